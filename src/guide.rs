@@ -13,7 +13,7 @@
 //! | [`async_programs`] | use the async API in a program on tokio |
 //! | [`testing`] | test your program without a server |
 //! | [`deployments`] | use a cluster, sentinels, TLS, or a pool that your program made |
-//! | [`command_line`] | run commands under a permit; see who holds and who waits, and take a permit away |
+//! | [`command_line`] | run commands under a permit; see holders and waiters, and take a permit away |
 //! | [`production`] | operate it: settings, memory, failovers, upgrades, stuck holders, permissions |
 //! | [`performance`] | judge what it costs |
 //! | [`observability`] | count, log, and alert on lost permits |

@@ -65,7 +65,7 @@ impl Kind {
     }
 
     /// The kind that this word stands for.
-    pub(crate) fn from_str(word: &str) -> Option<Kind> {
+    pub(crate) fn of_word(word: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }

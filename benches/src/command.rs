@@ -13,7 +13,7 @@ const ROUND_TRIPS: u32 = 3;
 /// What `luagate run` may add to the command and the round trips.
 const MORE: Duration = Duration::from_millis(5);
 
-/// `./dev bench` builds it beside this program.
+/// `./dev bench` builds it into the folder of this program.
 fn luagate() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let luagate = own.with_file_name("luagate");

@@ -9,8 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
-/// Carries a URL with a password past the process list.
-const HIDDEN_URL: &str = "LUAGATE_HIDDEN_URL";
+/// The environment variable that carries a URL with a password past the process list. A command that luagate runs does not
+/// get it.
+pub const HIDDEN_URL: &str = "LUAGATE_HIDDEN_URL";
 
 #[derive(Args, Clone)]
 pub struct ServerArgs {
@@ -121,9 +122,4 @@ pub fn hide_password() {
 /// Whether the URL may contain a password. It may be anywhere in it if it is not encoded.
 fn has_password(url: &OsStr) -> bool {
     url.as_bytes().contains(&b'@') || url.to_string_lossy().contains("pass=")
-}
-
-/// The variables that carry the address past the process list. A command that luagate runs does not get them.
-pub fn hidden_variables() -> [&'static str; 1] {
-    [HIDDEN_URL]
 }

@@ -40,7 +40,7 @@ pub enum Command {
     Try(RunArgs),
     /// List names: limit, in use, waiting, oldest holder
     Ls(LsArgs),
-    /// Show who holds and who waits, and since when
+    /// Show holders and waiters, and since when
     Inspect(InspectArgs),
     /// Watch all names live
     Top(TopArgs),

@@ -6,7 +6,7 @@ use std::fmt::Display;
 pub const USAGE: u8 = 64;
 /// The server cannot be used.
 pub const UNREACHABLE: u8 = 69;
-/// What was asked for was not obtained.
+/// The permit was not obtained, or the latch did not open in time.
 pub const NOT_OBTAINED: u8 = 75;
 /// The permit was lost while the command ran.
 pub const LOST: u8 = 79;
@@ -35,6 +35,7 @@ impl Ended {
         Ended::new(USAGE, message)
     }
 
+    /// The status for an error of the library.
     pub fn of(error: impl Into<luagate::Error>) -> Ended {
         use luagate::Error::{AboveLimit, Failed, Invalid, Unknown};
         match error.into() {

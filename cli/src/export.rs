@@ -9,7 +9,7 @@ mod reader;
 use crate::address::ServerArgs;
 use crate::args::ExportArgs;
 use crate::ended::{Ended, UNREACHABLE};
-use crate::sample::Names;
+use crate::sample::NameFilter;
 use cache::Cache;
 use reader::Reader;
 use std::io::Write;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::thread;
 
 pub fn export(server: &ServerArgs, args: ExportArgs) -> Result<u8, Ended> {
-    let reader = Reader { gate: server.open()?, names: Names::of(&args.filter), most: args.most };
+    let reader = Reader { gate: server.open()?, names: NameFilter::of(&args.filter), most: args.most };
     if args.once {
         let reading = reader.read().map_err(|error| Ended::new(UNREACHABLE, error))?;
         let text = metrics::encode(Some(&Arc::new(reading)), true).map_err(|error| Ended::new(1, error))?;

@@ -1,4 +1,4 @@
-//! `luagate inspect`: who holds, who waits, since when.
+//! `luagate inspect`: the holders and waiters of a name, and since when.
 
 use crate::address::ServerArgs;
 use crate::args::{InspectArgs, KindArg};
@@ -69,12 +69,7 @@ fn print(name: &Name, state: &Inspection) -> Result<(), Ended> {
     println!("{name}: in use {}, waiting {}{pinned}", sample.usage().trim_end_matches('*'), state.waiter_count);
     if !state.holders.is_empty() {
         println!();
-        let rows = state.holders.iter().map(|holder| {
-            let held = if holder.cooling_down { "released" } else { "held" };
-            let permits = share(name.kind, holder.permits);
-            let left = holder.remaining.map_or_else(|| "permanent".to_owned(), age);
-            vec![held.to_owned(), permits, age(holder.age), left, holder.fence.to_string(), holder.id.clone()]
-        });
+        let rows = state.holders.iter().map(|holder| holder_cells(name.kind, holder));
         table::print(&["HOLDERS", "PERMITS", "SINCE", "LEASE LEFT", "FENCE", "ID"], rows)?;
         tell_more(state.holders.len(), state.holder_count);
     }
@@ -90,7 +85,15 @@ fn print(name: &Name, state: &Inspection) -> Result<(), Ended> {
     Ok(())
 }
 
-/// The number of permits; of a reader-writer lock what they mean.
+/// The cells of a holder: its state, permits, age, the rest of its lease, fence, id.
+pub fn holder_cells(kind: Kind, holder: &Holder) -> Vec<String> {
+    let state = if holder.cooling_down { "released" } else { "held" };
+    let left = holder.remaining.map_or_else(|| "permanent".to_owned(), age);
+    let permits = share(kind, holder.permits);
+    vec![state.to_owned(), permits, age(holder.age), left, holder.fence.to_string(), holder.id.clone()]
+}
+
+/// The number of permits; of a reader-writer lock their meaning.
 pub fn share(kind: Kind, permits: u32) -> String {
     match kind {
         Kind::RwLock if i64::from(permits) >= crate::args::MOST => "write".to_owned(),

@@ -1,4 +1,4 @@
-//! The command `luagate`: runs commands under a permit, shows who holds and who waits, and takes permits away.
+//! The command `luagate`: runs commands under a permit, shows holders and waiters, and takes permits away.
 
 mod address;
 mod args;
@@ -43,11 +43,10 @@ fn main() -> ExitCode {
 
 /// Returns the exit status.
 fn carry_out(Args { server, command }: Args, matches: &clap::ArgMatches) -> Result<u8, Ended> {
-    // clap has checked that there is a subcommand.
-    let own = || matches.subcommand().map(|(_, matches)| matches);
+    let own = matches.subcommand().map_or(matches, |(_, own)| own); // clap has checked that there is one
     match command {
-        Command::Run(args) => run::run(&server, args, own(), false),
-        Command::Try(args) => run::run(&server, args, own(), true),
+        Command::Run(args) => run::run(&server, args, own, false),
+        Command::Try(args) => run::run(&server, args, own, true),
         Command::Guard => run::guard(),
         Command::Ls(args) => list::ls(&server, &args),
         Command::Inspect(args) => inspect::inspect(&server, &args),

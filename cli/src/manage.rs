@@ -9,7 +9,7 @@ use luagate::{Gate, Resized, Revoked};
 use std::collections::HashSet;
 use std::io::{self, BufRead, IsTerminal, Write};
 
-/// What was asked for did not happen.
+/// The status if nothing was changed.
 const NOTHING: u8 = 1;
 
 /// A holder or a waiter.

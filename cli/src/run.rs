@@ -23,7 +23,7 @@ use luagate::{Cancel, Permit, Released};
 use nix::sys::signal::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -45,9 +45,9 @@ enum Event {
     Lost,
 }
 
-/// Acquires permits and runs the command. Returns its exit status.
-pub fn run(server: &ServerArgs, mut args: RunArgs, matches: Option<&ArgMatches>, at_once: bool) -> Result<u8, Ended> {
-    let claims = matches.map_or_else(|| Ok(Vec::new()), |matches| claim::of(&args, matches))?;
+/// Acquires permits and runs the command. Returns its exit status. `matches`: of the subcommand.
+pub fn run(server: &ServerArgs, mut args: RunArgs, matches: &ArgMatches, at_once: bool) -> Result<u8, Ended> {
+    let claims = claim::of(&args, matches)?;
     let deadline = Deadline::new(args.lease, args.grace).map_err(Ended::usage)?;
     if at_once || args.at_once {
         args.wait = Some(Duration::ZERO);
@@ -55,39 +55,35 @@ pub fn run(server: &ServerArgs, mut args: RunArgs, matches: Option<&ArgMatches>,
     let (server, builder) = (server.clone(), server.builder()?);
     let (sender, events) = mpsc::channel();
     signals::listen(sender.clone())?;
-    let cancel = Cancel::new();
-    let waiting = Waiting { args, claims, cancel: cancel.clone(), events: sender };
-    let is_over = Arc::new(AtomicBool::new(false));
-    let is_quiet = waiting.args.quiet;
-    let (claims, args) = (waiting.claims.clone(), waiting.args.clone());
-    {
-        let is_over = is_over.clone();
-        thread::spawn(move || {
-            let obtained = server.open_with(builder).and_then(|gate| waiting.obtain(&gate, is_over));
-            let _ = waiting.events.send(Event::Obtained(obtained));
-        });
-    }
-    let obtained = await_permits(&events, &cancel, is_quiet);
-    is_over.store(true, Ordering::Release);
+    let waiting = Waiting { args, claims, cancel: Cancel::new(), is_over: Arc::default(), events: sender };
+    let waiting = Arc::new(waiting);
+    let waiter = waiting.clone();
+    thread::spawn(move || {
+        let obtained = server.open_with(builder).and_then(|gate| waiter.obtain(&gate));
+        let _ = waiter.events.send(Event::Obtained(obtained));
+    });
+    let obtained = await_permits(&events, &waiting.cancel);
+    waiting.is_over.store(true, Ordering::Release);
+    let Waiting { args, claims, .. } = &*waiting;
     let permits = obtained.map_err(|ended| match ended.status {
-        NOT_OBTAINED if is_quiet => Ended::silently(args.conflict_exit_code),
+        NOT_OBTAINED if args.quiet => Ended::silently(args.conflict_exit_code),
         NOT_OBTAINED => Ended { status: args.conflict_exit_code, ..ended },
         _ => ended,
     })?;
-    let status = Running::start(&args, &claims, permits, deadline)?.supervise(&events);
-    Ok(status)
+    Ok(Running::start(args, claims, permits, deadline)?.supervise(&events))
 }
 
-/// The wait for permits, in its own thread: a call to a server that does not answer must not delay a signal.
+/// The wait for permits, in a separate thread: a call to a server that does not answer must not delay a signal.
 struct Waiting {
     args: RunArgs,
     claims: Vec<Claim>,
     cancel: Cancel,
+    is_over: Arc<AtomicBool>,
     events: Sender<Event>,
 }
 
 impl Waiting {
-    fn obtain(&self, gate: &luagate::Gate, is_over: Arc<AtomicBool>) -> Result<Vec<Permit>, Ended> {
+    fn obtain(&self, gate: &luagate::Gate) -> Result<Vec<Permit>, Ended> {
         let label = self.args.label.clone().unwrap_or_else(default_label);
         let id = format!("{label}/{}", uuid::Uuid::new_v4());
         let settings = claim::Settings { args: &self.args, label: &label, id: &id, cancel: &self.cancel };
@@ -97,8 +93,9 @@ impl Waiting {
         });
         let may_wait = self.args.wait.is_none_or(|wait| !wait.is_zero());
         if may_wait && !self.args.quiet {
-            let own = if semaphores.len() == 1 { id.clone() } else { label.clone() };
-            line::watch(semaphores.clone(), own, is_over, self.events.clone());
+            let own = if semaphores.len() == 1 { id } else { label };
+            let watched = semaphores.iter().map(|(semaphore, _)| semaphore.clone()).collect();
+            line::watch(watched, own, self.is_over.clone(), self.events.clone());
         }
         claim::acquire(gate, &semaphores, self.args.wait)
     }
@@ -112,16 +109,18 @@ fn default_label() -> String {
 }
 
 /// Waits for the permits. A signal that ends a program ends the wait.
-fn await_permits(events: &Receiver<Event>, cancel: &Cancel, is_quiet: bool) -> Result<Vec<Permit>, Ended> {
+fn await_permits(events: &Receiver<Event>, cancel: &Cancel) -> Result<Vec<Permit>, Ended> {
     let mut line = Line::default();
     let mut ended_by = None;
+    let by_signal = |signal: Signal| Ended::silently(128 + signal as u8);
     let obtained = loop {
         match events.recv() {
             Ok(Event::Obtained(obtained)) => break obtained,
-            Ok(Event::Line(text)) if !is_quiet && ended_by.is_none() => line.show(&text),
+            Ok(Event::Line(text)) if ended_by.is_none() => line.show(&text),
             Ok(Event::Signal(signal)) if signals::ends(signal) => {
+                line.clear();
                 if ended_by.replace(signal).is_some() {
-                    break Err(Ended::silently(0)); // the second signal: the server does not answer
+                    return Err(by_signal(signal)); // the server does not answer, so the wait does not end at once
                 }
                 cancel.cancel();
             }
@@ -136,10 +135,8 @@ fn await_permits(events: &Receiver<Event>, cancel: &Cancel, is_quiet: bool) -> R
     line.clear();
     match ended_by {
         None => obtained,
-        Some(signal) => {
-            drop(obtained); // releases permits that were granted in the meantime
-            Err(Ended::silently(128 + signal as u8))
-        }
+        // Permits that were granted in the meantime are dropped, which releases them.
+        Some(signal) => Err(by_signal(signal)),
     }
 }
 
@@ -163,7 +160,6 @@ struct Running {
     reason: Option<Reason>,
     is_lost: bool,
     last_look: SystemTime,
-    paused: Option<Duration>,
 }
 
 impl Running {
@@ -187,18 +183,7 @@ impl Running {
         guard.watch(group, deadline.until_guard(deadline::left(&permits)));
         let terminal = Terminal::give(group);
         let last_look = SystemTime::now();
-        Ok(Running {
-            group,
-            terminal,
-            guard,
-            permits,
-            deadline,
-            names,
-            reason: None,
-            is_lost: false,
-            last_look,
-            paused: None,
-        })
+        Ok(Running { group, terminal, guard, permits, deadline, names, reason: None, is_lost: false, last_look })
     }
 
     /// Returns the exit status, after the command has ended and the permits are released.
@@ -210,8 +195,7 @@ impl Running {
                 Ok(Event::Signal(signal)) if signals::ends(signal) => self.group.send_to_stopped(signal),
                 Ok(Event::Signal(signal)) => self.group.send(signal),
                 Ok(Event::Lost) => self.is_lost = true,
-                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => thread::sleep(wait),
+                Ok(_) | Err(_) => {} // a timeout: the thread that receives signals keeps the channel open
             }
             match self.group.change() {
                 Some(Change::Ended(status)) => {
@@ -240,15 +224,12 @@ impl Running {
         let now = SystemTime::now();
         let passed = now.duration_since(self.last_look).unwrap_or_default();
         self.last_look = now;
-        if passed > PAUSE {
-            self.paused = Some(passed);
-        }
         let left = deadline::left(&self.permits);
         self.guard.watch(self.group, self.deadline.until_guard(left));
         let need = self.deadline.need(left);
-        let reason = || match (self.paused, self.is_lost && left.is_zero()) {
-            (Some(passed), _) if left.is_zero() => Reason::Paused(passed),
-            (_, true) => Reason::Revoked,
+        let reason = || match left.is_zero() {
+            true if passed > PAUSE => Reason::Paused(passed),
+            true if self.is_lost => Reason::Revoked,
             _ => Reason::NotRenewed,
         };
         match need {

@@ -96,15 +96,15 @@ impl Sample {
 }
 
 /// The names that a filter accepts.
-pub struct Names {
+pub struct NameFilter {
     patterns: Vec<WildMatch>,
     kind: Option<Kind>,
     busy: bool,
 }
 
-impl Names {
-    pub fn of(filter: &Filter) -> Names {
-        Names {
+impl NameFilter {
+    pub fn of(filter: &Filter) -> NameFilter {
+        NameFilter {
             patterns: filter.patterns.iter().map(|pattern| WildMatch::new(pattern)).collect(),
             kind: filter.kind.map(Kind::from),
             busy: filter.busy,
@@ -139,7 +139,7 @@ impl From<KindArg> for Kind {
 
 /// Reads all names that the filter accepts.
 pub fn read_all(gate: &Gate, filter: &Filter) -> Result<Vec<Sample>, Ended> {
-    let filter = Names::of(filter);
+    let filter = NameFilter::of(filter);
     let names = filter.find(gate).map_err(Ended::of)?;
     let next = AtomicUsize::new(0);
     let read = || {

@@ -42,7 +42,7 @@ pub fn top(server: &ServerArgs, args: TopArgs) -> Result<u8, Ended> {
     }
     let model = Model::new(place(&gate, &server.prefix())?, &args.filter, args.order);
     let ended_by = signals()?;
-    let (wishes, reports) = reader::start(gate, sample::Names::of(&args.filter), args.interval)?;
+    let (wishes, reports) = reader::start(gate, sample::NameFilter::of(&args.filter), args.interval)?;
     let screen = ratatui::try_init().map(Screen).inspect_err(|_| ratatui::restore())?;
     Top { model, wishes, reports, ended_by, asked: None }.run(screen)
 }
@@ -84,7 +84,7 @@ struct Top {
     wishes: Sender<Wish>,
     reports: Receiver<Report>,
     ended_by: Arc<AtomicUsize>,
-    /// What the reading thread knows to be on the screen.
+    /// The names on the screen that the reading thread was last sent.
     asked: Option<(Vec<Name>, Option<Name>)>,
 }
 

@@ -37,7 +37,7 @@ impl Gate {
     /// gate, each once and in no particular order. A name is stored while permits are in use or somebody waits, for about
     /// a minute after that, and while its limit is pinned.
     ///
-    /// It searches all keys of each server with `SCAN`, 1,000 in a step. Each step is a call of its own that blocks for a
+    /// It searches all keys of each server with `SCAN`, 1,000 in a step. Each step is a separate call that blocks for a
     /// round trip, so the server answers other clients in between. A name that appears or disappears meanwhile may be
     /// missing. The user needs permission for `SCAN`.
     ///
@@ -97,7 +97,7 @@ impl Master {
             redis::from_redis_value(reply).map_err(|error| error_of(error.into()))?;
         let names = keys.iter().filter_map(|key| {
             let (kind, name) = keys::parts_under(prefix, std::str::from_utf8(key).ok()?)?;
-            Some(Name { kind: Kind::from_str(kind)?, name: name.to_owned() })
+            Some(Name { kind: Kind::of_word(kind)?, name: name.to_owned() })
         });
         Ok((next, names.collect()))
     }

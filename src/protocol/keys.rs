@@ -127,9 +127,8 @@ pub(crate) fn parts(key: &str) -> (&str, &str) {
 
 /// The kind and the name in a key of any origin. `None` if it is not a valid key under this prefix.
 pub(crate) fn parts_under<'a>(prefix: &str, key: &'a str) -> Option<(&'a str, &'a str)> {
-    let (kind, _) = key.strip_prefix(prefix)?.strip_prefix(':')?.split_once(":{")?;
-    let (same_kind, name) = parts(key);
-    (kind == same_kind && key_of(kind, prefix, name).is_ok_and(|made| made == key)).then_some((kind, name))
+    let (kind, name) = parts(key);
+    key_of(kind, prefix, name).is_ok_and(|made| made == key).then_some((kind, name))
 }
 
 fn key_of(kind: &str, prefix: &str, name: &str) -> Result<String, Invalid> {

@@ -1,4 +1,4 @@
-//! What the server reports about itself, and what it means for luagate. Nothing here connects.
+//! Judges the report of a server about itself. Nothing here connects.
 
 use super::report::{Judgement, broken, ok, warning};
 use std::cmp::Ordering;

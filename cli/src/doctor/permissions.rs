@@ -6,7 +6,7 @@
 use super::report::{Judgement, broken, ok, warning};
 use Use::{Acquiring, Autocomplete, FlushedScripts, Latches, Operating};
 
-/// What does not work without a permission.
+/// The functions that fail without a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     Acquiring,

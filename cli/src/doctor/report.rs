@@ -32,7 +32,7 @@ impl Grade {
     }
 }
 
-/// What a check has found. `advice`: what breaks, and what to change.
+/// The result of a check with its reason. `advice`: the consequence, and the change to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     pub grade: Grade,

@@ -28,7 +28,7 @@ fn command<S: AsRef<str>>(words: &[S]) -> Cmd {
     command
 }
 
-/// What the server reports about itself. In an error: whether the server does not answer at all.
+/// The report of the server about itself. In an error: whether the server does not answer at all.
 pub fn info(master: &Master) -> Result<Info, (String, bool)> {
     let reply = master.command(&command(&["INFO"])).map_err(|error| (error.to_string(), is_gone(&error)))?;
     redis::from_redis_value(reply).map(Info::new).map_err(|error| (error.to_string(), false))
@@ -119,7 +119,7 @@ impl Permissions<'_> {
         judged
     }
 
-    /// Whether the server tells what a user may do, since Redis 7.
+    /// Whether the server can simulate a call of this user, since Redis 7.
     fn may_simulate(&self, user: &str) -> bool {
         ask::<String>(self.master, &["ACL", "DRYRUN", user, "PING"]).is_ok()
     }

@@ -129,7 +129,7 @@ fn failed(error: &Error) -> Judgement {
     )
 }
 
-/// What it means that the waiter was granted so long after the release.
+/// Judges the time from the release to the grant of the waiter.
 fn judge(waited: Result<Permit, AcquireError>, time: Duration) -> Judgement {
     let advice = "Messages do not arrive, so a waiter gets a free permit up to 5 s late. \
                   Use an address without a proxy that does not carry Pub/Sub";

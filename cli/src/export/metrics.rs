@@ -1,4 +1,4 @@
-//! The metrics, made of what was read. Nothing here connects.
+//! Makes the metrics of a reading. Nothing here connects.
 
 use crate::sample::Sample;
 use luagate::inspection::Kind;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The type of the answer.
 pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
 
-/// What one reading of the server has found.
+/// The result of one reading of the server.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// The names with metrics, sorted.

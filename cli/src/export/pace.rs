@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// The time for one call: 2,000 in a second.
 const GAP: Duration = Duration::from_micros(500);
 
-/// So many calls may follow each other at once. A pause for each single call would take longer than the call.
+/// The calls of this time may follow each other at once. A pause for each single call would take longer than the call.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// Shared by threads that call.
@@ -17,7 +17,7 @@ impl Pace {
         Pace(Mutex::new(Instant::now()))
     }
 
-    /// Blocks until a call may be made that takes the server as long as so many.
+    /// Blocks until a call may be made that takes the server as long as `calls` usual ones.
     pub fn wait(&self, calls: u32) {
         let now = Instant::now();
         let due = {

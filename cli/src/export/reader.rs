@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use super::metrics::{Busiest, Reading, encode};
 use super::pace::Pace;
-use crate::sample::{Names, Sample};
+use crate::sample::{NameFilter, Sample};
 use luagate::Gate;
 use luagate::inspection::Name;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 4;
 /// How many holders and waiters of each name are read.
 const PAGE: u32 = 100;
 
-/// A step of a search takes the server about as long as so many calls.
+/// A step of a search takes the server about as long as this number of calls.
 const STEP: u32 = 4;
 
 /// The shortest pause between two readings.
@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 pub struct Reader {
     pub gate: Gate,
-    pub names: Names,
+    pub names: NameFilter,
     /// The number of names with metrics.
     pub most: usize,
 }

@@ -1,4 +1,4 @@
-//! What is acquired: one name, or several together.
+//! The permits that are acquired: of one name, or of several together.
 
 use crate::args::{Limit, RunArgs};
 use crate::ended::Ended;
@@ -39,8 +39,7 @@ pub fn of(args: &RunArgs, matches: &ArgMatches) -> Result<Vec<Claim>, Ended> {
 
 /// The value that each name has of an option.
 fn of_names<T: Copy>(option: &str, places: &[usize], values: &[T], names: &[usize]) -> Result<Vec<Option<T>>, Ended> {
-    if let ([place], [value], [_]) = (places, values, names) {
-        let _ = place;
+    if let ([value], [_]) = (values, names) {
         return Ok(vec![Some(*value)]);
     }
     let mut left: Vec<(usize, T)> = places.iter().copied().zip(values.iter().copied()).collect();
@@ -64,7 +63,7 @@ fn of_names<T: Copy>(option: &str, places: &[usize], values: &[T], names: &[usiz
     }
 }
 
-/// What all semaphores of the arguments have in common.
+/// The settings that all semaphores of the arguments share.
 pub struct Settings<'a> {
     pub args: &'a RunArgs,
     pub label: &'a str,

@@ -11,7 +11,7 @@ pub struct Deadline {
     grace: Duration,
 }
 
-/// What the command needs now.
+/// The signal that the command needs now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// Nothing, for this long.
@@ -49,7 +49,7 @@ impl Deadline {
         self.margin() / 2
     }
 
-    /// What is needed when a permit ends in `left`.
+    /// The signal that is needed when a permit ends in `left`.
     pub fn need(self, left: Duration) -> Need {
         let until_kill = left.saturating_sub(self.margin());
         let until_term = until_kill.saturating_sub(self.grace);

@@ -1,6 +1,6 @@
 //! The command: its process group, its signals, and the terminal.
 
-use crate::address::hidden_variables;
+use crate::address::HIDDEN_URL;
 use crate::ended::{Ended, NOT_EXECUTABLE, NOT_FOUND};
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
@@ -41,9 +41,7 @@ impl Group {
         };
         let mut process = Command::new(program);
         process.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
-        hidden_variables().iter().for_each(|name| {
-            process.env_remove(name);
-        });
+        process.env_remove(HIDDEN_URL);
         if !foreground {
             process.process_group(0);
         }
@@ -90,6 +88,11 @@ impl Group {
         // A process that has ended is left until its parent has waited for it.
         while waitpid(None, Some(WaitPidFlag::WNOHANG)).is_ok_and(|status| status.pid().is_some()) {}
         !self.foreground && killpg(self.leader, None).is_ok()
+    }
+
+    /// Whether the command, or a process of its group, is left.
+    pub fn is_running(self) -> bool {
+        if self.foreground { kill(self.leader, None).is_ok() } else { self.is_left() }
     }
 
     /// Ends the processes that the command has left in its group: TERM, and KILL a second later. Returns when they have

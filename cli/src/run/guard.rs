@@ -1,19 +1,27 @@
 //! The guard: a second process that ends the command if `luagate run` cannot, because it was killed or stopped.
 //!
-//! `run` sends it a line with two numbers, the process id of the command and when it must have ended (CLOCK_BOOTTIME in
-//! ms); and again for each new lease. At the end of its input without the line `done`, `run` has died.
+//! `run` sends it a line with two numbers: the process id of the command, negative if it is in the foreground, and the
+//! time at which it must have ended (CLOCK_BOOTTIME in ms). It sends another line for each new lease. If the input ends
+//! without the line `done`, `run` has died.
 
 use super::group::Group;
 use crate::ended::Ended;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
-use std::io::{self, BufRead, Write};
-use std::os::fd::AsFd;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
+
+/// The last line.
+const DONE: &str = "done";
+/// The longest time between two readings of the clock: a timeout does not count the time of a suspended machine.
+const LONGEST: Duration = Duration::from_secs(1);
+/// The time between two looks whether a command has ended.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A clock that also runs while the machine is suspended, and that all processes share.
 fn now() -> u64 {
@@ -72,7 +80,7 @@ impl Guard {
 
     /// The command has ended.
     pub fn end(mut self) {
-        self.send("done\n");
+        self.send(&format!("{DONE}\n"));
         if let Some(mut process) = self.process {
             drop(process.stdin.take());
             let _ = process.wait();
@@ -82,49 +90,45 @@ impl Guard {
 
 /// The guard itself.
 pub fn guard() -> Result<u8, Ended> {
-    let mut input = io::stdin().lock();
+    let (sender, lines) = mpsc::channel();
+    thread::Builder::new()
+        .spawn(move || io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.send(line)))?;
     let mut watched: Option<(Group, u64)> = None;
-    let mut is_input_over = false;
+    let mut has_died = false;
     loop {
-        let left = watched.map(|(_, end)| end.saturating_sub(now()));
-        if let (Some((group, _)), Some(0)) = (watched, left) {
+        let left = watched.map_or(LONGEST, |(_, end)| Duration::from_millis(end.saturating_sub(now())).min(LONGEST));
+        if let Some((group, _)) = watched
+            && left.is_zero()
+        {
             group.send(Signal::SIGKILL);
             return Ok(0);
         }
-        if is_input_over {
-            let Some((group, _)) = watched.filter(|(group, _)| is_alive(*group)) else { return Ok(0) };
-            let _ = group;
-            std::thread::sleep(Duration::from_millis(left.unwrap_or_default().min(50)));
+        if has_died {
+            if !watched.is_some_and(|(group, _)| group.is_running()) {
+                return Ok(0);
+            }
+            thread::sleep(left.min(LOOK));
             continue;
         }
-        let timeout =
-            left.map_or(PollTimeout::NONE, |left| PollTimeout::try_from(left.min(1_000)).unwrap_or(PollTimeout::ZERO));
-        if poll(&mut [PollFd::new(input.as_fd(), PollFlags::POLLIN)], timeout).is_ok_and(|ready| ready == 0) {
-            continue;
-        }
-        let mut line = String::new();
-        let read = input.read_line(&mut line)?;
-        if line.trim() == "done" {
-            return Ok(0);
-        }
-        let mut numbers = line.split_whitespace().map(str::parse::<i64>);
-        if let (Some(Ok(leader)), Some(Ok(end))) = (numbers.next(), numbers.next()) {
-            let group = Group { leader: Pid::from_raw(leader.unsigned_abs() as i32), foreground: leader < 0 };
-            watched = Some((group, end as u64));
-        }
-        if read == 0 {
-            is_input_over = true;
-            if let Some((group, _)) = watched {
-                eprintln!("luagate: `luagate run` has died; its command is ended");
-                group.send_to_stopped(Signal::SIGTERM);
+        match lines.recv_timeout(left) {
+            Ok(line) if line == DONE => return Ok(0),
+            Ok(line) => watched = read(&line).or(watched),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                has_died = true;
+                if let Some((group, _)) = watched {
+                    eprintln!("luagate: `luagate run` has died; its command is ended");
+                    group.send_to_stopped(Signal::SIGTERM);
+                }
             }
         }
     }
 }
 
-fn is_alive(group: Group) -> bool {
-    match group.foreground {
-        true => nix::sys::signal::kill(group.leader, None).is_ok(),
-        false => group.is_left(),
-    }
+/// The group and its end in a line of `run`.
+fn read(line: &str) -> Option<(Group, u64)> {
+    let (leader, end) = line.split_once(' ')?;
+    let leader: i32 = leader.parse().ok()?;
+    let group = Group { leader: Pid::from_raw(leader.abs()), foreground: leader < 0 };
+    Some((group, end.parse().ok()?))
 }

@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 const FIRST: Duration = Duration::from_millis(300);
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many holders and waiters are read. A place beyond that is shown as unknown.
+/// How many holders and waiters are read. A place beyond that is shown as one above it.
 const MOST: u32 = 1_000;
 
 /// Sends a text now and then, until `is_over`. `own`: the id or label of this caller.
-pub fn watch(semaphores: Vec<(Semaphore, u32)>, own: String, is_over: Arc<AtomicBool>, events: Sender<Event>) {
+pub fn watch(semaphores: Vec<Semaphore>, own: String, is_over: Arc<AtomicBool>, events: Sender<Event>) {
     thread::spawn(move || {
         let begun = Instant::now();
         thread::sleep(FIRST);
         while !is_over.load(Ordering::Acquire) {
-            let shown = semaphores.iter().find_map(|(semaphore, _)| {
+            let shown = semaphores.iter().find_map(|semaphore| {
                 let state = semaphore.inspect_page(0, MOST).ok()?;
                 text(semaphore.name(), &state, &own, begun.elapsed())
             });
@@ -39,10 +39,14 @@ pub fn watch(semaphores: Vec<(Semaphore, u32)>, own: String, is_over: Arc<Atomic
     });
 }
 
-/// The text, if this caller waits there.
+/// The text, if this caller waits there, as far as that is known.
 fn text(name: &str, state: &Inspection, own: &str, since: Duration) -> Option<String> {
     let is_own = |id: &str, label: Option<&str>| id == own || label == Some(own);
-    let place = state.waiters.iter().position(|waiter| is_own(&waiter.id, waiter.label()))? + 1;
+    let place = match state.waiters.iter().position(|waiter| is_own(&waiter.id, waiter.label())) {
+        Some(index) => (index + 1).to_string(),
+        None if state.waiter_count > state.waiters.len() as u64 => format!("above {MOST}"),
+        None => return None,
+    };
     let holders = state.holders.iter().filter(|holder| !holder.cooling_down);
     let names: Vec<String> = holders
         .take(3)

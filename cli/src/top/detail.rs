@@ -1,6 +1,6 @@
 //! One opened name: its holders and waiters.
 
-use crate::inspect::{describe_holder, describe_waiter, share};
+use crate::inspect::{describe_holder, describe_waiter, holder_cells, share};
 use crate::sample::Sample;
 use crate::table::{NONE, age};
 use luagate::inspection::{Inspection, Name};
@@ -20,7 +20,7 @@ pub struct Owner {
     pub can_be_revoked: bool,
 }
 
-/// What was read of an opened name.
+/// The state of an opened name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
     /// `None`: the name is not stored any more.
@@ -32,17 +32,11 @@ pub struct Detail {
 
 impl Detail {
     pub fn of(name: &Name, state: &Inspection) -> Detail {
-        let holders = state.holders.iter().map(|holder| {
-            let held = if holder.cooling_down { "released" } else { "held" };
-            let left = holder.remaining.map_or_else(|| "permanent".to_owned(), age);
-            let permits = share(name.kind, holder.permits);
-            let fence = holder.fence.to_string();
-            Owner {
-                id: holder.id.clone(),
-                cells: vec![held.to_owned(), permits, age(holder.age), left, fence, holder.id.clone()],
-                description: describe_holder(holder),
-                can_be_revoked: !holder.cooling_down,
-            }
+        let holders = state.holders.iter().map(|holder| Owner {
+            id: holder.id.clone(),
+            cells: holder_cells(name.kind, holder),
+            description: describe_holder(holder),
+            can_be_revoked: !holder.cooling_down,
         });
         let waiters = state.waiters.iter().enumerate().map(|(index, waiter)| {
             let place = format!("waits {}", index + 1);

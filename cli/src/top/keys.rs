@@ -1,12 +1,13 @@
-//! What a key does.
+//! The effects of keys.
 
 use super::model::{Model, Question};
 use super::scroll::Step;
 use crate::args::{Column, Order};
+use clap::ValueEnum;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use luagate::inspection::Name;
 
-/// What a key asks for besides a change of the model.
+/// The effect of a key besides a change of the model.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
     Nothing,
@@ -17,10 +18,6 @@ pub enum Action {
         id: String,
     },
 }
-
-/// The columns, in the order in which `s` chooses them.
-const COLUMNS: [Column; 7] =
-    [Column::Name, Column::Kind, Column::Limit, Column::InUse, Column::Waiting, Column::Oldest, Column::Longest];
 
 impl Model {
     /// Changes the model as the key asks for.
@@ -111,6 +108,6 @@ fn step(key: KeyCode) -> Option<Step> {
 }
 
 fn next(column: Column) -> Column {
-    let after = COLUMNS.iter().skip_while(|known| **known != column).nth(1);
+    let after = Column::value_variants().iter().skip_while(|known| **known != column).nth(1);
     after.copied().unwrap_or(Column::Name)
 }

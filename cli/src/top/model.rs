@@ -3,13 +3,13 @@
 use super::detail::{Detail, Owner};
 use super::scroll::{Scroll, Step};
 use crate::args::{Filter, Order};
-use crate::sample::{self, Names, Sample};
+use crate::sample::{self, NameFilter, Sample};
 use luagate::inspection::Name;
 use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
 use wildmatch::WildMatch;
 
-/// What the reading thread tells.
+/// A report of the reading thread.
 #[derive(Debug)]
 pub enum Report {
     /// Names that a search has found until now.
@@ -22,7 +22,7 @@ pub enum Report {
     Unreadable(Name, String),
     /// The state of the opened name.
     Opened(Name, Detail),
-    /// What became of a revocation.
+    /// The result of a revocation.
     Revoked(String),
     /// The server could not be used.
     Failed(String),
@@ -92,7 +92,7 @@ pub struct Model {
     /// The server and the prefix.
     pub place: String,
     pub order: Order,
-    arguments: Names,
+    arguments: NameFilter,
     rows: HashMap<Name, Row>,
     /// The names in the table, in its order.
     shown: Vec<Name>,
@@ -118,7 +118,7 @@ impl Model {
         Model {
             place,
             order,
-            arguments: Names::of(filter),
+            arguments: NameFilter::of(filter),
             rows: HashMap::new(),
             shown: Vec::new(),
             unread: 0,
@@ -135,7 +135,7 @@ impl Model {
         }
     }
 
-    /// Takes what the reading thread tells.
+    /// Takes a report of the reading thread.
     pub fn take(&mut self, report: Report, now: SystemTime) {
         match report {
             Report::Failed(error) => {

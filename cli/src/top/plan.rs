@@ -1,4 +1,4 @@
-//! What the reading thread does next, so that it costs the server little.
+//! Decides on the next work of the reading thread, so that it costs the server little.
 
 use luagate::inspection::Name;
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// The time between the starts of two calls. A call takes the server 0.08 ms, so this is 3 % of one of its cores.
 const PACE: Duration = Duration::from_micros(2_500);
-/// What is added to it for each holder and waiter in the reply. Each takes the server 0.0035 ms.
+/// Added to it for each holder and waiter in the reply. Each takes the server 0.0035 ms.
 const PACE_OF_AN_ENTRY: Duration = Duration::from_micros(120);
 /// The time between the starts of two searches, at least.
 const SEARCH: Duration = Duration::from_secs(10);
@@ -20,7 +20,7 @@ const STEP_PAUSE: Duration = Duration::from_millis(40);
 const MOST_VISIBLE: usize = 100;
 /// The shortest interval.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Every so many calls, rows on the screen do not come first.
+/// In one of this number of calls, rows on the screen do not come first.
 const OTHERS: u32 = 4;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Plan {
         }
     }
 
-    /// Sets what is on the screen. What is new there is due now.
+    /// Sets the names on the screen. A name that is new there is due now.
     pub fn show(&mut self, visible: Vec<Name>, opened: Option<Name>, now: Instant) {
         let mut before = std::mem::take(&mut self.visible);
         let due = |name: Name| (before.remove(&name).unwrap_or(now), name);
@@ -123,7 +123,7 @@ impl Plan {
         self.search_due = self.search_earliest.max(now);
     }
 
-    /// What to do now.
+    /// The work that is due now.
     pub fn next(&mut self, now: Instant) -> Work {
         self.count = self.count.wrapping_add(1);
         if let Some((name, due)) = &mut self.opened
@@ -172,7 +172,7 @@ impl Plan {
     }
 }
 
-/// How long to pause after a call that took this long, and listed so many holders and waiters. A slow server gets fewer
+/// The pause after a call that took this time and listed this number of holders and waiters. A slow server gets fewer
 /// calls.
 pub fn pause(took: Duration, entries: usize) -> Duration {
     let entries = u32::try_from(entries).unwrap_or(u32::MAX);

@@ -22,7 +22,7 @@ const REPORTS: usize = 10_000;
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 /// The pause if nothing is due.
 const IDLE: Duration = Duration::from_millis(20);
-/// What the screen asks for.
+/// A request of the screen.
 pub enum Wish {
     /// These rows are on the screen, and this name is opened.
     Show { visible: Vec<Name>, opened: Option<Name> },
@@ -41,7 +41,7 @@ struct Search {
 
 struct Reader {
     gate: Gate,
-    filter: sample::Names,
+    filter: sample::NameFilter,
     plan: Plan,
     search: Option<Search>,
     wishes: Receiver<Wish>,
@@ -53,7 +53,11 @@ struct Reader {
 struct Closed;
 
 /// Starts the thread. It ends after the returned sender was dropped.
-pub fn start(gate: Gate, filter: sample::Names, interval: Duration) -> Result<(Sender<Wish>, Receiver<Report>), Ended> {
+pub fn start(
+    gate: Gate,
+    filter: sample::NameFilter,
+    interval: Duration,
+) -> Result<(Sender<Wish>, Receiver<Report>), Ended> {
     let (wish, wishes) = channel();
     let (reports, report) = sync_channel(REPORTS);
     let plan = Plan::new(interval, Instant::now());

@@ -48,7 +48,7 @@ fn areas(area: Rect) -> [Rect; 4] {
     Layout::vertical([one, one, fill, one]).areas(area)
 }
 
-/// What is shown, and of which server.
+/// The content of the screen, and the server.
 fn header(model: &Model) -> Line<'static> {
     let text = match &model.opened {
         Some(opened) => format!("{}, {}", describe(opened), model.place),

@@ -1,4 +1,4 @@
-//! `export`: metrics over HTTP, of what is held now, also while the server is down.
+//! `export`: metrics over HTTP of the present holders and waiters, also while the server is down.
 
 use super::tool::{Run, Text, bare, luagate, words};
 use crate::own;
@@ -77,10 +77,6 @@ impl Drop for Exporter {
     }
 }
 
-fn gate(server: &Server) -> Gate {
-    Gate::builder(&server.url).prefix(&server.prefix).open().unwrap()
-}
-
 /// The value of the only metric that begins so.
 #[track_caller]
 fn value(text: &str, metric: &str) -> f64 {
@@ -98,7 +94,7 @@ fn once(server: &Server, arguments: &str) -> String {
 #[test]
 fn metrics_show_what_is_held_and_who_waits() {
     let server = Server::any();
-    let gate = gate(&server);
+    let gate = server.gate();
     let exporter = Exporter::start(&server, "--interval 50ms");
     let held = gate.semaphore("market:\"1\"", 2).acquire_many(2).unwrap();
     let readers = [(); 2].map(|()| gate.rwlock("config").read().unwrap());
@@ -148,7 +144,7 @@ fn metrics_show_what_is_held_and_who_waits() {
 #[test]
 fn once_prints_the_metrics_of_the_names_that_the_filter_accepts() {
     let server = Server::any();
-    let gate = gate(&server);
+    let gate = server.gate();
     let held = ["a:1", "a:2", "b:1"].map(|name| gate.semaphore(name, 5).acquire().unwrap());
     gate.stored_semaphore("a:3").resize(4).unwrap();
     let text = once(&server, "a:*");
@@ -170,7 +166,7 @@ fn once_prints_the_metrics_of_the_names_that_the_filter_accepts() {
 #[test]
 fn the_busiest_names_have_metrics_and_the_others_are_counted() {
     let server = Server::any();
-    let gate = gate(&server);
+    let gate = server.gate();
     let held = [("a", 1), ("b", 3), ("c", 1), ("d", 2)].map(|(name, permits)| {
         let semaphore = gate.semaphore(name, 5);
         semaphore.acquire_many(permits).unwrap()
@@ -188,7 +184,7 @@ fn the_busiest_names_have_metrics_and_the_others_are_counted() {
 #[test]
 fn the_first_scrape_waits_for_the_first_reading_which_leaves_the_server_time() {
     let server = Server::any();
-    let gate = gate(&server);
+    let gate = server.gate();
     let held: Vec<_> = (0..1_000).map(|number| gate.semaphore(&format!("n{number}"), 1).acquire().unwrap()).collect();
     let exporter = Exporter::start(&server, "");
     let text = exporter.metrics();
@@ -204,7 +200,7 @@ fn the_first_scrape_waits_for_the_first_reading_which_leaves_the_server_time() {
 #[test]
 fn a_scrape_is_answered_while_the_server_is_paused_or_down() {
     let mut server = own!(Server::private_tcp(&["--appendonly", "yes", "--appendfsync", "always"]));
-    let gate = gate(&server);
+    let gate = server.gate();
     let held = gate.semaphore("a", 2).permanent().acquire().unwrap();
     let exporter = Exporter::start(&server, "--interval 100ms");
     let row = r#"luagate_in_use{name="a",kind="semaphore"} 1.0"#;

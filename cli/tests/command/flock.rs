@@ -1,4 +1,4 @@
-//! What scripts know from `flock(1)`: the same lines with `luagate run` behave the same.
+//! Lines of scripts with `flock(1)` and with `luagate run` behave the same.
 
 use super::tool::{Run, Shared, Text, luagate, words};
 use crate::support::Server;

@@ -1,6 +1,6 @@
 //! `ls` and `inspect`: tables for people, JSON for programs.
 
-use super::tool::{Run, Text, bare, luagate, words};
+use super::tool::{Run, Text, bare, luagate, waits, words};
 use crate::support::Server;
 use crate::support::cluster::Cluster;
 use luagate::Gate;
@@ -48,9 +48,7 @@ fn ls_lists_every_kind_and_its_json_has_the_documented_shape() {
     let reader = gate.rwlock("config").read().unwrap();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| gate.mutex("deploy").lock().unwrap().unlock().unwrap());
-        crate::support::eventually("a waiter", || {
-            (gate.mutex("deploy").inspect().unwrap().waiter_count == 1).then_some(())
-        });
+        waits(gate.mutex("deploy").as_semaphore(), 1);
         let row = |name: &str, kind: &str, limit: Value, pinned: bool, in_use: u32, waiting: u32| {
             let held = |value: Value| if in_use > 0 { value } else { Value::Null };
             json!({
@@ -126,9 +124,7 @@ fn inspect_shows_who_holds_since_when_and_who_waits() {
     let permit = gate.semaphore("a", 1).acquire().unwrap();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| gate.semaphore("a", 1).label("batch").acquire().unwrap().release().unwrap());
-        crate::support::eventually("a waiter", || {
-            (gate.semaphore("a", 1).inspect().unwrap().waiter_count == 1).then_some(())
-        });
+        waits(&gate.semaphore("a", 1), 1);
         let expected = json!({ "names": [{
             "name": "a", "kind": "semaphore", "limit": 1, "pinned": false, "in_use": 1, "holders": 1, "waiting": 1,
             "oldest_holder_ms": "number", "longest_wait_ms": "number", "labels": ["web"],

@@ -1,18 +1,14 @@
 //! `revoke`, `resize` and `latch`.
 
 use super::terminal::Terminal;
-use super::tool::{Run, Text, luagate, words};
-use crate::support::{Server, eventually};
-use luagate::{Gate, Permit};
-
-fn gate(server: &Server) -> Gate {
-    Gate::builder(&server.url).prefix(&server.prefix).open().unwrap()
-}
+use super::tool::{Run, Text, luagate, waits, words};
+use crate::support::Server;
+use luagate::Permit;
 
 #[test]
 fn a_holder_is_found_by_the_beginning_of_its_id_and_loses_its_permit() {
     let server = Server::any();
-    let semaphore = gate(&server).semaphore("a", 5);
+    let semaphore = server.gate().semaphore("a", 5);
     let permits = ["host1:7", "host2:8"].map(|label| semaphore.clone().label(label).acquire().unwrap());
     let refused = luagate(&server).args(words("revoke a host1")).done();
     assert_eq!(refused.code(), 64, "{refused:?}");
@@ -32,7 +28,7 @@ fn a_holder_is_found_by_the_beginning_of_its_id_and_loses_its_permit() {
 #[test]
 fn on_a_terminal_revoke_shows_what_it_found_and_asks() {
     let server = Server::any();
-    let semaphore = gate(&server).semaphore("a", 5);
+    let semaphore = server.gate().semaphore("a", 5);
     let permit = semaphore.clone().label("host:7").acquire().unwrap();
     for (answer, status, in_use) in [("n\n", 64, 1), ("\n", 64, 1), ("y\n", 0, 0)] {
         let mut terminal = Terminal::new(10, 120);
@@ -48,7 +44,7 @@ fn on_a_terminal_revoke_shows_what_it_found_and_asks() {
 #[test]
 fn a_text_that_means_several_ids_revokes_nothing() {
     let server = Server::any();
-    let semaphore = gate(&server).semaphore("a", 5);
+    let semaphore = server.gate().semaphore("a", 5);
     let permits =
         ["host:7", "host:71", "host:72", "host:72"].map(|label| semaphore.clone().label(label).acquire().unwrap());
     let ambiguous = luagate(&server).args(words("revoke a host:7 host --yes")).done();
@@ -68,13 +64,13 @@ fn a_text_that_means_several_ids_revokes_nothing() {
 #[test]
 fn all_holders_or_all_waiters_are_revoked_of_the_chosen_kind() {
     let server = Server::any();
-    let gate = gate(&server);
+    let gate = server.gate();
     let semaphore = gate.semaphore("a", 1);
     let held = semaphore.acquire().unwrap();
     let mutex = gate.mutex("a").lock().unwrap();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| semaphore.acquire().map(Permit::release));
-        eventually("a waiter", || (semaphore.inspect().unwrap().waiter_count == 1).then_some(()));
+        waits(&semaphore, 1);
         let revoked = luagate(&server).args(words("revoke a --waiters -y")).done();
         assert_eq!(revoked.code(), 0, "{revoked:?}");
         let error = waiter.join().unwrap().unwrap_err();
@@ -90,7 +86,7 @@ fn all_holders_or_all_waiters_are_revoked_of_the_chosen_kind() {
 #[test]
 fn resize_changes_the_limit_for_all_callers() {
     let server = Server::any();
-    let semaphore = gate(&server).semaphore("a", 1);
+    let semaphore = server.gate().semaphore("a", 1);
     let permit = semaphore.acquire().unwrap();
     let resized = luagate(&server).args(words("resize a 3")).done();
     assert_eq!((resized.code(), resized.out()), (0, "a: limit 3, before 1; in use 1\n".to_owned()));

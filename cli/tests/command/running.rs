@@ -1,15 +1,11 @@
-//! What a command gets, and what it holds while it runs.
+//! The input, output and variables of a command, and its permits while it runs.
 
-use super::tool::{Run, Shared, Text, luagate, words};
+use super::tool::{Run, Shared, Text, luagate, waits, words};
 use crate::support::{Server, eventually};
 use luagate::Gate;
 use std::io::Write;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-
-fn gate(server: &Server) -> Gate {
-    Gate::builder(&server.url).prefix(&server.prefix).open().unwrap()
-}
 
 #[test]
 fn input_and_output_are_those_of_the_command() {
@@ -31,7 +27,7 @@ fn the_command_knows_its_permit() {
     let [name, id, fence, hidden] = out.lines().collect::<Vec<_>>()[..] else { panic!("{ended:?}") };
     assert_eq!((name, hidden), ("a", "0"));
     assert!(id.starts_with("nightly/"), "{id}");
-    let later = gate(&server).mutex("a").lock().unwrap();
+    let later = server.gate().mutex("a").lock().unwrap();
     assert!(fence.parse::<u64>().unwrap() < later.fence());
     later.unlock().unwrap();
     let ended = luagate(&server).args(words("run -n 2 a -n 3 b -- sh -c")).arg(print).done();
@@ -40,7 +36,7 @@ fn the_command_knows_its_permit() {
     assert_eq!((lines, out.starts_with("a b\n")), (vec![2, 2, 2, 1], true), "{out}");
 }
 
-/// What the server has while a command runs under these arguments.
+/// Looks at the server while a command runs under these arguments.
 #[track_caller]
 fn held(server: &Server, arguments: &str, look: impl FnOnce(&Gate)) {
     let shared = Shared::new();
@@ -48,7 +44,7 @@ fn held(server: &Server, arguments: &str, look: impl FnOnce(&Gate)) {
     let run = run.args(words("run")).args(words(arguments)).args(words("-- sh -c"));
     let run = run.arg("echo >\"$0\"; read line").arg(shared.path("started")).stdin(Stdio::piped()).started();
     shared.text("started");
-    look(&gate(server));
+    look(&server.gate());
     run.signal("TERM");
     assert_eq!(run.output().code(), 143);
 }
@@ -62,14 +58,14 @@ fn the_permit_is_held_while_the_command_runs_and_free_afterwards() {
         assert!(state.holders[0].label().unwrap().contains(':'), "host and process: {state:?}");
         assert!(state.holders[0].remaining.unwrap() > Duration::from_secs(25), "{state:?}");
     });
-    assert_eq!(gate(&server).semaphore("a", 5).inspect().unwrap().in_use, 0);
+    assert_eq!(server.gate().semaphore("a", 5).inspect().unwrap().in_use, 0);
     held(&server, "a --lease 2s", |gate| assert!(gate.mutex("a").is_locked().unwrap()));
     held(&server, "--shared a", |gate| {
         gate.rwlock("a").try_read().unwrap().unlock().unwrap();
         gate.rwlock("a").try_write().unwrap_err();
     });
     held(&server, "--exclusive a", |gate| assert!(gate.rwlock("a").try_read().is_err()));
-    gate(&server).stored_semaphore("stored").resize(3).unwrap();
+    server.gate().stored_semaphore("stored").resize(3).unwrap();
     held(&server, "-n stored -p 3 stored", |gate| {
         assert_eq!(gate.stored_semaphore("stored").available_permits().unwrap(), 0);
     });
@@ -97,9 +93,9 @@ fn a_lease_is_renewed_for_as_long_as_the_command_runs() {
 #[test]
 fn a_full_line_is_refused_at_once() {
     let server = Server::any();
-    let held = gate(&server).semaphore("a", 1).acquire().unwrap();
+    let held = server.gate().semaphore("a", 1).acquire().unwrap();
     let waiter = luagate(&server).args(words("run -n 1 a -- true")).started();
-    eventually("a waiter", || (gate(&server).semaphore("a", 1).inspect().unwrap().waiter_count == 1).then_some(()));
+    waits(&server.gate().semaphore("a", 1), 1);
     let ended = luagate(&server).args(words("run --max-waiting 1 -n 1 a -- true")).done();
     assert_eq!(ended.code(), 75, "{ended:?}");
     assert!(ended.err().contains("the line is full"), "{ended:?}");
@@ -119,10 +115,10 @@ fn a_minimum_hold_outlives_the_command() {
 #[test]
 fn several_names_are_acquired_together_or_not_at_all() {
     let server = Server::any();
-    let held = gate(&server).semaphore("b", 1).acquire().unwrap();
+    let held = server.gate().semaphore("b", 1).acquire().unwrap();
     let ended = luagate(&server).args(words("run -w 100ms -n 1 a -n 1 b -- true")).done();
     assert_eq!(ended.code(), 75, "{ended:?}");
-    assert_eq!(gate(&server).semaphore("a", 1).inspect().unwrap().in_use, 0);
+    assert_eq!(server.gate().semaphore("a", 1).inspect().unwrap().in_use, 0);
     held.release().unwrap();
 }
 

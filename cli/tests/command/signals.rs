@@ -1,12 +1,11 @@
 //! Signals, and the end of all processes of a command.
 
-use super::tool::{Run, Running, Shared, Text, luagate, words};
+use super::tool::{Run, Running, Shared, Text, luagate, waits, words};
 use crate::support::{Server, eventually};
-use luagate::Gate;
 use std::process::Stdio;
 
 fn mutex(server: &Server) -> luagate::Mutex {
-    Gate::builder(&server.url).prefix(&server.prefix).open().unwrap().mutex("a")
+    server.gate().mutex("a")
 }
 
 /// Runs this shell script under the mutex `a`. It has ended its preparation once it has written its process id.
@@ -70,7 +69,7 @@ fn a_signal_ends_a_wait_and_leaves_nothing() {
     let held = mutex(&server).lock().unwrap();
     for (signal, status) in [("TERM", 143), ("INT", 130), ("HUP", 129), ("QUIT", 131)] {
         let run = luagate(&server).args(words("run a -- true")).started();
-        eventually("a waiter", || (mutex(&server).inspect().unwrap().waiter_count == 1).then_some(()));
+        waits(mutex(&server).as_semaphore(), 1);
         run.signal(signal);
         assert_eq!(run.output().code(), status);
         assert_eq!(mutex(&server).inspect().unwrap().waiter_count, 0, "{signal}");

@@ -1,4 +1,4 @@
-//! A pseudo-terminal and what it shows.
+//! A pseudo-terminal and its screen.
 
 use crate::support::{SOON, Server};
 use portable_pty::{Child, CommandBuilder, NativePtySystem, PtyPair, PtySize, PtySystem};

@@ -1,6 +1,7 @@
 //! The command as a process, and scripts that it runs.
 
-use crate::support::{SOON, Server, within};
+use crate::support::{SOON, Server, eventually, within};
+use luagate::Semaphore;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -148,6 +149,12 @@ impl Shared {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path
     }
+}
+
+/// Blocks until this many callers wait in line.
+#[track_caller]
+pub fn waits(semaphore: &Semaphore, count: u64) {
+    eventually("the waiters", || (semaphore.inspect().unwrap().waiter_count == count).then_some(()));
 }
 
 /// Arguments from words.

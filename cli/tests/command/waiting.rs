@@ -2,8 +2,10 @@
 
 use super::terminal::Terminal;
 use super::tool::{Run, Shared, Text, luagate, words};
+use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 use luagate::Gate;
+use luagate::scripts::semaphore::Ask;
 
 fn gate(server: &Server) -> Gate {
     Gate::builder(&server.url).prefix(&server.prefix).label("web1").open().unwrap()
@@ -27,6 +29,24 @@ fn without_a_terminal_one_line_shows_the_place_and_the_holders() {
     assert!(err.starts_with("luagate: waiting for a since ") && err.contains(" of 2, held by web1 ("), "{err}");
     assert!(err.contains(": place 1 of") || err.contains(": place 2 of"), "{err}");
     assert_eq!(err.lines().count(), 1, "{err}");
+}
+
+#[test]
+fn a_place_beyond_the_waiters_that_are_read_is_shown_as_above_them() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(raw.ask("holder"));
+    for n in 0..1_000 {
+        let id = format!("w{n}");
+        raw.queue(Ask { wait_ms: 60_000, ..raw.ask(&id) });
+    }
+    let [meta, ..] = raw.keys.names();
+    let name = meta.split(['{', '}']).nth(1).unwrap();
+    let terminal = Terminal::new(10, 100);
+    let mut run =
+        terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "-n", "1", "-w", "1s", name, "--", "true"]);
+    terminal.shows("the line", |text| text.contains(": place above 1000 of 1001, held by holder ("));
+    assert_eq!(run.wait().unwrap().exit_code(), 75);
 }
 
 #[test]

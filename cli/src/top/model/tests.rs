@@ -1,4 +1,4 @@
-//! What keys and reports change.
+//! The effects of keys and reports.
 
 use super::*;
 use crate::args::Column;
@@ -12,7 +12,7 @@ fn name(text: &str) -> Name {
     Name { name: text.to_owned(), kind: Kind::Mutex }
 }
 
-/// A model that has read these names, each with so many waiters.
+/// A model that has read these names, each with this number of waiters.
 fn model(busy: bool, waiting: &[(&str, u64)]) -> Model {
     let filter = Filter { patterns: Vec::new(), kind: None, busy };
     let mut model = Model::new(String::new(), &filter, Order { sort: Column::Name, reverse: false });

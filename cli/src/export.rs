@@ -1,6 +1,5 @@
 //! `luagate export`: metrics for Prometheus.
 
-mod cache;
 mod http;
 mod metrics;
 mod pace;
@@ -10,11 +9,11 @@ use crate::address::ServerArgs;
 use crate::args::ExportArgs;
 use crate::ended::{Ended, UNREACHABLE};
 use crate::sample::NameFilter;
-use cache::Cache;
 use reader::Reader;
 use std::io::Write;
 use std::sync::Arc;
 use std::thread;
+use tokio::sync::watch;
 
 pub fn export(server: &ServerArgs, args: ExportArgs) -> Result<u8, Ended> {
     let reader = Reader { gate: server.open()?, names: NameFilter::of(&args.filter), most: args.most };
@@ -28,9 +27,13 @@ pub fn export(server: &ServerArgs, args: ExportArgs) -> Result<u8, Ended> {
     }
     let listener = http::listen(args.listen)?;
     let address = listener.local_addr()?;
-    let cache = Arc::new(Cache::default());
-    let answers = cache.clone();
-    thread::Builder::new().name("luagate-http".to_owned()).spawn(move || http::serve(&listener, &answers))?;
+    let (text, texts) = watch::channel(None);
+    let serve = move || {
+        if let Err(error) = http::serve(listener, &texts) {
+            eprintln!("luagate: cannot answer requests: {error}");
+        }
+    };
+    thread::Builder::new().name("luagate-http".to_owned()).spawn(serve)?;
     eprintln!("luagate: metrics are at http://{address}/metrics");
-    reader.keep_reading(&cache, args.interval)
+    reader.keep_reading(&text, args.interval)
 }

@@ -1,19 +1,23 @@
-//! Answers HTTP requests.
+//! Answers HTTP requests. Each connection is a task, so a client that sends or reads nothing delays no other.
 
-use super::cache::Cache;
 use super::metrics::CONTENT_TYPE;
 use crate::ended::Ended;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE as TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
-use tiny_http::{Header, Method, Request, Response, Server};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 
-/// How many requests are answered at the same time.
-const AT_ONCE: usize = 4;
-
-/// A client that does not read its answer for this time is given up. It would otherwise block a thread for ever.
-const WRITING: Duration = Duration::from_secs(5);
+/// The text of the metrics after the last reading. `None`: before the first one.
+pub type Text = Option<Arc<str>>;
 
 /// A connection without a request is closed after this time.
 const IDLE: Duration = Duration::from_secs(300);
@@ -27,67 +31,64 @@ const START: &str = "<!DOCTYPE html>\n<title>luagate</title>\n<p><a href=\"/metr
 
 /// Listens on this address.
 pub fn listen(address: SocketAddr) -> Result<TcpListener, Ended> {
-    let failed = |error: std::io::Error| match error.kind() {
+    let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             Ended::new(1, format!("{address} is in use by another program. Choose another address with --listen"))
         }
         _ => Ended::new(1, format!("cannot listen on {address}: {error}")),
-    };
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    // The connections inherit the timeouts.
-    for (timeout, time) in [(Timeout::Send, WRITING), (Timeout::Recv, IDLE)] {
-        set_socket_timeout(&listener, timeout, Some(time)).map_err(|error| failed(error.into()))?;
-    }
+    })?;
+    listener.set_nonblocking(true)?; // the runtime needs it
     Ok(listener)
 }
 
-/// Answers requests. Never returns.
-pub fn serve(listener: &TcpListener, cache: &Cache) -> ! {
-    loop {
-        // After an error the HTTP server accepts no more connections, so another one replaces it.
-        let server =
-            listener.try_clone().map_err(Into::into).and_then(|listener| Server::from_listener(listener, None));
-        match server {
-            Ok(server) => answer_all(&server, cache),
-            Err(error) => eprintln!("luagate: cannot answer requests: {error}"),
-        }
-        thread::sleep(PAUSE);
-    }
-}
-
-/// Answers requests until an error of the system.
-fn answer_all(server: &Server, cache: &Cache) {
-    let work = || {
+/// Answers requests. Returns only after an error of the runtime.
+pub fn serve(listener: TcpListener, texts: &watch::Receiver<Text>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
         loop {
-            match server.recv() {
-                // A client that has gone needs no answer.
-                Ok(request) => drop(answer(request, cache)),
-                Err(_) => return (0..AT_ONCE).for_each(|_| server.unblock()),
+            match listener.accept().await {
+                Ok((stream, _)) => drop(tokio::spawn(converse(stream, texts.clone()))),
+                Err(error) => {
+                    eprintln!("luagate: cannot accept a connection: {error}");
+                    tokio::time::sleep(PAUSE).await;
+                }
             }
         }
-    };
-    thread::scope(|scope| {
-        for _ in 1..AT_ONCE {
-            let _ = thread::Builder::new().spawn_scoped(scope, work); // without it, requests wait longer
-        }
-        work();
-    });
+    })
 }
 
-fn answer(request: Request, cache: &Cache) -> std::io::Result<()> {
-    let path = request.url().split(['?', '#']).next().unwrap_or_default();
-    let (status, kind, text) = match (request.method(), path) {
-        (Method::Get | Method::Head, "/metrics") => (200, CONTENT_TYPE, cache.get()),
-        (Method::Get | Method::Head, "/") => (200, HTML, START.into()),
-        (Method::Get | Method::Head, _) => (404, PLAIN, "not found: the metrics are at /metrics\n".into()),
-        _ => (405, PLAIN, "only GET and HEAD\n".into()),
-    };
-    let mut response = Response::from_data(text.as_bytes()).with_status_code(status);
-    response = response.with_chunked_threshold(usize::MAX); // the length is known
-    for (name, value) in [("Content-Type", kind), ("Allow", "GET, HEAD")] {
-        if let Ok(header) = Header::from_bytes(name, value) {
-            response.add_header(header);
+/// Answers the requests of one connection.
+async fn converse(stream: TcpStream, texts: watch::Receiver<Text>) {
+    let service = service_fn(|request| answer(request, texts.clone()));
+    let mut http = http1::Builder::new();
+    http.title_case_headers(true).timer(TokioTimer::new()).header_read_timeout(IDLE);
+    // An error is one of the client, which needs no answer any more.
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    mut texts: watch::Receiver<Text>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (status, kind, text) = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, CONTENT_TYPE, metrics(&mut texts).await),
+        (&Method::GET | &Method::HEAD, "/") => (StatusCode::OK, HTML, Bytes::from_static(START.as_bytes())),
+        (&Method::GET | &Method::HEAD, _) => {
+            (StatusCode::NOT_FOUND, PLAIN, Bytes::from_static(b"not found: the metrics are at /metrics\n"))
         }
-    }
-    request.respond(response)
+        _ => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, Bytes::from_static(b"only GET and HEAD\n")),
+    };
+    let mut response = Response::new(Full::new(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    Ok(response)
+}
+
+/// The text of the metrics. Waits only until the first reading has ended.
+async fn metrics(texts: &mut watch::Receiver<Text>) -> Bytes {
+    let text = texts.wait_for(Option::is_some).await;
+    let text = text.ok().and_then(|text| text.clone());
+    text.map(|text| Bytes::copy_from_slice(text.as_bytes())).unwrap_or_default()
 }

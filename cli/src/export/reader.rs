@@ -1,6 +1,6 @@
 //! Reads the state of all names, again and again.
 
-use super::cache::Cache;
+use super::http::Text;
 use super::metrics::{Busiest, Reading, encode};
 use super::pace::Pace;
 use crate::sample::{NameFilter, Sample};
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
 
 /// How many names are read at the same time.
 const AT_ONCE: usize = 4;
@@ -85,8 +86,8 @@ impl Reader {
         Ok(busiest.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads again and again, and puts the metrics into the cache. Never returns.
-    pub fn keep_reading(&self, cache: &Cache, interval: Duration) -> ! {
+    /// Reads again and again, and replaces the text of the metrics. Never returns.
+    pub fn keep_reading(&self, text: &watch::Sender<Text>, interval: Duration) -> ! {
         let (mut last, mut is_failing) = (None, false);
         loop {
             let begun = Instant::now();
@@ -99,7 +100,7 @@ impl Reader {
             is_failing = read.is_err();
             last = read.ok().map(Arc::new).or(last);
             match encode(last.as_ref(), !is_failing) {
-                Ok(text) => cache.set(text),
+                Ok(new) => drop(text.send_replace(Some(new.into()))),
                 Err(error) => eprintln!("luagate: the metrics cannot be written: {error}"),
             }
             thread::sleep(interval.saturating_sub(begun.elapsed()).max(PAUSE));

@@ -2,6 +2,9 @@
 
 use super::tool::{Run, Running, Shared, Text, luagate, waits, words};
 use crate::support::{Server, eventually};
+use rustix::time::{ClockId, clock_gettime};
+use std::io::Write;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Stdio;
 
 fn mutex(server: &Server) -> luagate::Mutex {
@@ -155,6 +158,25 @@ fn if_luagate_is_killed_its_command_is_ended() {
             std::fs::remove_file(shared.path(name)).unwrap();
         }
     }
+}
+
+#[test]
+fn the_guard_goes_by_the_last_lease_although_several_lines_have_piled_up() {
+    let now = || {
+        let time = clock_gettime(ClockId::Boottime);
+        time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
+    };
+    let mut command = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+    let mut guard = super::tool::bare();
+    let mut guard = guard.arg("guard").stdin(Stdio::piped()).spawn().unwrap();
+    let (first, last) = (now() + 500, now() + 60_000);
+    let lines = format!("{0} {first}\n{0} {last}\n", command.id());
+    guard.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
+    eventually("the first lease has ended", || (now() > first + 500).then_some(()));
+    assert!(exists(&command.id().to_string()), "it was ended although its lease was renewed");
+    guard.stdin.as_mut().unwrap().write_all(format!("{} {}\n", command.id(), now()).as_bytes()).unwrap();
+    assert_eq!(command.wait().unwrap().signal(), Some(9));
+    assert!(guard.wait().unwrap().success());
 }
 
 #[test]

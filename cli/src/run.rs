@@ -59,6 +59,7 @@ pub fn run(server: &ServerArgs, mut args: RunArgs, matches: &ArgMatches, at_once
     let waiting = Arc::new(waiting);
     let waiter = waiting.clone();
     thread::spawn(move || {
+        signals::block();
         let obtained = server.open_with(builder).and_then(|gate| waiter.obtain(&gate));
         let _ = waiter.events.send(Event::Obtained(obtained));
     });
@@ -171,12 +172,16 @@ impl Running {
             ("LUAGATE_ID", join(permits.iter().map(|permit| permit.id().to_owned()).collect())),
             ("LUAGATE_FENCE", join(permits.iter().map(|permit| permit.fence().to_string()).collect())),
         ];
-        let mut guard = Guard::start();
-        let group = match Group::spawn(&args.command, &variables, args.foreground) {
+        // Both processes start at the same time.
+        let starting = thread::spawn(Guard::start);
+        let spawned = Group::spawn(&args.command, &variables, args.foreground);
+        let mut guard = starting.join().unwrap_or_default();
+        let group = match spawned {
             Ok(group) => group,
             Err(ended) => {
-                guard.end();
+                guard.dismiss();
                 release(permits);
+                guard.wait();
                 return Err(ended);
             }
         };
@@ -259,8 +264,9 @@ impl Running {
             }
             None => self.group.end_leftovers(),
         }
-        self.guard.end();
+        self.guard.dismiss();
         let released = release(self.permits);
+        self.guard.wait();
         let Some(reason) = self.reason else {
             if released == Some(Released::Gone) {
                 let names = &self.names;
@@ -280,8 +286,9 @@ impl Running {
     }
 }
 
-/// Releases all permits. A permit that cannot be released ends with its lease.
+/// Releases all permits. A permit that cannot be released ends with its lease. From now on this thread gets no signals.
 fn release(permits: Vec<Permit>) -> Option<Released> {
+    signals::block();
     let mut last = None;
     for released in Permit::release_all(permits) {
         match released {

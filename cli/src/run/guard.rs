@@ -33,6 +33,7 @@ fn now() -> u64 {
 }
 
 /// The guard, seen from `run`.
+#[derive(Default)]
 pub struct Guard {
     process: Option<Child>,
     sent: u64,
@@ -78,12 +79,15 @@ impl Guard {
         }
     }
 
-    /// The command has ended.
-    pub fn end(mut self) {
+    /// The command has ended, so the guard ends too.
+    pub fn dismiss(&mut self) {
         self.send(&format!("{DONE}\n"));
+    }
+
+    /// Returns when it has ended.
+    pub fn wait(self) {
         if let Some(mut process) = self.process {
-            drop(process.stdin.take());
-            let _ = process.wait();
+            let _ = process.wait(); // closes its input first
         }
     }
 }

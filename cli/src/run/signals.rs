@@ -1,7 +1,7 @@
 //! The signals that this process receives, as events.
 
 use super::Event;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::sync::mpsc::Sender;
@@ -38,6 +38,12 @@ pub fn listen(events: Sender<Event>) -> io::Result<()> {
         }
     });
     Ok(())
+}
+
+/// Keeps signals away from this thread and from the threads that it starts. A signal would interrupt a call to the server,
+/// which then looks like a broken connection. The thread of `listen` receives them.
+pub fn block() {
+    let _ = SigSet::all().thread_block();
 }
 
 /// Whether this signal asks a program to end.

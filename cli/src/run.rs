@@ -175,13 +175,12 @@ impl Running {
         // Both processes start at the same time.
         let starting = thread::spawn(Guard::start);
         let spawned = Group::spawn(&args.command, &variables, args.foreground);
-        let mut guard = starting.join().unwrap_or_default();
+        let mut guard = starting.join().unwrap_or_default(); // a default guard does nothing
         let group = match spawned {
             Ok(group) => group,
             Err(ended) => {
-                guard.dismiss();
+                guard.end();
                 release(permits);
-                guard.wait();
                 return Err(ended);
             }
         };
@@ -264,9 +263,8 @@ impl Running {
             }
             None => self.group.end_leftovers(),
         }
-        self.guard.dismiss();
+        self.guard.end();
         let released = release(self.permits);
-        self.guard.wait();
         let Some(reason) = self.reason else {
             if released == Some(Released::Gone) {
                 let names = &self.names;

@@ -1,8 +1,8 @@
 //! The guard: a second process that ends the command if `luagate run` cannot, because it was killed or stopped.
 //!
 //! `run` sends it a line with two numbers: the process id of the command, negative if it is in the foreground, and the
-//! time at which it must have ended (CLOCK_BOOTTIME in ms). It sends another line for each new lease. If the input ends
-//! without the line `done`, `run` has died.
+//! time at which it must have ended (CLOCK_BOOTTIME in ms). It sends another line for each new lease. When the command has
+//! ended, `run` ends the guard. So if the input ends, `run` has died.
 
 use super::group::Group;
 use crate::ended::Ended;
@@ -16,8 +16,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// The last line.
-const DONE: &str = "done";
 /// The longest time between two readings of the clock: a timeout does not count the time of a suspended machine.
 const LONGEST: Duration = Duration::from_secs(1);
 /// The time between two looks whether a command has ended.
@@ -79,15 +77,13 @@ impl Guard {
         }
     }
 
-    /// The command has ended, so the guard ends too.
-    pub fn dismiss(&mut self) {
-        self.send(&format!("{DONE}\n"));
-    }
-
-    /// Returns when it has ended.
-    pub fn wait(self) {
-        if let Some(mut process) = self.process {
-            let _ = process.wait(); // closes its input first
+    /// The command has ended, so the guard is ended too.
+    pub fn end(self) {
+        // Another part of this process may have waited for it. Then its id may be that of another process by now.
+        if let Some(mut process) = self.process
+            && let Ok(None) = process.try_wait()
+        {
+            let _ = process.kill().and_then(|()| process.wait());
         }
     }
 }
@@ -115,7 +111,6 @@ pub fn guard() -> Result<u8, Ended> {
             continue;
         }
         match lines.recv_timeout(left) {
-            Ok(line) if line == DONE => return Ok(0),
             Ok(line) => watched = read(&line).or(watched),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {

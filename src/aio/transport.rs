@@ -4,6 +4,7 @@
 mod cluster;
 mod connection;
 mod connector;
+mod queue;
 mod route;
 #[cfg(feature = "sentinel")]
 mod sentinel;

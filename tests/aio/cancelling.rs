@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 /// How long anything of a dropped future may stay.
 const GONE: Duration = Duration::from_secs(2);
@@ -25,6 +26,9 @@ struct Scene<'a> {
     semaphore: Semaphore,
     other: Semaphore,
     gate: Gate,
+    runtime: &'a Runtime,
+    /// Tasks that call the server all the time.
+    callers: JoinSet<()>,
 }
 
 /// Drops a future after each number of polls, right after the poll and again when the next event has arrived.
@@ -41,12 +45,13 @@ fn dropped_at_each_step(blocked: bool, prepare: impl Fn(&mut Scene), work: impl 
             let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open()).unwrap();
             let [name, other] = [0, 1].map(|number| format!("{{{steps}:{late}}}:{number}"));
             let (semaphore, other) = (gate.semaphore(&name, 1), gate.semaphore(&other, 1));
-            let mut scene = Scene { server: &server, semaphore, other, gate };
+            let (runtime, callers) = (&runtime, JoinSet::new());
+            let mut scene = Scene { server: &server, semaphore, other, gate, runtime, callers };
             prepare(&mut scene);
             let seen = server.gate();
             let seen = [&scene.semaphore, &scene.other].map(|semaphore| seen.semaphore(semaphore.name(), 1));
             let mut holder = blocked.then(|| seen[0].try_acquire().unwrap());
-            let is_done = polled(&runtime, work(&scene), steps, late, &mut || drop(holder.take()));
+            let is_done = polled(runtime, work(&scene), steps, late, &mut || drop(holder.take()));
             drop(holder);
             for semaphore in &seen {
                 let is_gone = within(GONE, || {
@@ -87,6 +92,19 @@ fn polled(runtime: &Runtime, work: Work, steps: u32, late: bool, unblock: &mut d
 
 fn no_preparation(_: &mut Scene) {}
 
+/// So many callers that their calls are sent together.
+fn many_callers(scene: &mut Scene) {
+    for number in 0..100 {
+        let semaphore = scene.gate.semaphore(&format!("caller:{number}"), 1);
+        let calls = async move {
+            loop {
+                semaphore.inspect().await.unwrap();
+            }
+        };
+        scene.callers.spawn_on(calls, scene.runtime.handle());
+    }
+}
+
 #[test]
 fn an_acquire_that_is_dropped_at_any_step_leaves_nothing() {
     dropped_at_each_step(false, no_preparation, |scene| {
@@ -112,6 +130,20 @@ fn a_wait_that_is_dropped_at_any_step_until_its_grant_leaves_nothing() {
 fn a_wait_with_an_own_id_that_is_dropped_at_any_step_leaves_nothing() {
     let with_id = |scene: &mut Scene| scene.semaphore = scene.semaphore.clone().id("me");
     dropped_at_each_step(true, with_id, |scene| Box::pin(async { vec![scene.semaphore.acquire().await.unwrap()] }));
+}
+
+#[test]
+fn among_many_callers_an_acquire_that_is_dropped_at_any_step_leaves_nothing() {
+    dropped_at_each_step(false, many_callers, |scene| {
+        Box::pin(async { vec![scene.semaphore.try_acquire().await.unwrap()] })
+    });
+}
+
+#[test]
+fn among_many_callers_a_wait_that_is_dropped_at_any_step_until_its_grant_leaves_nothing() {
+    dropped_at_each_step(true, many_callers, |scene| {
+        Box::pin(async { vec![scene.semaphore.acquire_timeout(SOON).await.unwrap()] })
+    });
 }
 
 #[test]
@@ -191,16 +223,27 @@ fn after_a_refresh_that_was_dropped_the_earlier_of_the_two_ends_counts() {
 }
 
 #[test]
-fn ten_thousand_random_cancellations_under_load_leave_nothing() {
+fn ten_thousand_random_cancellations_by_a_few_callers_leave_nothing() {
+    random_cancellations(32);
+}
+
+#[test]
+fn ten_thousand_random_cancellations_by_many_callers_leave_nothing() {
+    random_cancellations(400);
+}
+
+/// Cancels calls that wait in line, and calls that are granted at once.
+fn random_cancellations(tasks: u64) {
     const CANCELLED: u32 = 10_000;
-    const TASKS: u64 = 32;
+    const LIMITS: [u32; 2] = [3, 1_000];
     let server = Server::any();
-    let seen = server.gate().semaphore("busy", 3);
+    let [busy, free] = [("busy", LIMITS[0]), ("free", LIMITS[1])];
+    let seen = [busy, free].map(|(name, limit)| server.gate().semaphore(name, limit));
     runtime().block_on(async {
         let gate = crate::gate(&server).await;
         let (cancelled, granted) = (&*Box::leak(Box::<AtomicU32>::default()), &*Box::leak(Box::<AtomicU32>::default()));
-        let tasks = (0..TASKS).map(|task| {
-            let semaphore = gate.semaphore("busy", 3);
+        let tasks = (0..tasks).map(|task| {
+            let (busy, free) = (gate.semaphore(busy.0, busy.1), gate.semaphore(free.0, free.1));
             tokio::spawn(async move {
                 let mut random = Random::new(task);
                 while cancelled.load(Ordering::Relaxed) < CANCELLED {
@@ -209,10 +252,16 @@ fn ten_thousand_random_cancellations_under_load_leave_nothing() {
                         0 => SOON,
                         _ => Duration::from_micros(random.below(4_000)),
                     };
-                    match tokio::time::timeout(time, semaphore.acquire()).await {
+                    let waits = random.below(2) == 0;
+                    let acquire = async {
+                        match waits {
+                            true => busy.acquire().await.unwrap(),
+                            false => free.try_acquire().await.unwrap(),
+                        }
+                    };
+                    match tokio::time::timeout(time, acquire).await {
                         Err(_) => cancelled.fetch_add(1, Ordering::Relaxed),
                         Ok(permit) => {
-                            let permit = permit.unwrap();
                             assert!(!permit.is_lost());
                             tokio::task::yield_now().await;
                             drop(permit);
@@ -228,11 +277,13 @@ fn ten_thousand_random_cancellations_under_load_leave_nothing() {
         assert!(granted.load(Ordering::Relaxed) > 100, "hardly any was granted");
         gate.close().await.unwrap();
     });
-    let state = within(GONE, || {
-        let state = seen.inspect().unwrap();
-        (state.holder_count == 0 && state.waiter_count == 0).then_some(())
-    });
-    assert!(state.is_some(), "{:?}", seen.inspect());
-    let all = seen.try_acquire_many(3).unwrap();
-    assert_eq!(all.permits(), 3);
+    for (seen, limit) in seen.into_iter().zip(LIMITS) {
+        let state = within(GONE, || {
+            let state = seen.inspect().unwrap();
+            (state.holder_count == 0 && state.waiter_count == 0).then_some(())
+        });
+        assert!(state.is_some(), "{:?}", seen.inspect());
+        let all = seen.try_acquire_all().unwrap();
+        assert_eq!(all.permits(), limit);
+    }
 }

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod callers;
 mod cancelling;
 mod crowds;
 mod dropping;

@@ -1,14 +1,15 @@
 //! One multiplexed connection: any number of tasks send calls on it, and the server runs them in the order in which they
-//! were sent. A call whose future was dropped was either sent before every later call, or is never sent.
+//! were sent. A call whose future was dropped was either sent before every later call that is sent behind it, or is never
+//! sent.
 
+use super::queue::Queue;
 use crate::clock::machine_now;
-use crate::protocol::exchange::{Packet, Reply};
-use crate::protocol::resp;
 use crate::sync::lock;
 use crate::transport::NodeId;
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, RedisError, RedisResult};
+use redis::{RedisError, RedisResult, Value};
 use std::io::ErrorKind;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use tokio::time::error::Elapsed;
 
 pub(in crate::aio) struct Connection {
     con: MultiplexedConnection,
+    queue: Queue,
     node: NodeId,
     /// How many times another server had replaced this one when the connection was made.
     pub(super) moves: u64,
@@ -37,8 +39,10 @@ impl Connection {
         moves: u64,
         is_resp3: bool,
         outdated: Arc<AtomicBool>,
+        together: usize,
     ) -> Connection {
-        Connection { con, node, moves, is_resp3, outdated, silent_since: Mutex::default() }
+        let queue = Queue::new(con.clone(), together);
+        Connection { con, queue, node, moves, is_resp3, outdated, silent_since: Mutex::default() }
     }
 
     /// The server of this connection.
@@ -60,40 +64,22 @@ impl Connection {
         self.con.clone().subscribe(channel).await
     }
 
-    /// Sends commands in one packet. Returns a reply for each; a reply that does not arrive within `time` is an error.
-    /// `true`: the connection still works, and the replies are late. If a call ends without a reply and the server has
-    /// not answered any call for `read_timeout`, the server may be gone: then later calls use another connection.
+    /// Sends commands in one packet. Returns a reply for each, or an error if they do not arrive within `time`. `true`: the
+    /// connection still works, and the replies are late. If a call ends without a reply and the server has not answered
+    /// any call for `read_timeout`, the server may be gone: then later calls use another connection.
+    ///
+    /// `is_behind`: not before a call whose future was dropped.
     pub(super) async fn exchange(
         &self,
-        packet: &Packet<'_>,
+        packet: &[u8],
         time: Duration,
         read_timeout: Duration,
-    ) -> (Vec<Reply>, bool) {
-        let mut pipeline = Pipeline::with_capacity(packet.replies);
-        let mut count = 0;
-        for command in resp::commands(&packet.bytes) {
-            pipeline.add_command(command);
-            count += 1;
-        }
+        is_behind: bool,
+    ) -> Result<Vec<Value>, (RedisError, bool)> {
         self.begin();
-        let mut con = self.con.clone();
-        let answered = tokio::time::timeout(time, con.send_packed_commands(&pipeline, 0, count)).await;
-        match self.end(answered, read_timeout) {
-            Ok(replies) => (replies.into_iter().map(Ok).collect(), false),
-            Err((error, is_late)) => ((0..packet.replies).map(|_| Err(error.clone())).collect(), is_late),
-        }
-    }
-
-    /// As `exchange`, for one command.
-    pub(super) async fn exchange_one(&self, command: &[u8], time: Duration, read_timeout: Duration) -> (Reply, bool) {
-        let command = resp::commands(command).next().unwrap_or_default();
-        self.begin();
-        let mut con = self.con.clone();
-        let answered = tokio::time::timeout(time, con.send_packed_command(&command)).await;
-        match self.end(answered, read_timeout) {
-            Ok(reply) => (Ok(reply), false),
-            Err((error, is_late)) => (Err(error), is_late),
-        }
+        let sending = pin!(self.queue.send(packet, is_behind));
+        let answered = tokio::time::timeout(time, sending).await;
+        self.end(answered, read_timeout)
     }
 
     /// A call is about to be sent.

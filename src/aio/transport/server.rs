@@ -4,6 +4,7 @@
 use super::Sending;
 use super::connection::Connection;
 use super::connector::{Connector, Push};
+use super::queue::TOGETHER;
 use crate::clock::{Clock, machine_now};
 use crate::counters::Counts;
 use crate::error::failure::{Failure, FailureKind};
@@ -49,8 +50,9 @@ pub(in crate::aio) struct Server {
 }
 
 /// One connection, which is made again when needed.
-#[derive(Default)]
 struct Slot {
+    /// How many packets of different callers may be sent together on it.
+    together: usize,
     state: Mutex<State>,
     /// Locked by the task that connects. The others use its result.
     connecting: tokio::sync::Mutex<()>,
@@ -63,6 +65,12 @@ struct State {
     attempts: u64,
     /// The failure of the last attempt.
     failure: Option<Failure>,
+}
+
+impl Slot {
+    fn new(together: usize) -> Slot {
+        Slot { together, state: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+    }
 }
 
 impl State {
@@ -88,8 +96,8 @@ impl Server {
             options,
             node,
             connector,
-            calls: Slot::default(),
-            confirmations: Slot::default(),
+            calls: Slot::new(TOGETHER),
+            confirmations: Slot::new(1), // no caller waits for the replicas of another
             is_old: AtomicBool::new(false),
             is_retired: AtomicBool::new(false),
             is_checked: AtomicBool::new(false),
@@ -169,7 +177,7 @@ impl Server {
         };
         let latest = machine_now() + self.time(sending.until);
         let connection = self.connection_of(slot, sending.until).await?;
-        Ok(self.send_on(connection, packet, latest).await)
+        Ok(self.send_on(connection, packet, latest, false).await)
     }
 
     /// Sends a packet on this connection, so that it reaches the server after the earlier packets.
@@ -180,7 +188,7 @@ impl Server {
         until: Option<Instant>,
     ) -> Response {
         let latest = machine_now() + self.time(until);
-        self.send_on(connection, packet, latest).await
+        self.send_on(connection, packet, latest, true).await
     }
 
     /// Sends one command on this connection, as almost every call is sent. Also returns the moment before it was sent,
@@ -193,18 +201,31 @@ impl Server {
     ) -> (Reply, Moment, bool) {
         let begun = machine_now();
         let (sent, time) = (self.options.clock.moment_at(begun), self.time(until));
-        let (reply, is_late) = connection.exchange_one(command, time, self.options.timeouts.read).await;
+        let (reply, is_late) = match connection.exchange(command, time, self.options.timeouts.read, false).await {
+            Ok(mut replies) => (replies.pop().map_or_else(missing, Ok), false),
+            Err((error, is_late)) => (Err(error), is_late),
+        };
         if connection.is_outdated() {
             self.options.listener.disconnected(self.node);
         }
         (error_in(reply), sent, is_late)
     }
 
-    async fn send_on(&self, connection: Arc<Connection>, packet: &Packet<'_>, latest: Instant) -> Response {
+    async fn send_on(
+        &self,
+        connection: Arc<Connection>,
+        packet: &Packet<'_>,
+        latest: Instant,
+        is_behind: bool,
+    ) -> Response {
         let begun = machine_now();
         let sent = self.options.clock.moment_at(begun);
         let time = latest.saturating_duration_since(begun);
-        let (replies, is_late) = connection.exchange(packet, time, self.options.timeouts.read).await;
+        let exchanged = connection.exchange(&packet.bytes, time, self.options.timeouts.read, is_behind).await;
+        let (replies, is_late) = match exchanged {
+            Ok(replies) => (replies.into_iter().map(Ok).collect(), false),
+            Err((error, is_late)) => ((0..packet.replies).map(|_| Err(error.clone())).collect(), is_late),
+        };
         if connection.is_outdated() {
             self.options.listener.disconnected(self.node);
         }
@@ -253,7 +274,7 @@ impl Server {
                 return Err(failure.clone()); // of an attempt that ended after this call began
             }
         }
-        let made = self.connect(time()).await.map(Arc::new);
+        let made = self.connect(slot.together, time()).await.map(Arc::new);
         let mut state = lock(&slot.state);
         state.attempts += 1;
         state.failure = made.as_ref().err().cloned();
@@ -275,11 +296,11 @@ impl Server {
     }
 
     /// Connects within `within`, with RESP3 if the server knows it.
-    async fn connect(&self, within: Duration) -> Result<Connection, Failure> {
+    async fn connect(&self, together: usize, within: Duration) -> Result<Connection, Failure> {
         let begun = machine_now();
         let moves = self.connector.moves();
         let outdated = Arc::new(AtomicBool::new(false));
-        let connection = |con, is_resp3| Connection::new(con, self.node, moves, is_resp3, outdated.clone());
+        let connection = |con, is_resp3| Connection::new(con, self.node, moves, is_resp3, outdated.clone(), together);
         if !self.is_old.load(Ordering::Relaxed) {
             let push = self.push(outdated.clone());
             let failure = match self.connector.connect(Some(push), within).await {

@@ -47,7 +47,8 @@ fn connections(server: &Server) -> i64 {
 /// `sockets`: the number of sockets that these tasks need.
 fn ten_thousand_are_served_in_order(server: &Server, sockets: i64) {
     runtime().block_on(async {
-        let gate = crate::gate(server).await;
+        // On a busy machine the last of 10,000 calls at once may take longer than the default.
+        let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(LONG).open().await.unwrap();
         assert_eq!(connections(server), 1);
         let seen = server.gate().semaphore("s", 1);
         let begun = connections(server);

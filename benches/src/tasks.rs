@@ -2,7 +2,7 @@
 //! connection.
 
 use crate::figure::{Figure, Limit};
-use crate::rounds::compare;
+use crate::rounds::{Compared, compare};
 use crate::server::Server;
 use crate::wire::Script;
 use luagate::aio::{Gate, Semaphore};
@@ -99,25 +99,32 @@ pub async fn gate(server: &Server) -> Gate {
     Gate::builder(&server.url).prefix(&server.prefix).open().await.unwrap()
 }
 
-pub fn measure(server: &Server) -> Vec<Figure> {
+fn one_task(server: &Server) -> Compared {
     let runtime = one_thread();
     let gate = runtime.block_on(gate(server));
     let semaphore = gate.semaphore("tasks", 100).lease(LEASE);
     let raw = runtime.block_on(Raw::new(&server.url, &server.prefix, "raw"));
-    let one = compare(
+    compare(
         ROUNDS,
         || us(&runtime, 1, PAIRS, || pairs(semaphore.clone(), PAIRS)),
         || us(&runtime, 1, PAIRS, || raw.clone().pairs("100", PAIRS)),
-    );
-    let runtime = self::runtime();
-    let gate = runtime.block_on(self::gate(server));
+    )
+}
+
+fn many_tasks(server: &Server) -> Compared {
+    let runtime = runtime();
+    let gate = runtime.block_on(gate(server));
     let semaphore = gate.semaphore("many-tasks", TASKS as u32).lease(LEASE);
     let raw = runtime.block_on(Raw::new(&server.url, &server.prefix, "raw-many"));
-    let many = compare(
+    compare(
         ROUNDS,
         || us(&runtime, TASKS, PAIRS_OF_TASK, || pairs(semaphore.clone(), PAIRS_OF_TASK)),
         || us(&runtime, TASKS, PAIRS_OF_TASK, || raw.clone().pairs("1000", PAIRS_OF_TASK)),
-    );
+    )
+}
+
+pub fn measure(server: &Server) -> Vec<Figure> {
+    let (one, many) = (one_task(server), many_tasks(server));
     vec![
         Figure {
             what: "acquire + release by the crate, one task".to_owned(),

@@ -1,12 +1,14 @@
 //! Promise: the calls of many tasks, which share packets, do not affect each other.
 
-use crate::runtime;
-use crate::support::Server;
+use crate::support::proxy::Proxy;
+use crate::support::{SOON, Server};
+use crate::{own, runtime};
 use luagate::Released;
 use luagate::aio::{Gate, Semaphore};
 use luagate::errors::TryAcquireError;
 use luagate::scripts::Keys;
 use redis::Commands;
+use std::time::Duration;
 use tokio::task::JoinSet;
 
 const TASKS: u32 = 300;
@@ -48,5 +50,37 @@ fn each_of_many_callers_gets_its_own_answer_also_if_the_calls_of_others_fail() {
         while let Some(task) = tasks.join_next().await {
             task.unwrap();
         }
+    });
+}
+
+/// More callers than the packets that are sent without a reply.
+const MANY: usize = 2_000;
+
+#[test]
+fn if_the_server_stays_silent_each_of_many_callers_gets_an_error_and_later_calls_use_another_connection() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    runtime().block_on(async {
+        let builder = Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_secs(1));
+        let gate = builder.open().await.unwrap();
+        let semaphore = gate.semaphore("s", 1);
+        semaphore.try_acquire().await.unwrap().release().await.unwrap();
+        proxy.go_silent();
+        let mut tasks = JoinSet::new();
+        for _ in 0..MANY {
+            let semaphore = semaphore.clone();
+            tasks.spawn(
+                async move { semaphore.try_acquire().await.map(|_| "granted").map_err(|error| error.to_string()) },
+            );
+        }
+        let all = async {
+            while let Some(task) = tasks.join_next().await {
+                let error = task.unwrap().unwrap_err();
+                assert!(error.contains("did not answer in time"), "{error}");
+            }
+        };
+        tokio::time::timeout(SOON, all).await.unwrap();
+        let permit = semaphore.acquire_timeout(SOON).await.unwrap();
+        permit.release().await.unwrap();
     });
 }

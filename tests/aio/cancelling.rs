@@ -92,7 +92,15 @@ fn polled(runtime: &Runtime, work: Work, steps: u32, late: bool, unblock: &mut d
 
 fn no_preparation(_: &mut Scene) {}
 
-/// So many callers that their calls are sent together.
+fn acquires_at_once<'a>(scene: &'a Scene<'a>) -> Work<'a> {
+    Box::pin(async { vec![scene.semaphore.try_acquire().await.unwrap()] })
+}
+
+fn waits<'a>(scene: &'a Scene<'a>) -> Work<'a> {
+    Box::pin(async { vec![scene.semaphore.acquire_timeout(SOON).await.unwrap()] })
+}
+
+/// Enough callers for their calls to be sent together.
 fn many_callers(scene: &mut Scene) {
     for number in 0..100 {
         let semaphore = scene.gate.semaphore(&format!("caller:{number}"), 1);
@@ -114,16 +122,12 @@ fn an_acquire_that_is_dropped_at_any_step_leaves_nothing() {
 
 #[test]
 fn an_acquire_without_waiting_that_is_dropped_at_any_step_leaves_nothing() {
-    dropped_at_each_step(false, no_preparation, |scene| {
-        Box::pin(async { vec![scene.semaphore.try_acquire().await.unwrap()] })
-    });
+    dropped_at_each_step(false, no_preparation, acquires_at_once);
 }
 
 #[test]
 fn a_wait_that_is_dropped_at_any_step_until_its_grant_leaves_nothing() {
-    dropped_at_each_step(true, no_preparation, |scene| {
-        Box::pin(async { vec![scene.semaphore.acquire_timeout(SOON).await.unwrap()] })
-    });
+    dropped_at_each_step(true, no_preparation, waits);
 }
 
 #[test]
@@ -134,16 +138,12 @@ fn a_wait_with_an_own_id_that_is_dropped_at_any_step_leaves_nothing() {
 
 #[test]
 fn among_many_callers_an_acquire_that_is_dropped_at_any_step_leaves_nothing() {
-    dropped_at_each_step(false, many_callers, |scene| {
-        Box::pin(async { vec![scene.semaphore.try_acquire().await.unwrap()] })
-    });
+    dropped_at_each_step(false, many_callers, acquires_at_once);
 }
 
 #[test]
 fn among_many_callers_a_wait_that_is_dropped_at_any_step_until_its_grant_leaves_nothing() {
-    dropped_at_each_step(true, many_callers, |scene| {
-        Box::pin(async { vec![scene.semaphore.acquire_timeout(SOON).await.unwrap()] })
-    });
+    dropped_at_each_step(true, many_callers, waits);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! One multiplexed connection: any number of tasks send calls on it, and the server runs them in the order in which they
-//! were sent. A call whose future was dropped was either sent before every later call that is sent behind it, or is never
+//! were sent. If the future of a call is dropped, the call was sent before each later one with `is_behind`, or it is never
 //! sent.
 
 use super::queue::Queue;
@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use tokio::time::error::Elapsed;
 
 pub(in crate::aio) struct Connection {
-    con: MultiplexedConnection,
     queue: Queue,
     node: NodeId,
     /// How many times another server had replaced this one when the connection was made.
@@ -41,8 +40,8 @@ impl Connection {
         outdated: Arc<AtomicBool>,
         together: usize,
     ) -> Connection {
-        let queue = Queue::new(con.clone(), together);
-        Connection { con, queue, node, moves, is_resp3, outdated, silent_since: Mutex::default() }
+        let queue = Queue::new(con, together);
+        Connection { queue, node, moves, is_resp3, outdated, silent_since: Mutex::default() }
     }
 
     /// The server of this connection.
@@ -61,14 +60,14 @@ impl Connection {
 
     /// Subscribes to this channel. Its messages go to the listener of the server.
     pub(in crate::aio) async fn subscribe(&self, channel: &str) -> RedisResult<()> {
-        self.con.clone().subscribe(channel).await
+        self.queue.con.clone().subscribe(channel).await
     }
 
     /// Sends commands in one packet. Returns a reply for each, or an error if they do not arrive within `time`. `true`: the
     /// connection still works, and the replies are late. If a call ends without a reply and the server has not answered
     /// any call for `read_timeout`, the server may be gone: then later calls use another connection.
     ///
-    /// `is_behind`: not before a call whose future was dropped.
+    /// `is_behind`: it must not overtake an earlier call whose future was dropped.
     pub(super) async fn exchange(
         &self,
         packet: &[u8],

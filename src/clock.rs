@@ -15,7 +15,7 @@ use crate::sync::{wait, wait_for};
 use moved::{Moved, Sleeper};
 use std::ops::Add;
 use std::sync::{Condvar, MutexGuard};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 #[cfg(feature = "memory")]
 use std::{any::Any, sync::Arc};
 
@@ -27,6 +27,20 @@ pub(crate) fn machine_now() -> Instant {
 /// The time since `at` on this machine's monotonic clock.
 pub(crate) fn since(at: Instant) -> Duration {
     at.elapsed()
+}
+
+/// The time since a fixed point. It also counts the time while the machine is suspended, when the monotonic clock stops. A
+/// step of the wall clock does not change it.
+#[cfg(target_os = "linux")]
+fn total() -> Duration {
+    let since_start = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    since_start.try_into().unwrap_or_default() // the system never returns a negative time
+}
+
+/// The same by the wall clock: the standard library has no better one. A step forward looks like suspended time.
+#[cfg(not(target_os = "linux"))]
+fn total() -> Duration {
+    std::time::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
 /// `None`: this machine's clock.
@@ -66,7 +80,8 @@ impl Clock {
     /// The moment at which the machine's monotonic clock shows `now`; the caller has just read it.
     pub(crate) fn moment_at(&self, now: Instant) -> Moment {
         let ahead = self.ahead(); // read once, so that both clocks show the same moment
-        Moment::new(later(now, ahead), later(SystemTime::now(), ahead))
+        let suspended = self.0.as_ref().map(Moved::suspended);
+        Moment::new(later(now, ahead), later(later(total(), ahead), suspended))
     }
 
     /// The time of this clock when the machine's clock shows `at`, unless a test moves it before. `None`: out of range.
@@ -172,6 +187,10 @@ mod moved {
             match *self {}
         }
 
+        pub(super) fn suspended(&self) -> Duration {
+            match *self {}
+        }
+
         pub(super) fn sleeper(&self, _: bool) -> Sleeper {
             match *self {}
         }
@@ -196,5 +215,34 @@ mod moved {
         pub(super) fn set_waker(&self, _: &std::task::Waker) {
             match *self {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn leases_are_measured_by_the_clock_that_counts_suspended_time() {
+        use rustix::time::{ClockId, clock_gettime};
+
+        let since_start = clock_gettime(ClockId::Boottime).try_into().unwrap();
+        let minute = Duration::from_secs(60);
+        let end = crate::protocol::lease::Deadline::after(Moment::new(Instant::now(), since_start), Some(minute));
+        let left = end.remaining(Clock::real().moment()).unwrap();
+        assert!(left > minute / 2 && left < minute, "{left:?}");
+    }
+
+    #[cfg(feature = "memory")]
+    #[test]
+    fn a_permit_is_lost_after_a_suspension_although_the_monotonic_clock_stopped() {
+        let (gate, memory) = crate::Gate::in_memory().unwrap();
+        let permit = gate.semaphore("desk", 1).lease(Duration::from_secs(60)).acquire().unwrap();
+        let half = Duration::from_secs(30);
+        memory.time().stop_monotonic(half);
+        assert!(permit.remaining().unwrap() <= half && !permit.is_lost());
+        memory.time().stop_monotonic(half);
+        assert!(permit.is_lost());
     }
 }

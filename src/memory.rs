@@ -205,6 +205,11 @@ impl Memory {
         self.time.suspend(time);
     }
 
+    #[cfg(test)]
+    pub(crate) fn time(&self) -> &Time {
+        &self.time
+    }
+
     /// Gives access to the server between two commands, for example for [`Server::set_full`]. If you change its time,
     /// the next command sets it to the time of this `Memory` again.
     pub fn with_server<T>(&self, act: impl FnOnce(&mut Server) -> T) -> T {

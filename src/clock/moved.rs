@@ -33,6 +33,11 @@ impl Moved {
         self.time.ahead()
     }
 
+    /// For how long the machine was suspended: time that only the second clock of a moment counts.
+    pub(super) fn suspended(&self) -> Duration {
+        Duration::from_nanos(self.time.suspended.load(Ordering::SeqCst))
+    }
+
     /// Adds a thread that uses this clock. `awake`: it has something to do.
     pub(super) fn sleeper(&self, awake: bool) -> Sleeper {
         let thread = Sleeper::default();
@@ -110,6 +115,8 @@ pub(crate) struct Time {
     start_date: SystemTime,
     /// The offset in ns.
     ahead: AtomicU64,
+    /// In ns. See [`Moved::suspended`].
+    suspended: AtomicU64,
     threads: Mutex<Vec<Weak<Thread>>>,
     /// Locked while the time is moved.
     moving: Mutex<()>,
@@ -121,6 +128,7 @@ impl Time {
             started: Instant::now(),
             start_date: SystemTime::now(),
             ahead: AtomicU64::new(0),
+            suspended: AtomicU64::new(0),
             threads: Mutex::default(),
             moving: Mutex::default(),
         }
@@ -153,6 +161,12 @@ impl Time {
         self.step(Duration::ZERO);
         self.jump(by);
         self.step(Duration::ZERO);
+    }
+
+    /// Suspends the machine for this time, for a unit test: the monotonic clock stops, and no thread wakes.
+    #[cfg(test)]
+    pub(crate) fn stop_monotonic(&self, by: Duration) {
+        self.suspended.fetch_add(u64::try_from(by.as_nanos()).unwrap(), Ordering::SeqCst);
     }
 
     /// Adds to the offset. Returns by how much, which is less at the maximum offset.

@@ -2,7 +2,7 @@
 //! late.
 
 use crate::error::Invalid;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// A point in time on the server's clock: milliseconds since 1970.
 pub type ServerTime = u64;
@@ -21,12 +21,13 @@ pub(crate) const LONGEST_MS: u64 = 36_525 * 86_400_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     monotonic: Instant,
-    wall: SystemTime,
+    /// The time since a fixed point, on a clock that also counts the time while the machine is suspended.
+    total: Duration,
 }
 
 impl Moment {
-    pub(crate) fn new(monotonic: Instant, wall: SystemTime) -> Moment {
-        Moment { monotonic, wall }
+    pub(crate) fn new(monotonic: Instant, total: Duration) -> Moment {
+        Moment { monotonic, total }
     }
 
     pub(crate) fn instant(&self) -> Instant {
@@ -44,7 +45,7 @@ impl Deadline {
     pub(crate) fn after(sent: Moment, left: Option<Duration>) -> Deadline {
         let end = |left: Duration| {
             let left = left.saturating_sub(Duration::from_millis(1));
-            Some(Moment { monotonic: sent.monotonic.checked_add(left)?, wall: sent.wall.checked_add(left)? })
+            Some(Moment { monotonic: sent.monotonic.checked_add(left)?, total: sent.total.checked_add(left)? })
         };
         Deadline(left.and_then(end)) // an end outside the clock's range is never reached
     }
@@ -53,19 +54,19 @@ impl Deadline {
     pub(crate) fn earlier(self, other: Deadline) -> Deadline {
         match (self.0, other.0) {
             (Some(a), Some(b)) => {
-                Deadline(Some(Moment { monotonic: a.monotonic.min(b.monotonic), wall: a.wall.min(b.wall) }))
+                Deadline(Some(Moment { monotonic: a.monotonic.min(b.monotonic), total: a.total.min(b.total) }))
             }
             (end, None) | (None, end) => Deadline(end),
         }
     }
 
     /// The time that is left: zero if the lease has ended, `None` if it never ends. The clock that shows less time
-    /// decides, since the monotonic clock stops while a machine is suspended.
+    /// decides. The monotonic clock stops while a machine is suspended. The other one may be set back: on some systems it
+    /// is the wall clock.
     pub(crate) fn remaining(&self, now: Moment) -> Option<Duration> {
         let end = self.0?;
         let monotonic = end.monotonic.saturating_duration_since(now.monotonic);
-        let wall = end.wall.duration_since(now.wall).unwrap_or_default();
-        Some(monotonic.min(wall))
+        Some(monotonic.min(end.total.saturating_sub(now.total)))
     }
 
     pub(crate) fn is_past(&self, now: Moment) -> bool {
@@ -126,8 +127,10 @@ fn checked_ms(duration: Duration) -> Option<u64> {
 mod tests {
     use super::*;
 
+    const HOUR: Duration = Duration::from_secs(3_600);
+
     fn now() -> Moment {
-        Moment::new(Instant::now(), SystemTime::now())
+        Moment::new(Instant::now(), 2 * HOUR)
     }
 
     #[test]
@@ -142,14 +145,14 @@ mod tests {
 
     #[test]
     fn the_clock_that_shows_less_decides() {
-        let now = now();
-        // While the machine was suspended, the monotonic clock stopped and the wall clock continued.
-        let suspended = Moment { monotonic: now.monotonic, wall: now.wall - Duration::from_secs(60) };
-        assert!(Deadline::after(suspended, Some(Duration::from_secs(30))).is_past(now));
-        // The wall clock was set back by an hour. The monotonic clock still counts.
-        let set_back =
-            Moment { monotonic: now.monotonic - Duration::from_secs(31), wall: now.wall + Duration::from_secs(3600) };
-        assert!(Deadline::after(set_back, Some(Duration::from_secs(30))).is_past(now));
+        let sent = now();
+        let end = Deadline::after(sent, Some(Duration::from_secs(30)));
+        let later = |monotonic, total| Moment::new(sent.monotonic + Duration::from_secs(monotonic), total);
+        // The machine was suspended: the monotonic clock stopped.
+        assert!(!end.is_past(later(1, sent.total + Duration::from_secs(29))));
+        assert!(end.is_past(later(1, sent.total + Duration::from_secs(30))));
+        // The wall clock, on a system without a better one, was set back by an hour. The monotonic clock still counts.
+        assert!(end.is_past(later(30, sent.total - HOUR)));
     }
 
     #[test]

@@ -26,7 +26,7 @@ fn process_of_a_test() {
     };
     match job.as_str() {
         support::workers::NAME => support::workers::work(&arguments),
-        "lose" => clock::lose_and_step_back(&arguments),
+        "step" => clock::hold_while_the_own_clock_steps(&arguments),
         "sleeper" => processes::sleep_over_the_lease(&arguments),
         "waiter" => processes::wait_in_line(&arguments),
         other => panic!("unknown job {other}"),

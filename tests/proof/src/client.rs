@@ -22,7 +22,7 @@ use pending::Released;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use waits::Caller;
 
 /// How long a client waits for a reply.
@@ -35,9 +35,9 @@ pub const OUTAGE: Duration = Duration::from_secs(3);
 static ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The moment for both clocks of a client, from µs.
-pub(crate) fn moment(monotonic: u64, wall: u64) -> Moment {
-    let [monotonic, wall] = [monotonic, wall].map(Duration::from_micros);
-    Moment::new(*ZERO + monotonic, UNIX_EPOCH + wall)
+pub(crate) fn moment(monotonic: u64, total: u64) -> Moment {
+    let [monotonic, total] = [monotonic, total].map(Duration::from_micros);
+    Moment::new(*ZERO + monotonic, total)
 }
 
 /// The µs of a monotonic clock.

@@ -270,9 +270,9 @@ fn leases() {
 
 /// The earlier of two ends counts, and the earlier of two clocks.
 fn clocks() {
-    let reported = |wall: u64, ms| Deadline::after(moment(0, wall), Some(Duration::from_millis(ms)));
+    let reported = |total: u64, ms| Deadline::after(moment(0, total), Some(Duration::from_millis(ms)));
     let earlier = reported(9_000_000, 5_001).earlier(reported(2_000_000, 9_001));
-    let left = |mono, wall| earlier.remaining(moment(mono, wall)).map(|left| left.as_millis());
+    let left = |mono, total| earlier.remaining(moment(mono, total)).map(|left| left.as_millis());
     assert_eq!([left(0, 0), left(0, 10_000_000), left(4_000_000, 0)], [Some(5_000), Some(1_000), Some(1_000)]);
     assert!(!Deadline::after(at(0), None).is_past(at(1_000_000)));
 }

@@ -42,7 +42,8 @@ struct Host {
     client: Client,
     /// Its machine is suspended: it does nothing, and its monotonic clock stops.
     is_suspended: bool,
-    /// How far its monotonic clock is behind, in µs, and how far its wall clock is ahead.
+    /// How far its monotonic clock is behind, in µs, and how far its wall clock is ahead. As on a system without a better
+    /// one, the wall clock counts the time while the machine is suspended.
     behind: u64,
     ahead: i64,
     /// Since when nothing is late, by its monotonic clock.

@@ -84,14 +84,23 @@ fn pictures_and_links_of_the_readme_work_in_the_package() {
 fn with_oldest_dependencies(manifest: &str) -> String {
     let mut manifest: toml::Table = manifest.parse().unwrap();
     manifest.remove("dev-dependencies");
-    let dependencies = manifest.get_mut("dependencies").and_then(toml::Value::as_table_mut).expect("dependencies");
+    set_oldest(&mut manifest);
+    let systems = manifest.get_mut("target").and_then(toml::Value::as_table_mut).expect("the clock of Linux");
+    for (_, system) in systems.iter_mut() {
+        set_oldest(system.as_table_mut().expect("a table"));
+    }
+    toml::to_string(&manifest).unwrap()
+}
+
+/// Sets the oldest version of each dependency of this table.
+fn set_oldest(table: &mut toml::Table) {
+    let dependencies = table.get_mut("dependencies").and_then(toml::Value::as_table_mut).expect("dependencies");
     for (name, dependency) in dependencies.iter_mut() {
         let version = dependency.get_mut("version").unwrap_or_else(|| panic!("{name} has a version"));
         let oldest = version.as_str().expect("a text");
         let missing = ".0".repeat(2 - oldest.matches('.').count());
         *version = format!("={oldest}{missing}").into();
     }
-    toml::to_string(&manifest).unwrap()
 }
 
 /// Whether this toolchain is installed, or can be.

@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// If the lease ends by the wall clock first, nothing is planned at that end.
+    /// If the lease ends by the clock that counts suspended time first, nothing is planned at that end.
     fn note_lease(&mut self, number: Number, now: Moment) {
         let left = self.left(number, now);
         let held = self.keeper.held(number);

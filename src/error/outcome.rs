@@ -110,9 +110,9 @@ impl std::error::Error for Blocked {}
 
 /// The chosen id already holds a permit, and an id can hold only one.
 ///
-/// Another caller may use the same id, or the reply to an earlier call of this caller was lost. To take the permit
-/// over, call [`Semaphore::adopt`](crate::Semaphore::adopt). To release it, call
-/// [`Semaphore::revoke`](crate::Semaphore::revoke).
+/// Another caller may use the same id, or the reply to an earlier call of this caller was lost. A wait in line takes its
+/// own grant, also after a lost reply. To take the permit over, call [`Semaphore::adopt`](crate::Semaphore::adopt). To
+/// release it, call [`Semaphore::revoke`](crate::Semaphore::revoke).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AlreadyHeld {

@@ -57,12 +57,6 @@ pub(crate) trait Target {
     fn cancelled(&self) -> Self::Error;
 
     fn timed_out(&self) -> Self::Error;
-
-    /// The error if no message confirmed a grant that may be another caller's.
-    fn unconfirmed(&self) -> Self::Error;
-
-    /// Whether the id's permit may be another caller's. Such a permit must not be given back.
-    fn is_foreign(error: &Self::Error) -> bool;
 }
 
 /// The kinds of calls by which a waiter asks.
@@ -83,9 +77,9 @@ pub(crate) enum Step<G, E> {
     AskBy(Instant),
     /// Continue as planned.
     Continue,
-    /// Wait until this time for the message that shows whose grant it is.
-    Confirm(Instant),
     Done(Result<G, E>),
+    /// End, and give back nothing: what the id has is another caller's.
+    Leave(E),
     /// End, and give back everything that the id has.
     GiveBack(E),
 }
@@ -119,8 +113,8 @@ pub(crate) enum Event<A> {
 pub(crate) enum Action<G, E> {
     /// Send a call. Stop waiting for its reply at `until`.
     Ask { ask: Ask, until: Option<Instant> },
-    /// Sleep until this time or an event. `is_due`: the expected message should arrive very soon.
-    Sleep { until: Instant, is_due: bool },
+    /// Sleep until this time or an event.
+    Sleep { until: Instant },
     /// The wait is over.
     Done { result: Result<G, E>, give_back: GiveBack },
 }
@@ -132,17 +126,6 @@ pub(crate) struct GiveBack {
     pub(crate) now: bool,
     /// Release in the background, after the call without an answer, what that call may still have caused.
     pub(crate) later: bool,
-}
-
-/// What the server may have stored for a wait that is dropped.
-#[cfg(feature = "tokio")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leftover {
-    Nothing,
-    /// A grant that may be another caller's. Only a message shows whether it belongs to this wait.
-    Unconfirmed,
-    /// Everything that the id has.
-    Whatever,
 }
 
 pub(crate) type ActionOf<T> = Action<<T as Target>::Granted, <T as Target>::Error>;
@@ -165,7 +148,6 @@ pub(crate) struct Waiter<T> {
 pub(crate) enum State {
     Sleeps,
     Asks(Ask),
-    Confirms,
 }
 
 impl<T: Target> Waiter<T> {
@@ -181,13 +163,12 @@ impl<T: Target> Waiter<T> {
         }
     }
 
-    /// What to give back if the driver drops this wait now.
+    /// Whether the server may have stored something for this wait, which must be given back if the driver drops it now.
     #[cfg(feature = "tokio")]
-    pub(crate) fn leftover(&self) -> Leftover {
+    pub(crate) fn may_leave_something(&self) -> bool {
         match self.state {
-            State::Confirms => Leftover::Unconfirmed,
-            State::Sleeps if !self.may_come_late && !self.target.is_queued() => Leftover::Nothing,
-            State::Sleeps | State::Asks(_) => Leftover::Whatever,
+            State::Sleeps => self.may_come_late || self.target.is_queued(),
+            State::Asks(_) => true,
         }
     }
 
@@ -202,14 +183,9 @@ impl<T: Target> Waiter<T> {
     /// The next action after an event.
     pub(crate) fn on(&mut self, event: Event<T::Answer>, now: Moment) -> ActionOf<T> {
         match (self.state, event) {
-            (State::Confirms, Event::Timer | Event::Cancelled) => {
-                let unconfirmed = self.target.unconfirmed();
-                self.done(Err(unconfirmed), GiveBack::default())
-            }
-            (State::Confirms, Event::Called) => self.sleep_until(self.next_ask, true),
             (_, Event::Cancelled) => {
                 let give_back = GiveBack { now: self.target.is_queued(), later: self.may_come_late };
-                self.done(Err(self.target.cancelled()), give_back)
+                Action::Done { result: Err(self.target.cancelled()), give_back }
             }
             (_, Event::GivenBack) => {
                 self.next_ask = now.instant();
@@ -242,10 +218,7 @@ impl<T: Target> Waiter<T> {
 
     fn go_on(&mut self, step: StepOf<T>) -> ActionOf<T> {
         match step {
-            Step::Continue => match self.state {
-                State::Confirms => self.sleep_until(self.next_ask, true),
-                State::Sleeps | State::Asks(_) => self.sleep(),
-            },
+            Step::Continue => self.sleep(),
             Step::AskAt(at) => {
                 self.next_ask = at;
                 self.sleep()
@@ -254,18 +227,14 @@ impl<T: Target> Waiter<T> {
                 self.next_ask = self.next_ask.min(at);
                 self.sleep()
             }
-            Step::Confirm(until) => {
-                self.state = State::Confirms;
-                self.next_ask = until;
-                self.sleep_until(until, true)
-            }
             Step::Done(result) => {
                 let give_back = GiveBack { now: false, later: result.is_err() && self.may_come_late };
-                self.done(result, give_back)
+                Action::Done { result, give_back }
             }
+            Step::Leave(error) => Action::Done { result: Err(error), give_back: GiveBack::default() },
             Step::GiveBack(error) => {
                 let give_back = GiveBack { now: true, later: self.may_come_late };
-                self.done(Err(error), give_back)
+                Action::Done { result: Err(error), give_back }
             }
         }
     }
@@ -288,11 +257,11 @@ impl<T: Target> Waiter<T> {
         // The server answered until just now. So the call failed because the time was over, and that is the error to
         // return.
         let answered_until_now = failing.is_none_or(|failing| failing <= LAST_CALL);
-        let result = match is_over && is_queued && answered_until_now && is_late(&error) {
+        let error = match is_over && is_queued && answered_until_now && is_late(&error) {
             true => self.target.timed_out(),
             false => error.into(),
         };
-        self.done(Err(result), give_back)
+        Action::Done { result: Err(error), give_back }
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -307,21 +276,7 @@ impl<T: Target> Waiter<T> {
 
     fn sleep(&mut self) -> ActionOf<T> {
         self.state = State::Sleeps;
-        let until = self.deadline.map_or(self.next_ask, |end| end.min(self.next_ask));
-        self.sleep_until(until, false)
-    }
-
-    fn sleep_until(&self, until: Instant, is_due: bool) -> ActionOf<T> {
-        Action::Sleep { until, is_due }
-    }
-
-    fn done(&self, result: Result<T::Granted, T::Error>, give_back: GiveBack) -> ActionOf<T> {
-        let is_foreign = result.as_ref().is_err_and(T::is_foreign);
-        let give_back = match is_foreign {
-            true => GiveBack::default(),
-            false => give_back,
-        };
-        Action::Done { result, give_back }
+        Action::Sleep { until: self.deadline.map_or(self.next_ask, |end| end.min(self.next_ask)) }
     }
 }
 

@@ -77,8 +77,8 @@ macro_rules! settings {
             /// also sends the fence, so a delayed call never changes a later permit. A lost permit with such an id is not
             /// released any more.
             ///
-            /// A wait that times out while another caller holds a permit with the id may take one second longer. Only the grant
-            /// message shows whether a grant belongs to this wait.
+            /// A wait in line takes every permit that its id gets, since the message or the reply with its own grant may have
+            /// been lost. So if a second caller uses the id meanwhile, both may believe that they hold the permit.
             ///
             /// Before you revoke such an id and give it to another process, make sure that the first holder has stopped. Until
             /// its next refresh it still believes that it holds the permit.

@@ -130,8 +130,7 @@ impl Waits {
                         }
                     }
                 }
-                Action::Sleep { until, is_due } => {
-                    let _busy = is_due.then(|| clock.busy()); // until the expected message is here
+                Action::Sleep { until } => {
                     let mail = match &subscriber {
                         Some(subscriber) => subscriber.take(mailbox, until),
                         None => mailbox.take(until),

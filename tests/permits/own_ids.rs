@@ -226,6 +226,26 @@ fn an_own_id_can_be_used_again_as_soon_as_its_release_has_a_reply() {
 }
 
 #[test]
+fn a_waiter_with_an_own_id_gets_its_permit_although_the_server_stalls() {
+    let mut server = own!(Server::private(&[]));
+    let gate = gate(&server.url, &server, Duration::from_millis(500));
+    let job = job(&gate);
+    let lease = Duration::from_secs(2);
+    server.gate().mutex("job").lease(lease).lock().unwrap().into_id();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| job.try_lock_for(LONG));
+        eventually("it waits", || (job.inspect().unwrap().waiter_count == 1).then_some(()));
+        // Meanwhile the lease ends, and the waiter gives up two calls. The server runs them when it continues.
+        server.pause();
+        thread::sleep(lease + Duration::from_secs(2));
+        server.resume();
+        let guard = waiting.join().unwrap().expect("its place in line is granted");
+        assert_holds_alone(&server, &guard);
+        guard.unlock().unwrap();
+    });
+}
+
+#[test]
 fn the_scripts_release_and_refresh_only_the_permit_with_the_given_fence() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);

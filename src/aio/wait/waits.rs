@@ -13,9 +13,8 @@ use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError}
 use crate::protocol::call::Packed;
 use crate::protocol::lease::Moment;
 use crate::protocol::mailbox::Mail;
-use crate::protocol::releases;
 use crate::protocol::waiter::{
-    Action, Ask, Event, GiveBack, Granted, LAST_CALL, LatchTarget, Leftover, PermitTarget, Target, Waiter,
+    Action, Ask, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, Target, Waiter,
 };
 use crate::wait::cancel::Cancel;
 use futures_util::FutureExt;
@@ -240,15 +239,12 @@ impl<'a, T: Abandon> Wait<'a, T> {
             let event = match action {
                 // In separate memory: a waiter that sleeps does not need it.
                 Action::Ask { ask, until } => self.ask(ask, until, polled).boxed().await,
-                Action::Sleep { until, is_due } => {
-                    let _busy = is_due.then(|| clock.busy()); // until the expected message is here
-                    match mailbox.take(until).await {
-                        Mail::Message { message, received } => Event::Message { message, received },
-                        Mail::Called => Event::Called,
-                        Mail::Cancelled => Event::Cancelled,
-                        Mail::Timer => Event::Timer,
-                    }
-                }
+                Action::Sleep { until } => match mailbox.take(until).await {
+                    Mail::Message { message, received } => Event::Message { message, received },
+                    Mail::Called => Event::Called,
+                    Mail::Cancelled => Event::Cancelled,
+                    Mail::Timer => Event::Timer,
+                },
                 Action::Done { result, give_back } => {
                     self.end(give_back).await;
                     return result;
@@ -331,31 +327,10 @@ impl<'a, T: Abandon> Wait<'a, T> {
     }
 }
 
-impl<T: Abandon> Wait<'_, T> {
-    /// Releases only the grants whose messages are here or arrive later: another caller may have any other.
-    fn abandon_unconfirmed(&mut self) {
-        let now = self.shared.now();
-        let release = |fence: u64| {
-            let pending = self.waiter.target.release(None, now)?;
-            Some(PendingRelease { target: releases::Target::Fence(fence), ..pending })
-        };
-        let pending: Vec<_> = self.registered.mailbox.take_grants().into_iter().filter_map(release).collect();
-        if let Some(PendingRelease { keys, id, .. }) = self.waiter.target.release(None, now) {
-            self.shared.inboxes.registry.give_up(&keys, &id);
-        }
-        self.shared.release_later(pending);
-    }
-}
-
 impl<T: Abandon> Drop for Wait<'_, T> {
     fn drop(&mut self) {
-        if self.is_over || !self.shared.servers.is_own_process() {
-            return;
-        }
-        match self.waiter.leftover() {
-            Leftover::Nothing => {}
-            Leftover::Whatever => self.abandon(),
-            Leftover::Unconfirmed => self.abandon_unconfirmed(),
+        if !self.is_over && self.shared.servers.is_own_process() && self.waiter.may_leave_something() {
+            self.abandon();
         }
     }
 }

@@ -126,12 +126,4 @@ impl Target for LatchTarget {
     fn timed_out(&self) -> WaitError {
         WaitError::TimedOut(self.closed())
     }
-
-    fn unconfirmed(&self) -> WaitError {
-        self.timed_out()
-    }
-
-    fn is_foreign(_: &WaitError) -> bool {
-        false
-    }
 }

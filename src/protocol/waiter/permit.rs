@@ -22,9 +22,6 @@ use std::time::{Duration, Instant};
 /// one's process has ended. Then it can take its place before the next lease ends.
 const RECHECK_PER_POSITION: Duration = Duration::from_secs(1);
 
-/// How long a grant message may take to arrive, for example if the thread that reads it gets no CPU time.
-const ON_ITS_WAY: Duration = Duration::from_secs(1);
-
 /// The permits that a caller asks for, and the state of its place in line.
 #[derive(Clone, Debug)]
 pub(crate) struct PermitTarget {
@@ -52,8 +49,6 @@ pub(crate) struct QueueEntry {
     pub(crate) asked: Option<(Moment, ServerTime)>,
     /// Fences of grant messages that were not sufficient; a call must confirm the grant.
     pub(crate) received_fences: Vec<u64>,
-    /// A grant to this id. Only a message can show whether it belongs to this wait.
-    pub(crate) unconfirmed: Option<(Grant, Moment)>,
 }
 
 /// A permit that was granted.
@@ -111,8 +106,8 @@ impl PermitTarget {
         let gives_back = matches!(step, Step::GiveBack(_));
         let result = match step {
             Step::Done(result) => result.map_err(TryAcquireError::of),
-            Step::GiveBack(error) => Err(TryAcquireError::of(error)),
-            Step::AskAt(_) | Step::AskBy(_) | Step::Continue | Step::Confirm(_) => Err(out_of_turn().into()),
+            Step::Leave(error) | Step::GiveBack(error) => Err(TryAcquireError::of(error)),
+            Step::AskAt(_) | Step::AskBy(_) | Step::Continue => Err(out_of_turn().into()),
         };
         (result, gives_back)
     }
@@ -142,27 +137,19 @@ impl PermitTarget {
         LimitMismatch::check(|| self.keys.name(), self.strict.then_some(self.limit), limit)
     }
 
-    fn already_held(&self, grant: &Grant) -> AlreadyHeld {
-        AlreadyHeld { id: self.id.clone(), permits: grant.permits, fence: grant.fence }
+    fn already_held(&self, grant: &Grant) -> AcquireError {
+        AcquireError::AlreadyHeld(AlreadyHeld { id: self.id.clone(), permits: grant.permits, fence: grant.fence })
     }
 
     fn above(&self, limit: u32) -> AboveLimit {
         AboveLimit { name: self.keys.name().to_owned(), permits: self.permits.unwrap_or(1), limit }
     }
 
-    /// The id holds a permit, but another caller may have acquired it with the same id. The server sends the grant
-    /// message to the inbox of the caller that asked last. It has arrived already, or will arrive soon.
-    fn held(&mut self, grant: Grant, sent: Moment) -> StepOf<PermitTarget> {
-        let entry = &mut self.entry;
-        if entry.received_fences.contains(&grant.fence) {
-            let limit = entry.usage.limit;
-            return Step::Done(Ok(self.granted(&grant, limit, sent)));
-        }
-        entry.unconfirmed = Some((grant, sent));
-        if entry.ticket == 0 || grant.fence <= entry.ticket {
-            return Step::Done(Err(self.unconfirmed()));
-        }
-        Step::Confirm(sent.instant() + ON_ITS_WAY)
+    /// Whether a permit that the id holds was granted to this wait. Its message or reply was lost then. An id has one place
+    /// in line or one permit, whoever chose it, so the grant to a wait that is in line is its own. A fence that is not
+    /// above its ticket is of an earlier permit, which the server has restored.
+    fn is_own(&self, grant: &Grant) -> bool {
+        !self.lease.own_id || self.is_queued() && grant.fence > self.entry.ticket
     }
 
     /// A hint to ask again, or a message that the place in line was taken away.
@@ -199,8 +186,7 @@ impl Target for PermitTarget {
 
     fn answered(&mut self, ask: Ask, answer: Answer, sent: Moment) -> StepOf<PermitTarget> {
         match answer {
-            Answer::Held(grant, _) if self.lease.own_id => self.held(grant, sent),
-            // This id was made for this wait: the server ran an earlier call of it, whose reply was lost.
+            Answer::Held(grant, _) if !self.is_own(&grant) => Step::Leave(self.already_held(&grant)),
             Answer::Granted(grant, usage) | Answer::Held(grant, usage) => match self.check_limit(usage.limit) {
                 Ok(()) => Step::Done(Ok(self.granted(&grant, usage.limit, sent))),
                 Err(mismatch) => Step::GiveBack(mismatch.into()),
@@ -229,13 +215,6 @@ impl Target for PermitTarget {
     }
 
     fn message(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<PermitTarget> {
-        if let Some((grant, sent)) = self.entry.unconfirmed {
-            let limit = self.entry.usage.limit;
-            return match message.fence == grant.fence {
-                true => Step::Done(Ok(self.granted(&grant, limit, sent))),
-                false => Step::Continue,
-            };
-        }
         let Some(asked) = self.entry.asked else {
             return Step::Continue; // from before this wait
         };
@@ -254,10 +233,9 @@ impl Target for PermitTarget {
         let deadline = by_call.earlier(by_message);
         // Older than the last answer: the grant was taken away again, or the server's clock was set back.
         let is_old = message.now < server_time;
-        // An id chosen by the caller may have a grant from another process, and a message does not contain the limit.
-        // Another number of permits than requested needs a call too.
+        // A message does not contain the limit. Another number of permits than requested needs a call too.
         let is_other = self.permits != Some(message.permits);
-        if is_old || self.lease.own_id || self.strict || is_other || deadline.is_past(now) {
+        if is_old || self.strict || is_other || deadline.is_past(now) {
             return Step::AskBy(now.instant());
         }
         let grant = Grant { permits: message.permits, fence: message.fence, expires_at: message.at, now: message.now };
@@ -280,17 +258,6 @@ impl Target for PermitTarget {
     fn timed_out(&self) -> AcquireError {
         let QueueEntry { usage, position, .. } = self.entry;
         AcquireError::TimedOut(denied(usage, position, None))
-    }
-
-    fn unconfirmed(&self) -> AcquireError {
-        match &self.entry.unconfirmed {
-            Some((grant, _)) => AcquireError::AlreadyHeld(self.already_held(grant)),
-            None => self.timed_out(),
-        }
-    }
-
-    fn is_foreign(error: &AcquireError) -> bool {
-        matches!(error, AcquireError::AlreadyHeld(_))
     }
 }
 

@@ -64,7 +64,6 @@ impl View<'_> {
         let ask = match waiter.state {
             State::Sleeps => 0,
             State::Asks(ask) => 1 + ask as u64,
-            State::Confirms => 4,
         };
         self.add([
             ask,

@@ -69,8 +69,7 @@ fn words<T: Shown>(action: ActionOf<T>) -> String {
     match action {
         Action::Ask { ask, until: None } => format!("asks {ask:?}"),
         Action::Ask { ask, until: Some(until) } => format!("asks {ask:?} until {}", ms(until)),
-        Action::Sleep { until, is_due: true } => format!("sleeps until {}, due", ms(until)),
-        Action::Sleep { until, is_due: false } => format!("sleeps until {}", ms(until)),
+        Action::Sleep { until } => format!("sleeps until {}", ms(until)),
         Action::Done { result, give_back } => match (give_back.now, give_back.later) {
             (false, false) => T::show(result),
             (now, later) => format!("{}, gives back now {now}, later {later}", T::show(result)),

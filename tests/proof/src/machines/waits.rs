@@ -151,34 +151,38 @@ fn hints() {
     assert_eq!(early.called(300), "sleeps until 0");
 }
 
-/// A permit of a fixed id may belong to another caller, unless a message to this wait contained its fence.
+/// A wait in line under a fixed id finds its own grant, in a message or in a reply. A wait that is not in line finds the
+/// permit of another caller.
 fn own_ids() {
     let held = |fence| Answer::Held(grant(fence, 9_000, 2_000), USAGE);
+    let granted = "granted 60 until Some(10999), ticket Some(50)";
     let mut wait = Wait::in_line(None, true);
-    assert_eq!(wait.message(60, Some(9_000), 1_500, 600), "sleeps until 600");
-    assert_eq!(wait.timer(600), "asks InLine");
-    assert_eq!(wait.answered(held(60), 600, 610), "granted 60 until Some(7599), ticket Some(50)");
-    // The message arrives after the reply.
-    let unconfirmed = || {
-        let mut wait = Wait::in_line(None, true);
-        wait.timer(4_000);
-        assert_eq!(wait.answered(held(60), 4_000, 4_010), "sleeps until 5000, due");
-        wait
-    };
-    let mut wait = unconfirmed();
-    assert_eq!(wait.message(61, Some(9_000), 1_500, 4_020), "sleeps until 5000, due");
-    assert_eq!(wait.called(4_030), "sleeps until 5000, due");
-    assert_eq!(wait.message(60, Some(9_000), 1_500, 4_040), "granted 60 until Some(10999), ticket Some(50)");
-    assert_eq!(unconfirmed().timer(5_000), "AlreadyHeld");
-    assert_eq!(unconfirmed().cancelled(), "AlreadyHeld");
-    // A fence that is not above the ticket belongs to an earlier grant.
+    assert_eq!(wait.message(60, Some(4_500), 1_500, 600), "granted 60 until Some(3499), ticket Some(50)");
     let mut wait = Wait::in_line(None, true);
     wait.timer(4_000);
-    assert_eq!(wait.answered(held(50), 4_000, 4_010), "AlreadyHeld");
+    assert_eq!(wait.answered(held(60), 4_000, 4_010), granted, "the message was lost");
+    let mut wait = Wait::in_line(None, true);
+    wait.timer(4_000);
+    wait.unanswered(unknown(FailureKind::TimedOut), 4_000);
+    wait.timer(4_100);
+    assert_eq!(wait.answered(held(60), 4_000, 4_110), granted, "the reply was lost");
+    let mut wait = Wait::in_line(Some(4_000), true);
+    assert_eq!(wait.timer(4_000), "asks Last until 4040");
+    assert_eq!(wait.answered(held(60), 4_000, 4_010), granted, "granted until its time was over");
+    let mut wait = Wait::in_line(None, true);
+    wait.waiter.target.strict = true;
+    wait.timer(4_000);
+    let other = Answer::Held(grant(60, 9_000, 2_000), Usage { in_use: 1, limit: 2 });
+    assert_eq!(wait.answered(other, 4_000, 4_010), "LimitMismatch, gives back now true, later false");
     let mut wait = Wait::<PermitTarget>::new(None, true, false);
     wait.start(false);
     assert_eq!(wait.answered(held(60), 0, 10), "AlreadyHeld");
-    // A permit of another caller is not released, even if a call without a reply may still bring a grant.
+    let mut wait = Wait::<PermitTarget>::new(None, true, false);
+    wait.start(true);
+    wait.timer(0);
+    assert_eq!(wait.answered(held(60), 0, 10), "AlreadyHeld");
+    // A fence that is not above the ticket is of an earlier permit. It is not released, even if a call without a reply
+    // may still bring a grant.
     let mut wait = Wait::in_line(None, true);
     wait.timer(4_000);
     wait.unanswered(unknown(FailureKind::Disconnected), 4_000);

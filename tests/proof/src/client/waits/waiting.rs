@@ -46,7 +46,7 @@ impl<T: Target> Waiting<T> {
     /// Performs the waiter's actions until it sends a call, sleeps, or is done.
     pub(super) fn go_on(&mut self, mut action: ActionOf<T>, now: Moment) -> ActionOf<T> {
         loop {
-            let Action::Sleep { until, .. } = action else {
+            let Action::Sleep { until } = action else {
                 self.sleeps = None;
                 return action;
             };
@@ -67,8 +67,7 @@ impl<T: Target> Waiting<T> {
     /// Continues after a sleep.
     pub(super) fn wake(&mut self, now: Moment) -> ActionOf<T> {
         let until = self.sleeps.map_or(now.instant(), |(until, _)| until);
-        let is_due = false;
-        self.go_on(Action::Sleep { until, is_due }, now)
+        self.go_on(Action::Sleep { until }, now)
     }
 
     /// Continues after a reply.

@@ -114,9 +114,15 @@ impl World {
         let gate = gates.position(|gate| gate.keys == keys).unwrap();
         let key = (gate, id.clone());
         let host = &mut self.hosts[name];
-        let is_revoked = host.ids.get(&key).is_some_and(|noted| noted.is_revoked);
+        let noted = host.ids.get(&key);
+        let is_revoked = noted.is_some_and(|noted| noted.is_revoked);
+        let was_in_line = noted.is_some_and(|noted| noted.ticket.is_some());
         if why.starts_with("Revoked") && !is_revoked {
             return broken("revoked", format!("{id} was not revoked"));
+        }
+        // The id's permit may be older than its place only if the server has restored it.
+        if why.starts_with("AlreadyHeld") && was_in_line && self.count.losses == 0 {
+            return broken("own grant", format!("{id} was in line: {why}"));
         }
         // A permit of another caller is not released.
         if !why.starts_with("AlreadyHeld") {

@@ -14,8 +14,8 @@ use std::env;
 use std::error::Error;
 use std::time::Duration;
 
-/// Longer than the longest work. Without renewal, it simulates a process that is paused as a whole, including its
-/// renewal thread.
+/// Longer than the longest work. Without renewal, it simulates a process that is paused as a whole, including the thread
+/// that renews leases.
 const LEASE: Duration = Duration::from_millis(300);
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! The same API for tokio: waiting does not block a thread. Needs the feature `tokio`.
+//! The same API for async code: waiting does not block a thread. It needs no runtime, and works in every one.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -15,40 +15,34 @@
 //! Names, settings, errors and guarantees are those of the [synchronous types](crate), and both share semaphores with
 //! each other and with the clients in other languages. These are the differences:
 //!
-//! - **Connections.** A gate has one connection for each server. Any number of tasks share it: 10,000 tasks that wait in
-//!   line need one socket and no thread. Messages arrive on the same connection, or on a second one if the server or a
-//!   proxy does not know RESP3. If this connection breaks, the gate's waiters have no subscription until the gate has
-//!   connected again. If their turn comes meanwhile, they are skipped, and may be overtaken.
+//! - **Executors.** All types work on tokio, smol, `futures::executor::block_on` and every other executor. The connections
+//!   and threads of a gate do not belong to a runtime. So a gate that was opened in one runtime works in another one, also
+//!   after the first has ended, or while nobody drives it. Leases are renewed meanwhile. All time limits are real time, also
+//!   under `tokio::time::pause`.
+//! - **Connections.** Any number of tasks share the connections of a gate: 10,000 tasks that wait in line need two sockets,
+//!   and no thread for each.
 //! - **Cancel safety.** Every future can be dropped at any time. A dropped wait leaves the line, and a grant that still
 //!   arrives is released. So `tokio::time::timeout(time, semaphore.acquire())` is as good as `acquire_timeout(time)`.
-//! - **Drop.** Dropping a permit or a guard never blocks and never panics. The gate's task sends the release.
-//!   [`Permit::release`] waits for its result, and [`Gate::close`] waits for all of them at the end of a program.
+//! - **Drop.** Dropping a permit or a guard never blocks and never panics. [`Permit::release`] waits for the result of the
+//!   release, and [`Gate::close`] waits for all of them at the end of a program.
 //! - **Unpolled futures.** If a future gets a grant and is not polled for one second, the grant is given back, so that it
 //!   blocks no other caller. The future asks again when it is polled, with its place in line. This happens to futures in
 //!   a `select` whose task works on another branch.
 //! - **Loss.** [`Permit::lost`] waits for the loss of a permit, and [`Semaphore::run`] drops the work when its permit is
 //!   lost.
 //!
-//! All types need a tokio runtime with time and I/O, as from `#[tokio::main]`, except for dropping them. The task of a
-//! gate runs on the runtime in which the gate was opened. If that runtime has ended, the next call in another runtime
-//! starts a new one.
-//!
-//! For TLS enable the feature `tokio-tls`. The [guide](crate::guide::async_programs) shows complete programs.
+//! The [guide](crate::guide::async_programs) shows complete programs.
 
 pub mod autocomplete;
 mod builder;
 mod gate;
 mod latch;
-mod lease;
 mod mutex;
 mod permit;
 mod run;
 mod rwlock;
 mod semaphore;
 mod several;
-mod shared;
-mod transport;
-mod wait;
 
 pub use builder::GateBuilder;
 pub use gate::Gate;

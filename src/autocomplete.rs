@@ -28,6 +28,7 @@
 //! The keys have no TTL. Contacts and members stay until they are removed. A [`Recent`] also removes its oldest
 //! contacts when newer ones are added.
 
+use crate::engine::mode::{Mode, block};
 use crate::error::{CallError, Invalid};
 use crate::gate::Gate;
 use crate::protocol::autocomplete::{self as calls, Autocomplete};
@@ -71,9 +72,12 @@ impl Recent {
     /// [`CallError::Invalid`] if `keep` is not 1 to 1,000, or if the user's name is not valid. A server whose memory is
     /// full refuses every contact except the one that is already the newest. The call can be repeated.
     pub fn add(&self, contact: impl AsRef<[u8]>) -> Result<u32, CallError> {
-        let (key, keep) = (self.store.key()?, self.keep);
-        let call = calls::recent_add(key, contact.as_ref(), keep);
-        self.store.run(Operation::RecentAdd, &call)
+        block(|mode| self.add_by(contact.as_ref(), mode))
+    }
+
+    pub(crate) async fn add_by(&self, contact: &[u8], mode: Mode) -> Result<u32, CallError> {
+        let call = calls::recent_add(self.store.key()?, contact, self.keep);
+        self.store.run(Operation::RecentAdd, &call, mode).await
     }
 
     /// Removes `contact`. Returns whether it was stored. Blocks for one round trip.
@@ -81,8 +85,12 @@ impl Recent {
     /// # Errors
     /// [`CallError`]. The call can be repeated.
     pub fn remove(&self, contact: impl AsRef<[u8]>) -> Result<bool, CallError> {
-        let call = calls::recent_remove(self.store.key()?, contact.as_ref());
-        self.store.run(Operation::RecentRemove, &call)
+        block(|mode| self.remove_by(contact.as_ref(), mode))
+    }
+
+    pub(crate) async fn remove_by(&self, contact: &[u8], mode: Mode) -> Result<bool, CallError> {
+        let call = calls::recent_remove(self.store.key()?, contact);
+        self.store.run(Operation::RecentRemove, &call, mode).await
     }
 
     /// Returns up to `count` (1 to 1,000) contacts that begin with `prefix`, newest first. Upper and lower case of
@@ -101,8 +109,12 @@ impl Recent {
     /// # Errors
     /// [`CallError::Invalid`] if `count` is out of range.
     pub fn matching_bytes(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<Vec<u8>>, CallError> {
-        let call = calls::recent_match(self.store.key()?, prefix.as_ref(), count);
-        self.store.run(Operation::RecentMatch, &call)
+        block(|mode| self.matching_by(prefix.as_ref(), count, mode))
+    }
+
+    pub(crate) async fn matching_by(&self, prefix: &[u8], count: u32, mode: Mode) -> Result<Vec<Vec<u8>>, CallError> {
+        let call = calls::recent_match(self.store.key()?, prefix, count);
+        self.store.run(Operation::RecentMatch, &call, mode).await
     }
 }
 
@@ -135,8 +147,12 @@ impl Prefix {
     /// repeated. The repetition counts only members that were not stored before it.
     pub fn add<M: AsRef<[u8]>>(&self, members: impl IntoIterator<Item = M>) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
-        let call = calls::prefix_add(self.store.key()?, &members);
-        self.store.run(Operation::PrefixAdd, &call)
+        block(|mode| self.add_by(&members, mode))
+    }
+
+    pub(crate) async fn add_by<M: AsRef<[u8]>>(&self, members: &[M], mode: Mode) -> Result<u32, CallError> {
+        let call = calls::prefix_add(self.store.key()?, members);
+        self.store.run(Operation::PrefixAdd, &call, mode).await
     }
 
     /// Removes up to 1,000 members in one atomic call. Returns how many of them were stored. Blocks for one round trip.
@@ -145,8 +161,12 @@ impl Prefix {
     /// As for [`add`](Prefix::add).
     pub fn remove<M: AsRef<[u8]>>(&self, members: impl IntoIterator<Item = M>) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
-        let call = calls::prefix_remove(self.store.key()?, &members);
-        self.store.run(Operation::PrefixRemove, &call)
+        block(|mode| self.remove_by(&members, mode))
+    }
+
+    pub(crate) async fn remove_by<M: AsRef<[u8]>>(&self, members: &[M], mode: Mode) -> Result<u32, CallError> {
+        let call = calls::prefix_remove(self.store.key()?, members);
+        self.store.run(Operation::PrefixRemove, &call, mode).await
     }
 
     /// Returns the first `count` (1 to 1,000) members that begin with `prefix`, in the order of their bytes. An empty
@@ -165,8 +185,12 @@ impl Prefix {
     /// # Errors
     /// [`CallError::Invalid`] if `count` is out of range.
     pub fn matching_bytes(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<Vec<u8>>, CallError> {
-        let call = calls::prefix_match(self.store.key()?, prefix.as_ref(), count);
-        self.store.run(Operation::PrefixMatch, &call)
+        block(|mode| self.matching_by(prefix.as_ref(), count, mode))
+    }
+
+    pub(crate) async fn matching_by(&self, prefix: &[u8], count: u32, mode: Mode) -> Result<Vec<Vec<u8>>, CallError> {
+        let call = calls::prefix_match(self.store.key()?, prefix, count);
+        self.store.run(Operation::PrefixMatch, &call, mode).await
     }
 }
 
@@ -189,9 +213,9 @@ impl Store {
         Ok(key.as_str())
     }
 
-    fn run<T>(&self, operation: Operation, call: &Autocomplete<'_, T>) -> Result<T, CallError> {
+    async fn run<T>(&self, operation: Operation, call: &Autocomplete<'_, T>, mode: Mode) -> Result<T, CallError> {
         let span = operation.on([self.key()?]);
-        span.run(|| self.shared.call(call))
+        span.run_async(self.shared.call(call, mode)).await
     }
 }
 

@@ -1,12 +1,8 @@
 //! The clock of a gate: this machine's clock or, with the feature `memory`, one that a test moves ahead.
 
-#[cfg(feature = "tokio")]
-mod alarm;
 #[cfg(feature = "memory")]
 mod moved;
 
-#[cfg(feature = "tokio")]
-pub(crate) use alarm::{Alarm, InProgress};
 #[cfg(feature = "memory")]
 pub(crate) use moved::Time;
 
@@ -15,6 +11,7 @@ use crate::sync::{wait, wait_for};
 use moved::{Moved, Sleeper};
 use std::ops::Add;
 use std::sync::{Condvar, MutexGuard};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 #[cfg(feature = "memory")]
 use std::{any::Any, sync::Arc};
@@ -33,8 +30,8 @@ pub(crate) fn since(at: Instant) -> Duration {
 /// step of the wall clock does not change it.
 #[cfg(target_os = "linux")]
 fn total() -> Duration {
-    let since_start = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    since_start.try_into().unwrap_or_default() // the system never returns a negative time
+    let since_start = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
+    since_start.map(Duration::from).unwrap_or_default() // every Linux has this clock
 }
 
 /// The same by the wall clock: the standard library has no better one. A step forward looks like suspended time.
@@ -84,6 +81,14 @@ impl Clock {
         Moment::new(later(now, ahead), later(later(total(), ahead), suspended))
     }
 
+    /// The time of the machine's clock when this clock shows `at`, unless a test moves it before.
+    pub(crate) fn machine_time(&self, at: Instant) -> Instant {
+        match self.ahead() {
+            None => at,
+            Some(ahead) => at.checked_sub(ahead).unwrap_or(at),
+        }
+    }
+
     /// The time of this clock when the machine's clock shows `at`, unless a test moves it before. `None`: out of range.
     pub(crate) fn at_machine_time(&self, at: Instant) -> Option<Instant> {
         at.checked_add(self.ahead().unwrap_or_default())
@@ -115,7 +120,8 @@ impl std::fmt::Debug for Clock {
 /// See [`Clock::busy`].
 pub(crate) struct Busy(#[allow(dead_code, reason = "only its drop matters")] Option<Sleeper>);
 
-/// A condition variable for one thread. The thread sleeps until it is notified or until a time of its clock.
+/// A condition variable for one thread, which sleeps until it is notified or until a time of its clock. A task uses it to tell
+/// a test that moves the clock when it sleeps.
 pub(crate) struct Notify {
     clock: Clock,
     condvar: Condvar,
@@ -136,6 +142,26 @@ impl Notify {
 
     fn of(clock: &Clock, awake: bool) -> Notify {
         Notify { clock: clock.clone(), condvar: Condvar::new(), sleeper: clock.sleeper(awake) }
+    }
+
+    /// The time by which its thread sleeps.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Its task is about to be woken.
+    pub(crate) fn wakes(&self) {
+        if let Some(sleeper) = &self.sleeper {
+            sleeper.wakes();
+        }
+    }
+
+    /// Its task is about to sleep.
+    pub(crate) fn sleeps_in_task(&self, waker: &Waker, until: Option<Instant>) {
+        if let Some(sleeper) = &self.sleeper {
+            sleeper.set_waker(waker);
+            sleeper.sleeps(until);
+        }
     }
 
     fn condvar(&self) -> &Condvar {
@@ -211,7 +237,6 @@ mod moved {
             match *self {}
         }
 
-        #[cfg(feature = "tokio")]
         pub(super) fn set_waker(&self, _: &std::task::Waker) {
             match *self {}
         }
@@ -225,9 +250,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn leases_are_measured_by_the_clock_that_counts_suspended_time() {
-        use rustix::time::{ClockId, clock_gettime};
-
-        let since_start = clock_gettime(ClockId::Boottime).try_into().unwrap();
+        let since_start = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap().into();
         let minute = Duration::from_secs(60);
         let end = crate::protocol::lease::Deadline::after(Moment::new(Instant::now(), since_start), Some(minute));
         let left = end.remaining(Clock::real().moment()).unwrap();

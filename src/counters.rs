@@ -32,7 +32,7 @@ pub struct Counters {
     /// Two cases do not count: a lost permit that is dropped before the loss is noticed, while the server cannot be
     /// reached; and a permit whose release had to be repeated, since the first release may have been carried out.
     pub lost: u64,
-    /// Renewals by the renewal thread that the server confirmed: one for each permit and each time. Calls of
+    /// Renewals in the background that the server confirmed: one for each permit and each time. Calls of
     /// [`refresh`](crate::Permit::refresh) do not count.
     pub renewed: u64,
     /// Connections that replaced one that broke or did not answer in time, and subscriptions that were re-established.

@@ -6,11 +6,13 @@ mod options;
 
 pub use builder::GateBuilder;
 pub use masters::{Master, Names};
-#[cfg(feature = "tokio")]
-pub(crate) use options::{Options, options};
 
 use crate::clock::Clock;
 use crate::counters::Counters;
+use crate::engine::address::Address;
+use crate::engine::eviction::Warning;
+use crate::engine::mode::{Mode, block};
+use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, MOST};
 use crate::latch::CountDownLatch;
 use crate::mutex::Mutex;
@@ -18,25 +20,28 @@ use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::several::Several;
 use crate::shared::Shared;
-use crate::transport::address::Address;
-use crate::transport::eviction::Warning;
-use redis::Client;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long closing a gate waits for its releases.
+const CLOSE: Duration = Duration::from_secs(30);
 
 /// A client of Redis or Valkey, for one server or a cluster. It creates semaphores, locks and latches by name.
 ///
 /// Open one gate in each process and clone it. Clones share everything. A permit keeps open the parts of the gate
 /// that it needs. A forked child must open a gate in the child.
 ///
-/// A gate opens connections and starts threads when they are first needed:
+/// All threads and tasks share one connection to each server. The first wait in line opens a second one, for messages.
+/// With [`min_replicas`](GateBuilder::min_replicas) there is a third one, for calls that replicas must confirm.
 ///
-/// - a small pool of connections, see [`GateBuilder::connections`],
-/// - at most one subscriber connection,
-/// - at most five threads: renewal, subscriber, detection of lost permits, callbacks, and releases in the background,
-/// - with Sentinel, one more thread that receives messages about a new master. It starts when the gate is opened.
+/// A gate starts threads when they are first needed:
 ///
-/// In a cluster, each node has a pool, a subscriber connection, a renewal thread and a subscriber thread.
+/// - one that renews leases, repeats releases, and reports lost permits,
+/// - one for each connection, while nobody else reads it: for tasks, for waits that can be cancelled, and for releases
+///   whose replies are missing,
+/// - one for the callbacks of lost permits,
+/// - with Sentinel, one that receives messages about a new master. It starts when the gate is opened.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -63,8 +68,8 @@ impl Gate {
     /// |---|---|
     /// | `redis://[user:password@]host[:port][/db]` | one server |
     /// | `unix:///path/to/socket`, `redis+unix:///path` | one server on this machine |
-    /// | `redis+cluster://[user:password@]host:port,host:port` | a cluster; the url lists some of its nodes; needs the feature `cluster` |
-    /// | `redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]` | the server that these sentinels report as `master`; needs the feature `sentinel` |
+    /// | `redis+cluster://[user:password@]host:port,host:port` | a cluster; the url lists some of its nodes |
+    /// | `redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]` | the server that these sentinels report as `master` |
     ///
     /// Write `rediss` in place of `redis` for TLS. This needs the feature `tls`.
     ///
@@ -77,12 +82,6 @@ impl Gate {
     /// Settings for a gate at `url`. It accepts the same URLs as [`open`](Gate::open).
     pub fn builder(url: &str) -> GateBuilder {
         GateBuilder::new(Address::parse(url), Clock::real())
-    }
-
-    /// Settings for a gate that connects like `client`, with the certificates of `client` if it has any.
-    pub fn builder_with(client: Client) -> GateBuilder {
-        let info = client.get_connection_info().clone();
-        GateBuilder::new(Ok(Address::One(info)), Clock::real())
     }
 
     /// The semaphore `name`, with a limit of `limit` permits (1 to 2^31-1) held at the same time. Sends nothing to the
@@ -118,7 +117,7 @@ impl Gate {
     /// Several mutexes, which are locked together or not at all: 1 to 64 names. The same as [`several`](Gate::several)
     /// with one permit of each mutex.
     pub fn mutexes<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Several {
-        Several::new(names.into_iter().map(|name| (self.mutex(name.as_ref()).into_semaphore(), 1)))
+        Several::new(names.into_iter().map(|name| (self.mutex(name.as_ref()).semaphore, 1)))
     }
 
     /// The reader-writer lock `name`.
@@ -136,7 +135,27 @@ impl Gate {
         CountDownLatch::new(self.shared.clone(), name, count)
     }
 
-    /// How many connections are open now in the pools. Subscriber connections do not count. Does not block.
+    /// Waits until all releases are confirmed, or their permits have ended by themselves: at the end of a program, after its
+    /// permits were dropped. Blocks for at most 30 s. Other clones of the gate can still be used.
+    ///
+    /// # Errors
+    /// [`CallError::Failed`] if some releases are not confirmed after that time. Their permits end with their leases.
+    pub fn close(self) -> Result<(), CallError> {
+        block(|mode| self.close_by(mode))
+    }
+
+    pub(crate) async fn close_by(self, mode: Mode) -> Result<(), CallError> {
+        self.shared.check_process()?;
+        match self.shared.releases.all_confirmed(self.shared.now() + CLOSE, mode).await {
+            true => Ok(()),
+            false => {
+                let text = format!("releases were not confirmed within {CLOSE:?}");
+                Err(CallError::Failed(Failure::new(FailureKind::TimedOut, text)))
+            }
+        }
+    }
+
+    /// How many connections for calls are open now. Connections for messages do not count. Does not block.
     pub fn open_connections(&self) -> usize {
         self.shared.servers.open_connections()
     }

@@ -15,33 +15,33 @@ macro_rules! settings {
             }
 
             /// Renews the lease after each third of it, until the guard is dropped. See
-            /// [`Semaphore::auto_renew`](super::semaphore::Semaphore::auto_renew).
+            /// [`Semaphore::auto_renew`](crate::Semaphore::auto_renew).
             #[must_use]
             pub fn auto_renew(self) -> Self {
                 self.with(|semaphore| semaphore.auto_renew())
             }
 
-            /// Grants never expire. See [`Semaphore::permanent`](super::semaphore::Semaphore::permanent).
+            /// Grants never expire. See [`Semaphore::permanent`](crate::Semaphore::permanent).
             #[must_use]
             pub fn permanent(self) -> Self {
                 self.with(|semaphore| semaphore.permanent())
             }
 
             /// Joins the line only while fewer than `n` wait. See
-            /// [`Semaphore::max_waiting`](super::semaphore::Semaphore::max_waiting).
+            /// [`Semaphore::max_waiting`](crate::Semaphore::max_waiting).
             #[must_use]
             pub fn max_waiting(self, n: u32) -> Self {
                 self.with(|semaphore| semaphore.max_waiting(n))
             }
 
             /// Minimum hold: after an earlier release, the grant stays in use until `least` after its start. See
-            /// [`Semaphore::at_least`](super::semaphore::Semaphore::at_least).
+            /// [`Semaphore::at_least`](crate::Semaphore::at_least).
             #[must_use]
             pub fn at_least(self, least: std::time::Duration) -> Self {
                 self.with(|semaphore| semaphore.at_least(least))
             }
 
-            /// A label at the start of each id. See [`Semaphore::label`](super::semaphore::Semaphore::label).
+            /// A label at the start of each id. See [`Semaphore::label`](crate::Semaphore::label).
             #[must_use]
             pub fn label(self, label: &str) -> Self {
                 self.with(|semaphore| semaphore.label(label))
@@ -55,11 +55,14 @@ macro_rules! settings {
             }
 
             /// Calls `on_lost` when a grant is lost while it is held. See
-            /// [`Semaphore::on_lost`](super::semaphore::Semaphore::on_lost).
+            /// [`Semaphore::on_lost`](crate::Semaphore::on_lost).
             #[must_use]
             pub fn on_lost(self, on_lost: impl Fn(&crate::errors::Lost) + Send + Sync + 'static) -> Self {
-                let on_lost: $crate::lease::store::OnLost = std::sync::Arc::new(on_lost);
-                self.with(|semaphore| semaphore.with_on_lost(on_lost.clone()))
+                let on_lost = std::sync::Arc::new(on_lost);
+                self.with(|semaphore| {
+                    let on_lost = on_lost.clone();
+                    semaphore.on_lost(move |lost| on_lost(lost))
+                })
             }
         }
     };
@@ -78,7 +81,7 @@ macro_rules! lock {
                 $lock::new(set(self.semaphore))
             }
 
-            /// An id chosen by the application. See [`Semaphore::id`](super::semaphore::Semaphore::id).
+            /// An id chosen by the application. See [`Semaphore::id`](crate::Semaphore::id).
             #[must_use]
             pub fn id(self, id: &str) -> $lock {
                 self.with(|semaphore| semaphore.id(id))
@@ -108,7 +111,7 @@ macro_rules! guard {
 
         impl $name {
             /// Drops the guard without unlocking, and returns its id. Another process can take over with the id. See
-            /// [`Permit::into_id`](super::permit::Permit::into_id).
+            /// [`Permit::into_id`](crate::Permit::into_id).
             pub fn into_id(self) -> String {
                 self.0.into_id()
             }
@@ -148,10 +151,10 @@ macro_rules! blocking {
     ($lock:ident: $($guard:ident)*) => {
         impl $lock {
             /// Takes the lock, or the place in line, away from `id`. See
-            /// [`Semaphore::revoke`](super::semaphore::Semaphore::revoke).
+            /// [`Semaphore::revoke`](crate::Semaphore::revoke).
             ///
             /// # Errors
-            /// As [`Semaphore::revoke`](super::semaphore::Semaphore::revoke).
+            /// As [`Semaphore::revoke`](crate::Semaphore::revoke).
             pub fn revoke(&self, id: &str) -> Result<$crate::Revoked, $crate::errors::CallError> {
                 self.semaphore.revoke(id)
             }
@@ -176,7 +179,6 @@ macro_rules! blocking {
 pub(crate) use blocking;
 
 /// The functions of locks and guards that wait for a round trip in a task.
-#[cfg(feature = "tokio")]
 macro_rules! unlocking {
     ($lock:ident: $($guard:ident)*) => {
         impl $lock {
@@ -211,7 +213,6 @@ macro_rules! unlocking {
         })*
     };
 }
-#[cfg(feature = "tokio")]
 pub(crate) use unlocking;
 
 /// An unlock that the server did not confirm. It contains the guard, so that the caller can try again. Dropping this
@@ -225,6 +226,10 @@ pub struct UnlockError<G> {
 impl<G> UnlockError<G> {
     pub(crate) fn new(guard: G, error: CallError) -> UnlockError<G> {
         UnlockError { guard: Box::new(guard), error }
+    }
+
+    pub(crate) fn map<H>(self, map: impl FnOnce(G) -> H) -> UnlockError<H> {
+        UnlockError::new(map(*self.guard), self.error)
     }
 
     /// The guard, which is not unlocked yet.

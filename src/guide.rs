@@ -10,9 +10,9 @@
 //! | [`several_at_once`] | hold several limits together, such as 3 for each user and 100 in total |
 //! | [`rate_limits`] | limit how many start in a period |
 //! | [`latch_and_autocomplete`] | wait for other processes to finish; find names by their first letters |
-//! | [`async_programs`] | use the async API in a program on tokio |
+//! | [`async_programs`] | use the async API, on tokio or any other executor |
 //! | [`testing`] | test your program without a server |
-//! | [`deployments`] | use a cluster, sentinels, TLS, or a pool that your program made |
+//! | [`deployments`] | use a cluster, sentinels or TLS, and judge what a failover loses |
 //! | [`command_line`] | run commands under a permit; see holders and waiters, and take a permit away |
 //! | [`production`] | operate it: settings, memory, failovers, upgrades, stuck holders, permissions |
 //! | [`performance`] | judge what it costs |

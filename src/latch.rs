@@ -1,6 +1,7 @@
 //! The countdown latch: waiters continue after a number of ids have counted down.
 
-use crate::error::{CallError, WaitError};
+use crate::engine::mode::{Mode, block};
+use crate::error::{CallError, Invalid, WaitError};
 use crate::protocol::id;
 use crate::protocol::latch::{Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer};
 use crate::protocol::waiter::LatchTarget;
@@ -8,6 +9,7 @@ use crate::settings::latch::{LatchSettings, check_timeout};
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::wait::cancel::Cancel;
+use crate::wait::waits::Caller;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,7 +79,7 @@ impl CountDownLatch {
     /// [`CallError`]. After [`CallError::Unknown`] it is unknown whether the call counted, and another call counts
     /// again. Use [`count_down_as`](CountDownLatch::count_down_as) to be able to repeat it.
     pub fn count_down(&self) -> Result<u32, CallError> {
-        self.count_down_as(&id::new_id(self.shared.label.as_deref())?)
+        self.count_down_as(&self.new_id()?)
     }
 
     /// As [`count_down`](CountDownLatch::count_down), with an id chosen by the caller (1 to 200 bytes without white
@@ -87,14 +89,23 @@ impl CountDownLatch {
     /// # Errors
     /// [`CallError`]. The call can be repeated.
     pub fn count_down_as(&self, id: &str) -> Result<u32, CallError> {
+        block(|mode| self.count_down_by(id, mode))
+    }
+
+    pub(crate) fn new_id(&self) -> Result<String, Invalid> {
+        id::new_id(self.shared.label.as_deref())
+    }
+
+    pub(crate) async fn count_down_by(&self, id: &str, mode: Mode) -> Result<u32, CallError> {
         id::check_id(id)?;
         let (keys, life_ms) = self.settings.checked()?;
-        Operation::CountDown.on([keys.latch.as_str()]).run(|| {
+        let count_down = async {
             let count_down = CountDown { keys, id, count: self.settings.count, life_ms };
-            match self.shared.call(&count_down)? {
+            match self.shared.call(&count_down, mode).await? {
                 CountDownAnswer::Counted { left, .. } | CountDownAnswer::Already { left, .. } => Ok(left),
             }
-        })
+        };
+        Operation::CountDown.on([keys.latch.as_str()]).run_async(count_down).await
     }
 
     /// Returns how many have not counted down yet; 0 means that the latch is open. If the server does not store the
@@ -103,14 +114,19 @@ impl CountDownLatch {
     /// # Errors
     /// [`CallError`]. The call can be repeated.
     pub fn count(&self) -> Result<u32, CallError> {
+        block(|mode| self.count_by(mode))
+    }
+
+    pub(crate) async fn count_by(&self, mode: Mode) -> Result<u32, CallError> {
         let (keys, _) = self.settings.checked()?;
-        Operation::Count.on([keys.latch.as_str()]).run(|| {
-            Ok(match self.shared.call(&Count { keys })? {
+        let count = async {
+            Ok(match self.shared.call(&Count { keys }, mode).await? {
                 CountAnswer::None { .. } => self.settings.count,
                 CountAnswer::Open { .. } => 0,
                 CountAnswer::Closed { left, .. } => left,
             })
-        })
+        };
+        Operation::Count.on([keys.latch.as_str()]).run_async(count).await
     }
 
     /// Deletes the latch with its count. Returns whether it existed, open or closed. Blocks for one round trip.
@@ -122,11 +138,16 @@ impl CountDownLatch {
     /// [`CallError`]. The call can be repeated. A second call also deletes what was counted after the first one. This
     /// is also true if the client repeats a call whose reply was lost.
     pub fn delete(&self) -> Result<bool, CallError> {
+        block(|mode| self.delete_by(mode))
+    }
+
+    pub(crate) async fn delete_by(&self, mode: Mode) -> Result<bool, CallError> {
         let (keys, _) = self.settings.checked()?;
-        Operation::Delete.on([keys.latch.as_str()]).run(|| {
-            let answer = self.shared.call(&Delete { keys })?;
+        let delete = async {
+            let answer = self.shared.call(&Delete { keys }, mode).await?;
             Ok(matches!(answer, DeleteAnswer::Deleted { .. }))
-        })
+        };
+        Operation::Delete.on([keys.latch.as_str()]).run_async(delete).await
     }
 
     /// Waits until the latch is open. Blocks until then, without a time limit. Another thread can end the wait through
@@ -136,7 +157,7 @@ impl CountDownLatch {
     /// [`WaitError`]. If the server cannot be reached, the wait fails at once at its first call, and later after
     /// [`GateBuilder::outage`](crate::GateBuilder::outage).
     pub fn wait(&self) -> Result<(), WaitError> {
-        self.wait_until(None)
+        block(|mode| self.wait_by(None, mode))
     }
 
     /// Waits until the latch is open, for at most `timeout`. Blocks for at most `timeout` plus 50 ms.
@@ -145,18 +166,22 @@ impl CountDownLatch {
     /// [`WaitError::TimedOut`] contains how many are left. A timeout of zero is [`WaitError::Invalid`]. Otherwise as
     /// [`wait`](CountDownLatch::wait).
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
-        check_timeout(timeout)?;
-        self.wait_until(self.shared.now().checked_add(timeout)) // no time limit if the clock cannot hold the deadline
+        let deadline = self.deadline(timeout)?;
+        block(|mode| self.wait_by(deadline, mode))
     }
 
-    fn wait_until(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
+    /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
+    pub(crate) fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
+        check_timeout(timeout)?;
+        Ok(self.shared.now().checked_add(timeout))
+    }
+
+    pub(crate) async fn wait_by(&self, deadline: Option<Instant>, mode: Mode) -> Result<(), WaitError> {
         let (keys, life_ms) = self.settings.checked()?;
         let target = LatchTarget::new(keys, self.settings.count, life_ms, self.shared.now());
-        Operation::Wait.on([keys.latch.as_str()]).run(|| {
-            let cancel = self.settings.cancel.as_ref();
-            let waits = &self.shared.waits;
-            waits.until_open(target, &keys.latch, deadline, cancel)
-        })
+        let caller = Caller { cancel: self.settings.cancel.as_ref(), ..Caller::of(mode) };
+        let wait = self.shared.waits.until_open(target, &keys.latch, deadline, caller);
+        Operation::Wait.on([keys.latch.as_str()]).run_async(wait).await
     }
 }
 

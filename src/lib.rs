@@ -1,6 +1,6 @@
 //! Locks and counting semaphores on Redis and Valkey, for processes on any number of machines. Waiters are served in
 //! order, each grant has a lease and a fencing token, and each operation is one Lua script that the server runs
-//! atomically. There is an API for threads, at the top of this crate, and the same API for tokio: [`aio`].
+//! atomically. There is an API for threads, at the top of this crate, and the same API for async code: [`aio`].
 //!
 //! ```no_run
 //! # fn main() -> Result<(), luagate::Error> {
@@ -34,6 +34,8 @@
 //!   `try_read`. In line without a time limit: `acquire`, `lock`, `read`. In line with a time limit: `acquire_timeout`,
 //!   `try_lock_for`, `try_read_until`. No caller overtakes the line.
 //! - **Calls block their thread**, for one round trip or until their wait ends. In [`aio`] they block no thread.
+//! - **Dropping a guard releases it**, and does not wait for the reply. Later calls of the gate for the same name run after
+//!   the release. [`Permit::release`] returns its result, and [`Gate::close`] waits for all releases.
 //! - **Leases.** A permit of a crashed process becomes free when its lease ends. The default lease is 30 s, and the
 //!   client renews it in the background until the guard is dropped. A permit can be lost: see [`Permit::is_lost`].
 //! - **Fences.** Only the [fence](Permit::fence) stops the writes of a process that was paused for longer than its
@@ -44,8 +46,7 @@
 //! # Further pages
 //!
 //! - [`guide::getting_started`]: the guide, which reads from start to end.
-//! - [`guide::async_programs`]: this crate in an async program. [`aio`] needs the feature `tokio`, and for TLS the feature
-//!   `tokio-tls`.
+//! - [`guide::async_programs`]: [`aio`] in an async program, on any executor.
 //! - [`guide::production`]: settings of the server, memory, manual failover, stuck holders, upgrades.
 //! - [`guide::observability`]: the [counters](Counters) of a gate, and the feature `tracing`.
 //! - [`memory`]: a server inside the process, for your unit tests. A test moves its clock. Needs the feature `memory`.
@@ -53,19 +54,17 @@
 //! - [`GateBuilder::root_certificates`]: TLS, with the feature `tls`. Your program chooses the cryptography library.
 //! - [`guide::internals`]: the code of this crate, for contributors.
 
-// Without the feature, the links to the module lead to the page that explains it.
-#![cfg_attr(not(feature = "tokio"), doc = "", doc = "[`aio`]: guide::async_programs")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![deny(missing_docs, unreachable_pub)]
 // No input of a caller, a server or a network makes this crate panic. Its tests may panic.
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-#[cfg(feature = "tokio")]
 pub mod aio;
 pub mod autocomplete;
 mod clock;
 mod counters;
+mod engine;
 mod error;
 mod gate;
 mod guard;
@@ -86,7 +85,6 @@ mod several;
 mod shared;
 mod sync;
 mod trace;
-mod transport;
 mod wait;
 
 /// Error types: one small enum for each kind of operation, and the types that their variants contain.
@@ -94,7 +92,6 @@ mod wait;
 /// All of them convert into [`Error`], so `?` accepts every one.
 pub mod errors {
     pub use crate::error::failure::{Failure, FailureKind};
-    #[cfg(feature = "tokio")]
     pub use crate::error::run::RunError;
     pub use crate::error::{
         AboveLimit, AcquireError, AcquireSeveralError, AlreadyHeld, Blocked, CallError, Cancelled, Denied, Invalid,
@@ -106,7 +103,28 @@ pub mod errors {
     pub use crate::rwlock::DowngradeError;
 }
 
+/// Not part of the API: what the proofs in `tests/proof` use of this crate. It may change in any version.
+#[cfg(feature = "__proof")]
+#[doc(hidden)]
+pub mod __proof {
+    use crate::errors::{Failure, FailureKind};
+    use crate::scripts::semaphore::Grant;
+
+    pub mod protocol {
+        pub use crate::protocol::*;
+    }
+
+    pub fn failure(kind: FailureKind, text: &str) -> Failure {
+        Failure::new(kind, text)
+    }
+
+    pub fn left_of(grant: &Grant) -> Option<std::time::Duration> {
+        grant.left()
+    }
+}
+
 pub use counters::Counters;
+pub use engine::eviction::Warning;
 pub use error::Error;
 pub use gate::{Gate, GateBuilder, Master, Names};
 pub use latch::CountDownLatch;
@@ -118,10 +136,9 @@ pub use redis;
 pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockUsage, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
 pub use several::{Several, SeveralPermits};
-pub use transport::eviction::Warning;
 pub use wait::cancel::Cancel;
 
 /// The README's programs are compiled with the examples of the documentation.
-#[cfg(all(doctest, feature = "tokio"))]
+#[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -70,13 +70,12 @@ pub use luagate_memory::Server;
 
 pub use luagate_memory::Store;
 
-#[cfg(feature = "tokio")]
 use crate::aio;
 use crate::clock::{Clock, Time};
+use crate::engine::address::Address;
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::gate::{Gate, GateBuilder};
-use crate::transport::address::Address;
 use luagate_memory::Listener;
 use redis::{Client, Connection};
 use std::fmt;
@@ -95,10 +94,10 @@ impl Gate {
     }
 }
 
-#[cfg(feature = "tokio")]
 impl aio::Gate {
-    /// As [`luagate::Gate::in_memory`](Gate::in_memory), for tokio. Moving the clock blocks until tasks have done what is
-    /// due, so use a runtime of several threads, and call [`Memory::advance`] in `spawn_blocking`.
+    /// As [`luagate::Gate::in_memory`](Gate::in_memory), for async code. Moving the clock blocks until tasks have done what
+    /// is due, so use an executor of several threads, and call [`Memory::advance`] outside of them, for example in
+    /// `spawn_blocking` of tokio.
     ///
     /// # Errors
     /// [`CallError::Failed`] when the system has no free port on the loopback interface, or no thread.
@@ -147,9 +146,8 @@ impl Memory {
     }
 
     /// Settings for a gate of the async API on the server.
-    #[cfg(feature = "tokio")]
     pub fn aio_builder(&self) -> aio::GateBuilder {
-        aio::GateBuilder::new(Address::parse(&self.url()), self.clock())
+        aio::GateBuilder(self.builder())
     }
 
     fn clock(&self) -> Clock {

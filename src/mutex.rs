@@ -1,5 +1,6 @@
 //! The mutex: a semaphore of one permit, with the verbs of locking.
 
+use crate::engine::mode::block;
 use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError};
 use crate::guard::{blocking, guard, lock, settings};
 use crate::inspection::Inspection;
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone)]
 pub struct Mutex {
-    semaphore: Semaphore,
+    pub(crate) semaphore: Semaphore,
 }
 
 settings!(Mutex);
@@ -33,10 +34,6 @@ lock!(Mutex);
 blocking!(Mutex: MutexGuard);
 
 impl Mutex {
-    pub(crate) fn into_semaphore(self) -> Semaphore {
-        self.semaphore
-    }
-
     /// The mutex as a semaphore with one permit, for [`Gate::several`](crate::Gate::several).
     pub fn as_semaphore(&self) -> &Semaphore {
         &self.semaphore
@@ -91,7 +88,7 @@ impl Mutex {
     /// # Errors
     /// As [`Semaphore::inspect`].
     pub fn is_locked(&self) -> Result<bool, CallError> {
-        Ok(self.semaphore.look(0, 0)?.in_use > 0)
+        block(|mode| self.semaphore.is_in_use(mode))
     }
 
     /// Returns the holder and the waiters. Blocks for one round trip.

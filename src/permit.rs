@@ -6,14 +6,14 @@ mod release;
 mod several;
 mod state;
 
-pub(crate) use functions::functions;
 pub(crate) use refresh::{confirm, refresh, refresh_all};
+pub(crate) use release::release_all;
 pub use release::{ReleaseError, Released};
-pub(crate) use release::{drop_all, drop_within, release_all};
+pub(crate) use several::{refresh_each_of, release_each_of};
 pub(crate) use state::PermitState;
 
-use crate::error::{CallError, RefreshError};
-use crate::lease::permits::Threads;
+use crate::engine::mode::{Mode, block};
+use crate::error::{CallError, Lost, RefreshError};
 use crate::lease::store::OnLost;
 use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::lease::{self, Deadline, LeaseOptions};
@@ -21,16 +21,17 @@ use crate::protocol::semaphore::Grant;
 use crate::protocol::waiter::Granted;
 use crate::shared::Shared;
 use crate::trace::Operation;
+use crate::wait::polled::Held;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Permits that this process holds, until they are released, dropped or lost.
 ///
-/// Dropping a permit releases it. This takes at most 100 ms in the dropping thread, or no time with
-/// [`drop_in_background`](crate::GateBuilder::drop_in_background). Then it continues in the background until the server
-/// answers or the lease has ended. In a forked child, dropping does nothing, because the parent holds the permit. A
-/// permit is not re-entrant: a holder that acquires again waits in line like every other caller.
+/// Dropping a permit sends its release and does not wait for the reply. Later calls of this gate for the same name run
+/// after it. Without a reply the release is repeated until the server answers or the lease has ended. In a forked child,
+/// dropping does nothing, because the parent holds the permit. A permit is not re-entrant: a holder that acquires again
+/// waits in line like every other caller.
 ///
 /// A permit can be lost at any time. Its lease may end while this process is paused or cannot reach the server.
 /// [`is_lost`](Permit::is_lost) reports a loss early rather than late. But it cannot protect the work after that check.
@@ -39,12 +40,8 @@ use std::time::Duration;
 #[must_use = "a permit is released as soon as it is dropped"]
 pub struct Permit {
     shared: Arc<Shared>,
-    state: PermitState<Threads>,
-    /// A release together with other permits failed. Dropping it releases only in the background.
-    tried: bool,
+    state: PermitState,
 }
-
-functions!(Permit);
 
 impl Permit {
     /// A permit that the server has granted to this id, with these lease options.
@@ -63,20 +60,23 @@ impl Permit {
         let identity = held.identity.clone();
         let number = shared.permits.keep(held, on_lost);
         let state = PermitState::new(shared.permits.store(), &identity, number);
-        Permit { shared, state, tried: false }
+        Permit { shared, state }
     }
 
     /// A permit from a grant, after its confirmation.
-    pub(crate) fn granted(
+    pub(crate) async fn granted(
         shared: &Arc<Shared>,
         granted: Granted,
         on_lost: Option<&OnLost>,
+        mode: Mode,
     ) -> Result<Permit, CallError> {
         let Granted { identity, grant, deadline, .. } = granted;
         let mut permit = Permit::new(shared, identity, &grant, deadline, on_lost);
         permit.state.limit = granted.limit;
         permit.state.ticket = granted.ticket;
-        confirm(slice::from_ref(&permit))?;
+        if permit.is_unconfirmed() {
+            Box::pin(confirm(&[&permit], mode)).await?;
+        }
         shared.servers.counts.grant(granted.ticket.is_some());
         Ok(permit)
     }
@@ -93,7 +93,8 @@ impl Permit {
     /// permit is valid until its old lease ends. After [`RefreshError::Unknown`] the earlier of the old and the new end
     /// counts.
     pub fn refresh(&self) -> Result<(), RefreshError> {
-        refresh(slice::from_ref(self), None)
+        let permits = [self];
+        block(|mode| refresh(&permits, None, mode))
     }
 
     /// Starts a new lease of another length from now, 1 ms to 100 years. If the permit is renewed in the background,
@@ -102,7 +103,9 @@ impl Permit {
     /// # Errors
     /// As [`refresh`](Permit::refresh), and [`RefreshError::Invalid`] if the length is out of range.
     pub fn refresh_for(&self, lease: Duration) -> Result<(), RefreshError> {
-        refresh(slice::from_ref(self), Some(lease::to_ms(lease)?))
+        let lease_ms = lease::to_ms(lease)?;
+        let permits = [self];
+        block(|mode| refresh(&permits, Some(lease_ms), mode))
     }
 
     /// Releases the permit. Blocks for one round trip. When it returns, the server has granted it to the first waiter.
@@ -110,8 +113,12 @@ impl Permit {
     /// # Errors
     /// [`ReleaseError`] if the server did not confirm the release. It contains the permit, so that the caller can try
     /// again. Dropping the error releases in the background.
-    pub fn release(mut self) -> Result<Released, ReleaseError> {
-        match release_all(slice::from_mut(&mut self)) {
+    pub fn release(self) -> Result<Released, ReleaseError> {
+        block(|mode| self.release_by(mode))
+    }
+
+    pub(crate) async fn release_by(self, mode: Mode) -> Result<Released, ReleaseError> {
+        match release_all(slice::from_ref(&self), mode).await {
             Ok(released) => Ok(released),
             Err(error) => Err(ReleaseError::new(self, error)),
         }
@@ -125,14 +132,41 @@ impl Permit {
     /// [`RefreshError::Lost`] if the permit is lost. After any other error the same call can be repeated, because the
     /// client sends the number that it keeps, not the number that it releases.
     pub fn release_some(&mut self, permits: u32) -> Result<(), RefreshError> {
-        let span = Operation::ReleaseSome.on([self.state.key()]);
-        span.run(|| self.keep_less(permits))
+        block(|mode| self.release_some_by(permits, mode))
     }
 
-    fn keep_less(&self, permits: u32) -> Result<(), RefreshError> {
-        self.shared.check_process()?;
-        let release = self.state.begin_release_some(permits)?;
-        self.state.end_release_some(self.shared.call(&release)?)
+    pub(crate) async fn release_some_by(&self, permits: u32, mode: Mode) -> Result<(), RefreshError> {
+        let span = Operation::ReleaseSome.on([self.state.key()]);
+        let work = async {
+            self.shared.check_process()?;
+            let release = self.state.begin_release_some(permits)?;
+            self.state.end_release_some(self.shared.call(&release, mode).await?)
+        };
+        span.run_async(work).await
+    }
+
+    /// Returns when the permit is lost.
+    pub(crate) async fn until_lost(&self) -> Lost {
+        if self.state.is_own_process() {
+            self.shared.permits.lost(self.state.number).await;
+        }
+        self.state.identity.lost()
+    }
+
+    /// Whether its grant must be confirmed before it counts.
+    fn is_unconfirmed(&self) -> bool {
+        self.state.identity.lease.lease_ms == 0 || self.shared.permits.has_replicas()
+    }
+
+    /// Hands the permit on without a release, because another release has been posted.
+    pub(crate) fn forget(self) {
+        self.state.hand_on();
+    }
+
+    /// Ends the renewal of this permit. For a future that is not polled.
+    pub(crate) fn renewal_end(&self) -> Held {
+        let (store, number) = (self.shared.permits.store().clone(), self.state.number);
+        Box::new(move || store.with(|keeper| keeper.stop_renewal(number)))
     }
 
     pub(crate) fn is_of_same_gate(&self, other: &Permit) -> bool {
@@ -140,7 +174,7 @@ impl Permit {
     }
 
     /// The same permit with other lease options. Its current lease continues.
-    pub(crate) fn under(mut self, lease: LeaseOptions, on_lost: Option<&OnLost>) -> Permit {
+    pub(crate) fn under(self, lease: LeaseOptions, on_lost: Option<&OnLost>) -> Permit {
         let Some(held) = self.state.under(lease) else {
             return self;
         };
@@ -152,7 +186,6 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let bound = if self.tried { Duration::ZERO } else { self.shared.drop_bound };
-        drop_within(slice::from_mut(self), bound);
+        self.post();
     }
 }

@@ -1,5 +1,6 @@
 //! The reader-writer lock: a semaphore with the highest possible limit. A reader takes one permit, a writer takes all.
 
+use crate::engine::mode::{Mode, block};
 use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError, try_again};
 use crate::guard::{blocking, guard, lock, settings};
 use crate::inspection::Inspection;
@@ -27,7 +28,7 @@ use std::time::{Duration, Instant};
 /// ```
 #[derive(Clone)]
 pub struct RwLock {
-    semaphore: Semaphore,
+    pub(crate) semaphore: Semaphore,
 }
 
 settings!(RwLock);
@@ -111,9 +112,9 @@ impl RwLock {
     /// As [`Semaphore::adopt`].
     pub fn adopt(&self, id: &str) -> Result<RwLockGuard, RefreshError> {
         let permit = self.semaphore.adopt(id)?;
-        Ok(match permit.permits() {
-            MOST => RwLockGuard::Write(RwLockWriteGuard(permit)),
-            _ => RwLockGuard::Read(RwLockReadGuard(permit)),
+        Ok(match is_writing(permit.permits()) {
+            true => RwLockGuard::Write(RwLockWriteGuard(permit)),
+            false => RwLockGuard::Read(RwLockReadGuard(permit)),
         })
     }
 
@@ -133,9 +134,7 @@ impl RwLock {
     /// # Errors
     /// As [`Semaphore::inspect`].
     pub fn usage(&self) -> Result<RwLockUsage, CallError> {
-        let state = self.semaphore.look(0, 0)?;
-        let writing = state.in_use == MOST;
-        Ok(RwLockUsage { readers: if writing { 0 } else { state.in_use }, writing, waiting: state.waiter_count })
+        block(|mode| RwLockUsage::of(&self.semaphore, mode))
     }
 
     /// Returns the holders and the waiters. A reader holds 1 permit, a writer 2,147,483,647. Blocks for one round trip.
@@ -145,6 +144,11 @@ impl RwLock {
     pub fn inspect(&self) -> Result<Inspection, CallError> {
         self.semaphore.inspect()
     }
+}
+
+/// Whether so many permits are those of a writer.
+pub(crate) fn is_writing(permits: u32) -> bool {
+    permits == MOST
 }
 
 /// The result of [`RwLock::usage`]. Leases that have ended are not counted.
@@ -158,6 +162,15 @@ pub struct RwLockUsage {
     pub writing: bool,
     /// The number of waiters, readers and writers.
     pub waiting: u64,
+}
+
+impl RwLockUsage {
+    /// The usage of the lock that consists of this semaphore.
+    pub(crate) async fn of(semaphore: &Semaphore, mode: Mode) -> Result<RwLockUsage, CallError> {
+        let state = semaphore.look(0, 0, mode).await?;
+        let writing = is_writing(state.in_use);
+        Ok(RwLockUsage { readers: if writing { 0 } else { state.in_use }, writing, waiting: state.waiter_count })
+    }
 }
 
 /// The result of [`RwLock::adopt`].

@@ -4,9 +4,9 @@ mod manage;
 mod settings;
 
 pub use manage::{Resized, Revoked};
-pub(crate) use settings::settings;
 
 use crate::clock::{Clock, machine_now};
+use crate::engine::mode::{Mode, block};
 use crate::error::{AcquireError, Invalid, Lost, RefreshError, TryAcquireError};
 use crate::lease::store::OnLost;
 use crate::permit::Permit;
@@ -17,6 +17,7 @@ use crate::protocol::semaphore::{Lookup, LookupAnswer, Refresh};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::trace::Operation;
+use crate::wait::waits::Caller;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,8 +36,6 @@ pub struct Semaphore {
     pub(crate) shared: Arc<Shared>,
     settings: Settings,
 }
-
-settings!(Semaphore);
 
 impl Semaphore {
     /// The first call reports an invalid name or limit.
@@ -66,7 +65,7 @@ impl Semaphore {
     /// As [`try_acquire`](Semaphore::try_acquire). [`TryAcquireError::Invalid`] for 0 permits.
     /// [`TryAcquireError::AboveLimit`] for more than the limit in force.
     pub fn try_acquire_many(&self, permits: u32) -> Result<Permit, TryAcquireError> {
-        self.at_once(Some(permits))
+        block(|mode| self.at_once(Some(permits), Caller::of(mode)))
     }
 
     /// Takes all permits that are free now, at least one, if no caller waits. [`Permit::permits`] returns the number.
@@ -75,7 +74,7 @@ impl Semaphore {
     /// # Errors
     /// As [`try_acquire`](Semaphore::try_acquire).
     pub fn try_acquire_all(&self) -> Result<Permit, TryAcquireError> {
-        self.at_once(None)
+        block(|mode| self.at_once(None, Caller::of(mode)))
     }
 
     /// Takes a permit. Waits in line, and blocks until it is granted, without a time limit. Another thread can end the
@@ -95,7 +94,7 @@ impl Semaphore {
     /// As [`acquire`](Semaphore::acquire). [`AcquireError::Invalid`] for 0 permits. [`AcquireError::AboveLimit`] for
     /// more than the limit in force.
     pub fn acquire_many(&self, permits: u32) -> Result<Permit, AcquireError> {
-        self.in_line(permits, self.settings.lease_options()?, self.settings.on_lost.as_ref(), None)
+        block(|mode| self.acquire_by(permits, None, Caller::of(mode)))
     }
 
     /// Takes a permit. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
@@ -113,20 +112,15 @@ impl Semaphore {
     /// # Errors
     /// As [`acquire_timeout`](Semaphore::acquire_timeout) and [`acquire_many`](Semaphore::acquire_many).
     pub fn acquire_many_timeout(&self, permits: u32, timeout: Duration) -> Result<Permit, AcquireError> {
-        if timeout.is_zero() {
-            let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire_many`";
-            return Err(Invalid::new("timeout", why).into());
-        }
-        let deadline = self.shared.now().checked_add(timeout); // no time limit if the clock cannot hold the deadline
-        self.in_line(permits, self.settings.lease_options()?, self.settings.on_lost.as_ref(), deadline)
+        let deadline = self.deadline(timeout)?;
+        block(|mode| self.acquire_by(permits, deadline, Caller::of(mode)))
     }
 
     /// As `acquire_many_timeout`, until `deadline`. If `deadline` has passed, it tries once without waiting.
     pub(crate) fn acquire_many_until(&self, permits: u32, deadline: Instant) -> Result<Permit, AcquireError> {
-        let left = deadline.saturating_duration_since(machine_now());
-        match left.is_zero() {
-            true => self.try_acquire_many(permits).map_err(TryAcquireError::too_late),
-            false => self.acquire_many_timeout(permits, left),
+        match self.until(deadline) {
+            None => self.try_acquire_many(permits).map_err(TryAcquireError::too_late),
+            Some(left) => self.acquire_many_timeout(permits, left),
         }
     }
 
@@ -137,29 +131,38 @@ impl Semaphore {
     /// [`RefreshError::Lost`] if `id` holds nothing. [`RefreshError::Failed`] also while a release of `id` by this gate
     /// is not confirmed.
     pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
-        let span = Operation::Adopt.on([self.settings.keys()?.meta.as_ref()]);
-        span.run(|| self.take_over(id))
+        block(|mode| self.adopt_by(id, mode))
     }
 
-    fn take_over(&self, id: &str) -> Result<Permit, RefreshError> {
+    pub(crate) async fn adopt_by(&self, id: &str, mode: Mode) -> Result<Permit, RefreshError> {
+        let span = Operation::Adopt.on([self.settings.keys()?.meta.as_ref()]);
+        span.run_async(self.take_over(id, mode)).await
+    }
+
+    async fn take_over(&self, id: &str, mode: Mode) -> Result<Permit, RefreshError> {
         self.shared.check_process()?;
         id::check_id(id)?;
         let keys = self.settings.keys()?;
         let lease = LeaseOptions { own_id: true, ..self.settings.lease_options()? };
-        self.shared.releases.settle(keys, id, None)?;
+        self.shared.releases.settle(keys.meta.as_bytes(), Some(id), None, mode).await?;
         let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
         let lost = || RefreshError::Lost(Lost { id: id.to_owned() });
         // The fence is read first: a delayed refresh must not change a later permit of the same id.
-        let LookupAnswer::Held(found) = self.shared.call(&Lookup { keys, id })? else {
+        let LookupAnswer::Held(found) = self.shared.call(&Lookup { keys, id }, mode).await? else {
             return Err(lost());
         };
         let refresh = Refresh { keys, id, lease_ms: lease.lease_ms, fence: Some(found.fence) };
-        let (grant, sent) = self.shared.call_at(&refresh)?;
+        let (grant, sent) = self.shared.call_at(&refresh, mode).await?;
         let grant = grant.ok_or_else(lost)?;
         let identity = Identity { keys: keys.clone(), id: id.to_owned(), fence: grant.fence, lease };
         let deadline = Deadline::after(sent, grant.left());
         let permit = Permit::new(&self.shared, identity, &grant, deadline, self.settings.on_lost.as_ref());
         Ok(permit.with_limit(self.settings.limit()))
+    }
+
+    /// The time until `deadline`. `None`: it has passed.
+    pub(crate) fn until(&self, deadline: Instant) -> Option<Duration> {
+        Some(deadline.saturating_duration_since(machine_now())).filter(|left| !left.is_zero())
     }
 
     fn clock(&self) -> &Clock {
@@ -170,31 +173,73 @@ impl Semaphore {
         &self.settings
     }
 
-    fn at_once(&self, permits: Option<u32>) -> Result<Permit, TryAcquireError> {
+    /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
+    pub(crate) fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
+        if timeout.is_zero() {
+            let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire_many`";
+            return Err(Invalid::new("timeout", why));
+        }
+        Ok(self.shared.now().checked_add(timeout))
+    }
+
+    /// Takes permits at once, or none. `None`: all that are free.
+    pub(crate) async fn at_once(&self, permits: Option<u32>, caller: Caller<'_>) -> Result<Permit, TryAcquireError> {
         let mut target = self.settings.target(permits, self.settings.lease_options()?)?;
         let span = Operation::TryAcquire.on([target.keys.meta.as_ref()]);
-        span.run(|| {
-            let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
-            let granted = self.shared.waits.at_once(&mut target)?;
-            Ok(Permit::granted(&self.shared, granted, self.settings.on_lost.as_ref())?)
-        })
+        let work = async {
+            loop {
+                let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
+                let granted = self.shared.waits.at_once(&mut target, caller).await?;
+                let on_lost = self.settings.on_lost.as_ref();
+                let permit = Permit::granted(&self.shared, granted, on_lost, caller.mode).await;
+                if caller.keeps_grant() {
+                    return Ok(permit?);
+                }
+                permit.map(Permit::forget).ok();
+            }
+        };
+        span.run_async(work).await
+    }
+
+    /// Takes permits in line, until `deadline` at the latest.
+    pub(crate) async fn acquire_by(
+        &self,
+        permits: u32,
+        deadline: Option<Instant>,
+        caller: Caller<'_>,
+    ) -> Result<Permit, AcquireError> {
+        let lease = self.settings.lease_options()?;
+        self.in_line(permits, lease, self.settings.on_lost.as_ref(), deadline, caller).await
     }
 
     /// Takes permits in line, with these lease options instead of those of the semaphore.
-    pub(crate) fn in_line(
+    pub(crate) async fn in_line(
         &self,
         permits: u32,
         lease: LeaseOptions,
         on_lost: Option<&OnLost>,
         deadline: Option<Instant>,
+        caller: Caller<'_>,
     ) -> Result<Permit, AcquireError> {
-        let target = self.settings.target(Some(permits), lease)?;
+        let mut target = self.settings.target(Some(permits), lease)?;
         let span = Operation::Acquire.on([target.keys.meta.as_ref()]);
-        span.run(|| {
-            let cancel = self.settings.cancel.as_ref();
-            let (granted, _busy) = self.shared.waits.in_line(target, deadline, cancel)?;
-            Ok(Permit::granted(&self.shared, granted, on_lost)?)
-        })
+        let work = async {
+            let caller = Caller { cancel: self.settings.cancel.as_ref(), ..caller };
+            loop {
+                let again = caller.polled.map(|_| target.clone());
+                let (granted, _busy) = self.shared.waits.in_line(target, deadline, caller).await?;
+                let ticket = granted.ticket;
+                let permit = Permit::granted(&self.shared, granted, on_lost, caller.mode).await;
+                match again {
+                    Some(again) if !caller.keeps_grant() => target = again,
+                    _ => return Ok(permit?),
+                }
+                // It was given back while it was confirmed. The next wait has the same place.
+                target.entry.ticket = ticket.unwrap_or_default();
+                permit.map(Permit::forget).ok();
+            }
+        };
+        span.run_async(work).await
     }
 }
 

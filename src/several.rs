@@ -5,22 +5,24 @@ mod in_line;
 mod members;
 
 pub use held::SeveralPermits;
-pub(crate) use members::{AnySemaphore, Members, abandoned};
-#[cfg(feature = "tokio")]
-pub(crate) use members::{Member, check_timeout, not_acquired, too_late};
 
-use crate::error::{AcquireSeveralError, CallError, TryAcquireSeveralError};
+use members::{Members, abandoned};
+
+use crate::engine::connection::Connection;
+use crate::engine::mode::block;
+use crate::engine::servers::{Sending, Unanswered};
+use crate::error::{AcquireSeveralError, CallError, Invalid, TryAcquireSeveralError};
 use crate::guard::settings;
 use crate::permit::{self, Permit};
+use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
-use crate::protocol::lease::Deadline;
-use crate::protocol::semaphore::{TryAcquireAll, TryAcquireAllAnswer};
+use crate::protocol::lease::{Deadline, Moment};
+use crate::protocol::semaphore::{Grant, TryAcquireAll, TryAcquireAllAnswer, Usage};
 use crate::semaphore::Semaphore;
-use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::trace::Operation;
-use crate::transport::pool::Sending;
-use crate::transport::route::Unanswered;
+use crate::wait::polled::Asked;
+use crate::wait::waits::{Caller, MakeOnce};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +54,7 @@ use std::time::Duration;
 /// different limits.
 #[derive(Clone)]
 pub struct Several {
-    members: Members<Semaphore>,
+    members: Members,
 }
 
 settings!(Several);
@@ -62,8 +64,13 @@ impl Several {
         Several { members: Members::new(semaphores) }
     }
 
-    fn with(self, set: impl Fn(Semaphore) -> Semaphore) -> Several {
+    pub(crate) fn with(self, set: impl Fn(Semaphore) -> Semaphore) -> Several {
         Several { members: self.members.with(set) }
+    }
+
+    /// The gate whose thread watches a future of these.
+    pub(crate) fn shared(&self) -> Result<&Shared, Invalid> {
+        Ok(&self.members.check()?.0.shared)
     }
 
     /// Takes the permits of all semaphores with one script, if each has enough free permits and no caller waits for any
@@ -76,9 +83,13 @@ impl Several {
     /// more than 64, or a semaphore with an [id](Semaphore::id) chosen by the application. After any error nothing
     /// stays held.
     pub fn try_acquire(&self) -> Result<SeveralPermits, TryAcquireSeveralError> {
+        block(|mode| self.try_acquire_by(Caller::of(mode)))
+    }
+
+    pub(crate) async fn try_acquire_by(&self, caller: Caller<'_>) -> Result<SeveralPermits, TryAcquireSeveralError> {
         let (first, keys) = self.members.check()?;
         let span = Operation::TryAcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
-        span.run(|| self.at_once(first, &keys))
+        span.run_async(self.at_once(first, &keys, caller)).await
     }
 
     /// Takes the permits of all semaphores, one semaphore after the other. Waits in line for at most `timeout`, and
@@ -96,52 +107,138 @@ impl Several {
     /// zero, a semaphore given twice, no semaphore, more than 64, or a semaphore with an [id](Semaphore::id) chosen by
     /// the application. After any error nothing stays held.
     pub fn acquire_timeout(&self, timeout: Duration) -> Result<SeveralPermits, AcquireSeveralError> {
-        let (first, keys) = self.members.check()?;
-        let span = Operation::AcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
-        span.run(|| in_line::acquire(&self.members, first, timeout))
+        block(|mode| self.acquire_by(timeout, Caller::of(mode)))
     }
 
-    fn at_once(&self, first: &Semaphore, keys: &[&Keys]) -> Result<SeveralPermits, TryAcquireSeveralError> {
+    pub(crate) async fn acquire_by(
+        &self,
+        timeout: Duration,
+        caller: Caller<'_>,
+    ) -> Result<SeveralPermits, AcquireSeveralError> {
+        let (first, keys) = self.members.check()?;
+        let span = Operation::AcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
+        span.run_async(in_line::acquire(&self.members, first, timeout, caller)).await
+    }
+
+    async fn at_once(
+        &self,
+        first: &Semaphore,
+        keys: &[&Keys],
+        caller: Caller<'_>,
+    ) -> Result<SeveralPermits, TryAcquireSeveralError> {
         let shared = &first.shared;
+        shared.check_process()?;
         let asked = self.members.asked(first, keys)?;
         let id = first.settings().next_id()?;
-        let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
+        self.settle(shared, keys, caller).await?;
         let call = TryAcquireAll { id: &id, asked: &asked };
-        let answer = shared.servers.ask(&call, Sending::default());
-        let (answer, sent) = answer.map_err(|unanswered| abandon(shared, &call, unanswered))?;
-        if let TryAcquireAllAnswer::Denied { .. } = answer {
-            shared.servers.counts.denied.add_one();
+        loop {
+            let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
+            let resent = shared.releases.resent();
+            let (answer, sent) = Once::ask(shared, &call, caller).await?;
+            if let TryAcquireAllAnswer::Denied { .. } = answer {
+                if shared.releases.resent() != resent {
+                    self.settle(shared, keys, caller).await?; // a release that precedes this call may follow it
+                    continue;
+                }
+                shared.servers.counts.denied.add_one();
+            }
+            let grants = self.members.granted(answer)?;
+            let held = SeveralPermits::new(self.members.names(), self.permits(shared, &id, &grants, sent)?);
+            self.members.check_limits(&grants)?;
+            let confirmed = permit::confirm(&held.permits.iter().collect::<Vec<_>>(), caller.mode).await;
+            if caller.keeps_grant() {
+                confirmed?;
+                held.permits.iter().for_each(|_| shared.servers.counts.grant(false));
+                return Ok(held);
+            }
+            held.into_permits().into_iter().for_each(Permit::forget);
         }
-        let grants = self.members.granted(answer)?;
-        let identities = self.members.identities(&id, &grants)?.into_iter().zip(&grants);
+    }
+
+    async fn settle(&self, shared: &Shared, keys: &[&Keys], caller: Caller<'_>) -> Result<(), CallError> {
+        for keys in keys {
+            shared.releases.settle(keys.meta.as_bytes(), None, None, caller.mode).await?;
+        }
+        Ok(())
+    }
+
+    fn permits(
+        &self,
+        shared: &Arc<Shared>,
+        id: &str,
+        grants: &[(Grant, Usage)],
+        sent: Moment,
+    ) -> Result<Vec<Permit>, Invalid> {
+        let identities = self.members.identities(id, grants)?.into_iter().zip(grants);
         let permits = identities.map(|((settings, identity), (grant, usage))| {
             let deadline = Deadline::after(sent, grant.left());
             let permit = Permit::new(shared, identity, grant, deadline, settings.on_lost.as_ref());
             permit.with_limit(usage.limit)
         });
-        let held = SeveralPermits::new(self.members.names(), permits.collect());
-        self.members.check_limits(&grants)?;
-        permit::confirm(held.permits())?;
-        for _ in held.permits() {
-            shared.servers.counts.grant(false);
+        Ok(permits.collect())
+    }
+}
+
+/// One call for several semaphores. If this is dropped before its answer is here, the permits are released.
+struct Once<'a> {
+    shared: &'a Shared,
+    call: &'a TryAcquireAll<'a>,
+    connection: Option<Arc<Connection>>,
+    is_sent: bool,
+}
+
+impl<'a> Once<'a> {
+    async fn ask(
+        shared: &'a Shared,
+        call: &'a TryAcquireAll<'a>,
+        caller: Caller<'_>,
+    ) -> Result<(TryAcquireAllAnswer, Moment), CallError> {
+        let asks = || {
+            call.asked
+                .iter()
+                .map(|one| Asked::of_id(one.keys, call.id, Duration::from_millis(one.lease_ms), None))
+                .collect()
+        };
+        loop {
+            caller.polled.inspect(|polled| polled.asks(asks()));
+            let mut once = Once { shared, call, connection: None, is_sent: true };
+            let packed = call.pack();
+            let mut make = MakeOnce { call: &packed, connection: &mut once.connection };
+            let answered = shared.servers.send_as(packed.key(), Sending::of(caller.mode), &mut make).await;
+            let read = answered.and_then(|answered| {
+                let sent = answered.sent;
+                Ok((answered.read(|reply| call.answer(reply))?, sent))
+            });
+            let answer = read.map_err(|Unanswered { error, connection }| {
+                once.is_sent = matches!(error, CallError::Unknown(_));
+                once.connection = connection;
+                error
+            })?;
+            if !caller.is_given_back() {
+                once.is_sent = false;
+                return Ok(answer);
+            }
+            drop(once); // releases
+            for one in call.asked {
+                shared.releases.settle(one.keys.meta.as_bytes(), Some(call.id), None, caller.mode).await?;
+            }
+            caller.polled.inspect(|polled| polled.asks_again());
         }
-        Ok(held)
     }
 }
 
-/// Releases the permits that an unanswered call may have acquired, in the background.
-fn abandon(shared: &Shared, call: &TryAcquireAll, unanswered: Unanswered) -> CallError {
-    if let CallError::Unknown(_) = unanswered.error {
-        shared.releases.later(abandoned(call, unanswered.connection, shared.now()));
+impl Drop for Once<'_> {
+    fn drop(&mut self) {
+        if self.is_sent && self.shared.servers.is_own_process() {
+            for pending in abandoned(self.call, self.connection.take(), self.shared.now()) {
+                self.shared.releases.post(pending);
+            }
+        }
     }
-    unanswered.error
 }
 
-impl AnySemaphore for Semaphore {
-    fn settings(&self) -> &Settings {
-        self.settings()
-    }
-
+impl Semaphore {
     fn is_of_same_gate(&self, other: &Semaphore) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }

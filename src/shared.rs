@@ -1,27 +1,25 @@
 //! The parts of a gate that its semaphores, locks, latches and permits share.
 
+use crate::engine::mode::Mode;
+use crate::engine::servers::{Sending, Servers, Unanswered};
 use crate::error::CallError;
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
 use crate::protocol::call::Call;
 use crate::protocol::lease::Moment;
-use crate::transport::pool::Sending;
-use crate::transport::servers::Servers;
-use crate::wait::blocking::Waits;
+use crate::wait::polled::{Futures, Polled, Watched};
+use crate::wait::waits::Waits;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub(crate) struct Shared {
     pub(crate) servers: Arc<Servers>,
     pub(crate) permits: Permits,
     pub(crate) releases: Arc<Releases>,
     pub(crate) waits: Waits,
+    pub(crate) futures: Arc<Futures>,
     pub(crate) prefix: String,
     pub(crate) label: Option<String>,
-    /// A grant counts only after replicas have confirmed it.
-    pub(crate) has_replicas: bool,
-    /// The maximum time that dropping a permit blocks. A longer release continues in the background.
-    pub(crate) drop_bound: Duration,
 }
 
 impl Shared {
@@ -30,14 +28,27 @@ impl Shared {
     }
 
     /// As `call`. Also returns when the answered call was sent.
-    pub(crate) fn call_at<C: Call>(&self, call: &C) -> Result<(C::Answer, Moment), CallError> {
-        let answer = self.servers.ask(call, Sending::default());
-        answer.map_err(|unanswered| unanswered.error)
+    pub(crate) async fn call_at<C: Call>(&self, call: &C, mode: Mode) -> Result<(C::Answer, Moment), CallError> {
+        self.check_process()?;
+        let packed = call.pack();
+        self.releases.settle(packed.key(), None, None, mode).await?;
+        let answered = self.servers.send(&packed, Sending::of(mode)).await;
+        let read = answered.and_then(|answered| {
+            let sent = answered.sent;
+            Ok((answered.read(|reply| call.answer(reply))?, sent))
+        });
+        read.map_err(|unanswered: Unanswered| unanswered.error)
     }
 
     /// Sends a call that needs no care if its outcome stays unknown: it can be repeated, or has no lasting effect.
-    pub(crate) fn call<C: Call>(&self, call: &C) -> Result<C::Answer, CallError> {
-        self.call_at(call).map(|(answer, _)| answer)
+    pub(crate) async fn call<C: Call>(&self, call: &C, mode: Mode) -> Result<C::Answer, CallError> {
+        Ok(self.call_at(call, mode).await?.0)
+    }
+
+    /// Watches the future of an operation that may get a grant.
+    pub(crate) fn watch<F>(&self, future: impl FnOnce(Arc<Polled>) -> F) -> Result<Watched<'_, F>, CallError> {
+        self.check_process()?; // before any lock
+        Ok(self.futures.watch(future))
     }
 
     /// Fails in a forked child, which must not use a gate of its parent.

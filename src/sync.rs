@@ -1,7 +1,11 @@
 //! Locking and waiting for this crate's own locks. No foreign code runs while one of them is locked. Therefore the data
 //! behind a poisoned lock is still consistent.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+pub(crate) use std::thread::ThreadId;
+
+use std::sync::PoisonError;
 use std::time::Duration;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -19,4 +23,13 @@ pub(crate) fn wait_for<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, left:
         Ok((guard, _)) => guard,
         Err(poisoned) => poisoned.into_inner().0,
     }
+}
+
+pub(crate) fn this_thread() -> ThreadId {
+    std::thread::current().id()
+}
+
+/// Starts a thread. Returns whether it was started.
+pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).is_ok()
 }

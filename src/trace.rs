@@ -2,9 +2,9 @@
 //! only file that uses the feature `tracing`. Without it these functions do nothing.
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use disabled::{lost, reconnected, renewed, unrenewed, warned};
+pub(crate) use disabled::{Span, lost, reconnected, renewed, unrenewed, warned};
 #[cfg(feature = "tracing")]
-pub(crate) use enabled::{lost, reconnected, renewed, unrenewed, warned};
+pub(crate) use enabled::{Span, lost, reconnected, renewed, unrenewed, warned};
 
 /// Each operation: the name of its span, and the outcome that is recorded on success if the result has no word for it.
 macro_rules! operations {
@@ -102,24 +102,16 @@ mod disabled {
     }
 
     impl Span {
-        pub(crate) fn run<T, E>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-            work()
-        }
-
-        pub(crate) fn tell<T, E>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-            work()
-        }
+        /// The operation has ended, for an operation for which nobody waits.
+        pub(crate) fn ended(self, _outcome: &'static str) {}
 
         // An `async fn` would contain `work` twice: as an argument, and as what it waits for.
-        #[cfg(feature = "tokio")]
         pub(crate) fn run_async<T, E>(
             self,
             work: impl Future<Output = Result<T, E>>,
         ) -> impl Future<Output = Result<T, E>> {
             work
         }
-
-        #[cfg(feature = "tokio")]
         pub(crate) fn tell_async<T, E>(
             self,
             work: impl Future<Output = Result<T, E>>,
@@ -167,45 +159,24 @@ mod enabled {
     }
 
     impl Span {
+        /// The operation has ended, for an operation for which nobody waits.
+        pub(crate) fn ended(self, outcome: &'static str) {
+            self.span.record("outcome", outcome);
+        }
+
         /// Runs `work` in the span and records its outcome.
-        pub(crate) fn run<T, E: Word>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-            let success = self.operation.success();
-            self.run_as(work, |_| success)
-        }
-
-        /// As `run`, for operations with several kinds of success.
-        pub(crate) fn tell<T: Word, E: Word>(self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-            self.run_as(work, T::word)
-        }
-
-        fn run_as<T, E: Word>(
-            self,
-            work: impl FnOnce() -> Result<T, E>,
-            success: impl FnOnce(&T) -> &'static str,
-        ) -> Result<T, E> {
-            let begun = machine_now();
-            let result = self.span.in_scope(work);
-            self.end(begun, &result, success);
-            result
-        }
-
-        /// As `run`, for an async operation.
-        #[cfg(feature = "tokio")]
         pub(crate) async fn run_async<T, E: Word>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
             let success = self.operation.success();
             self.run_async_as(work, |_| success).await
         }
 
-        /// As `tell`, for an async operation.
-        #[cfg(feature = "tokio")]
+        /// As `run_async`, for operations with several kinds of success.
         pub(crate) async fn tell_async<T: Word, E: Word>(
             self,
             work: impl Future<Output = Result<T, E>>,
         ) -> Result<T, E> {
             self.run_async_as(work, T::word).await
         }
-
-        #[cfg(feature = "tokio")]
         async fn run_async_as<T, E: Word>(
             self,
             work: impl Future<Output = Result<T, E>>,
@@ -259,13 +230,13 @@ mod enabled {
         tracing::warn!(target: "luagate", kind, name, fence, "permit lost");
     }
 
-    /// The renewal thread renewed a lease.
+    /// The gate renewed a lease in the background.
     pub(crate) fn renewed(keys: &Keys, fence: u64) {
         let (kind, name) = keys::parts(&keys.meta);
         tracing::debug!(target: "luagate", kind, name, fence, "lease renewed");
     }
 
-    /// The renewal thread could not renew the leases of this many permits and retries. `keys`: of one of them.
+    /// The gate could not renew the leases of this many permits in the background, and retries. `keys`: of one of them.
     pub(crate) fn unrenewed(keys: &Keys, permits: usize, error: &CallError) {
         let (kind, name) = keys::parts(&keys.meta);
         tracing::info!(

@@ -1,10 +1,8 @@
-//! Waiting: the threads that execute the actions of the waiter in `protocol`.
+//! Waiting: an operation that executes the actions of the waiter in `protocol`.
 
-pub(crate) mod blocking;
 pub(crate) mod cancel;
 pub(crate) mod inboxes;
 mod mailbox;
-mod reading;
-mod registry;
-mod subscriber;
-pub(crate) mod trial;
+pub(crate) mod polled;
+pub(crate) mod registry;
+pub(crate) mod waits;

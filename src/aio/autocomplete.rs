@@ -19,41 +19,30 @@
 //! If the future of a change is dropped, the server may have run it or not. Every operation can be repeated.
 
 use super::gate::Gate;
-use super::shared::Shared;
-use crate::autocomplete::texts;
-use crate::error::{CallError, Invalid};
-use crate::protocol::autocomplete::{self as calls, Autocomplete};
-use crate::protocol::keys;
-use crate::trace::Operation;
+use crate::autocomplete::{self, texts};
+use crate::engine::mode::Mode;
+use crate::error::CallError;
 use std::fmt;
-use std::sync::Arc;
 
 /// The most recent contacts of a user, newest first. A contact that is added again becomes the newest. The oldest
 /// contacts are dropped.
 ///
 /// It consists of a name and a setting: clones are cheap, and any number of tasks can share it.
 #[derive(Clone)]
-pub struct Recent {
-    store: Store,
-    keep: u32,
-}
+pub struct Recent(autocomplete::Recent);
 
 impl Recent {
     /// The recent contacts of `user`. Sends nothing to the server: the first call reports an invalid name.
     ///
     /// The rules for a user's name are those for the name of a [semaphore](Gate::semaphore). Both use different keys.
     pub fn new(gate: &Gate, user: &str) -> Recent {
-        Recent {
-            store: Store { shared: gate.shared.clone(), key: keys::recent_key(&gate.shared.prefix, user) },
-            keep: 100,
-        }
+        Recent(autocomplete::Recent::new(&gate.0, user))
     }
 
     /// How many contacts [`add`](Recent::add) keeps: 1 to 1,000. The default is 100.
     #[must_use]
-    pub fn keep(mut self, keep: u32) -> Recent {
-        self.keep = keep;
-        self
+    pub fn keep(self, keep: u32) -> Recent {
+        Recent(self.0.keep(keep))
     }
 
     /// Makes `contact` the newest. Returns the number of contacts after the call.
@@ -65,9 +54,7 @@ impl Recent {
     /// # Cancel safety
     /// If this is dropped, the server may have run the call or not. It can be repeated.
     pub async fn add(&self, contact: impl AsRef<[u8]>) -> Result<u32, CallError> {
-        let (key, keep) = (self.store.key()?, self.keep);
-        let call = calls::recent_add(key, contact.as_ref(), keep);
-        self.store.run(Operation::RecentAdd, &call).await
+        self.0.add_by(contact.as_ref(), Mode::Async).await
     }
 
     /// Removes `contact`. Returns whether it was stored.
@@ -78,8 +65,7 @@ impl Recent {
     /// # Cancel safety
     /// If this is dropped, the server may have run the call or not. It can be repeated.
     pub async fn remove(&self, contact: impl AsRef<[u8]>) -> Result<bool, CallError> {
-        let call = calls::recent_remove(self.store.key()?, contact.as_ref());
-        self.store.run(Operation::RecentRemove, &call).await
+        self.0.remove_by(contact.as_ref(), Mode::Async).await
     }
 
     /// Returns up to `count` (1 to 1,000) contacts that begin with `prefix`, newest first. Upper and lower case of
@@ -103,14 +89,13 @@ impl Recent {
     /// # Cancel safety
     /// Dropping it has no effect.
     pub async fn matching_bytes(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<Vec<u8>>, CallError> {
-        let call = calls::recent_match(self.store.key()?, prefix.as_ref(), count);
-        self.store.run(Operation::RecentMatch, &call).await
+        self.0.matching_by(prefix.as_ref(), count, Mode::Async).await
     }
 }
 
 impl fmt::Debug for Recent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recent").field("key", &self.store.key).field("keep", &self.keep).finish_non_exhaustive()
+        self.0.fmt(f)
     }
 }
 
@@ -118,16 +103,14 @@ impl fmt::Debug for Recent {
 ///
 /// It consists of a name: clones are cheap, and any number of tasks can share it.
 #[derive(Clone)]
-pub struct Prefix {
-    store: Store,
-}
+pub struct Prefix(autocomplete::Prefix);
 
 impl Prefix {
     /// The members of `group`. Sends nothing to the server: the first call reports an invalid name.
     ///
     /// The rules for a group's name are those for the name of a [semaphore](Gate::semaphore). Both use different keys.
     pub fn new(gate: &Gate, group: &str) -> Prefix {
-        Prefix { store: Store { shared: gate.shared.clone(), key: keys::prefix_key(&gate.shared.prefix, group) } }
+        Prefix(autocomplete::Prefix::new(&gate.0, group))
     }
 
     /// Adds up to 1,000 members in one atomic call. Returns how many of them are new.
@@ -140,8 +123,7 @@ impl Prefix {
     /// If this is dropped, the server may have run the call or not. It can be repeated.
     pub async fn add<M: AsRef<[u8]>>(&self, members: impl IntoIterator<Item = M>) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
-        let call = calls::prefix_add(self.store.key()?, &members);
-        self.store.run(Operation::PrefixAdd, &call).await
+        self.0.add_by(&members, Mode::Async).await
     }
 
     /// Removes up to 1,000 members in one atomic call. Returns how many of them were stored.
@@ -153,8 +135,7 @@ impl Prefix {
     /// If this is dropped, the server may have run the call or not. It can be repeated.
     pub async fn remove<M: AsRef<[u8]>>(&self, members: impl IntoIterator<Item = M>) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
-        let call = calls::prefix_remove(self.store.key()?, &members);
-        self.store.run(Operation::PrefixRemove, &call).await
+        self.0.remove_by(&members, Mode::Async).await
     }
 
     /// Returns the first `count` (1 to 1,000) members that begin with `prefix`, in the order of their bytes. An empty
@@ -179,32 +160,12 @@ impl Prefix {
     /// # Cancel safety
     /// Dropping it has no effect.
     pub async fn matching_bytes(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<Vec<u8>>, CallError> {
-        let call = calls::prefix_match(self.store.key()?, prefix.as_ref(), count);
-        self.store.run(Operation::PrefixMatch, &call).await
+        self.0.matching_by(prefix.as_ref(), count, Mode::Async).await
     }
 }
 
 impl fmt::Debug for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prefix").field("key", &self.store.key).finish_non_exhaustive()
-    }
-}
-
-/// One key, and the gate that its calls go through.
-#[derive(Clone)]
-struct Store {
-    shared: Arc<Shared>,
-    key: Result<String, Invalid>,
-}
-
-impl Store {
-    fn key(&self) -> Result<&str, Invalid> {
-        let key = self.key.as_ref().map_err(Invalid::clone)?;
-        Ok(key.as_str())
-    }
-
-    async fn run<T>(&self, operation: Operation, call: &Autocomplete<'_, T>) -> Result<T, CallError> {
-        let span = operation.on([self.key()?]);
-        span.run_async(self.shared.call(call)).await
+        self.0.fmt(f)
     }
 }

@@ -1,16 +1,10 @@
 //! The countdown latch: waiters continue after a number of ids have counted down.
 
-use super::shared::Shared;
+use crate::engine::mode::Mode;
 use crate::error::{CallError, WaitError};
-use crate::protocol::id;
-use crate::protocol::latch::{Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer};
-use crate::protocol::waiter::LatchTarget;
-use crate::settings::latch::{LatchSettings, check_timeout};
-use crate::trace::Operation;
 use crate::wait::cancel::Cancel;
 use std::fmt;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A latch that opens after a number of ids have counted down. All processes that use its name share it.
 ///
@@ -27,37 +21,27 @@ use std::time::{Duration, Instant};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct CountDownLatch {
-    shared: Arc<Shared>,
-    settings: LatchSettings,
-}
+pub struct CountDownLatch(pub(super) crate::CountDownLatch);
 
 impl CountDownLatch {
-    pub(super) fn new(shared: Arc<Shared>, name: &str, count: u32) -> CountDownLatch {
-        CountDownLatch { settings: LatchSettings::new(&shared.prefix, name, count), shared }
-    }
-
     /// How long the latch is kept after each `count_down` and wait: 1 ms to 100 years. The default is a day. The latch
     /// is never kept for less than another caller chose. Choose more than the longest pause between two calls, and more
     /// than the delay of the latest waiter.
     #[must_use]
-    pub fn life(mut self, life: Duration) -> CountDownLatch {
-        self.settings.life = life;
-        self
+    pub fn life(self, life: Duration) -> CountDownLatch {
+        CountDownLatch(self.0.life(life))
     }
 
     /// Lets `cancel` end the waits for this latch, from another task or at a deadline. A [`Cancel`] stays cancelled,
     /// so use one for each request or job.
     #[must_use]
-    pub fn cancelled_by(mut self, cancel: &Cancel) -> CountDownLatch {
-        cancel.go_by(&self.shared.servers.clock);
-        self.settings.cancel = Some(cancel.clone());
-        self
+    pub fn cancelled_by(self, cancel: &Cancel) -> CountDownLatch {
+        CountDownLatch(self.0.cancelled_by(cancel))
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.settings.name
+        self.0.name()
     }
 
     /// Counts down by one. Returns how many are left; 0 means that the latch is open. On an open latch it changes
@@ -70,7 +54,7 @@ impl CountDownLatch {
     /// # Cancel safety
     /// If this is dropped, it is unknown whether the call counted.
     pub async fn count_down(&self) -> Result<u32, CallError> {
-        self.count_down_as(&id::new_id(self.shared.label.as_deref())?).await
+        self.0.count_down_by(&self.0.new_id()?, Mode::Async).await
     }
 
     /// As [`count_down`](CountDownLatch::count_down), with an id chosen by the caller (1 to 200 bytes without white
@@ -82,15 +66,7 @@ impl CountDownLatch {
     /// # Cancel safety
     /// If this is dropped, the call can be repeated: an id counts once.
     pub async fn count_down_as(&self, id: &str) -> Result<u32, CallError> {
-        id::check_id(id)?;
-        let (keys, life_ms) = self.settings.checked()?;
-        let count_down = async {
-            let count_down = CountDown { keys, id, count: self.settings.count, life_ms };
-            match self.shared.call(&count_down).await? {
-                CountDownAnswer::Counted { left, .. } | CountDownAnswer::Already { left, .. } => Ok(left),
-            }
-        };
-        Operation::CountDown.on([keys.latch.as_str()]).run_async(count_down).await
+        self.0.count_down_by(id, Mode::Async).await
     }
 
     /// Returns how many have not counted down yet; 0 means that the latch is open. If the server does not store the
@@ -102,15 +78,7 @@ impl CountDownLatch {
     /// # Cancel safety
     /// Dropping it has no effect.
     pub async fn count(&self) -> Result<u32, CallError> {
-        let (keys, _) = self.settings.checked()?;
-        let count = async {
-            Ok(match self.shared.call(&Count { keys }).await? {
-                CountAnswer::None { .. } => self.settings.count,
-                CountAnswer::Open { .. } => 0,
-                CountAnswer::Closed { left, .. } => left,
-            })
-        };
-        Operation::Count.on([keys.latch.as_str()]).run_async(count).await
+        self.0.count_by(Mode::Async).await
     }
 
     /// Deletes the latch with its count. Returns whether it existed, open or closed.
@@ -125,12 +93,7 @@ impl CountDownLatch {
     /// # Cancel safety
     /// If this is dropped, the server may have run the call or not.
     pub async fn delete(&self) -> Result<bool, CallError> {
-        let (keys, _) = self.settings.checked()?;
-        let delete = async {
-            let answer = self.shared.call(&Delete { keys }).await?;
-            Ok(matches!(answer, DeleteAnswer::Deleted { .. }))
-        };
-        Operation::Delete.on([keys.latch.as_str()]).run_async(delete).await
+        self.0.delete_by(Mode::Async).await
     }
 
     /// Waits until the latch is open. Without a time limit.
@@ -142,7 +105,7 @@ impl CountDownLatch {
     /// # Cancel safety
     /// If this is dropped, nothing of it stays on the server for longer than 15 s.
     pub async fn wait(&self) -> Result<(), WaitError> {
-        self.wait_until(None).await
+        self.0.wait_by(None, Mode::Async).await
     }
 
     /// Waits until the latch is open, for at most `timeout`. Returns after at most `timeout` plus 50 ms.
@@ -154,20 +117,12 @@ impl CountDownLatch {
     /// # Cancel safety
     /// As [`wait`](CountDownLatch::wait).
     pub async fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
-        check_timeout(timeout)?;
-        self.wait_until(self.shared.now().checked_add(timeout)).await // no time limit if the clock cannot hold the deadline
-    }
-
-    async fn wait_until(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
-        let (keys, life_ms) = self.settings.checked()?;
-        let target = LatchTarget::new(keys, self.settings.count, life_ms, self.shared.now());
-        let wait = self.shared.until_open(target, &keys.latch, deadline, self.settings.cancel.as_ref());
-        Operation::Wait.on([keys.latch.as_str()]).run_async(wait).await
+        self.0.wait_by(self.0.deadline(timeout)?, Mode::Async).await
     }
 }
 
 impl fmt::Debug for CountDownLatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.settings.fmt(f)
+        self.0.fmt(f)
     }
 }

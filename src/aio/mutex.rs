@@ -2,6 +2,7 @@
 
 use super::permit::Permit;
 use super::semaphore::Semaphore;
+use crate::engine::mode::Mode;
 use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError};
 use crate::guard::{guard, lock, settings, unlocking};
 use crate::inspection::Inspection;
@@ -33,10 +34,6 @@ lock!(Mutex);
 unlocking!(Mutex: MutexGuard);
 
 impl Mutex {
-    pub(super) fn into_semaphore(self) -> Semaphore {
-        self.semaphore
-    }
-
     /// The mutex as a semaphore with one permit, for [`Gate::several`](crate::aio::Gate::several).
     pub fn as_semaphore(&self) -> &Semaphore {
         &self.semaphore
@@ -107,7 +104,7 @@ impl Mutex {
     /// # Cancel safety
     /// Dropping it has no effect.
     pub async fn is_locked(&self) -> Result<bool, CallError> {
-        Ok(self.semaphore.look(0, 0).await?.in_use > 0)
+        self.semaphore.0.is_in_use(Mode::Async).await
     }
 
     /// Returns the holder and the waiters.

@@ -1,91 +1,81 @@
 //! The permit: the guard that a grant returns.
 
-mod several;
-
-use super::lease::permits::Renewal;
-use super::shared::Shared;
-use super::transport::servers::Outcome;
-use super::transport::{Connection, Sending, Unanswered};
-use super::wait::polled::Held;
-use crate::clock::Busy;
-use crate::error::failure::{Failure, FailureKind};
-use crate::error::{CallError, Lost, RefreshError};
-use crate::lease::store::OnLost;
-use crate::permit::{PermitState, ReleaseError, Released, functions};
-use crate::protocol::call::Packed;
-use crate::protocol::held::{HeldPermit, Identity};
-use crate::protocol::lease::{self, Deadline, LeaseOptions};
-use crate::protocol::semaphore::Grant;
-use crate::protocol::waiter::Granted;
-use crate::trace::Operation;
-use futures_util::FutureExt;
-use std::slice;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use crate::engine::mode::Mode;
+use crate::error::{Lost, RefreshError};
+use crate::permit::{self, ReleaseError, Released};
+use crate::protocol::keys::Keys;
+use crate::protocol::lease;
+use std::fmt;
+use std::time::Duration;
 
 /// Permits that this process holds, until they are released, dropped or lost.
 ///
-/// Dropping a permit releases it: the gate's task sends the release, and repeats it until the server answers or the
-/// lease has ended. Dropping never blocks and never panics, also outside a runtime. If the runtime ends before the task
-/// has sent the release, the permit ends with its lease: see [`Gate::close`](crate::aio::Gate::close). In a forked
-/// child, dropping does nothing, because the parent holds the permit. A permit is not re-entrant: a holder that acquires
-/// again waits in line like every other caller.
+/// Dropping a permit sends its release and does not wait for the reply. Dropping never blocks and never panics, also
+/// outside of a runtime. Later calls of this gate for the same name run after it. Without a reply the release is repeated
+/// until the server answers or the lease has ended. In a forked child, dropping does nothing, because the parent holds the
+/// permit. A permit is not re-entrant: a holder that acquires again waits in line like every other caller.
 ///
 /// A permit can be lost at any time. Its lease may end while this process is paused or cannot reach the server.
 /// [`lost`](Permit::lost) waits for a loss, and [`is_lost`](Permit::is_lost) reports one early rather than late. But they
 /// cannot protect the work after that. The [`fence`](Permit::fence) can, if the protected resource refuses every fence
 /// lower than the highest one it has seen.
 #[must_use = "a permit is released as soon as it is dropped"]
-pub struct Permit {
-    shared: Arc<Shared>,
-    state: PermitState<Renewal>,
-}
-
-functions!(Permit);
+pub struct Permit(pub(crate) crate::Permit);
 
 impl Permit {
-    /// A permit that the server has granted to this id, with these lease options.
-    pub(super) fn new(
-        shared: &Arc<Shared>,
-        identity: Identity,
-        grant: &Grant,
-        deadline: Deadline,
-        on_lost: Option<&OnLost>,
-    ) -> Permit {
-        let held = HeldPermit::new(Arc::new(identity), grant, deadline);
-        Permit::keep(shared.clone(), held, on_lost)
+    /// The fencing token: a number that is higher than that of every earlier grant of this semaphore. See
+    /// [`luagate::Permit::fence`](crate::Permit::fence).
+    pub fn fence(&self) -> u64 {
+        self.0.fence()
     }
 
-    fn keep(shared: Arc<Shared>, held: HeldPermit, on_lost: Option<&OnLost>) -> Permit {
-        let identity = held.identity.clone();
-        let number = shared.keep(held, on_lost);
-        let state = PermitState::new(shared.permits.store(), &identity, number);
-        Permit { shared, state }
+    /// The id of the holder: `<uuid>`, `<label>/<uuid>`, or the id that the application chose.
+    pub fn id(&self) -> &str {
+        self.0.id()
     }
 
-    /// A permit from a grant, after its confirmation. `busy`: until it is registered for renewal.
-    pub(super) async fn granted(
-        shared: &Arc<Shared>,
-        (granted, busy): (Granted, Busy),
-        on_lost: Option<&OnLost>,
-    ) -> Result<Permit, CallError> {
-        let Granted { identity, grant, deadline, .. } = granted;
-        let mut permit = {
-            let _busy = busy;
-            Permit::new(shared, identity, &grant, deadline, on_lost)
-        };
-        permit.state.limit = granted.limit;
-        permit.state.ticket = granted.ticket;
-        if permit.is_unconfirmed() {
-            confirm(slice::from_ref(&permit)).boxed().await?;
-        }
-        shared.servers.counts.grant(granted.ticket.is_some());
-        Ok(permit)
+    /// The keys of the semaphore, for your own scripts. See [`scripts::HOLDS`](crate::scripts::HOLDS).
+    pub fn keys(&self) -> &Keys {
+        self.0.keys()
     }
 
-    pub(super) fn with_limit(mut self, limit: u32) -> Permit {
-        self.state.limit = limit;
-        self
+    /// The number of permits in this guard. 0 in a forked child.
+    pub fn permits(&self) -> u32 {
+        self.0.permits()
+    }
+
+    /// The limit in force at the time of the grant. See [`luagate::Permit::limit`](crate::Permit::limit).
+    pub fn limit(&self) -> u32 {
+        self.0.limit()
+    }
+
+    /// The place in line at which the caller waited. `None` if it was granted without waiting.
+    pub fn ticket(&self) -> Option<u64> {
+        self.0.ticket()
+    }
+
+    /// The time for which the permit is still held, early rather than late. Zero if the permit is lost, and in a forked
+    /// child. `None` if the permit is permanent. See [`luagate::Permit::remaining`](crate::Permit::remaining).
+    pub fn remaining(&self) -> Option<Duration> {
+        self.0.remaining()
+    }
+
+    /// Whether the permit is lost, by the clocks of this machine and the replies so far. Once true, it stays true. See
+    /// [`luagate::Permit::is_lost`](crate::Permit::is_lost).
+    pub fn is_lost(&self) -> bool {
+        self.0.is_lost()
+    }
+
+    /// Stops the background renewal. The permit ends with its current lease, unless the caller calls
+    /// [`refresh`](Permit::refresh). See [`luagate::Permit::stop_renewal`](crate::Permit::stop_renewal).
+    pub fn stop_renewal(&self) {
+        self.0.stop_renewal();
+    }
+
+    /// Drops the guard without releasing, and returns the id. Within [`remaining`](Permit::remaining), another process
+    /// can take over with [`Semaphore::adopt`](super::Semaphore::adopt). The renewal stops.
+    pub fn into_id(self) -> String {
+        self.0.into_id()
     }
 
     /// Starts a new lease from now.
@@ -98,7 +88,7 @@ impl Permit {
     /// # Cancel safety
     /// If this is dropped, the earlier of the old and the new end counts.
     pub async fn refresh(&self) -> Result<(), RefreshError> {
-        refresh(slice::from_ref(self), None).await
+        permit::refresh(&[&self.0], None, Mode::Async).await
     }
 
     /// Starts a new lease of another length from now, 1 ms to 100 years. If the permit is renewed in the background,
@@ -110,7 +100,7 @@ impl Permit {
     /// # Cancel safety
     /// As [`refresh`](Permit::refresh).
     pub async fn refresh_for(&self, lease: Duration) -> Result<(), RefreshError> {
-        refresh(slice::from_ref(self), Some(lease::to_ms(lease)?)).await
+        permit::refresh(&[&self.0], Some(lease::to_ms(lease)?), Mode::Async).await
     }
 
     /// Releases the permit. When it returns, the server has granted it to the first waiter.
@@ -121,11 +111,8 @@ impl Permit {
     ///
     /// # Cancel safety
     /// If this is dropped, the permit is released in the background.
-    pub async fn release(mut self) -> Result<Released, ReleaseError<Permit>> {
-        match release_one(&mut self).await {
-            Ok(released) => Ok(released),
-            Err(error) => Err(ReleaseError::new(self, error)),
-        }
+    pub async fn release(self) -> Result<Released, ReleaseError<Permit>> {
+        self.0.release_by(Mode::Async).await.map_err(|error| error.map(Permit))
     }
 
     /// Releases `permits` of the permits in this guard and keeps the rest, which is at least one.
@@ -138,14 +125,7 @@ impl Permit {
     /// # Cancel safety
     /// If this is dropped, the server may have released them or not. The same call can be repeated.
     pub async fn release_some(&mut self, permits: u32) -> Result<(), RefreshError> {
-        let span = Operation::ReleaseSome.on([self.state.key()]);
-        span.run_async(self.keep_less(permits)).await
-    }
-
-    async fn keep_less(&self, permits: u32) -> Result<(), RefreshError> {
-        self.shared.check_process()?;
-        let release = self.state.begin_release_some(permits)?;
-        self.state.end_release_some(self.shared.call(&release).await?)
+        self.0.release_some_by(permits, Mode::Async).await
     }
 
     /// Waits until the permit is lost, for `tokio::select!`. A permanent permit is lost only if it is revoked, which the
@@ -167,192 +147,58 @@ impl Permit {
     /// # Cancel safety
     /// It can be dropped and called again at any time. A loss in between is not missed.
     pub async fn lost(&self) -> Lost {
-        if self.state.is_own_process() {
-            self.shared.permits.lost(self.state.number).await;
-        }
-        self.state.identity.lost()
+        self.0.until_lost().await
     }
 
-    /// Hands the permit on without a release, because another release has been queued.
-    pub(super) fn forget(mut self) {
-        self.state.hand_on();
+    /// Starts a new lease for each of these permits, as [`refresh`](Permit::refresh) does. Returns a result for each, in
+    /// the same order. Accepts permits and guards, of one semaphore or of several. Takes one round trip for each 100
+    /// permits on a server.
+    ///
+    /// # Errors
+    /// For each permit as [`refresh`](Permit::refresh). A failure of one does not prevent the refresh of the others.
+    ///
+    /// # Cancel safety
+    /// As [`refresh`](Permit::refresh).
+    pub async fn refresh_all<'a, P: AsRef<Permit> + 'a>(
+        permits: impl IntoIterator<Item = &'a P>,
+    ) -> Vec<Result<(), RefreshError>> {
+        let permits: Vec<&crate::Permit> = permits.into_iter().map(|permit| &permit.as_ref().0).collect();
+        permit::refresh_each_of(&permits, Mode::Async).await
     }
 
-    /// Ends the renewal of this permit while the future that holds it is not polled.
-    pub(super) fn held(&self) -> Held {
-        let (store, number) = (self.shared.permits.store().clone(), self.state.number);
-        Box::new(move || store.with(|keeper| keeper.stop_renewal(number)))
-    }
-
-    fn is_of_same_gate(&self, other: &Permit) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
-    }
-
-    /// The same permit with other lease options. Its current lease continues.
-    pub(super) fn under(mut self, lease: LeaseOptions, on_lost: Option<&OnLost>) -> Permit {
-        let Some(held) = self.state.under(lease) else {
-            return self;
-        };
-        let mut permit = Permit::keep(self.shared.clone(), held, on_lost);
-        (permit.state.limit, permit.state.ticket) = (self.state.limit, self.state.ticket);
-        permit
-    }
-
-    /// Handles the outcome of its release.
-    fn released(&mut self, outcome: Outcome) -> Result<(), CallError> {
-        let read = outcome.and_then(|answered| {
-            let repeated = answered.repeated;
-            let answer = answered.read(|reply| self.state.read_release(reply))?;
-            Ok((answer, repeated))
-        });
-        match read {
-            Ok((answer, repeated)) => {
-                self.state.released(answer, repeated);
-                Ok(())
-            }
-            Err(Unanswered { error, .. }) => {
-                self.state.unanswered(&error);
-                Err(error)
-            }
-        }
+    /// Releases these permits, as [`release`](Permit::release) does. Returns a result for each, in the same order.
+    /// Accepts permits and guards, of one semaphore or of several. Takes one round trip for each 100 permits on a
+    /// server.
+    ///
+    /// # Errors
+    /// [`ReleaseError`] for each permit whose release the server did not confirm. It contains the permit, so that the
+    /// caller can try again. A failure of one does not prevent the release of the others.
+    ///
+    /// # Cancel safety
+    /// If this is dropped, all of them are released in the background.
+    pub async fn release_all<P: Into<Permit>>(
+        permits: impl IntoIterator<Item = P>,
+    ) -> Vec<Result<Released, ReleaseError<Permit>>> {
+        let permits = permits.into_iter().map(|permit| permit.into().0).collect();
+        let released = permit::release_each_of(permits, Mode::Async).await.into_iter();
+        released.map(|released| released.map_err(|error| error.map(Permit))).collect()
     }
 }
 
-impl Drop for Permit {
-    fn drop(&mut self) {
-        // In a forked child, a lock may be held by a thread that does not exist there.
-        if self.state.armed && self.state.is_own_process() {
-            let pending = self.state.pending(self.shared.now(), None::<Arc<Connection>>);
-            self.shared.release_later([pending]);
-        }
+impl AsRef<Permit> for Permit {
+    fn as_ref(&self) -> &Permit {
+        self
     }
 }
 
-/// Completes grants: starts the lease of permanent permits, and waits for replicas. If this fails, the caller drops the
-/// permits.
-pub(super) async fn confirm(permits: &[Permit]) -> Result<(), CallError> {
-    if !permits.iter().any(Permit::is_unconfirmed) {
-        return Ok(());
-    }
-    refresh_all(permits, None, None).await.map_err(|error| match error {
-        RefreshError::Lost(lost) => {
-            let text = format!("the lease of the id {} ended before it was confirmed", lost.id);
-            CallError::Failed(Failure::new(FailureKind::TimedOut, text))
-        }
-        RefreshError::Invalid(invalid) => CallError::Invalid(invalid),
-        RefreshError::Failed(failure) => CallError::Failed(failure),
-        RefreshError::Unknown(failure) => CallError::Unknown(failure),
-    })
-}
-
-impl Permit {
-    /// Whether its grant must be confirmed before it counts.
-    fn is_unconfirmed(&self) -> bool {
-        self.state.identity.lease.lease_ms == 0 || self.shared.permits.replicas.is_some()
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
-/// Refreshes these permits on request of the user.
-pub(super) async fn refresh(permits: &[Permit], lease_ms: Option<u64>) -> Result<(), RefreshError> {
-    let span = Operation::Refresh.on(permits.iter().map(|permit| permit.state.key()));
-    span.run_async(refresh_all(permits, lease_ms, None)).await
-}
-
-/// Refreshes these permits in one packet for each gate, with their own leases or with `lease_ms`. If one of them is
-/// lost, it refreshes none. Waits for the replies until `until` at most.
-pub(super) async fn refresh_all(
-    permits: &[Permit],
-    lease_ms: Option<u64>,
-    until: Option<Instant>,
-) -> Result<(), RefreshError> {
-    if let Some(first) = permits.first() {
-        first.shared.check_process()?;
+impl fmt::Display for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
-    if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
-        return Err(RefreshError::Lost(lost.state.identity.lost()));
-    }
-    let ends = permits.iter().filter_map(|permit| permit.state.deadline());
-    let until = ends.chain(until).min();
-    let mut all = Ok(());
-    for permits in permits.chunk_by(Permit::is_of_same_gate) {
-        let refreshed = refresh_each(&permits.iter().collect::<Vec<_>>(), lease_ms, until).await;
-        all = all.and(refreshed.into_iter().collect());
-    }
-    all
-}
-
-/// Refreshes each of these permits, all of one gate. Returns a result for each.
-async fn refresh_each(
-    permits: &[&Permit],
-    lease_ms: Option<u64>,
-    until: Option<Instant>,
-) -> Vec<Result<(), RefreshError>> {
-    let Some(first) = permits.first() else {
-        return Vec::new();
-    };
-    let permits: Vec<_> = permits.iter().map(|permit| (permit.state.number, &*permit.state.identity)).collect();
-    first.shared.permits.refresh(&permits, lease_ms, until).await
-}
-
-/// Releases this permit, as `release_all` does.
-async fn release_one(permit: &mut Permit) -> Result<Released, CallError> {
-    permit.shared.check_process()?;
-    let shared = permit.shared.clone();
-    let span = Operation::Release.on([permit.state.key()]);
-    let release = async {
-        if let Some(call) = permit.state.begin_release() {
-            let outcome = shared.servers.send_checked(&call, Sending::default()).await;
-            permit.released(outcome)?;
-        }
-        Ok(if permit.state.gone { Released::Gone } else { Released::Released })
-    };
-    span.tell_async(release).await
-}
-
-/// Releases these permits, in one packet for each gate. A permit whose release was confirmed is no longer armed.
-pub(super) async fn release_all(permits: &mut [Permit]) -> Result<Released, CallError> {
-    if let Some(first) = permits.first() {
-        first.shared.check_process()?;
-    }
-    let mut all = Ok(Released::Released);
-    for permits in permits.chunk_by_mut(Permit::is_of_same_gate) {
-        let released = give_back(permits).await.into_iter().flatten().next();
-        let is_gone = permits.iter().any(|permit| permit.state.gone);
-        // A failure of one gate does not prevent the release of the others.
-        all = match (all, released) {
-            (Err(error), _) | (Ok(_), Some(error)) => Err(error),
-            (Ok(_), None) if is_gone => Ok(Released::Gone),
-            (Ok(released), None) => Ok(released),
-        };
-    }
-    all
-}
-
-/// Releases the permits that are armed, all of one gate. Returns an error for each that the server did not confirm.
-async fn give_back(permits: &mut [Permit]) -> Vec<Option<CallError>> {
-    let mut errors = vec![None; permits.len()];
-    let Some(servers) = permits.first().map(|permit| permit.shared.servers.clone()) else {
-        return errors;
-    };
-    let span = Operation::Release.on(permits.iter().map(|permit| permit.state.key()));
-    // The result is in `errors`.
-    let _ = span
-        .tell_async(async {
-            let with_indexes = permits.iter_mut().enumerate();
-            let calls = with_indexes.filter_map(|(index, permit)| Some((index, permit.state.begin_release()?)));
-            let (indexes, calls): (Vec<usize>, Vec<Packed>) = calls.unzip();
-            let outcomes = servers.send_all(&calls, Sending::default()).await;
-            for (index, outcome) in indexes.into_iter().zip(outcomes) {
-                if let (Some(permit), Some(error)) = (permits.get_mut(index), errors.get_mut(index)) {
-                    *error = permit.released(outcome).err();
-                }
-            }
-            match errors.iter().flatten().next() {
-                Some(error) => Err(error.clone()),
-                None if permits.iter().any(|permit| permit.state.gone) => Ok(Released::Gone),
-                None => Ok(Released::Released),
-            }
-        })
-        .await;
-    errors
 }

@@ -2,10 +2,12 @@
 
 use super::permit::Permit;
 use super::semaphore::Semaphore;
+use crate::error::Lost;
 use crate::error::run::RunError;
 use crate::permit::Released;
-use futures_util::future::{Either, select};
+use std::future::poll_fn;
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 impl Semaphore {
@@ -34,11 +36,15 @@ impl Semaphore {
     /// If this is dropped, `work` is dropped, and the permit is released in the background.
     pub async fn run<T>(&self, timeout: Duration, work: impl AsyncFnOnce(&Permit) -> T) -> Result<T, RunError> {
         let permit = self.acquire_timeout(timeout).await?;
-        let done = match select(pin!(work(&permit)), pin!(permit.lost())).await {
-            Either::Left((done, _)) => done,
-            Either::Right((lost, _)) => return Err(RunError::Lost(lost)),
+        let done = {
+            let (mut work, mut lost) = (pin!(work(&permit)), pin!(permit.lost()));
+            let done = poll_fn(|cx| match work.as_mut().poll(cx) {
+                Poll::Ready(done) => Poll::Ready(Ok(done)),
+                Poll::Pending => lost.as_mut().poll(cx).map(Err),
+            });
+            done.await.map_err(RunError::Lost)?
         };
-        let lost = crate::error::Lost { id: permit.id().to_owned() };
+        let lost = Lost { id: permit.id().to_owned() };
         match permit.release().await {
             Ok(Released::Gone) => Err(RunError::Lost(lost)),
             Ok(Released::Released) | Err(_) => Ok(done),

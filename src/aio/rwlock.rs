@@ -2,10 +2,11 @@
 
 use super::permit::Permit;
 use super::semaphore::Semaphore;
+use crate::engine::mode::Mode;
 use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError};
 use crate::guard::{guard, lock, settings, unlocking};
 use crate::inspection::Inspection;
-use crate::rwlock::{DowngradeError, RwLockUsage};
+use crate::rwlock::{DowngradeError, RwLockUsage, is_writing};
 use std::time::{Duration, Instant};
 
 /// A lock that many readers or one writer can hold at the same time, over all processes and machines.
@@ -139,9 +140,9 @@ impl RwLock {
     /// As [`Semaphore::adopt`].
     pub async fn adopt(&self, id: &str) -> Result<RwLockGuard, RefreshError> {
         let permit = self.semaphore.adopt(id).await?;
-        Ok(match permit.permits() {
-            MOST => RwLockGuard::Write(RwLockWriteGuard(permit)),
-            _ => RwLockGuard::Read(RwLockReadGuard(permit)),
+        Ok(match is_writing(permit.permits()) {
+            true => RwLockGuard::Write(RwLockWriteGuard(permit)),
+            false => RwLockGuard::Read(RwLockReadGuard(permit)),
         })
     }
 
@@ -163,9 +164,7 @@ impl RwLock {
     /// # Cancel safety
     /// Dropping it has no effect.
     pub async fn usage(&self) -> Result<RwLockUsage, CallError> {
-        let state = self.semaphore.look(0, 0).await?;
-        let writing = state.in_use == MOST;
-        Ok(RwLockUsage { readers: if writing { 0 } else { state.in_use }, writing, waiting: state.waiter_count })
+        RwLockUsage::of(&self.semaphore.0, Mode::Async).await
     }
 
     /// Returns the holders and the waiters. A reader holds 1 permit, a writer 2,147,483,647.

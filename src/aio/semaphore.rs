@@ -1,21 +1,13 @@
 //! The counting semaphore.
 
-mod manage;
-
 use super::permit::Permit;
-use super::shared::Shared;
-use crate::clock::{Clock, machine_now};
-use crate::error::{AcquireError, Invalid, Lost, RefreshError, TryAcquireError};
-use crate::lease::store::OnLost;
-use crate::protocol::held::Identity;
-use crate::protocol::id;
-use crate::protocol::lease::{Deadline, LeaseOptions};
-use crate::protocol::semaphore::{Lookup, LookupAnswer, Refresh};
-use crate::semaphore::settings;
-use crate::settings::Settings;
-use crate::trace::Operation;
+use crate::engine::mode::Mode;
+use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError};
+use crate::guard::settings;
+use crate::inspection::Inspection;
+use crate::semaphore::{Resized, Revoked};
+use crate::wait::waits::Caller;
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A counting semaphore: it limits how many permits are held at the same time, over all processes that use its name.
@@ -28,23 +20,31 @@ use std::time::{Duration, Instant};
 ///
 /// By default a permit has a lease of 30 s, which is renewed until the permit is dropped.
 #[derive(Clone)]
-pub struct Semaphore {
-    pub(super) shared: Arc<Shared>,
-    settings: Settings,
-}
+pub struct Semaphore(pub(crate) crate::Semaphore);
 
 settings!(Semaphore);
 
 impl Semaphore {
-    /// The first call reports an invalid name or limit.
-    pub(super) fn new(shared: Arc<Shared>, kind: &str, name: &str, limit: Option<u32>) -> Semaphore {
-        let settings = Settings::new(&shared.prefix, shared.label.as_deref(), kind, name, limit);
-        Semaphore { shared, settings }
+    fn with(self, set: impl Fn(crate::Semaphore) -> crate::Semaphore) -> Semaphore {
+        Semaphore(set(self.0))
+    }
+
+    /// An id chosen by the application. See [`luagate::Semaphore::id`](crate::Semaphore::id).
+    #[must_use]
+    pub fn id(self, id: &str) -> Self {
+        self.with(|semaphore| semaphore.id(id))
+    }
+
+    /// Refuses to take permits if the limit in force differs from the declared one. See
+    /// [`luagate::Semaphore::strict`](crate::Semaphore::strict).
+    #[must_use]
+    pub fn strict(self) -> Self {
+        self.with(crate::Semaphore::strict)
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        self.settings.name()
+        self.0.name()
     }
 
     /// Takes a permit if one is free and no caller waits.
@@ -105,7 +105,7 @@ impl Semaphore {
     /// # Cancel safety
     /// As [`acquire`](Semaphore::acquire).
     pub async fn acquire_many(&self, permits: u32) -> Result<Permit, AcquireError> {
-        self.in_line(permits, self.settings.lease_options()?, self.settings.on_lost.as_ref(), None, &[]).await
+        self.in_line(permits, None).await
     }
 
     /// Takes a permit. Waits in line for at most `timeout`, and returns after at most `timeout` plus 50 ms.
@@ -129,20 +129,15 @@ impl Semaphore {
     /// # Cancel safety
     /// As [`acquire`](Semaphore::acquire).
     pub async fn acquire_many_timeout(&self, permits: u32, timeout: Duration) -> Result<Permit, AcquireError> {
-        if timeout.is_zero() {
-            let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire_many`";
-            return Err(Invalid::new("timeout", why).into());
-        }
-        let deadline = self.shared.now().checked_add(timeout); // no time limit if the clock cannot hold the deadline
-        self.in_line(permits, self.settings.lease_options()?, self.settings.on_lost.as_ref(), deadline, &[]).await
+        let deadline = self.0.deadline(timeout)?;
+        self.in_line(permits, deadline).await
     }
 
     /// As `acquire_many_timeout`, until `deadline`. If `deadline` has passed, it tries once without waiting.
     pub(super) async fn acquire_many_until(&self, permits: u32, deadline: Instant) -> Result<Permit, AcquireError> {
-        let left = deadline.saturating_duration_since(machine_now());
-        match left.is_zero() {
-            true => self.try_acquire_many(permits).await.map_err(TryAcquireError::too_late),
-            false => self.acquire_many_timeout(permits, left).await,
+        match self.0.until(deadline) {
+            None => self.try_acquire_many(permits).await.map_err(TryAcquireError::too_late),
+            Some(left) => self.acquire_many_timeout(permits, left).await,
         }
     }
 
@@ -156,93 +151,116 @@ impl Semaphore {
     /// # Cancel safety
     /// If this is dropped, the permit stays held by `id` until the end of its lease, and can be adopted again.
     pub async fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
-        let span = Operation::Adopt.on([self.settings.keys()?.meta.as_ref()]);
-        span.run_async(self.take_over(id)).await
-    }
-
-    async fn take_over(&self, id: &str) -> Result<Permit, RefreshError> {
-        self.shared.check_process()?;
-        id::check_id(id)?;
-        let keys = self.settings.keys()?;
-        let lease = LeaseOptions { own_id: true, ..self.settings.lease_options()? };
-        self.shared.releases.settle(&self.shared.servers, keys, id, None).await?;
-        let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
-        let lost = || RefreshError::Lost(Lost { id: id.to_owned() });
-        // The fence is read first: a delayed refresh must not change a later permit of the same id.
-        let LookupAnswer::Held(found) = self.shared.call(&Lookup { keys, id }).await? else {
-            return Err(lost());
-        };
-        let refresh = Refresh { keys, id, lease_ms: lease.lease_ms, fence: Some(found.fence) };
-        let (grant, sent) = self.shared.call_at(&refresh).await?;
-        let grant = grant.ok_or_else(lost)?;
-        let identity = Identity { keys: keys.clone(), id: id.to_owned(), fence: grant.fence, lease };
-        let deadline = Deadline::after(sent, grant.left());
-        let permit = Permit::new(&self.shared, identity, &grant, deadline, self.settings.on_lost.as_ref());
-        Ok(permit.with_limit(self.settings.limit()))
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.shared.servers.clock
-    }
-
-    pub(super) fn settings(&self) -> &Settings {
-        &self.settings
+        self.0.adopt_by(id, Mode::Async).await.map(Permit)
     }
 
     async fn at_once(&self, permits: Option<u32>) -> Result<Permit, TryAcquireError> {
-        let mut target = self.settings.target(permits, self.settings.lease_options()?)?;
-        let span = Operation::TryAcquire.on([target.keys.meta.as_ref()]);
-        let shared = &self.shared;
-        shared.check_process()?; // before any lock
-        let watched = shared.futures.watch(|polled| async move {
-            loop {
-                let busy = shared.servers.clock.busy(); // until the permit is registered for renewal
-                let granted = shared.at_once(&mut target, &polled).await?;
-                let permit = Permit::granted(shared, (granted, busy), self.settings.on_lost.as_ref()).await;
-                if !polled.is_given_back() {
-                    return Ok(permit?);
-                }
-                permit.map(Permit::forget).ok();
-            }
-        });
-        span.run_async(watched).await
+        let watched =
+            self.0.shared.watch(|polled| async move { self.0.at_once(permits, Caller::polled(&polled)).await })?;
+        watched.await.map(Permit)
     }
 
-    /// Takes permits in line, with these lease options instead of those of the semaphore. `held`: the permits that the
-    /// caller holds meanwhile.
-    pub(super) async fn in_line(
-        &self,
-        permits: u32,
-        lease: LeaseOptions,
-        on_lost: Option<&OnLost>,
-        deadline: Option<Instant>,
-        held: &[Permit],
-    ) -> Result<Permit, AcquireError> {
-        let mut target = self.settings.target(Some(permits), lease)?;
-        let span = Operation::Acquire.on([target.keys.meta.as_ref()]);
-        let shared = &self.shared;
-        shared.check_process()?; // before any lock
-        let watched = shared.futures.watch(|polled| async move {
-            let cancel = self.settings.cancel.as_ref();
-            polled.holds(held.iter().map(Permit::held).collect());
-            loop {
-                let granted = shared.in_line(&target, deadline, cancel, &polled).await?;
-                let ticket = granted.0.ticket;
-                let permit = Permit::granted(shared, granted, on_lost).await;
-                if !polled.is_given_back() {
-                    return Ok(permit?);
-                }
-                // While it was confirmed. The next wait has the same place.
-                target.entry.ticket = ticket.unwrap_or_default();
-                permit.map(Permit::forget).ok();
-            }
-        });
-        span.run_async(watched).await
+    async fn in_line(&self, permits: u32, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
+        let watched = self
+            .0
+            .shared
+            .watch(|polled| async move { self.0.acquire_by(permits, deadline, Caller::polled(&polled)).await })?;
+        watched.await.map(Permit)
+    }
+}
+
+/// Inspects a semaphore, and changes it for all callers.
+impl Semaphore {
+    /// Takes away what `id` has: its permits, or its place in line.
+    ///
+    /// A holder notices it at its next refresh. Until then, only the fence and [`HOLDS`](crate::scripts::HOLDS) prevent
+    /// its writes. A waiter receives a message, and its wait ends with
+    /// [`AcquireError::Revoked`](crate::errors::AcquireError::Revoked). If the message is lost, or a proxy does not
+    /// deliver messages, the waiter asks again within 5 s and gets its place in line again.
+    ///
+    /// # Errors
+    /// [`CallError`]. The call can be repeated.
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not. It can be repeated.
+    pub async fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
+        self.0.revoke_by(id, Mode::Async).await
+    }
+
+    /// Sets the limit for all callers and pins it: it no longer expires with the state. A higher limit grants permits
+    /// to the waiters at once. A lower limit revokes no permit.
+    ///
+    /// # Errors
+    /// [`CallError::Invalid`] for a limit of 0 or above 2^31-1. Nothing is changed then.
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not. It can be repeated.
+    pub async fn resize(&self, limit: u32) -> Result<Resized, CallError> {
+        self.0.set_limit(limit, None, Mode::Async).await
+    }
+
+    /// As [`resize`](Semaphore::resize), but only if `expected` is the limit in force (0: no limit is stored).
+    ///
+    /// # Errors
+    /// As [`resize`](Semaphore::resize).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not. It can be repeated.
+    pub async fn compare_and_resize(&self, expected: u32, limit: u32) -> Result<Resized, CallError> {
+        self.0.set_limit(limit, Some(expected), Mode::Async).await
+    }
+
+    /// Removes the pin from the limit. If there are no holders and no waiters, the limit is removed at once, and the
+    /// next caller's declared limit applies. Otherwise the limit in force stays until the state expires, one minute
+    /// after the last lease.
+    ///
+    /// # Errors
+    /// [`CallError`]. The call can be repeated.
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not. It can be repeated.
+    pub async fn unpin(&self) -> Result<(), CallError> {
+        self.0.unpin_by(Mode::Async).await
+    }
+
+    /// Returns the number of permits that are free now. Waiters are not subtracted.
+    ///
+    /// # Errors
+    /// [`CallError`]. The call can be repeated. [`CallError::Invalid`] if no limit is stored and this caller declares
+    /// none.
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn available_permits(&self) -> Result<u32, CallError> {
+        self.0.free(Mode::Async).await
+    }
+
+    /// Returns the holders and the waiters: the first 1,000 of each, and the total numbers.
+    ///
+    /// # Errors
+    /// [`CallError`]. The call can be repeated.
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn inspect(&self) -> Result<Inspection, CallError> {
+        self.inspect_page(0, 1_000).await
+    }
+
+    /// Returns at most `count` (up to 1,000) holders and as many waiters, each list without its first `offset` entries.
+    /// Two pages show two different instants.
+    ///
+    /// # Errors
+    /// [`CallError::Invalid`] for a count above 1,000.
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn inspect_page(&self, offset: u32, count: u32) -> Result<Inspection, CallError> {
+        self.0.inspect_by(offset, count, Mode::Async).await
     }
 }
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.settings.fmt(f)
+        self.0.fmt(f)
     }
 }

@@ -1,29 +1,14 @@
 //! Permits of several semaphores, acquired together or not at all.
 
-mod held;
-mod in_line;
-
-pub use held::SeveralPermits;
-
-use super::permit::{Permit, confirm};
-use super::semaphore::Semaphore;
-use super::shared::Shared;
-use super::transport::servers::Make;
-use super::transport::{Connection, Sending, Server};
-use super::wait::polled::{Asked, Polled};
-use crate::error::failure::Failure;
-use crate::error::{AcquireSeveralError, CallError, TryAcquireSeveralError};
-use crate::guard::settings;
-use crate::protocol::call::{Call, Packed};
-use crate::protocol::keys::Keys;
-use crate::protocol::lease::{Deadline, Moment};
-use crate::protocol::semaphore::{Grant, TryAcquireAll, TryAcquireAllAnswer, Usage};
-use crate::settings::Settings;
-use crate::several::{AnySemaphore, Members, abandoned};
-use crate::trace::Operation;
-use std::borrow::Cow;
+use super::permit::Permit;
+use crate::engine::mode::Mode;
+use crate::error::{AcquireSeveralError, Lost, RefreshError, TryAcquireSeveralError};
+use crate::guard::{UnlockError, settings};
+use crate::permit::{self, Released};
+use crate::wait::waits::Caller;
 use std::fmt;
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 /// Permits of several semaphores, which are acquired together or not at all.
@@ -48,19 +33,13 @@ use std::time::Duration;
 /// The [guide](crate::guide::several_at_once) explains the order, fairness, and the effect of callers that declare
 /// different limits.
 #[derive(Clone)]
-pub struct Several {
-    members: Members<Semaphore>,
-}
+pub struct Several(pub(super) crate::Several);
 
 settings!(Several);
 
 impl Several {
-    pub(super) fn new(semaphores: impl Iterator<Item = (Semaphore, u32)>) -> Several {
-        Several { members: Members::new(semaphores) }
-    }
-
-    fn with(self, set: impl Fn(Semaphore) -> Semaphore) -> Several {
-        Several { members: self.members.with(set) }
+    fn with(self, set: impl Fn(crate::Semaphore) -> crate::Semaphore) -> Several {
+        Several(self.0.with(set))
     }
 
     /// Takes the permits of all semaphores with one script, if each has enough free permits and no caller waits for any
@@ -70,17 +49,15 @@ impl Several {
     /// # Errors
     /// [`TryAcquireSeveralError::Blocked`] names the first semaphore that did not grant, and contains the usage of
     /// each. [`TryAcquireSeveralError::Invalid`] for names of different groups, a semaphore given twice, no semaphore,
-    /// more than 64, or a semaphore with an [id](Semaphore::id) chosen by the application. After any error nothing
-    /// stays held.
+    /// more than 64, or a semaphore with an [id](super::Semaphore::id) chosen by the application. After any error
+    /// nothing stays held.
     ///
     /// # Cancel safety
     /// If this is dropped, nothing stays held.
     pub async fn try_acquire(&self) -> Result<SeveralPermits, TryAcquireSeveralError> {
-        let (first, keys) = self.members.check()?;
-        first.shared.check_process()?; // before any lock
-        let span = Operation::TryAcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
-        let watched = first.shared.futures.watch(|polled| self.at_once(first, &keys, polled));
-        span.run_async(watched).await
+        let shared = self.0.shared()?;
+        let watched = shared.watch(|polled| async move { self.0.try_acquire_by(Caller::polled(&polled)).await })?;
+        watched.await.map(SeveralPermits::new)
     }
 
     /// Takes the permits of all semaphores, one semaphore after the other. Waits in line for at most `timeout`, and
@@ -97,131 +74,111 @@ impl Several {
     /// # Errors
     /// [`AcquireSeveralError::TimedOut`] names the semaphore that was waited for. [`AcquireSeveralError::Lost`] if
     /// permits that were already granted were lost during the wait. [`AcquireSeveralError::Invalid`] for a timeout of
-    /// zero, a semaphore given twice, no semaphore, more than 64, or a semaphore with an [id](Semaphore::id) chosen by
-    /// the application. After any error nothing stays held.
+    /// zero, a semaphore given twice, no semaphore, more than 64, or a semaphore with an [id](super::Semaphore::id)
+    /// chosen by the application. After any error nothing stays held.
     ///
     /// # Cancel safety
     /// If this is dropped, the caller leaves the line, and the permits that it already holds are released.
     pub async fn acquire_timeout(&self, timeout: Duration) -> Result<SeveralPermits, AcquireSeveralError> {
-        let (first, keys) = self.members.check()?;
-        let span = Operation::AcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
-        span.run_async(in_line::acquire(&self.members, first, timeout)).await
-    }
-
-    async fn at_once(
-        &self,
-        first: &Semaphore,
-        keys: &[&Keys],
-        polled: Arc<Polled>,
-    ) -> Result<SeveralPermits, TryAcquireSeveralError> {
-        let shared = &first.shared;
-        let asked = self.members.asked(first, keys)?;
-        let id = first.settings().next_id()?;
-        let call = TryAcquireAll { id: &id, asked: &asked };
-        polled
-            .asks(call.asked.iter().map(|one| Asked::of(one.keys, &id, Duration::from_millis(one.lease_ms))).collect());
-        loop {
-            let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
-            let (answer, sent) = TakeAll::new(shared, &call).send().await?;
-            if let TryAcquireAllAnswer::Denied { .. } = answer {
-                shared.servers.counts.denied.add_one();
-            }
-            let grants = self.members.granted(answer)?;
-            let held = SeveralPermits::new(self.members.names(), self.permits(shared, &id, &grants, sent)?);
-            self.members.check_limits(&grants)?;
-            let confirmed = confirm(held.permits()).await;
-            if !polled.is_given_back() {
-                confirmed?;
-                held.permits().iter().for_each(|_| shared.servers.counts.grant(false));
-                return Ok(held);
-            }
-            held.into_permits().into_iter().for_each(Permit::forget);
-            for one in call.asked {
-                shared.releases.settle(&shared.servers, one.keys, &id, None).await?;
-            }
-            polled.asks_again();
-        }
-    }
-
-    fn permits(
-        &self,
-        shared: &Arc<Shared>,
-        id: &str,
-        grants: &[(Grant, Usage)],
-        sent: Moment,
-    ) -> Result<Vec<Permit>, CallError> {
-        let identities = self.members.identities(id, grants)?.into_iter().zip(grants);
-        let permits = identities.map(|((settings, identity), (grant, usage))| {
-            let deadline = Deadline::after(sent, grant.left());
-            let permit = Permit::new(shared, identity, grant, deadline, settings.on_lost.as_ref());
-            permit.with_limit(usage.limit)
-        });
-        Ok(permits.collect())
-    }
-}
-
-/// The call that takes the permits of all. If this is dropped before its answer, permits that the server granted are
-/// released.
-struct TakeAll<'a> {
-    shared: &'a Shared,
-    call: &'a TryAcquireAll<'a>,
-    packed: Packed,
-    connection: Option<Arc<Connection>>,
-    is_sent: bool,
-}
-
-impl<'a> TakeAll<'a> {
-    fn new(shared: &'a Shared, call: &'a TryAcquireAll<'a>) -> TakeAll<'a> {
-        TakeAll { shared, call, packed: call.pack(), connection: None, is_sent: false }
-    }
-
-    async fn send(mut self) -> Result<(TryAcquireAllAnswer, Moment), CallError> {
-        let shared = self.shared;
-        let key = self.packed.key().to_owned();
-        let answered = shared.servers.send_as(&key, Sending::default(), &mut self).await;
-        let read = answered.and_then(|answered| {
-            let sent = answered.sent;
-            Ok((answered.read(|reply| self.call.answer(reply))?, sent))
-        });
-        self.is_sent = matches!(&read, Err(unanswered) if matches!(unanswered.error, CallError::Unknown(_)));
-        read.map_err(|unanswered| {
-            self.connection = unanswered.connection;
-            unanswered.error
-        })
-    }
-}
-
-impl Make for TakeAll<'_> {
-    async fn make(&mut self, _: &Arc<Server>) -> Result<Cow<'_, Packed>, Failure> {
-        Ok(Cow::Borrowed(&self.packed))
-    }
-
-    fn sends_on(&mut self, connection: &Arc<Connection>) {
-        self.connection = Some(connection.clone());
-        self.is_sent = true;
-    }
-}
-
-impl Drop for TakeAll<'_> {
-    fn drop(&mut self) {
-        if self.is_sent {
-            self.shared.release_later(abandoned(self.call, self.connection.take(), self.shared.now()));
-        }
-    }
-}
-
-impl AnySemaphore for Semaphore {
-    fn settings(&self) -> &Settings {
-        self.settings()
-    }
-
-    fn is_of_same_gate(&self, other: &Semaphore) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        let shared = self.0.shared()?;
+        let watched =
+            shared.watch(|polled| async move { self.0.acquire_by(timeout, Caller::polled(&polled)).await })?;
+        watched.await.map(SeveralPermits::new)
     }
 }
 
 impl fmt::Debug for Several {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.members.fmt(f)
+        self.0.fmt(f)
+    }
+}
+
+/// Permits of several semaphores, held together. Dropping this guard releases all of them, and never blocks.
+#[must_use = "the permits are released as soon as their guard is dropped"]
+pub struct SeveralPermits {
+    names: Vec<String>,
+    permits: Vec<Permit>,
+}
+
+impl SeveralPermits {
+    fn new(held: crate::SeveralPermits) -> SeveralPermits {
+        SeveralPermits { names: held.names, permits: held.permits.into_iter().map(Permit).collect() }
+    }
+
+    /// The name and the permit of each semaphore, in the order of acquisition.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Permit)> {
+        self.names.iter().map(String::as_str).zip(&self.permits)
+    }
+
+    /// The permit of the semaphore or mutex with this name. If two have the same name, the first one.
+    pub fn get(&self, name: &str) -> Option<&Permit> {
+        self.iter().find_map(|(other, permit)| (other == name).then_some(permit))
+    }
+
+    /// The fencing token of the semaphore or mutex with this name. See [`Permit::fence`].
+    pub fn fence(&self, name: &str) -> Option<u64> {
+        self.get(name).map(Permit::fence)
+    }
+
+    /// The time for which all of them are still held. See [`Permit::remaining`].
+    pub fn remaining(&self) -> Option<Duration> {
+        self.permits.iter().filter_map(Permit::remaining).min()
+    }
+
+    /// Whether one of them is lost. See [`Permit::is_lost`].
+    pub fn is_lost(&self) -> bool {
+        self.permits.iter().any(Permit::is_lost)
+    }
+
+    /// Waits until one of them is lost. See [`Permit::lost`].
+    ///
+    /// # Cancel safety
+    /// As [`Permit::lost`].
+    pub async fn lost(&self) -> Lost {
+        let mut losses: Vec<_> = self.permits.iter().map(|permit| Box::pin(permit.lost())).collect();
+        poll_fn(|cx| {
+            let lost = losses.iter_mut().map(|lost| lost.as_mut().poll(cx));
+            lost.into_iter().find(Poll::is_ready).unwrap_or(Poll::Pending)
+        })
+        .await
+    }
+
+    /// Starts a new lease for all of them from now. Takes one round trip to each gate.
+    ///
+    /// # Errors
+    /// [`RefreshError::Lost`] if one of them is lost. After any other error they are valid until their old leases end.
+    ///
+    /// # Cancel safety
+    /// As [`Permit::refresh`].
+    pub async fn refresh(&self) -> Result<(), RefreshError> {
+        let permits: Vec<&crate::Permit> = self.permits.iter().map(|permit| &permit.0).collect();
+        permit::refresh(&permits, None, Mode::Async).await
+    }
+
+    /// Releases all of them. Returns [`Released::Gone`] if one of them had been lost before; the others are released
+    /// nevertheless. Takes one round trip to each gate.
+    ///
+    /// # Errors
+    /// [`UnlockError`] if a server did not confirm the release. It contains the guard, so that the caller can try
+    /// again.
+    ///
+    /// # Cancel safety
+    /// If this is dropped, all of them are released in the background.
+    pub async fn release(self) -> Result<Released, UnlockError<SeveralPermits>> {
+        let permits = self.permits.into_iter().map(|permit| permit.0).collect();
+        let held = crate::SeveralPermits { names: self.names, permits };
+        held.release_by(Mode::Async).await.map_err(|error| error.map(SeveralPermits::new))
+    }
+
+    /// The separate permits, in the order of acquisition. Each of them can be released alone.
+    #[must_use = "the permits are released as soon as they are dropped"]
+    pub fn into_permits(self) -> Vec<Permit> {
+        self.permits
+    }
+}
+
+impl fmt::Debug for SeveralPermits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
     }
 }

@@ -55,7 +55,6 @@ pub(super) type Sleeper = Arc<Thread>;
 pub(super) struct Thread {
     condvar: Condvar,
     /// For a task, in place of the condition variable.
-    #[cfg(feature = "tokio")]
     waker: Mutex<Option<std::task::Waker>>,
     sleep: Mutex<Sleep>,
 }
@@ -66,14 +65,12 @@ impl Thread {
     }
 
     /// The waker of a task that goes to sleep.
-    #[cfg(feature = "tokio")]
     pub(super) fn set_waker(&self, waker: &std::task::Waker) {
         *lock(&self.waker) = Some(waker.clone());
     }
 
     fn notify(&self) {
         self.condvar.notify_one();
-        #[cfg(feature = "tokio")]
         if let Some(waker) = &*lock(&self.waker) {
             waker.wake_by_ref();
         }

@@ -14,8 +14,6 @@ pub enum FailureKind {
     TimedOut,
     /// The connection broke.
     Disconnected,
-    /// All connections of the pool were busy for the whole time that a call may take.
-    PoolExhausted,
     /// The server requires a user name or a password, or refused the given ones.
     Authentication,
     /// The user of this connection lacks a permission. The text names the command, the keys or the channel.
@@ -86,11 +84,10 @@ impl Failure {
     /// Whether a retry on a new connection can succeed without any other change.
     pub(crate) fn is_passing(&self) -> bool {
         use FailureKind::*;
-        matches!(self.0.kind, Disconnected | Unreachable | TimedOut | NotReady | ReadOnly | PoolExhausted)
+        matches!(self.0.kind, Disconnected | Unreachable | TimedOut | NotReady | ReadOnly)
     }
 
     /// Where a node of a cluster redirects the call. The node has not run the script.
-    #[cfg(feature = "cluster")]
     pub(crate) fn redirect(&self) -> Option<Redirect<'_>> {
         let error = self.0.source.as_ref()?;
         let to = || error.redirect_node().map(|(to, _)| to);
@@ -103,7 +100,6 @@ impl Failure {
     }
 
     /// Whether another node may own the slots now, since this node is gone or is no longer a master.
-    #[cfg(feature = "cluster")]
     pub(crate) fn may_mean_another_owner(&self) -> bool {
         use FailureKind::*;
         matches!(self.0.kind, Disconnected | Unreachable | TimedOut | ReadOnly | NotReady)
@@ -117,7 +113,6 @@ impl Failure {
 }
 
 /// Where a node of a cluster redirects a call.
-#[cfg(feature = "cluster")]
 pub(crate) enum Redirect<'a> {
     /// Permanently.
     Moved(&'a str),
@@ -183,7 +178,6 @@ impl fmt::Display for Failure {
             Unreachable => "cannot connect to the server. Check that it runs and that the address is right",
             TimedOut => "the server did not answer in time. Check its load and the network, or raise the timeout",
             Disconnected => "the connection to the server broke. Call again",
-            PoolExhausted => "all connections of the gate are busy. Allow more with `connections`, or call again later",
             Authentication => "the server refused the user name or password. Correct them in the address",
             Permission => "the server's ACL does not permit this. Grant the permissions listed in `guide::production`",
             Tls => return write!(f, "cannot make a TLS connection: {}", self.0.text),

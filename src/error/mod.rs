@@ -3,7 +3,6 @@
 pub(crate) mod failure;
 mod outcome;
 pub(crate) mod permission;
-#[cfg(feature = "tokio")]
 pub(crate) mod run;
 
 pub use outcome::{
@@ -29,7 +28,6 @@ impl Invalid {
     }
 
     /// The same error, with the place of the argument before the reason.
-    #[cfg(any(feature = "cluster", feature = "sentinel"))]
     pub(crate) fn within(self, place: &str) -> Invalid {
         Invalid { why: format!("{place}: {}", self.why), ..self }
     }
@@ -96,8 +94,6 @@ macro_rules! one_of {
         }
     };
 }
-
-#[cfg(feature = "tokio")]
 pub(crate) use one_of;
 
 one_of! {

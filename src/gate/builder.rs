@@ -1,18 +1,21 @@
 //! The settings of a gate.
 
 use super::Gate;
-use super::options::{Options, options};
+use super::options::Options;
 use crate::clock::Clock;
+use crate::engine::address::{self, Address};
+use crate::engine::mode::{Mode, block};
+use crate::engine::servers::Servers;
+use crate::engine::worker::Worker;
 use crate::error::{CallError, Invalid};
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
+use crate::protocol::replicas::MinReplicas;
 use crate::shared::Shared;
-use crate::transport::address::Address;
-use crate::transport::servers::Servers;
-use crate::wait::blocking::Waits;
 use crate::wait::inboxes::Inboxes;
-#[cfg(feature = "r2d2")]
-use redis::Client;
+use crate::wait::polled::Futures;
+use crate::wait::registry::Registry;
+use crate::wait::waits::Waits;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,58 +24,11 @@ use std::time::Duration;
 #[must_use = "nothing is opened before `open`"]
 pub struct GateBuilder {
     options: Options,
-    connections: usize,
-    drop_bound: Duration,
 }
-
-options!(GateBuilder);
-
-/// The maximum time that dropping a permit blocks, unless it never waits.
-const DROP_BOUND: Duration = Duration::from_millis(100);
 
 impl GateBuilder {
     pub(crate) fn new(address: Result<Address, Invalid>, clock: Clock) -> GateBuilder {
-        GateBuilder { options: Options::new(address, clock), connections: 8, drop_bound: DROP_BOUND }
-    }
-
-    /// Settings for a gate that sends its calls over connections of `pool`. It borrows a connection for each call. The
-    /// subscriber connection is separate, with the settings of `client`. [`connections`](GateBuilder::connections)
-    /// limits the number of connections borrowed at the same time.
-    ///
-    /// The gate sets its timeouts on a borrowed connection and removes them again. `test_on_check_out(false)` saves a
-    /// round trip for each call. If a connection is broken, the call that uses it notices this, and the client repeats
-    /// the call.
-    #[cfg(feature = "r2d2")]
-    pub fn pool(pool: r2d2::Pool<Client>, client: &Client) -> GateBuilder {
-        let info = client.get_connection_info().clone();
-        let most = usize::try_from(pool.max_size()).unwrap_or(usize::MAX);
-        GateBuilder::new(Ok(Address::Pool(pool, info)), Clock::real()).connections(most)
-    }
-
-    /// The maximum time to send a call: 1 ms to a day, 2 s by default.
-    pub fn write_timeout(mut self, timeout: Duration) -> GateBuilder {
-        self.options.timeouts.write = timeout;
-        self
-    }
-
-    /// The maximum number of connections in the pool: 1 or more, 8 by default. Threads that wait in line need no
-    /// connection. Calls of several threads share a packet, so the pool does not have to grow with the number of
-    /// threads.
-    pub fn connections(mut self, most: usize) -> GateBuilder {
-        self.connections = most;
-        self
-    }
-
-    /// Dropping a permit never waits for the server: a background thread sends the release. By default, dropping sends
-    /// the release itself and waits for the reply, for at most 100 ms.
-    ///
-    /// For programs whose threads must not block, such as [async programs](crate::guide::async_programs). The first
-    /// waiter gets the permit a little later, usually by less than a round trip. If the process ends directly after the
-    /// drop, the release may not be sent; then the permit ends with its lease. The setting applies to guards of all
-    /// locks. [`Permit::release`](crate::Permit::release) still waits for the reply.
-    pub fn drop_in_background(mut self) -> GateBuilder {
-        self.drop_bound = Duration::ZERO;
-        self
+        GateBuilder { options: Options::new(address, clock) }
     }
 
     /// Opens the gate and connects once. Blocks meanwhile.
@@ -80,30 +36,115 @@ impl GateBuilder {
     /// # Errors
     /// [`CallError::Invalid`] if a setting is not valid. [`CallError::Failed`] if the server cannot be used.
     pub fn open(self) -> Result<Gate, CallError> {
-        if self.connections == 0 {
-            return Err(Invalid::new("connections", "got 0. Accepted: 1 or more").into());
-        }
+        block(|mode| self.open_by(mode))
+    }
+
+    pub(crate) async fn open_by(self, mode: Mode) -> Result<Gate, CallError> {
         let address = self.options.checked()?;
         let Options { clock, timeouts, replicas, prefix, label, outage, .. } = self.options;
-        let servers = Servers::open(address, clock, timeouts, self.connections)?;
+        let worker = Worker::new(&clock);
+        let registry = Arc::new(Registry::new(&clock));
+        let servers = Servers::new(address, &clock, timeouts, &prefix, registry.clone(), worker.handle())?;
         let servers = Arc::new(servers);
-        servers.check()?;
-        let releases = Arc::new(Releases::new(servers.clone()));
-        let shared = Shared {
-            permits: Permits::new(servers.clone(), replicas),
-            waits: Waits {
-                servers: servers.clone(),
-                inboxes: Inboxes::new(servers.clone(), releases.clone(), &prefix),
-                releases: releases.clone(),
-                outage,
-            },
-            releases,
-            servers,
-            prefix,
-            label,
-            has_replicas: replicas.is_some(),
-            drop_bound: self.drop_bound,
+        servers.check(mode).await?;
+        let releases = Arc::new(Releases::new(servers.clone(), worker.handle()));
+        registry.release_with(&releases);
+        let permits = Permits::new(servers.clone(), worker.handle(), replicas);
+        let futures = Arc::new(Futures::new(&clock, worker.handle(), &releases));
+        worker.set_jobs(vec![permits.job(), releases.job(), futures.job()]);
+        let waits = Waits {
+            inboxes: Inboxes::new(registry, servers.clone(), worker.handle()),
+            servers: servers.clone(),
+            releases: releases.clone(),
+            worker,
+            outage,
         };
+        let shared = Shared { servers, permits, releases, waits, futures, prefix, label };
         Ok(Gate { shared: Arc::new(shared) })
+    }
+}
+
+impl GateBuilder {
+    /// Settings for a gate on a cluster. `nodes` are the URLs of some of its nodes:
+    /// `redis://[user:password@]host:port`. One reachable node is enough. User and password of the first URL are used
+    /// for all nodes. With `rediss` in the URLs, all nodes are reached over TLS.
+    pub fn cluster<S: AsRef<str>>(nodes: &[S]) -> Self {
+        GateBuilder::new(Address::of_cluster(nodes), Clock::real())
+    }
+
+    /// Settings for a gate on the server that these sentinels (`redis://[user:password@]host[:port]`) report as
+    /// `master`. The URL `like` contains the settings for connections to that server: user, password, database and TLS.
+    /// Its host and port are ignored.
+    pub fn sentinel<S: AsRef<str>>(sentinels: &[S], master: &str, like: &str) -> Self {
+        let like = address::info(like);
+        let address = like.and_then(|like| Address::of_sentinels(sentinels, master, like));
+        GateBuilder::new(address, Clock::real())
+    }
+
+    /// The start of every key, `luagate` by default. 1 to 64 characters: letters, digits, `.`, `_`, `-`, `:`.
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.options.prefix);
+        self
+    }
+
+    /// A label at the start of every id, `<label>/<uuid>`. 1 to 163 bytes without white space. The label of a semaphore
+    /// replaces it.
+    pub fn label(mut self, label: &str) -> Self {
+        self.options.label = Some(label.to_owned());
+        self
+    }
+
+    /// The CA certificates to trust, in PEM. One of them must have signed the server's certificate. By default the gate
+    /// trusts the CAs of the system. It applies to all nodes of a cluster, and to both the sentinels and the master.
+    ///
+    /// For `rediss://`, with the feature `tls`. Your program chooses the cryptography library: add `rustls` to its
+    /// dependencies, with the feature `ring` or `aws-lc-rs`. If several crates enable different ones, call
+    /// `rustls::crypto::ring::default_provider().install_default()` at the start of the program, or the same function
+    /// of `aws_lc_rs`. Without a choice, [`open`](GateBuilder::open) returns an error that explains this.
+    #[cfg(feature = "tls")]
+    pub fn root_certificates(mut self, pem: impl AsRef<[u8]>) -> Self {
+        self.options.certificates.trust(pem.as_ref());
+        self
+    }
+
+    /// The certificate of this client with the chain to its CA, and its private key, each in PEM. For a server that
+    /// requires client certificates. Everything else is as for [`root_certificates`](Self::root_certificates).
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(mut self, chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Self {
+        self.options.certificates.show(chain.as_ref(), key.as_ref());
+        self
+    }
+
+    /// The maximum time to connect: 1 ms to a day, 2 s by default. The operating system does not apply such a limit to
+    /// two cases: a unix socket whose server does not respond, and the resolution of a host name.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeouts.connect = timeout;
+        self
+    }
+
+    /// The maximum time to wait for a reply, and to send a call: 1 ms to a day, 2 s by default.
+    pub fn read_timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeouts.read = timeout;
+        self
+    }
+
+    /// How long a caller that is already in line continues to wait while the server cannot be reached: 10 s by default.
+    /// When the server is back, the caller has its place in line again.
+    pub fn outage(mut self, outage: Duration) -> Self {
+        self.options.outage = outage;
+        self
+    }
+
+    /// A grant or a new lease counts only after `count` replicas (1 or more) have confirmed it within `timeout`, 1 ms
+    /// to less than the read timeout. A failover to one of these replicas then does not forget the permit. Each grant
+    /// needs one more packet, with a refresh and `WAIT`.
+    ///
+    /// If too few replicas confirm a grant, the client releases it and returns an error of the kind
+    /// [`TooFewReplicas`](crate::errors::FailureKind::TooFewReplicas). If they do not confirm a new lease, the permit
+    /// keeps its old lease. Redis may promote a replica that did not confirm. Therefore this setting makes a loss rare,
+    /// but does not exclude it. Only the fence protects in that case.
+    pub fn min_replicas(mut self, count: u32, timeout: Duration) -> Self {
+        self.options.replicas = Some(MinReplicas { count, timeout });
+        self
     }
 }

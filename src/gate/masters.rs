@@ -1,12 +1,14 @@
 //! The servers of a gate, for tools that operate them: which semaphores they store, and plain commands.
 
 use super::Gate;
+use crate::engine::mode::block;
+use crate::engine::server::Server;
 use crate::error::{CallError, MOST};
 use crate::inspection::{Kind, Name};
+use crate::protocol::exchange::error_in;
 use crate::protocol::keys;
 use crate::protocol::reply::error_of;
 use crate::semaphore::Semaphore;
-use crate::transport::pool::{Pool, Sending};
 use redis::{Cmd, Value};
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -19,7 +21,7 @@ const STEP: usize = 1_000;
 #[derive(Clone)]
 pub struct Master {
     gate: Gate,
-    server: Arc<Pool>,
+    server: Arc<Server>,
 }
 
 impl Gate {
@@ -29,7 +31,7 @@ impl Gate {
     /// # Errors
     /// [`CallError::Failed`] if no node of the cluster answers.
     pub fn masters(&self) -> Result<Vec<Master>, CallError> {
-        let servers = self.shared.servers.masters().map_err(CallError::Failed)?;
+        let servers = block(|mode| self.shared.servers.masters(mode)).map_err(CallError::Failed)?;
         Ok(servers.into_iter().map(|server| Master { gate: self.clone(), server }).collect())
     }
 
@@ -83,8 +85,10 @@ impl Master {
     /// [`CallError`] if the server does not answer, or answers with an error.
     pub fn command(&self, command: &Cmd) -> Result<Value, CallError> {
         self.gate.shared.check_process()?;
-        let reply = self.server.command(command, Sending::default()).map_err(CallError::Failed)?;
-        reply.map_err(error_of)
+        let servers = &self.gate.shared.servers;
+        let latest = servers.latest(None, servers.read_timeout());
+        let reply = block(|mode| self.server.command(command, latest, mode))?;
+        error_in(Ok(reply)).map_err(error_of)
     }
 
     /// One step of a search: the names in it, and where the next step begins. 0: that was the last one.

@@ -1,21 +1,21 @@
-//! The permits of a gate and the callbacks for their loss, without threads and connections. A driver renews the permits
-//! and reports losses in time.
+//! The permits of a gate and the callbacks for their loss. It sends nothing.
 
+use super::callbacks::Callbacks;
 use crate::clock::Clock;
 use crate::counters::Counts;
 use crate::error::failure::Failure;
-#[cfg(feature = "tokio")]
-use crate::error::failure::FailureKind;
 use crate::error::{CallError, Lost, RefreshError};
 use crate::protocol::held::{HeldPermit, Identity};
-use crate::protocol::keeper::{Keeper, Loss, Number};
+use crate::protocol::keeper::{Keeper, Loss, Number, Task};
 use crate::protocol::lease::Moment;
+use crate::protocol::routing::NodeId;
 use crate::protocol::semaphore::Grant;
 use crate::sync::lock;
 use crate::trace;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 /// Called once when a permit turns out to be lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
@@ -23,49 +23,34 @@ pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
 /// The answer to a refresh, and when it was sent.
 pub(crate) type Refreshed = (Result<Option<Grant>, CallError>, Moment);
 
-/// The driver's own data, under the lock of the store.
-pub(crate) trait Driver {
-    /// This permit turned out to be lost.
-    fn lost(&mut self, number: Number) {
-        let _ = number;
-    }
-
-    /// This permit is dropped.
-    fn removed(&mut self, number: Number) {
-        let _ = number;
-    }
-}
-
-/// `D`: see [`Driver`].
-pub(crate) struct Store<D> {
+pub(crate) struct Store {
     clock: Clock,
     counts: Arc<Counts>,
     pid: u32,
-    /// Runs a callback without blocking.
-    run: Box<dyn Fn(OnLost, Lost) + Send + Sync>,
-    state: Mutex<State<D>>,
+    callbacks: Mutex<Callbacks>,
+    state: Mutex<State>,
 }
 
-pub(crate) struct State<D> {
+#[derive(Default)]
+pub(crate) struct State {
     pub(crate) keeper: Keeper,
     on_lost: HashMap<Number, OnLost>,
-    pub(crate) driver: D,
+    /// The tasks that wait for the loss of a permit, by the numbers of their futures.
+    waiting: BTreeMap<(Number, u64), Waker>,
+    last_future: u64,
+    /// The servers on which renewals are in progress.
+    pub(crate) busy: BTreeSet<NodeId>,
+    pub(crate) is_closed: bool,
 }
 
-impl<D: Driver> Store<D> {
-    pub(crate) fn new(
-        clock: &Clock,
-        counts: &Arc<Counts>,
-        driver: D,
-        run: impl Fn(OnLost, Lost) + Send + Sync + 'static,
-    ) -> Store<D> {
-        let state = State { keeper: Keeper::default(), on_lost: HashMap::new(), driver };
+impl Store {
+    pub(crate) fn new(clock: &Clock, counts: &Arc<Counts>) -> Store {
         Store {
             clock: clock.clone(),
             counts: counts.clone(),
             pid: std::process::id(),
-            run: Box::new(run),
-            state: Mutex::new(state),
+            callbacks: Mutex::new(Callbacks::new(clock)),
+            state: Mutex::default(),
         }
     }
 
@@ -75,37 +60,69 @@ impl<D: Driver> Store<D> {
         self.pid == std::process::id()
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<D>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    /// Adds a permit that server `node` granted. The caller wakes the driver.
-    pub(crate) fn keep(
-        &self,
-        held: HeldPermit,
-        node: usize,
-        on_lost: Option<&OnLost>,
-    ) -> (Number, MutexGuard<'_, State<D>>) {
+    /// Adds a permit that server `node` granted. Also returns when there is work for it.
+    pub(crate) fn keep(&self, held: HeldPermit, node: NodeId, on_lost: Option<&OnLost>) -> (Number, Option<Instant>) {
         let now = self.clock.moment();
         let mut state = self.lock();
         let number = state.keeper.keep(held, node, on_lost.is_some(), now);
         if let Some(on_lost) = on_lost {
             state.on_lost.insert(number, on_lost.clone());
         }
-        (number, state)
+        let tasks = [Task::Renew(node), Task::Report];
+        (number, tasks.into_iter().filter_map(|task| state.keeper.next(task)).min())
     }
 
-    /// Removes a permit that is dropped.
-    pub(crate) fn remove(&self, number: Number) {
+    /// The guard of a permit is dropped. If there is something to release, returns the end of its lease, and keeps the permit
+    /// until its release is answered.
+    pub(crate) fn drop_permit(&self, number: Number) -> Option<Option<Instant>> {
+        let now = self.clock.moment();
         let mut state = self.lock();
+        if !state.keeper.begin_release(number, now) {
+            self.remove_from(state, number);
+            return None;
+        }
+        let deadline = state.keeper.held(number).and_then(|held| held.deadline().instant());
+        self.report(state);
+        Some(deadline)
+    }
+
+    /// A call that releases the permit is about to be sent. `false`: there is nothing to release.
+    pub(crate) fn begin_release(&self, number: Number) -> bool {
+        let now = self.clock.moment();
+        self.with(|keeper| keeper.begin_release(number, now))
+    }
+
+    /// The posted release of a permit is answered, or repeated by others.
+    pub(crate) fn remove(&self, number: Number) {
+        self.remove_from(self.lock(), number);
+    }
+
+    fn remove_from(&self, mut state: MutexGuard<State>, number: Number) {
         state.keeper.remove(number);
-        state.driver.removed(number);
         let on_lost = match state.on_lost.is_empty() {
             true => None,
             false => state.on_lost.remove(&number),
         };
-        drop(state);
+        self.report(state);
         drop(on_lost); // outside the lock, since this drop runs the user's code
+    }
+
+    /// The posted release of a permit is answered. `found`: there was something to release.
+    pub(crate) fn released(&self, number: Number, found: bool) {
+        let mut state = self.lock();
+        state.keeper.released(number, found, false);
+        self.remove_from(state, number);
+    }
+
+    /// For a future that waits for the loss of this permit.
+    pub(crate) fn watch(&self, number: Number) -> Watch<'_> {
+        let mut state = self.lock();
+        state.last_future += 1;
+        Watch { store: self, number, future: state.last_future }
     }
 
     /// The time that is left of the lease: zero if the permit is lost, `None` if it is permanent.
@@ -132,7 +149,7 @@ impl<D: Driver> Store<D> {
         });
     }
 
-    /// Takes the outcomes of the holder's own refreshes. The caller wakes the driver, since the next renewal may be due
+    /// Takes the outcomes of the holder's own refreshes. The caller calls the worker, since the next renewal may be due
     /// earlier now.
     pub(crate) fn end_refresh(
         &self,
@@ -178,24 +195,58 @@ impl<D: Driver> Store<D> {
     }
 
     /// Reports the permits that turned out to be lost.
-    pub(crate) fn report(&self, mut state: MutexGuard<State<D>>) {
+    pub(crate) fn report(&self, mut state: MutexGuard<State>) {
         let losses = state.keeper.take_losses();
         if losses.is_empty() {
             return;
         }
-        losses.iter().for_each(|loss| state.driver.lost(loss.number));
+        let futures = losses.iter().flat_map(|Loss { number, .. }| state.waiting.range((*number, 0)..(*number + 1, 0)));
+        let futures: Vec<_> = futures.map(|(future, _)| *future).collect();
+        let waiting: Vec<Waker> = futures.iter().filter_map(|future| state.waiting.remove(future)).collect();
         let on_lost = |loss: &Loss| state.on_lost.get(&loss.number).cloned();
         let losses: Vec<_> = losses.into_iter().map(|loss| (on_lost(&loss), loss)).collect();
         drop(state);
+        waiting.into_iter().for_each(Waker::wake);
         for (on_lost, loss) in losses {
             if loss.is_new {
                 trace::lost(&loss.identity.keys, loss.identity.fence);
                 self.counts.lost.add_one();
             }
             if let (true, Some(on_lost)) = (loss.is_reported, on_lost) {
-                (self.run)(on_lost, loss.identity.lost());
+                lock(&self.callbacks).run(on_lost, loss.identity.lost());
             }
         }
+    }
+}
+
+/// A future that waits for the loss of a permit. It is forgotten when it is dropped.
+pub(crate) struct Watch<'a> {
+    store: &'a Store,
+    number: Number,
+    future: u64,
+}
+
+impl Watch<'_> {
+    /// Whether the permit is lost. Otherwise the task is woken then.
+    pub(crate) fn poll(&self, cx: &Context) -> Poll<()> {
+        let now = self.store.clock.moment();
+        let mut state = self.store.lock();
+        state.keeper.report(self.number);
+        let is_lost = state.keeper.is_lost(self.number, now);
+        let former = match is_lost {
+            true => None,
+            false => state.waiting.insert((self.number, self.future), cx.waker().clone()),
+        };
+        self.store.report(state);
+        drop(former); // without the lock
+        if is_lost { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let waker = self.store.lock().waiting.remove(&(self.number, self.future));
+        drop(waker); // without the lock
     }
 }
 
@@ -208,10 +259,4 @@ pub(crate) fn confirmed(
         (Ok(Some(_)), Some(failure)) => Err(CallError::Failed(failure)),
         (answer, _) => answer,
     }
-}
-
-/// The outcome of a refresh whose caller does not wait for the answer any more.
-#[cfg(feature = "tokio")]
-pub(crate) fn dropped() -> CallError {
-    CallError::Unknown(Failure::new(FailureKind::TimedOut, "the caller did not wait for the reply"))
 }

@@ -1,14 +1,11 @@
 //! Releases permits, one or several in a packet, and handles the results.
 
 use super::Permit;
-use crate::clock::{machine_now, since};
+use crate::engine::mode::Mode;
+use crate::engine::servers::{Outcome, Sending, Unanswered};
 use crate::error::{CallError, try_again};
 use crate::protocol::call::Packed;
 use crate::trace::{Operation, words};
-use crate::transport::PendingConnection;
-use crate::transport::pool::Sending;
-use crate::transport::route::{Outcome, Unanswered};
-use std::time::{Duration, Instant};
 
 /// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +14,13 @@ pub enum Released {
     Released,
     /// There was nothing to release: the lease had ended, or the permit was revoked.
     Gone,
+}
+
+impl Released {
+    /// The result for both together.
+    fn or(self, other: Released) -> Released {
+        if self == Released::Gone { self } else { other }
+    }
 }
 
 words! {
@@ -34,6 +38,10 @@ pub struct ReleaseError<P = Permit> {
 impl<P> ReleaseError<P> {
     pub(crate) fn new(permit: P, error: CallError) -> ReleaseError<P> {
         ReleaseError { permit: Box::new(permit), error }
+    }
+
+    pub(crate) fn map<Q>(self, map: impl FnOnce(P) -> Q) -> ReleaseError<Q> {
+        ReleaseError::new(map(*self.permit), self.error)
     }
 
     pub(crate) fn into_parts(self) -> (P, CallError) {
@@ -54,123 +62,69 @@ impl<P> ReleaseError<P> {
 
 try_again!(ReleaseError<P> "the release is not confirmed" "Call `into_permit` and try again");
 
-/// Releases these permits, in one packet for each gate. A permit whose release was confirmed is no longer armed.
-pub(crate) fn release_all(permits: &mut [Permit]) -> Result<Released, CallError> {
+/// Releases these permits, in one packet for each gate. Those that are released already are skipped.
+pub(crate) async fn release_all(permits: &[Permit], mode: Mode) -> Result<Released, CallError> {
     if let Some(first) = permits.first() {
         first.shared.check_process()?;
     }
     let mut all = Ok(Released::Released);
-    for permits in permits.chunk_by_mut(Permit::is_of_same_gate) {
-        let released = give_back(permits, None, &mut Vec::new());
+    for permits in permits.chunk_by(Permit::is_of_same_gate) {
         // A failure of one gate does not prevent the release of the others.
-        all = match (all, released) {
-            (Err(error), _) | (Ok(_), Err(error)) => Err(error),
-            (Ok(Released::Gone), _) | (_, Ok(Released::Gone)) => Ok(Released::Gone),
-            _ => Ok(Released::Released),
-        };
+        let released = together(&give_back(permits, mode).await);
+        all = all.and_then(|all| Ok(all.or(released?)));
     }
     all
 }
 
-/// As `release_all`, but returns within the time that dropping may take. The rest continues in the background.
-pub(crate) fn drop_all(permits: &mut [Permit]) {
-    let bounds = permits.iter().map(|permit| permit.shared.drop_bound);
-    let bound = bounds.min().unwrap_or_default();
-    drop_within(permits, bound);
+/// The result for several permits.
+fn together(results: &[Result<Released, CallError>]) -> Result<Released, CallError> {
+    results.iter().cloned().try_fold(Released::Released, |all, released| Ok(all.or(released?)))
 }
 
-/// As `release_all`, but returns after at most `bound`. The rest continues in the background.
-pub(crate) fn drop_within(permits: &mut [Permit], bound: Duration) {
-    let begun = machine_now();
-    for permits in permits.chunk_by_mut(Permit::is_of_same_gate) {
-        drop_of_gate(permits, bound.saturating_sub(since(begun)));
-    }
-}
-
-fn drop_of_gate(permits: &mut [Permit], bound: Duration) {
-    // In a forked child, a lock may be held by a thread that does not exist there. So this returns before it takes any
-    // lock.
-    let shared = match permits.iter().find(|permit| permit.state.armed) {
-        Some(armed) if armed.shared.servers.is_own_process() => armed.shared.clone(),
-        _ => return,
-    };
-    let _busy = shared.servers.clock.busy(); // until the permits are released
-    let until = shared.now() + bound;
-    let mut unconfirmed = Vec::new();
-    if !bound.is_zero() {
-        // The result is in `armed` and in `unconfirmed`.
-        let _ = give_back(permits, Some(until), &mut unconfirmed);
-    }
-    let mut pending = Vec::new();
-    for (index, permit) in permits.iter_mut().enumerate().filter(|(_, p)| p.state.armed) {
-        let mut connections = unconfirmed.iter().filter(|other| other.index == index);
-        let connection = connections.find_map(|other| other.connection.clone());
-        pending.push(permit.state.pending(until, connection));
-    }
-    shared.releases.later(pending);
-}
-
-/// A permit whose release no server has confirmed.
-pub(super) struct Unconfirmed {
-    pub(super) index: usize,
-    pub(super) error: CallError,
-    connection: Option<PendingConnection>,
-}
-
-/// Releases the permits that are armed. A permit whose release was confirmed is no longer armed. Returns the result for
-/// all, and stores the unconfirmed ones in `unconfirmed`.
-pub(super) fn give_back(
-    permits: &mut [Permit],
-    until: Option<Instant>,
-    unconfirmed: &mut Vec<Unconfirmed>,
-) -> Result<Released, CallError> {
-    let span = Operation::Release.on(permits.iter().map(|permit| permit.state.key()));
-    span.tell(|| {
-        *unconfirmed = give_back_armed(permits, until);
-        match unconfirmed.first() {
-            Some(unconfirmed) => Err(unconfirmed.error.clone()),
-            // Permits that an earlier attempt released count too.
-            None if permits.iter().any(|permit| permit.state.gone) => Ok(Released::Gone),
-            None => Ok(Released::Released),
-        }
-    })
-}
-
-fn give_back_armed(permits: &mut [Permit], until: Option<Instant>) -> Vec<Unconfirmed> {
-    let Some(servers) = permits.first().map(|permit| permit.shared.servers.clone()) else {
+/// Releases these permits, all of one gate. Returns a result for each; for one that is released already, the result of
+/// that release.
+pub(super) async fn give_back(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallError>> {
+    let Some(shared) = permits.first().map(|permit| &permit.shared) else {
         return Vec::new();
     };
-    let sending = Sending { until, ..Sending::default() };
-    if let [permit] = permits {
-        let call = permit.state.begin_release();
-        let outcome = call.map(|call| servers.send(&call, sending));
-        return Vec::from_iter(outcome.and_then(|outcome| permit.released(0, outcome)));
-    }
-    let permits_with_indexes = permits.iter_mut().enumerate();
-    let calls = permits_with_indexes.filter_map(|(index, p)| Some((index, p.state.begin_release()?)));
-    let (indexes, calls): (Vec<usize>, Vec<Packed>) = calls.unzip();
-    let outcomes = indexes.into_iter().zip(servers.send_all(&calls, sending));
-    let released = outcomes.filter_map(|(index, outcome)| permits.get_mut(index)?.released(index, outcome));
-    released.collect()
+    let mut results = Vec::with_capacity(permits.len());
+    let span = Operation::Release.on(permits.iter().map(|permit| permit.state.key()));
+    let work = async {
+        let calls: Vec<Option<Packed>> = permits.iter().map(|permit| permit.state.begin_release()).collect();
+        let sent: Vec<Packed> = calls.iter().flatten().cloned().collect();
+        let mut outcomes = shared.servers.send_all(&sent, Sending::of(mode)).await.into_iter();
+        results.extend(permits.iter().zip(calls).map(|(permit, call)| match call.and_then(|_| outcomes.next()) {
+            Some(outcome) => permit.released(outcome),
+            None => Ok(permit.state.earlier_release()),
+        }));
+        together(&results)
+    };
+    let _ = span.tell_async(work).await; // the result is in `results`
+    results
 }
 
 impl Permit {
+    /// Sends its release if there is something to release, without waiting for the reply.
+    pub(super) fn post(&self) {
+        // In a forked child, a lock may be held by a thread that does not exist there. So this returns before it takes any
+        // lock.
+        if self.state.is_own_process()
+            && let Some((pending, dropped)) = self.state.end(self.shared.now())
+        {
+            self.shared.releases.post_dropped(pending, dropped);
+        }
+    }
+
     /// Handles the outcome of its release.
-    fn released(&mut self, index: usize, outcome: Outcome) -> Option<Unconfirmed> {
+    fn released(&self, outcome: Outcome) -> Result<Released, CallError> {
         let read = outcome.and_then(|answered| {
             let repeated = answered.repeated;
             let answer = answered.read(|reply| self.state.read_release(reply))?;
-            Ok((answer, repeated))
+            Ok(self.state.released(answer, repeated))
         });
-        match read {
-            Ok((answer, repeated)) => {
-                self.state.released(answer, repeated);
-                None
-            }
-            Err(Unanswered { error, connection }) => {
-                self.state.unanswered(&error);
-                Some(Unconfirmed { index, error, connection })
-            }
-        }
+        read.map_err(|Unanswered { error, .. }| {
+            self.state.unanswered(&error);
+            error
+        })
     }
 }

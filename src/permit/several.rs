@@ -2,7 +2,8 @@
 
 use super::Permit;
 use super::refresh::refresh_each;
-use super::release::{ReleaseError, Released, Unconfirmed, give_back};
+use super::release::{ReleaseError, Released, give_back};
+use crate::engine::mode::{Mode, block};
 use crate::error::{CallError, RefreshError};
 use crate::trace::Operation;
 use std::time::Duration;
@@ -38,9 +39,7 @@ impl Permit {
         permits: impl IntoIterator<Item = &'a P>,
     ) -> Vec<Result<(), RefreshError>> {
         let permits: Vec<&Permit> = permits.into_iter().map(AsRef::as_ref).collect();
-        let of_one_gate = permits.chunk_by(|one, next| one.is_of_same_gate(next));
-        let packets = of_one_gate.flat_map(|permits| permits.chunks(BATCH));
-        packets.flat_map(refresh_packet).collect()
+        block(|mode| refresh_each_of(&permits, mode))
     }
 
     /// Releases these permits, as [`release`](Permit::release) does. Returns a result for each, in the same order.
@@ -63,25 +62,35 @@ impl Permit {
     /// contains the permit, so that the caller can try again. Dropping it does not block: the release continues in the
     /// background. A failure of one does not prevent the release of the others.
     pub fn release_all<P: Into<Permit>>(permits: impl IntoIterator<Item = P>) -> Vec<Result<Released, ReleaseError>> {
-        let mut permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();
-        let of_one_gate = permits.chunk_by_mut(Permit::is_of_same_gate);
-        let packets = of_one_gate.flat_map(|permits| permits.chunks_mut(BATCH));
-        let errors: Vec<Option<CallError>> = packets.flat_map(release_packet).collect();
-        let outcomes = permits.into_iter().zip(errors);
-        let outcomes = outcomes.map(|(mut permit, error)| match error {
-            None if permit.state.gone => Ok(Released::Gone),
-            None => Ok(Released::Released),
-            Some(error) => {
-                permit.tried = true;
-                Err(ReleaseError::new(permit, error))
-            }
-        });
-        outcomes.collect()
+        let permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();
+        block(|mode| release_each_of(permits, mode))
     }
 }
 
+/// Refreshes permits of any gates. Returns a result for each.
+pub(crate) async fn refresh_each_of(permits: &[&Permit], mode: Mode) -> Vec<Result<(), RefreshError>> {
+    let of_one_gate = permits.chunk_by(|one, next| one.is_of_same_gate(next));
+    let packets: Vec<&[&Permit]> = of_one_gate.flat_map(|permits| permits.chunks(BATCH)).collect();
+    let mut outcomes = Vec::with_capacity(permits.len());
+    for packet in packets {
+        outcomes.extend(refresh_packet(packet, mode).await);
+    }
+    outcomes
+}
+
+/// Releases permits of any gates. Returns a result for each.
+pub(crate) async fn release_each_of(permits: Vec<Permit>, mode: Mode) -> Vec<Result<Released, ReleaseError>> {
+    let mut results = Vec::with_capacity(permits.len());
+    let of_one_gate = permits.chunk_by(Permit::is_of_same_gate);
+    for packet in of_one_gate.flat_map(|permits| permits.chunks(BATCH)) {
+        results.extend(release_packet(packet, mode).await);
+    }
+    let results = permits.into_iter().zip(results);
+    results.map(|(permit, result)| result.map_err(|error| ReleaseError::new(permit, error))).collect()
+}
+
 /// Refreshes permits of one gate, in one packet.
-fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
+async fn refresh_packet(permits: &[&Permit], mode: Mode) -> Vec<Result<(), RefreshError>> {
     let Some(shared) = permits.first().map(|permit| &permit.shared) else {
         return Vec::new();
     };
@@ -90,13 +99,12 @@ fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
     }
     let mut outcomes = Vec::with_capacity(permits.len());
     let span = Operation::Refresh.on(permits.iter().map(|permit| permit.state.key()));
-    // The result is in `outcomes`.
-    let _ = span.run(|| {
+    let work = async {
         let alive = permits.iter().copied().filter(|permit| !permit.is_lost());
         let alive: Vec<&Permit> = alive.collect();
         let ends = alive.iter().filter_map(|permit| permit.state.deadline());
         let until = ends.min().map(|end| end.max(shared.now() + LEAST));
-        let refreshed = refresh_each(shared, &alive, None, until);
+        let refreshed = refresh_each(&alive, None, until, mode).await;
         let mut refreshed = alive.iter().zip(refreshed).peekable();
         outcomes.extend(permits.iter().map(|permit| {
             match refreshed.next_if(|(other, _)| other.state.number == permit.state.number) {
@@ -106,24 +114,15 @@ fn refresh_packet(permits: &[&Permit]) -> Vec<Result<(), RefreshError>> {
         }));
         let error = outcomes.iter().find_map(|outcome| outcome.as_ref().err());
         error.map_or(Ok(()), |error| Err(error.clone()))
-    });
+    };
+    let _ = span.run_async(work).await; // the result is in `outcomes`
     outcomes
 }
 
-/// Releases permits of one gate, in one packet. Returns the error for each permit that was not released.
-fn release_packet(permits: &mut [Permit]) -> Vec<Option<CallError>> {
-    let mut errors = vec![None; permits.len()];
-    if let Some(Err(error)) = permits.first().map(|permit| permit.shared.check_process()) {
-        errors.fill(Some(error));
-        return errors;
+/// Releases permits of one gate, in one packet. Returns a result for each.
+async fn release_packet(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallError>> {
+    match permits.first().map(|permit| permit.shared.check_process()) {
+        Some(Err(error)) => vec![Err(error); permits.len()],
+        _ => give_back(permits, mode).await,
     }
-    let mut unconfirmed = Vec::new();
-    // The result is in `unconfirmed`.
-    let _ = give_back(permits, None, &mut unconfirmed);
-    for Unconfirmed { index, error, .. } in unconfirmed {
-        if let Some(first) = errors.get_mut(index) {
-            *first = Some(error);
-        }
-    }
-    errors
 }

@@ -1,49 +1,32 @@
 //! The state of a permit, and the rules of its release. Sends nothing to the server.
 
+use super::Released;
 use crate::error::{CallError, Invalid, RefreshError};
-use crate::lease::store::{Driver, Store};
+use crate::lease::releases::{Dropped, PendingRelease};
+use crate::lease::store::Store;
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::held::{HeldPermit, Identity};
+use crate::protocol::held::{HeldPermit, Identity, State};
 use crate::protocol::keeper::{Keeper, Number};
 use crate::protocol::lease::LeaseOptions;
-use crate::protocol::releases::PendingRelease;
 use crate::protocol::semaphore::{Release, ReleaseAnswer};
+use crate::trace::Operation;
 use redis::Value;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// `D`: see [`Driver`].
-pub(crate) struct PermitState<D: Driver> {
-    store: Arc<Store<D>>,
+pub(crate) struct PermitState {
+    store: Arc<Store>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) number: Number,
     pub(crate) limit: u32,
     pub(crate) ticket: Option<u64>,
-    /// Dropping the permit releases it.
-    pub(crate) armed: bool,
-    /// A call that releases it was not answered, so it may have been executed.
-    asked: bool,
-    /// The release found no permit.
-    pub(crate) gone: bool,
-    /// The store has forgotten it.
-    removed: bool,
 }
 
-impl<D: Driver> PermitState<D> {
+impl PermitState {
     /// The state of a permit that the store keeps under this number.
-    pub(crate) fn new(store: &Arc<Store<D>>, identity: &Arc<Identity>, number: Number) -> PermitState<D> {
-        PermitState {
-            store: store.clone(),
-            identity: identity.clone(),
-            number,
-            limit: 0,
-            ticket: None,
-            armed: true,
-            asked: false,
-            gone: false,
-            removed: false,
-        }
+    pub(crate) fn new(store: &Arc<Store>, identity: &Arc<Identity>, number: Number) -> PermitState {
+        PermitState { store: store.clone(), identity: identity.clone(), number, limit: 0, ticket: None }
     }
 
     pub(crate) fn is_own_process(&self) -> bool {
@@ -79,19 +62,15 @@ impl<D: Driver> PermitState<D> {
     }
 
     /// Hands the permit on: it is no longer watched and will not be released.
-    pub(crate) fn hand_on(&mut self) {
-        self.armed = false;
+    pub(crate) fn hand_on(&self) {
         if self.is_own_process() {
-            self.leave();
-            self.held(HeldPermit::end);
+            self.keeper(Keeper::hand_on);
         }
     }
 
     /// The same permit with other lease options. Its current lease continues. `None` if the permit is unknown.
-    pub(crate) fn under(&mut self, lease: LeaseOptions) -> Option<HeldPermit> {
-        self.leave();
-        self.armed = false;
-        self.held(|held| held.under(lease))
+    pub(crate) fn under(&self, lease: LeaseOptions) -> Option<HeldPermit> {
+        self.keeper(|keeper, number| keeper.under(number, lease))
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -122,26 +101,15 @@ impl<D: Driver> PermitState<D> {
                 Ok(())
             }
             ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => {
-                self.keeper(|keeper, number| {
-                    keeper.leave(number);
-                    keeper.lose(number, false);
-                });
+                self.keeper(|keeper, number| keeper.lose(number, false));
                 Err(RefreshError::Lost(self.identity.lost()))
             }
         }
     }
 
     /// The call that releases it. `None` if there is nothing to release.
-    pub(crate) fn begin_release(&mut self) -> Option<Packed> {
-        if !self.armed {
-            return None;
-        }
-        self.leave();
-        if self.may_be_foreign() {
-            (self.armed, self.gone) = (false, true);
-            return None;
-        }
-        Some(self.release_call(0).pack())
+    pub(crate) fn begin_release(&self) -> Option<Packed> {
+        self.store.begin_release(self.number).then(|| self.release_call(0).pack())
     }
 
     fn release_call(&self, keep: u32) -> Release<'_> {
@@ -154,41 +122,34 @@ impl<D: Driver> PermitState<D> {
     }
 
     /// Its release was answered. `repeated`: the server may have run it twice.
-    pub(crate) fn released(&mut self, answer: ReleaseAnswer, repeated: bool) {
-        self.armed = false;
-        self.gone = !matches!(answer, ReleaseAnswer::Released { .. });
-        // The release found nothing, and no earlier attempt of this release may have released it.
-        let is_lost = self.gone && !self.asked && !repeated;
-        if is_lost {
-            self.keeper(|keeper, number| keeper.lose(number, false));
-            self.held(HeldPermit::end);
-        } else {
-            self.removed = true;
-            self.store.remove(self.number);
-        }
+    pub(crate) fn released(&self, answer: ReleaseAnswer, repeated: bool) -> Released {
+        let found = matches!(answer, ReleaseAnswer::Released { .. });
+        self.keeper(|keeper, number| keeper.released(number, found, repeated));
+        if found { Released::Released } else { Released::Gone }
     }
 
     /// Its release was not answered.
-    pub(crate) fn unanswered(&mut self, error: &CallError) {
-        self.asked |= matches!(error, CallError::Unknown(_));
+    pub(crate) fn unanswered(&self, error: &CallError) {
+        if !matches!(error, CallError::Unknown(_)) {
+            self.keeper(Keeper::not_released);
+        }
     }
 
-    /// The release that the driver repeats until it is confirmed. `until`: the last refresh of the holder was answered
-    /// by then, or not at all.
-    pub(crate) fn pending<C>(&mut self, until: Instant, connection: Option<C>) -> PendingRelease<C> {
-        self.armed = false;
-        PendingRelease::of_permit(&self.identity, self.deadline(), until, connection)
+    /// How an earlier release ended.
+    pub(crate) fn earlier_release(&self) -> Released {
+        match self.held(|held| held.state()) {
+            Some(State::Gone) => Released::Gone,
+            _ => Released::Released,
+        }
     }
 
-    /// A lost permit with an id that the application chose. Another caller may hold with that id, and a release would
-    /// affect it.
-    fn may_be_foreign(&self) -> bool {
-        self.identity.lease.own_id && self.is_lost()
-    }
-
-    /// Stops the renewal and the report of a loss.
-    fn leave(&self) {
-        self.keeper(Keeper::leave);
+    /// The guard is dropped. If there is something to release: the release, and the permit, which the store forgets when the
+    /// release is answered. `now`: the last refresh of the holder was answered by then, or not at all.
+    pub(crate) fn end(&self, now: Instant) -> Option<(PendingRelease, Dropped)> {
+        let deadline = self.store.drop_permit(self.number)?;
+        let span = Operation::Release.on([self.key()]);
+        let pending = PendingRelease::of_permit(&self.identity, deadline, now, None);
+        Some((pending, Dropped { store: self.store.clone(), number: self.number, span }))
     }
 
     fn held<T>(&self, work: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
@@ -200,15 +161,7 @@ impl<D: Driver> PermitState<D> {
     }
 }
 
-impl<D: Driver> Drop for PermitState<D> {
-    fn drop(&mut self) {
-        if !self.removed && self.is_own_process() {
-            self.store.remove(self.number);
-        }
-    }
-}
-
-impl<D: Driver> fmt::Debug for PermitState<D> {
+impl fmt::Debug for PermitState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Permit")
             .field("id", &self.identity.id)
@@ -219,7 +172,7 @@ impl<D: Driver> fmt::Debug for PermitState<D> {
     }
 }
 
-impl<D: Driver> fmt::Display for PermitState<D> {
+impl fmt::Display for PermitState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (fence {}, ", self.identity.id, self.identity.fence)?;
         match self.remaining() {

@@ -7,10 +7,10 @@ use crate::error::CallError;
 use redis::Value;
 
 /// Contacts and members, as a script receives and returns them.
-pub(crate) type Bytes = Vec<u8>;
+pub type Bytes = Vec<u8>;
 
 /// A call of one of these scripts. Each takes one key and returns one value.
-pub(crate) struct Autocomplete<'a, T> {
+pub struct Autocomplete<'a, T> {
     script: &'static LazyScript,
     key: &'a str,
     arguments: Vec<Argument<'a>>,
@@ -41,30 +41,30 @@ impl<T> Call for Autocomplete<'_, T> {
 }
 
 /// Returns the number of contacts after the call.
-pub(crate) fn recent_add<'a>(key: &'a str, contact: &'a [u8], keep: u32) -> Autocomplete<'a, u32> {
+pub fn recent_add<'a>(key: &'a str, contact: &'a [u8], keep: u32) -> Autocomplete<'a, u32> {
     Autocomplete::new(&RECENT_ADD, key, vec![contact.into(), keep.into()], Reply::number)
 }
 
 /// Returns whether the contact existed.
-pub(crate) fn recent_remove<'a>(key: &'a str, contact: &'a [u8]) -> Autocomplete<'a, bool> {
+pub fn recent_remove<'a>(key: &'a str, contact: &'a [u8]) -> Autocomplete<'a, bool> {
     Autocomplete::new(&RECENT_REMOVE, key, vec![contact.into()], Reply::flag)
 }
 
-pub(crate) fn recent_match<'a>(key: &'a str, prefix: &'a [u8], count: u32) -> Autocomplete<'a, Vec<Bytes>> {
+pub fn recent_match<'a>(key: &'a str, prefix: &'a [u8], count: u32) -> Autocomplete<'a, Vec<Bytes>> {
     Autocomplete::new(&RECENT_MATCH, key, vec![prefix.into(), count.into()], Reply::list)
 }
 
 /// Returns the number of new members.
-pub(crate) fn prefix_add<'a>(key: &'a str, members: &'a [impl AsRef<[u8]>]) -> Autocomplete<'a, u32> {
+pub fn prefix_add<'a>(key: &'a str, members: &'a [impl AsRef<[u8]>]) -> Autocomplete<'a, u32> {
     Autocomplete::new(&PREFIX_ADD, key, each(members), Reply::number)
 }
 
 /// Returns the number of members that existed.
-pub(crate) fn prefix_remove<'a>(key: &'a str, members: &'a [impl AsRef<[u8]>]) -> Autocomplete<'a, u32> {
+pub fn prefix_remove<'a>(key: &'a str, members: &'a [impl AsRef<[u8]>]) -> Autocomplete<'a, u32> {
     Autocomplete::new(&PREFIX_REMOVE, key, each(members), Reply::number)
 }
 
-pub(crate) fn prefix_match<'a>(key: &'a str, prefix: &'a [u8], count: u32) -> Autocomplete<'a, Vec<Bytes>> {
+pub fn prefix_match<'a>(key: &'a str, prefix: &'a [u8], count: u32) -> Autocomplete<'a, Vec<Bytes>> {
     Autocomplete::new(&PREFIX_MATCH, key, vec![prefix.into(), count.into()], Reply::list)
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A call of one script, and the type of its answer.
-pub(crate) trait Call {
+pub trait Call {
     type Answer;
 
     /// The command that is sent.
@@ -22,7 +22,7 @@ pub(crate) trait Call {
 /// A call in the form in which it is sent: the command `EVALSHA`. `EVAL` is the same with the text in place of the
 /// SHA-1.
 #[derive(Clone)]
-pub(crate) struct Packed {
+pub struct Packed {
     script: &'static LazyScript,
     command: Vec<u8>,
     /// The number of words in the command.
@@ -36,14 +36,14 @@ pub(crate) struct Packed {
 /// The keys of a call in the form in which they are sent: their number, then each key. They are packed once for many
 /// calls.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct PackedKeys {
+pub struct PackedKeys {
     words: Arc<[u8]>,
     count: usize,
     first: Range<usize>,
 }
 
 impl PackedKeys {
-    pub(crate) fn new(keys: &[&str]) -> PackedKeys {
+    pub fn new(keys: &[&str]) -> PackedKeys {
         let mut words = Vec::new();
         resp::number(&mut words, keys.len() as u64);
         let mut first = Range::default();
@@ -65,7 +65,7 @@ impl fmt::Debug for PackedKeys {
 }
 
 impl Packed {
-    pub(crate) fn new(script: &'static LazyScript, keys: &PackedKeys, arguments: &[Argument]) -> Packed {
+    pub fn new(script: &'static LazyScript, keys: &PackedKeys, arguments: &[Argument]) -> Packed {
         let words = 3 + keys.count + arguments.len();
         let mut command = Vec::with_capacity(512);
         resp::begin(&mut command, words);
@@ -82,17 +82,17 @@ impl Packed {
     }
 
     /// The first key. It decides which node of a cluster gets the call.
-    pub(crate) fn key(&self) -> &[u8] {
+    pub fn key(&self) -> &[u8] {
         self.command.get(self.key.clone()).unwrap_or_default()
     }
 
     /// The command that names the script by its SHA-1.
-    pub(crate) fn by_sha1(&self) -> &[u8] {
+    pub fn by_sha1(&self) -> &[u8] {
         &self.command
     }
 
     /// Appends the command that contains the script's text.
-    pub(crate) fn write_with_text(&self, packet: &mut Vec<u8>) {
+    pub fn write_with_text(&self, packet: &mut Vec<u8>) {
         resp::begin(packet, self.words);
         resp::word(packet, b"EVAL");
         resp::word(packet, self.script.text.as_bytes());
@@ -100,7 +100,7 @@ impl Packed {
     }
 
     /// Appends the command that stores the script on the server.
-    pub(crate) fn write_load(&self, packet: &mut Vec<u8>) {
+    pub fn write_load(&self, packet: &mut Vec<u8>) {
         resp::begin(packet, 3);
         resp::word(packet, b"SCRIPT");
         resp::word(packet, b"LOAD");
@@ -108,7 +108,7 @@ impl Packed {
     }
 
     /// The error of this call. If a permission is missing, the error names it.
-    pub(crate) fn explain(&self, error: RedisError) -> RedisError {
+    pub fn explain(&self, error: RedisError) -> RedisError {
         permission::name_in_script(error, self.script.text, || self.keys())
     }
 
@@ -126,7 +126,7 @@ impl Packed {
 }
 
 /// An argument of a script.
-pub(crate) enum Argument<'a> {
+pub enum Argument<'a> {
     Bytes(&'a [u8]),
     Number(u64),
 }

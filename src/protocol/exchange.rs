@@ -11,20 +11,20 @@ use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use std::borrow::Cow;
 
 /// The reply to one command, or its error.
-pub(crate) type Reply = RedisResult<Value>;
+pub type Reply = RedisResult<Value>;
 
 /// Calls that are sent to one server together. Each has its own outcome.
-pub(crate) struct Exchange<'a> {
+pub struct Exchange<'a> {
     calls: &'a [&'a Packed],
     replies: Vec<Option<Reply>>,
     round: Round,
     /// The slot of the key is still moving to this server. `ASKING` is sent before each call.
     asking: bool,
     /// Stores a script on the server if it is missing there. A connection to a whole cluster cannot do that.
-    pub(crate) stores: bool,
+    pub stores: bool,
     /// A command after the calls in each packet, and its last reply.
-    pub(crate) last: Option<Vec<u8>>,
-    pub(crate) last_reply: Option<Reply>,
+    pub last: Option<Vec<u8>>,
+    pub last_reply: Option<Reply>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,20 +37,20 @@ enum Round {
 }
 
 /// Commands that are sent together, and the number of their replies.
-pub(crate) struct Packet<'a> {
-    pub(crate) bytes: Cow<'a, [u8]>,
-    pub(crate) replies: usize,
+pub struct Packet<'a> {
+    pub bytes: Cow<'a, [u8]>,
+    pub replies: usize,
 }
 
 impl<'a> Packet<'a> {
     /// One call, by its SHA-1.
-    pub(crate) fn of(call: &'a Packed) -> Packet<'a> {
+    pub fn of(call: &'a Packed) -> Packet<'a> {
         Packet { bytes: Cow::Borrowed(call.by_sha1()), replies: 1 }
     }
 }
 
 impl<'a> Exchange<'a> {
-    pub(crate) fn new(calls: &'a [&'a Packed]) -> Exchange<'a> {
+    pub fn new(calls: &'a [&'a Packed]) -> Exchange<'a> {
         Exchange {
             calls,
             replies: calls.iter().map(|_| None).collect(),
@@ -62,17 +62,17 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    pub(crate) fn asking(self, asking: bool) -> Exchange<'a> {
+    pub fn asking(self, asking: bool) -> Exchange<'a> {
         Exchange { asking, ..self }
     }
 
     /// For calls that were answered `NOSCRIPT`.
-    pub(crate) fn of_unknown(calls: &'a [&'a Packed]) -> Exchange<'a> {
+    pub fn of_unknown(calls: &'a [&'a Packed]) -> Exchange<'a> {
         Exchange { round: Round::Store, ..Exchange::new(calls) }
     }
 
     /// The next packet to send. `None` once each call has its outcome.
-    pub(crate) fn packet(&self) -> Option<Packet<'a>> {
+    pub fn packet(&self) -> Option<Packet<'a>> {
         let mut open = self.open().peekable();
         open.peek()?;
         if let ([call], false, None, Round::BySha1) = (self.calls, self.asking, &self.last, self.round) {
@@ -104,7 +104,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Takes the replies to the last packet, as many as [`Packet::replies`].
-    pub(crate) fn receive(&mut self, replies: impl IntoIterator<Item = Reply>) {
+    pub fn receive(&mut self, replies: impl IntoIterator<Item = Reply>) {
         let mut replies = replies.into_iter().map(error_in);
         let refused = match self.round {
             Round::Store => replies.next().and_then(Result::err),
@@ -136,7 +136,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// The outcome of each call. `None`: the server did not run it.
-    pub(crate) fn outcomes(self) -> Vec<Option<Reply>> {
+    pub fn outcomes(self) -> Vec<Option<Reply>> {
         self.replies
     }
 
@@ -148,12 +148,12 @@ impl<'a> Exchange<'a> {
 }
 
 /// Takes the place of a reply that the server did not send.
-pub(crate) fn missing() -> Reply {
+pub fn missing() -> Reply {
     Err((ErrorKind::UnexpectedReturnType, "fewer replies than calls").into())
 }
 
 /// A reply of the server. An error value in it becomes an `Err`.
-pub(crate) fn error_in(reply: Reply) -> Reply {
+pub fn error_in(reply: Reply) -> Reply {
     match reply {
         Ok(Value::ServerError(error)) => Err(error.into()),
         reply => reply,
@@ -161,6 +161,6 @@ pub(crate) fn error_in(reply: Reply) -> Reply {
 }
 
 /// Whether the error means that the server does not know the script.
-pub(crate) fn is_no_script(error: &RedisError) -> bool {
+pub fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }

@@ -9,34 +9,53 @@ use std::time::Duration;
 
 /// The properties of a permit that never change.
 #[derive(Debug)]
-pub(crate) struct Identity {
-    pub(crate) keys: Keys,
-    pub(crate) id: String,
-    pub(crate) fence: u64,
-    pub(crate) lease: LeaseOptions,
+pub struct Identity {
+    pub keys: Keys,
+    pub id: String,
+    pub fence: u64,
+    pub lease: LeaseOptions,
 }
 
 impl Identity {
     /// The fence, if the caller chose the id. Then each call contains the fence, since the id may be in use again when
     /// the call runs.
-    pub(crate) fn own_fence(&self) -> Option<u64> {
+    pub fn own_fence(&self) -> Option<u64> {
         self.lease.own_id.then_some(self.fence)
     }
 
     /// The call that refreshes the lease.
-    pub(crate) fn refresh(&self, lease_ms: u64) -> Refresh<'_> {
+    pub fn refresh(&self, lease_ms: u64) -> Refresh<'_> {
         Refresh { keys: &self.keys, id: &self.id, lease_ms, fence: self.own_fence() }
     }
 
-    pub(crate) fn lost(&self) -> Lost {
+    pub fn lost(&self) -> Lost {
         Lost { id: self.id.clone() }
     }
 }
 
+/// What has become of a permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Held,
+    /// Calls that release it were sent. So many are not answered: each may have been executed.
+    Releasing {
+        unanswered: u32,
+    },
+    /// This is final, unless it is released. `is_reported`: nobody has to be told any more.
+    Lost {
+        is_reported: bool,
+    },
+    Released,
+    /// The release found nothing.
+    Gone,
+    /// Another process, or another guard, has it.
+    HandedOn,
+}
+
 /// A permit and its current state.
 #[derive(Clone, Debug)]
-pub(crate) struct HeldPermit {
-    pub(crate) identity: Arc<Identity>,
+pub struct HeldPermit {
+    pub identity: Arc<Identity>,
     permits: u32,
     deadline: Deadline,
     /// For each refresh that is in progress: the lease that it asks for, and when that lease would end. This end may be
@@ -44,68 +63,77 @@ pub(crate) struct HeldPermit {
     under_way: Vec<(u64, Deadline)>,
     /// The server's time in the reply that set the deadline.
     replied_at: ServerTime,
-    /// Released, handed on, or known to be lost. This is final.
-    over: bool,
-    /// The permit was reported as lost. It stays lost, even if a clock is set back later.
-    seen_lost: bool,
+    state: State,
 }
 
 impl HeldPermit {
-    pub(crate) fn new(identity: Arc<Identity>, grant: &Grant, deadline: Deadline) -> HeldPermit {
+    pub fn new(identity: Arc<Identity>, grant: &Grant, deadline: Deadline) -> HeldPermit {
         HeldPermit {
             identity,
             permits: grant.permits,
             deadline,
             under_way: Vec::new(),
             replied_at: grant.now,
-            over: false,
-            seen_lost: false,
+            state: State::Held,
         }
     }
 
     /// Returns the same permit under other lease options. It replaces this one.
-    pub(crate) fn under(&mut self, lease: LeaseOptions) -> HeldPermit {
+    pub fn under(&mut self, lease: LeaseOptions) -> HeldPermit {
         let Identity { keys, id, fence, .. } = &*self.identity;
         let identity = Identity { keys: keys.clone(), id: id.clone(), fence: *fence, lease };
         HeldPermit {
             identity: Arc::new(identity),
             deadline: self.deadline(),
             under_way: Vec::new(),
-            over: std::mem::replace(&mut self.over, true), // so that it does not count twice
+            state: std::mem::replace(&mut self.state, State::HandedOn), // so that it does not count twice
             ..*self
         }
     }
 
-    pub(crate) fn permits(&self) -> u32 {
+    pub fn permits(&self) -> u32 {
         self.permits
     }
 
-    pub(crate) fn set_permits(&mut self, permits: u32) {
+    pub fn set_permits(&mut self, permits: u32) {
         self.permits = permits;
     }
 
-    pub(crate) fn deadline(&self) -> Deadline {
+    pub fn deadline(&self) -> Deadline {
         let ends = self.under_way.iter().map(|(_, end)| *end);
         ends.fold(self.deadline, Deadline::earlier)
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        self.over
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether its lease counts.
+    pub fn is_valid(&self) -> bool {
+        matches!(self.state, State::Held | State::Releasing { .. })
+    }
+
+    /// Whether it is renewed, and its loss is reported.
+    pub fn is_watched(&self) -> bool {
+        matches!(self.state, State::Held | State::Lost { is_reported: false })
     }
 
     /// The time that is left: zero if the permit is lost, `None` if it is permanent. `true`: the loss is new to the
-    /// holder.
-    pub(crate) fn remaining(&mut self, now: Moment) -> (Option<Duration>, bool) {
-        if self.over || self.seen_lost {
+    /// holder. It stays lost, even if a clock is set back later.
+    pub fn remaining(&mut self, now: Moment) -> (Option<Duration>, bool) {
+        if !self.is_valid() {
             return (Some(Duration::ZERO), false);
         }
         let left = self.deadline().remaining(now);
-        self.seen_lost = left.is_some_and(|left| left.is_zero());
-        (left, self.seen_lost)
+        let is_lost = left.is_some_and(|left| left.is_zero());
+        if is_lost {
+            self.state = State::Lost { is_reported: !self.is_watched() };
+        }
+        (left, is_lost)
     }
 
     /// A refresh with this lease is about to be sent.
-    pub(crate) fn refreshing(&mut self, lease_ms: u64, now: Moment) {
+    pub fn refreshing(&mut self, lease_ms: u64, now: Moment) {
         if lease_ms > 0 {
             let end = Deadline::after(now, Some(Duration::from_millis(lease_ms)));
             self.under_way.push((lease_ms, end));
@@ -114,7 +142,7 @@ impl HeldPermit {
 
     /// A refresh with this lease is no longer in progress. If several ask for the same lease, the last one is removed:
     /// the others then end earlier rather than later.
-    pub(crate) fn answered(&mut self, lease_ms: u64) {
+    pub fn answered(&mut self, lease_ms: u64) {
         let mut under_way = self.under_way.iter();
         if let Some(index) = under_way.rposition(|(other, _)| *other == lease_ms) {
             self.under_way.remove(index);
@@ -123,9 +151,9 @@ impl HeldPermit {
 
     /// Takes a confirmed refresh. Returns `false` if the fence is of another permit, or if this permit has been
     /// reported as lost: a lost permit must never become valid again.
-    pub(crate) fn extend(&mut self, grant: &Grant, sent: Moment, now: Moment) -> bool {
+    pub fn extend(&mut self, grant: &Grant, sent: Moment, now: Moment) -> bool {
         let is_other = grant.fence != self.identity.fence;
-        if is_other || self.over || self.seen_lost || self.deadline().is_past(now) {
+        if is_other || !self.is_valid() || self.deadline().is_past(now) {
             return false;
         }
         let deadline = Deadline::after(sent, grant.left());
@@ -140,23 +168,58 @@ impl HeldPermit {
 
     /// A refresh with this lease, sent at `sent`, was not answered. If the server ran it, the lease may end earlier
     /// now.
-    pub(crate) fn may_end(&mut self, sent: Moment, lease_ms: u64) {
+    pub fn may_end(&mut self, sent: Moment, lease_ms: u64) {
         if lease_ms > 0 {
             let end = Deadline::after(sent, Some(Duration::from_millis(lease_ms)));
             self.deadline = self.deadline.earlier(end);
         }
     }
 
-    /// The permit was released or handed on.
-    pub(crate) fn end(&mut self) {
-        self.over = true;
+    /// A call that releases it is about to be sent. Returns `false` if there is nothing to release, and whether a loss is
+    /// new to the holder.
+    ///
+    /// A lost permit is released too, since the server may count its lease longer. But if the application chose the id,
+    /// another caller may hold with it by now, and the release would affect that one.
+    pub fn begin_release(&mut self, now: Moment) -> (bool, bool) {
+        let is_new = self.identity.lease.own_id && self.remaining(now).1;
+        let (state, is_sent) = match self.state {
+            State::Held => (State::Releasing { unanswered: 1 }, true),
+            State::Releasing { unanswered } => (State::Releasing { unanswered: unanswered + 1 }, true),
+            State::Lost { .. } if self.identity.lease.own_id => (State::Gone, false),
+            State::Lost { .. } => (State::Lost { is_reported: true }, true),
+            over @ (State::Released | State::Gone | State::HandedOn) => (over, false),
+        };
+        self.state = state;
+        (is_sent, is_new)
     }
 
-    /// The server reports that the id no longer holds the permit. Returns whether this is the first report, and whether
-    /// the loss is new to the holder.
-    pub(crate) fn lose(&mut self) -> (bool, bool) {
-        let is_first = !std::mem::replace(&mut self.over, true);
-        let is_new = is_first && !self.seen_lost;
-        (is_first, is_new)
+    /// Its release was answered. `found`: there was something to release. `repeated`: the server may have run it twice.
+    /// Returns whether this shows that it had been lost, which is new to the holder.
+    pub fn released(&mut self, found: bool, repeated: bool) -> bool {
+        // No earlier call may have released it.
+        let is_lost = !found && !repeated && self.state == State::Releasing { unanswered: 1 };
+        self.state = if found { State::Released } else { State::Gone };
+        is_lost
+    }
+
+    /// A call that releases it failed, and the server did not run it.
+    pub fn not_released(&mut self) {
+        if let State::Releasing { unanswered } = &mut self.state {
+            *unanswered = unanswered.saturating_sub(1);
+        }
+    }
+
+    pub fn hand_on(&mut self) {
+        self.state = State::HandedOn;
+    }
+
+    /// The server reports that the id no longer holds the permit. Returns whether the loss must be reported, and whether it
+    /// is new to the holder.
+    pub fn lose(&mut self) -> (bool, bool) {
+        let (is_watched, is_new) = (self.is_watched(), self.is_valid());
+        if is_watched || is_new {
+            self.state = State::Lost { is_reported: true };
+        }
+        (is_watched, is_new)
     }
 }

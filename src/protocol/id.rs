@@ -4,12 +4,12 @@ use super::keys::check_word;
 use crate::error::Invalid;
 use uuid::Uuid;
 
-pub(crate) fn check_id(id: &str) -> Result<(), Invalid> {
+pub fn check_id(id: &str) -> Result<(), Invalid> {
     check_word("id", id)
 }
 
 /// A new id: `<uuid v4>`, or `<label>/<uuid v4>`.
-pub(crate) fn new_id(label: Option<&str>) -> Result<String, Invalid> {
+pub fn new_id(label: Option<&str>) -> Result<String, Invalid> {
     let uuid = Uuid::new_v4();
     let Some(label) = label else {
         let mut room = Uuid::encode_buffer();
@@ -24,7 +24,7 @@ pub(crate) fn new_id(label: Option<&str>) -> Result<String, Invalid> {
 }
 
 /// The label of an id that was made with one.
-pub(crate) fn label_of(id: &str) -> Option<&str> {
+pub fn label_of(id: &str) -> Option<&str> {
     let (label, uuid) = id.rsplit_once('/')?;
     Uuid::try_parse(uuid).ok().map(|_| label)
 }
@@ -32,12 +32,12 @@ pub(crate) fn label_of(id: &str) -> Option<&str> {
 /// The channel on which one client receives its grants. The server stores it with each waiter, so it is short. Among
 /// 10,000 clients, two have the same channel once in hundreds of millions of cases. Then both also receive messages of
 /// the other, and ignore them.
-pub(crate) fn new_inbox(prefix: &str) -> String {
+pub fn new_inbox(prefix: &str) -> String {
     format!("{prefix}:inbox:{}", random_word(9, Uuid::new_v4()))
 }
 
 /// The secret that signs the messages to one wait. It has 78 bits, and can only be guessed during that wait.
-pub(crate) fn secret_of(random: Uuid) -> String {
+pub fn secret_of(random: Uuid) -> String {
     random_word(13, random)
 }
 

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// The time for which a grant may still arrive for a wait that was given up without an answer.
-const MEMORY: Duration = Duration::from_secs(120);
+pub const MEMORY: Duration = Duration::from_secs(120);
 
 /// All waits of a client, and those that were given up. `W`: the driver's data for a wait.
 #[derive(Clone, Debug)]
-pub(crate) struct Inbox<W> {
+pub struct Inbox<W> {
     waits: BTreeMap<String, Vec<Wait<W>>>,
-    pub(crate) given_up: BTreeMap<String, Vec<GivenUp>>,
+    pub given_up: BTreeMap<String, Vec<GivenUp>>,
 }
 
 #[derive(Clone, Debug)]
@@ -35,10 +35,10 @@ struct Wait<W> {
 
 /// A wait that was given up without an answer. Its grant may still arrive until `until`.
 #[derive(Clone, Debug)]
-pub(crate) struct GivenUp {
+pub struct GivenUp {
     keys: Keys,
     secret: String,
-    pub(crate) until: Instant,
+    pub until: Instant,
 }
 
 impl<W> Default for Inbox<W> {
@@ -50,13 +50,7 @@ impl<W> Default for Inbox<W> {
 impl<W> Inbox<W> {
     /// Adds a wait in line. `make` creates it with its secret, which is made of `random`. `None`: this id already waits
     /// for this semaphore.
-    pub(crate) fn add(
-        &mut self,
-        keys: &Keys,
-        id: &str,
-        random: Uuid,
-        make: impl FnOnce(String) -> Arc<W>,
-    ) -> Option<Arc<W>> {
+    pub fn add(&mut self, keys: &Keys, id: &str, random: Uuid, make: impl FnOnce(String) -> Arc<W>) -> Option<Arc<W>> {
         if self.find(keys, id).is_some() {
             return None;
         }
@@ -68,7 +62,7 @@ impl<W> Inbox<W> {
     }
 
     /// Adds a wait for a latch. Any number of waits may be for the same one.
-    pub(crate) fn add_shared(&mut self, key: &str, wait: &Arc<W>) {
+    pub fn add_shared(&mut self, key: &str, wait: &Arc<W>) {
         self.insert(key, key.into(), None, wait);
     }
 
@@ -77,7 +71,7 @@ impl<W> Inbox<W> {
         same.push(Wait { key, secret, wait: wait.clone() });
     }
 
-    pub(crate) fn remove(&mut self, id: &str, wait: &Arc<W>) {
+    pub fn remove(&mut self, id: &str, wait: &Arc<W>) {
         if let Some(same) = self.waits.get_mut(id) {
             same.retain(|other| !Arc::ptr_eq(&other.wait, wait));
             if same.is_empty() {
@@ -86,12 +80,12 @@ impl<W> Inbox<W> {
         }
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<W>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<W>> {
         self.waits.values().flatten().map(|wait| &wait.wait)
     }
 
     /// All waits with this id.
-    pub(crate) fn of(&self, id: &str) -> Vec<Arc<W>> {
+    pub fn of(&self, id: &str) -> Vec<Arc<W>> {
         let same = self.waits.get(id).into_iter().flatten();
         same.map(|wait| wait.wait.clone()).collect()
     }
@@ -102,15 +96,9 @@ impl<W> Inbox<W> {
         same.find(|wait| wait.key == keys.meta)
     }
 
-    /// Whether a grant may still arrive for a wait that was given up.
-    pub(crate) fn has_given_up(&self, now: Instant) -> bool {
-        let mut given_up = self.given_up.values().flatten();
-        given_up.any(|wait| wait.until > now)
-    }
-
     /// Records that the wait in progress was given up, so that a later grant to it is released. If none is in progress,
     /// the server knows no inbox, and no message about a grant can arrive.
-    pub(crate) fn give_up(&mut self, now: Instant, keys: &Keys, id: &str) {
+    pub fn give_up(&mut self, now: Instant, keys: &Keys, id: &str) {
         self.given_up.retain(|_, same| {
             same.retain(|wait| wait.until > now);
             !same.is_empty()
@@ -133,7 +121,7 @@ impl<W> Inbox<W> {
     }
 
     /// If the message is a grant to a wait that was given up, returns the release of that grant.
-    pub(crate) fn release_of<C>(&mut self, received: &Received) -> Option<PendingRelease<C>> {
+    pub fn release_of<C>(&mut self, received: &Received) -> Option<PendingRelease<C>> {
         let message = &received.message;
         if message.fence == 0 {
             return None;

@@ -1,6 +1,6 @@
 //! The permits that this process holds, as a state machine: which permits to renew, and when; which are lost.
 
-use super::held::{HeldPermit, Identity};
+use super::held::{HeldPermit, Identity, State};
 use super::lease::{LeaseOptions, Moment};
 use super::semaphore::Grant;
 use crate::error::{CallError, RefreshError};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The maximum number of permits that one packet renews.
-pub(crate) const BATCH: usize = 100;
+pub const BATCH: usize = 100;
 
 /// The minimum time to wait for the reply to a refresh of several permits, even if one of them is about to end.
 const LEAST: Duration = Duration::from_millis(50);
@@ -18,39 +18,31 @@ const LEAST: Duration = Duration::from_millis(50);
 const TOGETHER: Duration = Duration::from_millis(5);
 
 /// The number of a permit in its keeper.
-pub(crate) type Number = u64;
+pub type Number = u64;
 
 /// Work to do for permits at a certain time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Task {
+pub enum Task {
     /// Renew the permits that this server granted. A server that does not answer must not delay renewals on others.
     Renew(usize),
     /// Report lost permits. This does not wait for any reply.
     Report,
 }
 
-/// The work that is due.
-pub(crate) enum Due {
-    /// These permits, now.
-    Now(Vec<Number>),
-    /// The first permit at this time; `None`: nothing is planned.
-    At(Option<Instant>),
-}
-
 /// A permit turned out to be lost.
 #[derive(Clone, Debug)]
-pub(crate) struct Loss {
-    pub(crate) identity: Arc<Identity>,
-    pub(crate) number: Number,
+pub struct Loss {
+    pub identity: Arc<Identity>,
+    pub number: Number,
     /// The loss is noticed for the first time.
-    pub(crate) is_new: bool,
+    pub is_new: bool,
     /// The holder's callback must be called.
-    pub(crate) is_reported: bool,
+    pub is_reported: bool,
 }
 
 /// All permits of a gate.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Keeper {
+pub struct Keeper {
     permits: BTreeMap<Number, Kept>,
     last: Number,
     plans: BTreeMap<Task, BTreeSet<(Instant, Number)>>,
@@ -63,17 +55,11 @@ struct Kept {
     node: usize,
     is_renewed: bool,
     is_reported: bool,
-    /// No longer watched: it is being released, or was handed on.
-    is_left: bool,
     renews_at: Option<Instant>,
     reports_at: Option<Instant>,
 }
 
 impl Kept {
-    fn is_watched(&self) -> bool {
-        !self.is_left && !self.held.is_over()
-    }
-
     fn lease(&self) -> Duration {
         Duration::from_millis(self.held.identity.lease.lease_ms)
     }
@@ -102,26 +88,19 @@ fn replan(
 
 impl Keeper {
     /// Starts to watch a permit that server `node` granted. `is_reported`: its holder has a callback for its loss.
-    pub(crate) fn keep(&mut self, held: HeldPermit, node: usize, is_reported: bool, now: Moment) -> Number {
+    pub fn keep(&mut self, held: HeldPermit, node: usize, is_reported: bool, now: Moment) -> Number {
         self.last += 1;
         let number = self.last;
         let LeaseOptions { renewed, lease_ms, .. } = held.identity.lease;
-        let kept = Kept {
-            held,
-            node,
-            is_renewed: renewed && lease_ms > 0,
-            is_reported,
-            is_left: false,
-            renews_at: None,
-            reports_at: None,
-        };
+        let kept =
+            Kept { held, node, is_renewed: renewed && lease_ms > 0, is_reported, renews_at: None, reports_at: None };
         self.permits.insert(number, kept);
         self.plan(number, now);
         number
     }
 
     /// Removes a permit that is dropped.
-    pub(crate) fn remove(&mut self, number: Number) {
+    pub fn remove(&mut self, number: Number) {
         if let Some(mut kept) = self.permits.remove(&number) {
             let renewal = Task::Renew(kept.node);
             replan(&mut self.plans, renewal, number, &mut kept.renews_at, None);
@@ -129,17 +108,46 @@ impl Keeper {
         }
     }
 
-    /// Stops watching a permit. A renewal that is in progress has no effect: the script does not refresh a released id.
-    pub(crate) fn leave(&mut self, number: Number) {
-        if let Some(kept) = self.permits.get_mut(&number) {
-            kept.is_left = true;
-        }
+    /// A call that releases the permit is about to be sent. `false`: there is nothing to release. From now on it is not
+    /// watched. A renewal that is in progress has no effect: the script does not refresh a released id.
+    pub fn begin_release(&mut self, number: Number, now: Moment) -> bool {
+        let (is_sent, is_new) = self.change(number, |held| held.begin_release(now)).unwrap_or_default();
+        self.tell(number, is_new, false);
+        is_sent
+    }
+
+    /// Its release was answered. `found`: there was something to release. `repeated`: the server may have run it twice.
+    pub fn released(&mut self, number: Number, found: bool, repeated: bool) {
+        let is_new = self.change(number, |held| held.released(found, repeated)).unwrap_or_default();
+        self.tell(number, is_new, false);
+    }
+
+    /// A call that releases the permit failed, and the server did not run it.
+    pub fn not_released(&mut self, number: Number) {
+        self.change(number, HeldPermit::not_released);
+    }
+
+    /// The permit is not watched any more, and will not be released.
+    pub fn hand_on(&mut self, number: Number) {
+        self.change(number, HeldPermit::hand_on);
+    }
+
+    /// Hands a permit on to another guard, with other lease options. Its current lease continues.
+    pub fn under(&mut self, number: Number, lease: LeaseOptions) -> Option<HeldPermit> {
+        self.change(number, |held| held.under(lease))
+    }
+
+    /// Changes the state of a permit, which may end its plans.
+    fn change<T>(&mut self, number: Number, change: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
+        let kept = self.permits.get_mut(&number)?;
+        let result = change(&mut kept.held);
         self.plan_renewal(number, None);
         self.plan_report(number);
+        Some(result)
     }
 
     /// Stops renewing a permit. A renewal that is in progress still counts, and is the last.
-    pub(crate) fn stop_renewal(&mut self, number: Number) {
+    pub fn stop_renewal(&mut self, number: Number) {
         if let Some(kept) = self.permits.get_mut(&number) {
             kept.is_renewed = false;
         }
@@ -174,7 +182,7 @@ impl Keeper {
 
     fn plan_renewal(&mut self, number: Number, at: Option<Instant>) {
         if let Some(kept) = self.permits.get_mut(&number) {
-            let at = at.filter(|_| kept.is_renewed && kept.is_watched());
+            let at = at.filter(|_| kept.is_renewed && kept.held.is_watched());
             let task = Task::Renew(kept.node);
             replan(&mut self.plans, task, number, &mut kept.renews_at, at);
         }
@@ -183,20 +191,19 @@ impl Keeper {
     fn plan_report(&mut self, number: Number) {
         if let Some(kept) = self.permits.get_mut(&number) {
             let end = kept.held.deadline().instant();
-            let at = end.filter(|_| kept.is_reported && kept.is_watched());
+            let at = end.filter(|_| kept.is_reported && kept.held.is_watched());
             replan(&mut self.plans, Task::Report, number, &mut kept.reports_at, at);
         }
     }
 
     /// The time at which the next permit is due for a task.
-    pub(crate) fn next(&self, task: Task) -> Option<Instant> {
+    pub fn next(&self, task: Task) -> Option<Instant> {
         let (at, _) = self.plans.get(&task)?.first()?;
         Some(*at)
     }
 
     /// The servers with planned renewals, each with the time of its first one.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn renewals(&self) -> impl Iterator<Item = (usize, Instant)> {
+    pub fn renewals(&self) -> impl Iterator<Item = (usize, Instant)> {
         let plans = self.plans.iter();
         plans.filter_map(|(task, plan)| match task {
             Task::Renew(node) => Some((*node, plan.first()?.0)),
@@ -205,8 +212,7 @@ impl Keeper {
     }
 
     /// From now on the end of this permit's lease is reported, as for a permit whose holder has a callback.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn report(&mut self, number: Number) {
+    pub fn report(&mut self, number: Number) {
         if let Some(kept) = self.permits.get_mut(&number) {
             kept.is_reported = true;
         }
@@ -214,12 +220,9 @@ impl Keeper {
     }
 
     /// The permits that are due for a task. A permit that is lost by now is recorded as a [`Loss`] and not returned.
-    /// For `Report` that is true of all.
-    pub(crate) fn due(&mut self, task: Task, now: Moment) -> Due {
-        match self.next(task) {
-            Some(at) if at <= now.instant() => {}
-            next => return Due::At(next),
-        }
+    /// For `Report` that is true of all. `None`: nothing is due.
+    pub fn due(&mut self, task: Task, now: Moment) -> Option<Vec<Number>> {
+        self.next(task).filter(|at| *at <= now.instant())?;
         let soon = match task {
             Task::Renew(_) => now.instant() + TOGETHER,
             Task::Report => now.instant(), // not earlier, since it is lost only then
@@ -242,13 +245,13 @@ impl Keeper {
                 false => due.push(number),
             }
         }
-        Due::Now(due)
+        Some(due)
     }
 
     /// The permits of this batch that are still watched, and until when to wait for the reply: until the first of them
     /// is lost. A permit that is almost lost must not prevent the renewal of the others; therefore the wait has a
     /// minimum.
-    pub(crate) fn batch(&mut self, numbers: &[Number], now: Moment) -> (Vec<(Number, Arc<Identity>)>, Option<Instant>) {
+    pub fn batch(&mut self, numbers: &[Number], now: Moment) -> (Vec<(Number, Arc<Identity>)>, Option<Instant>) {
         let kept = numbers.iter().filter_map(|number| {
             let kept = self.permits.get(number)?;
             Some((*number, kept))
@@ -264,14 +267,14 @@ impl Keeper {
     }
 
     /// The holder's own refresh with this lease is about to be sent.
-    pub(crate) fn refreshing(&mut self, number: Number, lease_ms: u64, now: Moment) {
+    pub fn refreshing(&mut self, number: Number, lease_ms: u64, now: Moment) {
         if let Some(kept) = self.permits.get_mut(&number) {
             kept.held.refreshing(lease_ms, now);
         }
     }
 
     /// Takes the outcome of a renewal.
-    pub(crate) fn renewed(
+    pub fn renewed(
         &mut self,
         number: Number,
         outcome: Result<Option<Grant>, CallError>,
@@ -281,11 +284,12 @@ impl Keeper {
         let Some(kept) = self.permits.get(&number) else {
             return Ok(());
         };
-        let (lease_ms, is_left) = (kept.held.identity.lease.lease_ms, kept.is_left);
+        let lease_ms = kept.held.identity.lease.lease_ms;
+        let is_releasing = matches!(kept.held.state(), State::Releasing { .. });
         let result = self.refresh(number, lease_ms, outcome, sent, now);
         match &result {
             Ok(()) => self.plan(number, now),
-            Err(RefreshError::Lost(_)) if is_left => {} // its release may have run first, and reports a loss itself
+            Err(RefreshError::Lost(_)) if is_releasing => {} // its release may have run first, and reports a loss itself
             Err(RefreshError::Lost(_)) => {
                 self.lose(number, true);
             }
@@ -296,7 +300,7 @@ impl Keeper {
     }
 
     /// Takes the outcome of the holder's own refresh. A permit that is lost is no longer watched.
-    pub(crate) fn refreshed(
+    pub fn refreshed(
         &mut self,
         number: Number,
         lease_ms: u64,
@@ -339,11 +343,10 @@ impl Keeper {
     }
 
     /// The server reports that the permit is lost, or its deadline has passed. `wanted`: the holder must be notified.
-    pub(crate) fn lose(&mut self, number: Number, wanted: bool) {
+    pub fn lose(&mut self, number: Number, wanted: bool) {
         if let Some(kept) = self.permits.get_mut(&number) {
-            let is_watched = kept.is_watched();
-            let (is_first, is_new) = kept.held.lose();
-            let is_reported = wanted && is_watched && is_first && kept.is_reported;
+            let (is_watched, is_new) = kept.held.lose();
+            let is_reported = wanted && is_watched && kept.is_reported;
             self.tell(number, is_new, is_reported);
             self.plan_renewal(number, None);
             self.plan_report(number);
@@ -359,7 +362,7 @@ impl Keeper {
     }
 
     /// The time that is left of the lease: zero if the permit is lost, `None` if it is permanent.
-    pub(crate) fn remaining(&mut self, number: Number, now: Moment) -> Option<Duration> {
+    pub fn remaining(&mut self, number: Number, now: Moment) -> Option<Duration> {
         let Some(kept) = self.permits.get_mut(&number) else {
             return Some(Duration::ZERO);
         };
@@ -370,17 +373,17 @@ impl Keeper {
         left
     }
 
-    pub(crate) fn is_lost(&mut self, number: Number, now: Moment) -> bool {
+    pub fn is_lost(&mut self, number: Number, now: Moment) -> bool {
         self.remaining(number, now).is_some_and(|left| left.is_zero())
     }
 
     /// The permit itself.
-    pub(crate) fn held(&mut self, number: Number) -> Option<&mut HeldPermit> {
+    pub fn held(&mut self, number: Number) -> Option<&mut HeldPermit> {
         self.permits.get_mut(&number).map(|kept| &mut kept.held)
     }
 
     /// The losses since the last call of this function.
-    pub(crate) fn take_losses(&mut self) -> Vec<Loss> {
+    pub fn take_losses(&mut self) -> Vec<Loss> {
         std::mem::take(&mut self.losses)
     }
 }

@@ -117,7 +117,7 @@ pub fn prefix_key(prefix: &str, group: &str) -> Result<String, Invalid> {
 }
 
 /// The kind and the name in a key that was made by this module.
-pub(crate) fn parts(key: &str) -> (&str, &str) {
+pub fn parts(key: &str) -> (&str, &str) {
     // A prefix or a kind contains no brace.
     let (front, tagged) = key.split_at(key.find('{').unwrap_or_default());
     let (_, kind) = front.trim_end_matches(':').rsplit_once(':').unwrap_or_default();
@@ -126,7 +126,7 @@ pub(crate) fn parts(key: &str) -> (&str, &str) {
 }
 
 /// The kind and the name in a key of any origin. `None` if it is not a valid key under this prefix.
-pub(crate) fn parts_under<'a>(prefix: &str, key: &'a str) -> Option<(&'a str, &'a str)> {
+pub fn parts_under<'a>(prefix: &str, key: &'a str) -> Option<(&'a str, &'a str)> {
     let (kind, name) = parts(key);
     key_of(kind, prefix, name).is_ok_and(|made| made == key).then_some((kind, name))
 }
@@ -137,7 +137,7 @@ fn key_of(kind: &str, prefix: &str, name: &str) -> Result<String, Invalid> {
 }
 
 /// Whether this is a valid name of a semaphore.
-pub(crate) fn is_valid(name: &str) -> bool {
+pub fn is_valid(name: &str) -> bool {
     tagged(name).is_ok()
 }
 
@@ -183,7 +183,7 @@ pub(super) fn check_word(what: &'static str, word: &str) -> Result<(), Invalid> 
     Ok(())
 }
 
-pub(crate) fn check_prefix(prefix: &str) -> Result<(), Invalid> {
+pub fn check_prefix(prefix: &str) -> Result<(), Invalid> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
     if prefix.is_empty() || prefix.len() > 64 || !prefix.chars().all(allowed) {
         return Err(Invalid::new(

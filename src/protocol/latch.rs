@@ -31,11 +31,11 @@ pub enum CountDownAnswer {
     },
 }
 
-pub(crate) struct CountDown<'a> {
-    pub(crate) keys: &'a LatchKeys,
-    pub(crate) id: &'a str,
-    pub(crate) count: u32,
-    pub(crate) life_ms: u64,
+pub struct CountDown<'a> {
+    pub keys: &'a LatchKeys,
+    pub id: &'a str,
+    pub count: u32,
+    pub life_ms: u64,
 }
 
 impl Call for CountDown<'_> {
@@ -82,12 +82,12 @@ pub enum WaitAnswer {
     },
 }
 
-pub(crate) struct Wait<'a> {
-    pub(crate) keys: &'a LatchKeys,
-    pub(crate) count: u32,
-    pub(crate) life_ms: u64,
-    pub(crate) wait_ms: u64,
-    pub(crate) inbox: &'a str,
+pub struct Wait<'a> {
+    pub keys: &'a LatchKeys,
+    pub count: u32,
+    pub life_ms: u64,
+    pub wait_ms: u64,
+    pub inbox: &'a str,
 }
 
 impl Call for Wait<'_> {
@@ -138,8 +138,8 @@ pub enum CountAnswer {
     },
 }
 
-pub(crate) struct Count<'a> {
-    pub(crate) keys: &'a LatchKeys,
+pub struct Count<'a> {
+    pub keys: &'a LatchKeys,
 }
 
 impl Call for Count<'_> {
@@ -174,8 +174,8 @@ pub enum DeleteAnswer {
     },
 }
 
-pub(crate) struct Delete<'a> {
-    pub(crate) keys: &'a LatchKeys,
+pub struct Delete<'a> {
+    pub keys: &'a LatchKeys,
 }
 
 impl Call for Delete<'_> {

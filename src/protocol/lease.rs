@@ -8,41 +8,41 @@ use std::time::{Duration, Instant};
 pub type ServerTime = u64;
 
 /// The default lease. It is renewed while the permit exists.
-pub(crate) const DEFAULT: Duration = Duration::from_secs(30);
+pub const DEFAULT: Duration = Duration::from_secs(30);
 
 /// The shortest lease that can be renewed. A renewal is sent after a third of it; the rest is for its reply and a
 /// retry.
-pub(crate) const SHORTEST_RENEWED: Duration = Duration::from_millis(30);
+pub const SHORTEST_RENEWED: Duration = Duration::from_millis(30);
 
 /// The longest lease that the scripts accept: 100 years of 365.25 days.
-pub(crate) const LONGEST_MS: u64 = 36_525 * 86_400_000;
+pub const LONGEST_MS: u64 = 36_525 * 86_400_000;
 
 /// An instant on both of this machine's clocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub struct Moment {
     monotonic: Instant,
     /// The time since a fixed point, on a clock that also counts the time while the machine is suspended.
     total: Duration,
 }
 
 impl Moment {
-    pub(crate) fn new(monotonic: Instant, total: Duration) -> Moment {
+    pub fn new(monotonic: Instant, total: Duration) -> Moment {
         Moment { monotonic, total }
     }
 
-    pub(crate) fn instant(&self) -> Instant {
+    pub fn instant(&self) -> Instant {
         self.monotonic
     }
 }
 
 /// The end of a lease: the last time at which this process may still use the permit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline(Option<Moment>);
+pub struct Deadline(Option<Moment>);
 
 impl Deadline {
     /// The end of a lease that the server reported in reply to a call sent at `sent`. The lease counts from before the
     /// call was sent, less 1 ms, which the server's rounding may have added. `None`: a permanent lease.
-    pub(crate) fn after(sent: Moment, left: Option<Duration>) -> Deadline {
+    pub fn after(sent: Moment, left: Option<Duration>) -> Deadline {
         let end = |left: Duration| {
             let left = left.saturating_sub(Duration::from_millis(1));
             Some(Moment { monotonic: sent.monotonic.checked_add(left)?, total: sent.total.checked_add(left)? })
@@ -51,7 +51,7 @@ impl Deadline {
     }
 
     /// The earlier of two.
-    pub(crate) fn earlier(self, other: Deadline) -> Deadline {
+    pub fn earlier(self, other: Deadline) -> Deadline {
         match (self.0, other.0) {
             (Some(a), Some(b)) => {
                 Deadline(Some(Moment { monotonic: a.monotonic.min(b.monotonic), total: a.total.min(b.total) }))
@@ -63,38 +63,38 @@ impl Deadline {
     /// The time that is left: zero if the lease has ended, `None` if it never ends. The clock that shows less time
     /// decides. The monotonic clock stops while a machine is suspended. The other one may be set back: on some systems it
     /// is the wall clock.
-    pub(crate) fn remaining(&self, now: Moment) -> Option<Duration> {
+    pub fn remaining(&self, now: Moment) -> Option<Duration> {
         let end = self.0?;
         let monotonic = end.monotonic.saturating_duration_since(now.monotonic);
         Some(monotonic.min(end.total.saturating_sub(now.total)))
     }
 
-    pub(crate) fn is_past(&self, now: Moment) -> bool {
+    pub fn is_past(&self, now: Moment) -> bool {
         self.remaining(now).is_some_and(|left| left.is_zero())
     }
 
     /// The end on the monotonic clock.
-    pub(crate) fn instant(&self) -> Option<Instant> {
+    pub fn instant(&self) -> Option<Instant> {
         self.0.map(|end| end.monotonic)
     }
 }
 
 /// The options of a permit's lease.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LeaseOptions {
+pub struct LeaseOptions {
     /// The lease that a refresh asks for, in ms; 0: permanent.
-    pub(crate) lease_ms: u64,
-    pub(crate) renewed: bool,
+    pub lease_ms: u64,
+    pub renewed: bool,
     /// The caller chose the id. Therefore another caller may hold with the same id by now.
-    pub(crate) own_id: bool,
+    pub own_id: bool,
     /// The minimum hold in ms; 0: none.
-    pub(crate) at_least_ms: u64,
+    pub at_least_ms: u64,
 }
 
 impl LeaseOptions {
     /// The lease that the first call asks for. A permanent lease begins with 30 s, so that a permit whose reply was
     /// lost ends by itself. No lease ends before the minimum hold.
-    pub(crate) fn first_lease_ms(&self) -> u64 {
+    pub fn first_lease_ms(&self) -> u64 {
         let lease_ms = match self.lease_ms {
             0 => u64::try_from(DEFAULT.as_millis()).unwrap_or(u64::MAX),
             lease_ms => lease_ms,
@@ -104,7 +104,7 @@ impl LeaseOptions {
 }
 
 /// A lease in the scripts' unit: whole milliseconds.
-pub(crate) fn to_ms(lease: Duration) -> Result<u64, Invalid> {
+pub fn to_ms(lease: Duration) -> Result<u64, Invalid> {
     checked_ms(lease).ok_or_else(|| {
         let why = format!(
             "{lease:?} is out of range. Accepted: 1 ms to 100 years. For a lease without an end, use `permanent`"
@@ -114,7 +114,7 @@ pub(crate) fn to_ms(lease: Duration) -> Result<u64, Invalid> {
 }
 
 /// A minimum hold in the scripts' unit: whole milliseconds.
-pub(crate) fn at_least_ms(least: Duration) -> Result<u64, Invalid> {
+pub fn at_least_ms(least: Duration) -> Result<u64, Invalid> {
     checked_ms(least)
         .ok_or_else(|| Invalid::new("at_least", format!("{least:?} is out of range. Accepted: 1 ms to 100 years")))
 }

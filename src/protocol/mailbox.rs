@@ -7,21 +7,21 @@ use std::time::Instant;
 
 /// The mailbox of one wait.
 #[derive(Clone, Debug)]
-pub(crate) struct Mailbox {
+pub struct Mailbox {
     /// The secret that signs the messages to this wait. `None`: for a latch, whose messages are only hints to ask
     /// again.
-    pub(crate) secret: Option<String>,
+    pub secret: Option<String>,
     /// The channel named in the last call that asked for messages. Messages on other channels are not handled.
     channel: String,
-    pub(crate) messages: VecDeque<(Message, Moment)>,
-    pub(crate) called: bool,
-    pub(crate) cancelled: bool,
+    pub messages: VecDeque<(Message, Moment)>,
+    pub called: bool,
+    pub cancelled: bool,
     /// When the wait is cancelled without a call of `cancel`.
     cancelled_at: Option<Instant>,
 }
 
 /// An event in a mailbox.
-pub(crate) enum Mail {
+pub enum Mail {
     Message {
         message: Message,
         received: Moment,
@@ -33,7 +33,7 @@ pub(crate) enum Mail {
 }
 
 impl Mailbox {
-    pub(crate) fn new(secret: Option<String>) -> Mailbox {
+    pub fn new(secret: Option<String>) -> Mailbox {
         Mailbox {
             secret,
             channel: String::new(),
@@ -46,7 +46,7 @@ impl Mailbox {
 
     /// The inbox as an argument for the scripts: the channel, and the secret that signs the messages. From now on only
     /// messages on this channel are handled.
-    pub(crate) fn inbox(&mut self, channel: &str) -> String {
+    pub fn inbox(&mut self, channel: &str) -> String {
         channel.clone_into(&mut self.channel);
         match &self.secret {
             Some(secret) if !channel.is_empty() => format!("{channel}#{secret}"),
@@ -55,13 +55,13 @@ impl Mailbox {
     }
 
     /// Whether messages on this channel are handled.
-    pub(crate) fn is_on(&self, channel: &str) -> bool {
+    pub fn is_on(&self, channel: &str) -> bool {
         self.channel == channel
     }
 
     /// Takes a message if it is signed for this wait. Returns whether it is. Copies of a message that is already in the
     /// mailbox are dropped.
-    pub(crate) fn put(&mut self, channel: &str, received: &Received, now: Moment) -> bool {
+    pub fn put(&mut self, channel: &str, received: &Received, now: Moment) -> bool {
         let Some(secret) = &self.secret else {
             self.called = true;
             return false;
@@ -78,25 +78,24 @@ impl Mailbox {
         true
     }
 
-    pub(crate) fn call(&mut self) {
+    pub fn call(&mut self) {
         self.called = true;
     }
 
-    pub(crate) fn cancel(&mut self) {
+    pub fn cancel(&mut self) {
         self.cancelled = true;
     }
 
-    pub(crate) fn cancel_at(&mut self, at: Instant) {
+    pub fn cancel_at(&mut self, at: Instant) {
         self.cancelled_at = Some(at);
     }
 
-    pub(crate) fn is_cancelled(&self, now: Instant) -> bool {
+    pub fn is_cancelled(&self, now: Instant) -> bool {
         self.cancelled || self.cancelled_at.is_some_and(|at| at <= now)
     }
 
     /// Removes the grants and returns their fences, because they are given back. The waiter asks again.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn take_grants(&mut self) -> Vec<u64> {
+    pub fn take_grants(&mut self) -> Vec<u64> {
         let (grants, others): (VecDeque<_>, VecDeque<_>) =
             self.messages.drain(..).partition(|(message, _)| message.fence > 0);
         self.messages = others;
@@ -105,7 +104,7 @@ impl Mailbox {
     }
 
     /// The next event for a waiter that sleeps until `until`. An error is the time at which to check again.
-    pub(crate) fn take(&mut self, until: Instant, now: Instant) -> Result<Mail, Instant> {
+    pub fn take(&mut self, until: Instant, now: Instant) -> Result<Mail, Instant> {
         if let Some((message, received)) = self.messages.pop_front() {
             return Ok(Mail::Message { message, received });
         }

@@ -9,13 +9,13 @@ const LONGEST: usize = 512;
 /// A grant, or with fence 0 a hint to ask again at `at` (0: now). A hint without `at`: the place in line was taken
 /// away.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Message {
-    pub(crate) id: String,
-    pub(crate) permits: u32,
-    pub(crate) fence: u64,
+pub struct Message {
+    pub id: String,
+    pub permits: u32,
+    pub fence: u64,
     /// The end of the lease (`None`: never), or when to ask again (`None`: the place in line was taken away).
-    pub(crate) at: Option<u64>,
-    pub(crate) now: u64,
+    pub at: Option<u64>,
+    pub now: u64,
 }
 
 impl Message {
@@ -43,15 +43,15 @@ fn number<T: std::str::FromStr>(word: &str) -> Option<T> {
 }
 
 /// A message as it was received. Any client may have sent it.
-pub(crate) struct Received<'a> {
-    pub(crate) message: Message,
+pub struct Received<'a> {
+    pub message: Message,
     text: &'a str,
     signature: Option<&'a str>,
 }
 
 impl<'a> Received<'a> {
     /// `None` if no script sends such a message.
-    pub(crate) fn read(payload: &'a [u8]) -> Option<Received<'a>> {
+    pub fn read(payload: &'a [u8]) -> Option<Received<'a>> {
         if payload.len() > LONGEST {
             return None;
         }
@@ -65,7 +65,7 @@ impl<'a> Received<'a> {
 
     /// Whether the sender knew this secret of a wait, as the scripts do. SHA-1 allows a forger to extend a signed text
     /// without the secret. Such a text has bytes after its last number, and `read` rejects it.
-    pub(crate) fn is_signed_with(&self, secret: &str) -> bool {
+    pub fn is_signed_with(&self, secret: &str) -> bool {
         let Some(signature) = self.signature else {
             return false;
         };

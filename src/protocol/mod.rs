@@ -1,22 +1,31 @@
 //! The protocol without sockets, threads or a clock.
+//!
+//! Its items are `pub`, because the proofs in `tests/proof` use them from another crate: see `__proof` in `lib.rs`.
+//! This module is private. So users of the library reach only what another module exports. Fields and methods of
+//! exported types are therefore `pub`.
 
-pub(crate) mod autocomplete;
-pub(crate) mod call;
-pub(crate) mod exchange;
-pub(crate) mod held;
-pub(crate) mod id;
-pub(crate) mod inbox;
-pub(crate) mod keeper;
-pub(crate) mod keys;
-pub(crate) mod latch;
-pub(crate) mod lease;
-pub(crate) mod mailbox;
-pub(crate) mod message;
-pub(crate) mod name_from;
-pub(crate) mod releases;
-pub(crate) mod replicas;
-pub(crate) mod reply;
-pub(crate) mod resp;
+#![allow(unreachable_pub, reason = "with the feature `__proof`, other crates reach all items")]
+#![cfg_attr(feature = "__proof", allow(missing_docs, reason = "items that only the proofs reach need no docs"))]
+
+pub mod autocomplete;
+pub mod call;
+pub mod exchange;
+pub mod held;
+pub mod id;
+pub mod inbox;
+pub mod keeper;
+pub mod keys;
+pub mod latch;
+pub mod lease;
+pub mod mailbox;
+pub mod message;
+pub mod name_from;
+pub mod outcome;
+pub mod releases;
+pub mod replicas;
+pub mod reply;
+pub mod resp;
+pub mod routing;
 mod script;
-pub(crate) mod semaphore;
-pub(crate) mod waiter;
+pub mod semaphore;
+pub mod waiter;

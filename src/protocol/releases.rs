@@ -21,20 +21,20 @@ const BATCH: usize = 100;
 /// A release that the server has not confirmed. `C`: the connection of the call whose reply is missing. On this
 /// connection the release reaches the server after that call.
 #[derive(Clone, Debug)]
-pub(crate) struct PendingRelease<C> {
-    pub(crate) keys: Keys,
-    pub(crate) id: String,
-    pub(crate) target: Target,
-    pub(crate) connection: Option<C>,
+pub struct PendingRelease<C> {
+    pub keys: Keys,
+    pub id: String,
+    pub target: Target,
+    pub connection: Option<C>,
     /// After this time the server has freed the id by itself. `None`: a permanent lease, whose release is repeated
     /// until the gate is dropped.
-    pub(crate) until: Option<Instant>,
+    pub until: Option<Instant>,
 }
 
 /// The object of a release. A release may reach the server late, when its id is in use again. It must not release that
 /// later grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Target {
+pub enum Target {
     /// Everything that the id has. Only for an id that this client made for one call, and that no later call uses.
     Whatever,
     /// The permit with this fence.
@@ -43,12 +43,11 @@ pub(crate) enum Target {
     /// ticket, and the release names it.
     LookUp,
     /// The permit that the id has. A place in line stays. A lookup finds the fence.
-    #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "only a future can be left without a poll"))]
     Held,
 }
 
 /// The connection of a call whose reply is missing.
-pub(crate) trait Ordered {
+pub trait Ordered {
     /// Whether one packet on this connection may contain releases of both.
     fn is_shared_with(&self, other: &Self) -> bool;
 }
@@ -56,7 +55,7 @@ pub(crate) trait Ordered {
 impl<C> PendingRelease<C> {
     /// The release of everything that an id may have after a call without an answer. At `until` the server has freed the
     /// id by itself.
-    pub(crate) fn of_call(
+    pub fn of_call(
         keys: &Keys,
         id: &str,
         is_own_id: bool,
@@ -72,7 +71,7 @@ impl<C> PendingRelease<C> {
 
     /// The release of a permit that ends at `deadline`. A refresh until `latest`, whose reply was lost, may have
     /// extended its lease on the server.
-    pub(crate) fn of_permit(
+    pub fn of_permit(
         identity: &Identity,
         deadline: Option<Instant>,
         latest: Instant,
@@ -91,17 +90,24 @@ impl<C> PendingRelease<C> {
         }
     }
 
-    fn is_of(&self, keys: &Keys, id: &str) -> bool {
-        self.keys == *keys && self.id == id
+    /// Whether it concerns only later calls with its id, and does not hold back other calls of its name: nobody has dropped
+    /// this permit, or the release follows a call on a connection of its own.
+    fn is_aside(&self) -> bool {
+        self.connection.is_some() || self.target == Target::Held
+    }
+
+    /// Whether it takes one call: no lookup precedes it.
+    pub fn is_one_call(&self) -> bool {
+        !matches!(self.target, Target::LookUp | Target::Held)
     }
 
     /// Whether the server has freed the id by itself.
-    pub(crate) fn is_over(&self, now: Instant) -> bool {
+    pub fn is_over(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| until <= now)
     }
 
     /// The calls of this release, in order.
-    pub(crate) fn steps(&self) -> Steps {
+    pub fn steps(&self) -> Steps {
         let next = match self.target {
             Target::Whatever => Next::Release(None),
             Target::Fence(fence) => Next::Release(Some(fence)),
@@ -114,23 +120,26 @@ impl<C> PendingRelease<C> {
             keeps_place: self.target == Target::Held,
             // A place in line may be granted after the lookup. Then a second lookup follows.
             lookups: 2,
+            has_found_nothing: false,
         }
     }
 }
 
 /// The calls of one release.
 #[derive(Clone, Debug)]
-pub(crate) struct Steps {
+pub struct Steps {
     keys: Keys,
     id: String,
-    pub(crate) next: Next,
+    pub next: Next,
     keeps_place: bool,
     /// The number of lookups that are left.
-    pub(crate) lookups: u32,
+    pub lookups: u32,
+    /// The last release found nothing to release.
+    pub has_found_nothing: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Next {
+pub enum Next {
     LookUp,
     Release(Option<u64>),
     Nothing,
@@ -138,7 +147,7 @@ pub(crate) enum Next {
 
 impl Steps {
     /// The next call. `None` once the id has nothing left to release.
-    pub(crate) fn call(&self) -> Option<Packed> {
+    pub fn call(&self) -> Option<Packed> {
         match self.next {
             Next::LookUp => Some(self.lookup().pack()),
             Next::Release(fence) => Some(self.release(fence).pack()),
@@ -155,7 +164,7 @@ impl Steps {
     }
 
     /// Takes the reply to the last call.
-    pub(crate) fn answered(&mut self, reply: Value) -> Result<(), CallError> {
+    pub fn answered(&mut self, reply: Value) -> Result<(), CallError> {
         self.next = match self.next {
             Next::LookUp => {
                 self.lookups -= 1;
@@ -168,6 +177,7 @@ impl Steps {
             }
             Next::Release(fence) => {
                 let answer = self.release(fence).answer(reply)?;
+                self.has_found_nothing = answer == ReleaseAnswer::Gone;
                 let is_looked_up = self.lookups < 2;
                 match answer == ReleaseAnswer::Gone && is_looked_up && self.lookups > 0 && !self.keeps_place {
                     true => Next::LookUp,
@@ -182,21 +192,29 @@ impl Steps {
 
 /// All pending releases of a gate.
 #[derive(Clone, Debug)]
-pub(crate) struct Releases<C> {
-    pub(crate) pending: VecDeque<PendingRelease<C>>,
-    /// The releases that are being sent.
-    pub(crate) current: Vec<(Keys, String)>,
+pub struct Releases<C> {
+    pub pending: VecDeque<PendingRelease<C>>,
+    /// The releases that are being sent to each server.
+    pub current: BTreeMap<usize, Vec<Current>>,
     /// Servers that did not answer, each with the end and the length of its pause. Releases for other servers do not
     /// wait for them.
-    pub(crate) pauses: BTreeMap<usize, (Instant, Duration)>,
+    pub pauses: BTreeMap<usize, (Instant, Duration)>,
     /// When the last attempt ends, once the gate is dropped.
     closes: Option<Instant>,
 }
 
+/// A release that is being sent.
+#[derive(Clone, Debug)]
+pub struct Current {
+    pub keys: Keys,
+    pub id: String,
+    is_aside: bool,
+}
+
 /// The next step for pending releases.
-pub(crate) enum ToRelease<C> {
-    /// Send these in one packet to one server.
-    Now(Vec<PendingRelease<C>>),
+pub enum ToRelease<C> {
+    /// Send these in one packet to this server.
+    Now(usize, Vec<PendingRelease<C>>),
     /// Wait until this time; `None`: until there is a new release.
     At(Option<Instant>),
     /// The gate is dropped and nothing is left to do.
@@ -204,7 +222,7 @@ pub(crate) enum ToRelease<C> {
 }
 
 /// Whether an id can be used again.
-pub(crate) enum Settled<C> {
+pub enum Settled<C> {
     Yes,
     /// Send this release first.
     After(PendingRelease<C>),
@@ -214,56 +232,66 @@ pub(crate) enum Settled<C> {
 
 impl<C> Default for Releases<C> {
     fn default() -> Releases<C> {
-        Releases { pending: VecDeque::new(), current: Vec::new(), pauses: BTreeMap::new(), closes: None }
+        Releases { pending: VecDeque::new(), current: BTreeMap::new(), pauses: BTreeMap::new(), closes: None }
     }
 }
 
 impl<C: Ordered> PendingRelease<C> {
     /// Whether one packet may contain both. A release with its own connection goes with those of the same connection.
     fn goes_with(&self, other: &PendingRelease<C>) -> bool {
-        let is_one_call = |release: &Self| !matches!(release.target, Target::LookUp | Target::Held);
         let is_same = match (&self.connection, &other.connection) {
             (None, None) => true,
             (Some(one), Some(other)) => one.is_shared_with(other),
             _ => false,
         };
-        is_same && is_one_call(self) && is_one_call(other)
+        is_same && self.is_one_call() && other.is_one_call()
     }
 }
 
 impl<C: Ordered> Releases<C> {
-    pub(crate) fn add(&mut self, releases: impl IntoIterator<Item = PendingRelease<C>>) {
+    pub fn add(&mut self, releases: impl IntoIterator<Item = PendingRelease<C>>) {
         self.pending.extend(releases);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.pending.is_empty()
+    /// Whether all are confirmed.
+    pub fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// How many are not confirmed.
+    pub fn count(&self) -> usize {
+        self.pending.len() + self.current.values().map(Vec::len).sum::<usize>()
     }
 
     /// The gate is dropped. Releases continue for up to 30 s.
-    pub(crate) fn close(&mut self, now: Instant) {
+    pub fn close(&mut self, now: Instant) {
         self.closes = Some(now + LAST_RELEASES);
     }
 
-    /// The next releases to send together, to a server that is not paused. `node_of` returns the server of a release.
-    pub(crate) fn next(&mut self, now: Instant, node_of: impl Fn(&PendingRelease<C>) -> usize) -> ToRelease<C> {
+    /// The next releases to send together, to a server that is not paused and gets none at the moment. `node_of` returns the
+    /// server of a release.
+    pub fn next(&mut self, now: Instant, node_of: impl Fn(&PendingRelease<C>) -> usize) -> ToRelease<C> {
         let is_closed = self.closes.is_some_and(|closes| closes <= now);
         self.pending.retain(|pending| !is_closed && !pending.is_over(now));
-        let pauses = &self.pauses;
-        let pause = |pending: &PendingRelease<C>| {
-            let (end, _) = pauses.get(&node_of(pending))?;
-            (*end > now).then_some(*end)
-        };
-        let Some(index) = self.pending.iter().position(|pending| pause(pending).is_none()) else {
-            return match self.pending.iter().filter_map(pause).min() {
-                None if self.closes.is_some() => ToRelease::Closed,
+        let (pauses, current) = (&self.pauses, &self.current);
+        let pause = |node: usize| pauses.get(&node).map(|(end, _)| *end).filter(|end| *end > now);
+        let nodes = self.pending.iter().map(&node_of).enumerate();
+        let mut free = nodes.clone().filter(|(_, node)| !current.contains_key(node) && pause(*node).is_none());
+        let Some((index, node)) = free.next() else {
+            let paused = nodes.filter(|(_, node)| !current.contains_key(node));
+            return match paused.filter_map(|(_, node)| pause(node)).min() {
+                None if self.closes.is_some() && self.is_empty() => ToRelease::Closed,
                 end => ToRelease::At(end),
             };
         };
         let batch = self.take_batch(index, node_of);
-        let ids = batch.iter().map(|pending| (pending.keys.clone(), pending.id.clone()));
-        self.current = ids.collect();
-        ToRelease::Now(batch)
+        let current = batch.iter().map(|pending| Current {
+            keys: pending.keys.clone(),
+            id: pending.id.clone(),
+            is_aside: pending.is_aside(),
+        });
+        self.current.insert(node, current.collect());
+        ToRelease::Now(node, batch)
     }
 
     /// The release at this index, and others that the same packet may contain.
@@ -282,9 +310,9 @@ impl<C: Ordered> Releases<C> {
         batch
     }
 
-    /// Takes the result of the last batch, which was sent to `node`: the unconfirmed releases are pending again.
-    pub(crate) fn sent(&mut self, node: usize, unconfirmed: Vec<PendingRelease<C>>, now: Instant) {
-        self.current.clear();
+    /// Takes the result of the batch that was sent to `node`: the unconfirmed releases are pending again.
+    pub fn sent(&mut self, node: usize, unconfirmed: Vec<PendingRelease<C>>, now: Instant) {
+        self.current.remove(&node);
         if unconfirmed.is_empty() {
             self.pauses.remove(&node);
             return;
@@ -297,18 +325,20 @@ impl<C: Ordered> Releases<C> {
         self.pending.extend(unconfirmed);
     }
 
-    /// Whether no release of this id is pending. A pending release would release the grant of a later call, or the
-    /// later call would undo the release.
-    pub(crate) fn settle(&mut self, keys: &Keys, id: &str, now: Instant) -> Settled<C> {
-        self.pending.retain(|pending| !pending.is_of(keys, id) || !pending.is_over(now));
-        let mut pending = self.pending.iter();
-        if let Some(index) = pending.position(|pending| pending.is_of(keys, id))
+    /// Whether a call for this key may be sent: no release of the same name must be repeated first. A later call would
+    /// overtake the release, and a call with the same id, `own_id`, would be undone by it.
+    pub fn settle(&mut self, key: &[u8], own_id: Option<&str>, now: Instant) -> Settled<C> {
+        let concerns =
+            |keys: &Keys, id: &str, is_aside: bool| keys.meta.as_bytes() == key && (!is_aside || own_id == Some(id));
+        let is_first = |pending: &PendingRelease<C>| concerns(&pending.keys, &pending.id, pending.is_aside());
+        self.pending.retain(|pending| !is_first(pending) || !pending.is_over(now));
+        if let Some(index) = self.pending.iter().position(is_first)
             && let Some(pending) = self.pending.remove(index)
         {
             return Settled::After(pending);
         }
-        let mut current = self.current.iter();
-        match current.any(|(other, current)| other == keys && current == id) {
+        let mut current = self.current.values().flatten();
+        match current.any(|current| concerns(&current.keys, &current.id, current.is_aside)) {
             true => Settled::Soon,
             false => Settled::Yes,
         }
@@ -343,7 +373,7 @@ mod tests {
         let after = |ms| begun + Duration::from_millis(ms);
         releases.add([pending("here", after(40)), pending("away", after(60_000))]);
         for (node, at) in [(0, 0), (1, 0), (1, 55)] {
-            let ToRelease::Now(unconfirmed) = releases.next(after(at), node_of) else {
+            let ToRelease::Now(_, unconfirmed) = releases.next(after(at), node_of) else {
                 panic!("it waits");
             };
             releases.sent(node, unconfirmed, after(at));

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 /// The number of replicas that must confirm, and the time within which they must.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MinReplicas {
-    pub(crate) count: u32,
-    pub(crate) timeout: Duration,
+pub struct MinReplicas {
+    pub count: u32,
+    pub timeout: Duration,
 }
 
 impl MinReplicas {
     /// The command that follows the calls to confirm, on the same connection.
-    pub(crate) fn command(&self) -> Vec<u8> {
+    pub fn command(&self) -> Vec<u8> {
         let mut wait = redis::cmd("WAIT");
         let timeout = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
         wait.arg(self.count).arg(timeout.max(1)); // 0 would mean no timeout
@@ -22,7 +22,7 @@ impl MinReplicas {
     }
 
     /// Fails unless the reply reports enough confirmations.
-    pub(crate) fn check(&self, reply: Option<Reply>) -> Result<(), Failure> {
+    pub fn check(&self, reply: Option<Reply>) -> Result<(), Failure> {
         let confirmed = match reply {
             Some(reply) => reply.and_then(|value| Ok(u32::from_redis_value(value)?)),
             None => Ok(0),

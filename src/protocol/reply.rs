@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Classifies a failed call: the script refused an argument or the stored state, the server did not run it, or no reply
 /// arrived.
-pub(crate) fn error_of(error: RedisError) -> CallError {
+pub fn error_of(error: RedisError) -> CallError {
     if error.code() == Some("LUAGATE") {
         let text = error.detail().unwrap_or_default();
         let (what, why) = text.split_once(": ").unwrap_or(("call", text));
@@ -36,7 +36,7 @@ pub(crate) fn error_of(error: RedisError) -> CallError {
 
 /// Reads a complete reply of a script. A reply with an extra field breaks the contract and is an error. Never panics,
 /// for any reply.
-pub(crate) fn read<T>(value: Value, fields: impl FnOnce(&mut Reply) -> Result<T, CallError>) -> Result<T, CallError> {
+pub fn read<T>(value: Value, fields: impl FnOnce(&mut Reply) -> Result<T, CallError>) -> Result<T, CallError> {
     let mut reply = Reply::new(value)?;
     let answer = fields(&mut reply)?;
     match reply.fields.next() {
@@ -46,7 +46,7 @@ pub(crate) fn read<T>(value: Value, fields: impl FnOnce(&mut Reply) -> Result<T,
 }
 
 /// The fields of a reply, read in order.
-pub(crate) struct Reply {
+pub struct Reply {
     shown: String,
     fields: std::vec::IntoIter<Value>,
 }
@@ -60,11 +60,11 @@ impl Reply {
     }
 
     /// A reply that is a single field, not an array.
-    pub(crate) fn plain(value: Value) -> Reply {
+    pub fn plain(value: Value) -> Reply {
         Reply { shown: String::new(), fields: vec![value].into_iter() }
     }
 
-    pub(crate) fn word(&mut self) -> Result<&str, CallError> {
+    pub fn word(&mut self) -> Result<&str, CallError> {
         match self.fields.next() {
             Some(Value::BulkString(bytes)) => {
                 self.shown = String::from_utf8(bytes)
@@ -83,13 +83,13 @@ impl Reply {
     }
 
     /// A number that fits into the type `T`.
-    pub(crate) fn number<T: TryFrom<i64>>(&mut self) -> Result<T, CallError> {
+    pub fn number<T: TryFrom<i64>>(&mut self) -> Result<T, CallError> {
         let number = self.integer()?;
         T::try_from(number).map_err(|_| unexpected(&(&self.shown, number)))
     }
 
     /// A number; -1 means never.
-    pub(crate) fn number_or_never(&mut self) -> Result<Option<u64>, CallError> {
+    pub fn number_or_never(&mut self) -> Result<Option<u64>, CallError> {
         match self.integer()? {
             -1 => Ok(None),
             number => match u64::try_from(number) {
@@ -100,7 +100,7 @@ impl Reply {
     }
 
     /// 0 or 1 as `bool`.
-    pub(crate) fn flag(&mut self) -> Result<bool, CallError> {
+    pub fn flag(&mut self) -> Result<bool, CallError> {
         match self.integer()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -108,7 +108,7 @@ impl Reply {
         }
     }
 
-    pub(crate) fn list(&mut self) -> Result<Vec<Vec<u8>>, CallError> {
+    pub fn list(&mut self) -> Result<Vec<Vec<u8>>, CallError> {
         let bytes = |value| match value {
             Value::BulkString(bytes) => Ok(bytes),
             other => Err(unexpected(&other)),
@@ -120,7 +120,7 @@ impl Reply {
     }
 
     /// A list of arrays. `row` reads each of them.
-    pub(crate) fn rows<T>(&mut self, row: impl Fn(&mut Reply) -> Result<T, CallError>) -> Result<Vec<T>, CallError> {
+    pub fn rows<T>(&mut self, row: impl Fn(&mut Reply) -> Result<T, CallError>) -> Result<Vec<T>, CallError> {
         match self.fields.next() {
             Some(Value::Array(rows)) => rows.into_iter().map(|value| read(value, &row)).collect(),
             other => Err(unexpected(&other)),
@@ -129,7 +129,7 @@ impl Reply {
 }
 
 /// Unexpected reply; the scripts never return this.
-pub(crate) fn unexpected(what: &dyn Debug) -> CallError {
+pub fn unexpected(what: &dyn Debug) -> CallError {
     let mut text = format!("{what:?}");
     if let Some((end, _)) = text.char_indices().nth(200) {
         text.truncate(end);
@@ -138,6 +138,6 @@ pub(crate) fn unexpected(what: &dyn Debug) -> CallError {
 }
 
 /// The time from `now` to `then`, both on the server's clock.
-pub(crate) fn between(now: ServerTime, then: ServerTime) -> Duration {
+pub fn between(now: ServerTime, then: ServerTime) -> Duration {
     Duration::from_millis(then.saturating_sub(now))
 }

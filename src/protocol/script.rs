@@ -4,13 +4,13 @@ use super::resp;
 use once_cell::sync::Lazy;
 
 /// A script: its text, and the words of a command that refer to it by its SHA-1.
-pub(crate) struct Script {
+pub struct Script {
     pub(super) text: &'static str,
     pub(super) by_sha1: Vec<u8>,
 }
 
 /// A script that is hashed at its first use.
-pub(crate) type LazyScript = Lazy<Script>;
+pub type LazyScript = Lazy<Script>;
 
 macro_rules! scripts {
     ($($name:ident $file:literal)*) => {

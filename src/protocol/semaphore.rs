@@ -5,8 +5,8 @@ mod manage;
 mod several;
 
 pub use manage::{HolderRow, ResizeAnswer, State, WaiterRow};
-pub(crate) use manage::{Inspect, Resize};
-pub(crate) use several::TryAcquireAll;
+pub use manage::{Inspect, Resize};
+pub use several::TryAcquireAll;
 pub use several::{AskOne, Line, TryAcquireAllAnswer};
 
 use super::call::{Argument, Call, Packed};
@@ -177,9 +177,9 @@ pub enum Answer {
     },
 }
 
-pub(crate) struct Acquire<'a> {
-    pub(crate) keys: &'a Keys,
-    pub(crate) ask: Ask<'a>,
+pub struct Acquire<'a> {
+    pub keys: &'a Keys,
+    pub ask: Ask<'a>,
 }
 
 impl Call for Acquire<'_> {
@@ -240,13 +240,13 @@ impl Call for Acquire<'_> {
     }
 }
 
-pub(crate) struct Refresh<'a> {
-    pub(crate) keys: &'a Keys,
-    pub(crate) id: &'a str,
+pub struct Refresh<'a> {
+    pub keys: &'a Keys,
+    pub id: &'a str,
     /// In ms; 0: permanent.
-    pub(crate) lease_ms: u64,
+    pub lease_ms: u64,
     /// Refreshes only the permit with this fence; `None`: any.
-    pub(crate) fence: Option<u64>,
+    pub fence: Option<u64>,
 }
 
 impl Call for Refresh<'_> {
@@ -284,13 +284,13 @@ pub enum ReleaseAnswer {
     Gone,
 }
 
-pub(crate) struct Release<'a> {
-    pub(crate) keys: &'a Keys,
-    pub(crate) id: &'a str,
+pub struct Release<'a> {
+    pub keys: &'a Keys,
+    pub id: &'a str,
     /// How many permits the id keeps.
-    pub(crate) keep: u32,
+    pub keep: u32,
     /// Releases only the permit with this fence or the place in line with this ticket; `None`: any.
-    pub(crate) fence: Option<u64>,
+    pub fence: Option<u64>,
 }
 
 impl Call for Release<'_> {
@@ -333,9 +333,9 @@ pub enum LookupAnswer {
     },
 }
 
-pub(crate) struct Lookup<'a> {
-    pub(crate) keys: &'a Keys,
-    pub(crate) id: &'a str,
+pub struct Lookup<'a> {
+    pub keys: &'a Keys,
+    pub id: &'a str,
 }
 
 impl Call for Lookup<'_> {

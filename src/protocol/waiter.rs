@@ -7,8 +7,8 @@
 mod latch;
 mod permit;
 
-pub(crate) use latch::LatchTarget;
-pub(crate) use permit::{Granted, PermitTarget, QueueEntry, denied};
+pub use latch::LatchTarget;
+pub use permit::{Granted, PermitTarget, QueueEntry, denied};
 
 use super::call::Packed;
 use super::lease::Moment;
@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 
 /// The waiter's deadline on the server, as time after each call: a waiter that does not ask again leaves the line then.
 /// So a waiter whose process has ended leaves the line within this time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How much longer than the wait's deadline its last call may take.
-pub(crate) const LAST_CALL: Duration = Duration::from_millis(40);
+pub const LAST_CALL: Duration = Duration::from_millis(40);
 
 /// How long a waiter sleeps at most before it asks again: three calls within its patience.
 const RECHECK: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ const RECHECK: Duration = Duration::from_secs(5);
 const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// The object of a wait: how to ask for it, and the meaning of answers and messages.
-pub(crate) trait Target {
+pub trait Target {
     type Answer;
     type Granted;
     type Error: From<CallError>;
@@ -61,7 +61,7 @@ pub(crate) trait Target {
 
 /// The kinds of calls by which a waiter asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Ask {
+pub enum Ask {
     /// Without an inbox, since most first calls need none.
     First,
     InLine,
@@ -70,7 +70,7 @@ pub(crate) enum Ask {
 }
 
 /// The next step after an answer or a message.
-pub(crate) enum Step<G, E> {
+pub enum Step<G, E> {
     /// Continue to wait; ask at this time.
     AskAt(Instant),
     /// Continue to wait; ask at this time, or earlier if that is planned.
@@ -84,10 +84,10 @@ pub(crate) enum Step<G, E> {
     GiveBack(E),
 }
 
-pub(crate) type StepOf<T> = Step<<T as Target>::Granted, <T as Target>::Error>;
+pub type StepOf<T> = Step<<T as Target>::Granted, <T as Target>::Error>;
 
 /// An event that the driver reports.
-pub(crate) enum Event<A> {
+pub enum Event<A> {
     Answered {
         answer: A,
         sent: Moment,
@@ -105,12 +105,11 @@ pub(crate) enum Event<A> {
     Timer,
     /// What this wait got in the meantime was given back, because its driver did not take it in time. It asks again with
     /// its ticket.
-    #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "only a future can be left without a poll"))]
     GivenBack,
 }
 
 /// The next action of the driver.
-pub(crate) enum Action<G, E> {
+pub enum Action<G, E> {
     /// Send a call. Stop waiting for its reply at `until`.
     Ask { ask: Ask, until: Option<Instant> },
     /// Sleep until this time or an event.
@@ -121,37 +120,37 @@ pub(crate) enum Action<G, E> {
 
 /// The releases at the end of a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GiveBack {
+pub struct GiveBack {
     /// Release now, within the time of the last call, what the server gave the id.
-    pub(crate) now: bool,
+    pub now: bool,
     /// Release in the background, after the call without an answer, what that call may still have caused.
-    pub(crate) later: bool,
+    pub later: bool,
 }
 
-pub(crate) type ActionOf<T> = Action<<T as Target>::Granted, <T as Target>::Error>;
+pub type ActionOf<T> = Action<<T as Target>::Granted, <T as Target>::Error>;
 
 /// One wait.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiter<T> {
-    pub(crate) target: T,
-    pub(crate) deadline: Option<Instant>,
+pub struct Waiter<T> {
+    pub target: T,
+    pub deadline: Option<Instant>,
     /// How long this wait continues while the server cannot be reached.
     outage: Duration,
-    pub(crate) state: State,
-    pub(crate) next_ask: Instant,
-    pub(crate) unreachable_since: Option<Instant>,
+    pub state: State,
+    pub next_ask: Instant,
+    pub unreachable_since: Option<Instant>,
     /// A call was not answered. It may still reach the server after the end of this wait.
-    pub(crate) may_come_late: bool,
+    pub may_come_late: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum State {
+pub enum State {
     Sleeps,
     Asks(Ask),
 }
 
 impl<T: Target> Waiter<T> {
-    pub(crate) fn new(target: T, deadline: Option<Instant>, outage: Duration, now: Instant) -> Waiter<T> {
+    pub fn new(target: T, deadline: Option<Instant>, outage: Duration, now: Instant) -> Waiter<T> {
         Waiter {
             target,
             deadline,
@@ -164,8 +163,7 @@ impl<T: Target> Waiter<T> {
     }
 
     /// Whether the server may have stored something for this wait, which must be given back if the driver drops it now.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn may_leave_something(&self) -> bool {
+    pub fn may_leave_something(&self) -> bool {
         match self.state {
             State::Sleeps => self.may_come_late || self.target.is_queued(),
             State::Asks(_) => true,
@@ -173,7 +171,7 @@ impl<T: Target> Waiter<T> {
     }
 
     /// The first action. `listens`: the inbox is ready.
-    pub(crate) fn start(&mut self, listens: bool) -> ActionOf<T> {
+    pub fn start(&mut self, listens: bool) -> ActionOf<T> {
         match listens {
             true => self.sleep(),
             false => self.ask(Ask::First),
@@ -181,7 +179,7 @@ impl<T: Target> Waiter<T> {
     }
 
     /// The next action after an event.
-    pub(crate) fn on(&mut self, event: Event<T::Answer>, now: Moment) -> ActionOf<T> {
+    pub fn on(&mut self, event: Event<T::Answer>, now: Moment) -> ActionOf<T> {
         match (self.state, event) {
             (_, Event::Cancelled) => {
                 let give_back = GiveBack { now: self.target.is_queued(), later: self.may_come_late };
@@ -286,6 +284,5 @@ fn is_late(error: &CallError) -> bool {
     let (CallError::Failed(failure) | CallError::Unknown(failure)) = error else {
         return false;
     };
-    use FailureKind::{PoolExhausted, TimedOut, Unreachable};
-    matches!(failure.kind(), TimedOut | PoolExhausted | Unreachable)
+    matches!(failure.kind(), FailureKind::TimedOut | FailureKind::Unreachable)
 }

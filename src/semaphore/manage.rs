@@ -1,6 +1,7 @@
 //! Inspects a semaphore, and changes it for all callers.
 
 use super::Semaphore;
+use crate::engine::mode::{Mode, block};
 use crate::error::{CallError, Invalid};
 use crate::inspection::Inspection;
 use crate::protocol::id;
@@ -51,16 +52,21 @@ impl Semaphore {
     /// # Errors
     /// [`CallError`]. The call can be repeated.
     pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
+        block(|mode| self.revoke_by(id, mode))
+    }
+
+    pub(crate) async fn revoke_by(&self, id: &str, mode: Mode) -> Result<Revoked, CallError> {
         let keys = self.settings.keys()?;
-        Operation::Revoke.on([keys.meta.as_ref()]).tell(|| {
+        let revoke = async {
             id::check_id(id)?;
             let release = Release { keys, id, keep: 0, fence: None };
-            Ok(match self.shared.call(&release)? {
+            Ok(match self.shared.call(&release, mode).await? {
                 ReleaseAnswer::Released { .. } => Revoked::Held,
                 ReleaseAnswer::Cancelled => Revoked::Waited,
                 ReleaseAnswer::Gone => Revoked::Nothing,
             })
-        })
+        };
+        Operation::Revoke.on([keys.meta.as_ref()]).tell_async(revoke).await
     }
 
     /// Sets the limit for all callers and pins it: it no longer expires with the state. A higher limit grants permits
@@ -69,7 +75,7 @@ impl Semaphore {
     /// # Errors
     /// [`CallError::Invalid`] for a limit of 0 or above 2^31-1. Nothing is changed then.
     pub fn resize(&self, limit: u32) -> Result<Resized, CallError> {
-        self.set_limit(limit, None)
+        block(|mode| self.set_limit(limit, None, mode))
     }
 
     /// As [`resize`](Semaphore::resize), but only if `expected` is the limit in force (0: no limit is stored).
@@ -77,7 +83,7 @@ impl Semaphore {
     /// # Errors
     /// As [`resize`](Semaphore::resize).
     pub fn compare_and_resize(&self, expected: u32, limit: u32) -> Result<Resized, CallError> {
-        self.set_limit(limit, Some(expected))
+        block(|mode| self.set_limit(limit, Some(expected), mode))
     }
 
     /// Removes the pin from the limit. If there are no holders and no waiters, the limit is removed at once, and the
@@ -87,26 +93,32 @@ impl Semaphore {
     /// # Errors
     /// [`CallError`]. The call can be repeated.
     pub fn unpin(&self) -> Result<(), CallError> {
-        let keys = self.settings.keys()?;
-        Operation::Unpin.on([keys.meta.as_ref()]).run(|| {
-            self.shared.call(&Resize { keys, limit: 0, expected: None })?;
-            Ok(())
-        })
+        block(|mode| self.unpin_by(mode))
     }
 
-    fn set_limit(&self, limit: u32, expected: Option<u32>) -> Result<Resized, CallError> {
+    pub(crate) async fn unpin_by(&self, mode: Mode) -> Result<(), CallError> {
+        let keys = self.settings.keys()?;
+        let unpin = async {
+            self.shared.call(&Resize { keys, limit: 0, expected: None }, mode).await?;
+            Ok(())
+        };
+        Operation::Unpin.on([keys.meta.as_ref()]).run_async(unpin).await
+    }
+
+    pub(crate) async fn set_limit(&self, limit: u32, expected: Option<u32>, mode: Mode) -> Result<Resized, CallError> {
         if limit == 0 {
             let why = "0 is out of range. Accepted: 1 to 2147483647. To let a limit expire, use `unpin`";
             return Err(Invalid::new("limit", why).into());
         }
         let keys = self.settings.keys()?;
-        Operation::Resize.on([keys.meta.as_ref()]).tell(|| {
+        let resize = async {
             let resize = Resize { keys, limit, expected };
-            Ok(match self.shared.call(&resize)? {
+            Ok(match self.shared.call(&resize, mode).await? {
                 ResizeAnswer::Resized { old, in_use, .. } => Resized::Resized { old, in_use },
                 ResizeAnswer::Unchanged { current, .. } => Resized::Unchanged { current },
             })
-        })
+        };
+        Operation::Resize.on([keys.meta.as_ref()]).tell_async(resize).await
     }
 
     /// Returns the number of permits that are free now. Waiters are not subtracted. Blocks for one round trip.
@@ -115,7 +127,11 @@ impl Semaphore {
     /// [`CallError`]. The call can be repeated. [`CallError::Invalid`] if no limit is stored and this caller declares
     /// none.
     pub fn available_permits(&self) -> Result<u32, CallError> {
-        let state = self.look(0, 0)?;
+        block(|mode| self.free(mode))
+    }
+
+    pub(crate) async fn free(&self, mode: Mode) -> Result<u32, CallError> {
+        let state = self.look(0, 0, mode).await?;
         match (state.limit, self.settings.limit()) {
             (0, 0) => {
                 let why = "this handle declares no limit and none is stored. Store one with `resize`";
@@ -140,14 +156,23 @@ impl Semaphore {
     /// # Errors
     /// [`CallError::Invalid`] for a count above 1,000.
     pub fn inspect_page(&self, offset: u32, count: u32) -> Result<Inspection, CallError> {
-        self.look(offset, count).map(Inspection::new)
+        block(|mode| self.inspect_by(offset, count, mode))
+    }
+
+    pub(crate) async fn inspect_by(&self, offset: u32, count: u32, mode: Mode) -> Result<Inspection, CallError> {
+        self.look(offset, count, mode).await.map(Inspection::new)
+    }
+
+    /// Whether a permit is in use.
+    pub(crate) async fn is_in_use(&self, mode: Mode) -> Result<bool, CallError> {
+        Ok(self.look(0, 0, mode).await?.in_use > 0)
     }
 
     /// Reads the state of the semaphore, with `count` holders and `count` waiters at most.
-    pub(crate) fn look(&self, offset: u32, count: u32) -> Result<State, CallError> {
+    pub(crate) async fn look(&self, offset: u32, count: u32, mode: Mode) -> Result<State, CallError> {
         let keys = self.settings.keys()?;
         let inspect = Inspect { keys, offset, count };
         let span = Operation::Inspect.on([keys.meta.as_ref()]);
-        span.run(|| self.shared.call(&inspect))
+        span.run_async(self.shared.call(&inspect, mode)).await
     }
 }

@@ -1,5 +1,6 @@
 //! The guard of permits that were acquired together.
 
+use crate::engine::mode::{Mode, block};
 use crate::error::RefreshError;
 use crate::guard::UnlockError;
 use crate::permit::{self, Permit, Released};
@@ -8,21 +9,16 @@ use std::time::Duration;
 
 /// Permits of several semaphores, held together. Dropping this guard releases all of them.
 ///
-/// Dropping blocks for at most 100 ms, or not at all if one of the gates has
-/// [`drop_in_background`](crate::GateBuilder::drop_in_background). A longer release continues in the background.
+/// Dropping sends the releases and does not wait for the replies, as for one [`Permit`].
 #[must_use = "the permits are released as soon as their guard is dropped"]
 pub struct SeveralPermits {
-    names: Vec<String>,
-    permits: Vec<Permit>,
+    pub(crate) names: Vec<String>,
+    pub(crate) permits: Vec<Permit>,
 }
 
 impl SeveralPermits {
     pub(super) fn new<'a>(names: impl Iterator<Item = &'a str>, permits: Vec<Permit>) -> SeveralPermits {
         SeveralPermits { names: names.map(str::to_owned).collect(), permits }
-    }
-
-    pub(super) fn permits(&self) -> &[Permit] {
-        &self.permits
     }
 
     /// The name and the permit of each semaphore, in the order of acquisition.
@@ -55,7 +51,7 @@ impl SeveralPermits {
     /// # Errors
     /// [`RefreshError::Lost`] if one of them is lost. After any other error they are valid until their old leases end.
     pub fn refresh(&self) -> Result<(), RefreshError> {
-        permit::refresh(&self.permits, None)
+        block(|mode| self.refresh_by(mode))
     }
 
     /// Releases all of them. Returns [`Released::Gone`] if one of them had been lost before; the others are released
@@ -64,20 +60,22 @@ impl SeveralPermits {
     /// # Errors
     /// [`UnlockError`] if a server did not confirm the release. It contains the guard, so that the caller can try
     /// again.
-    pub fn release(mut self) -> Result<Released, UnlockError<SeveralPermits>> {
-        permit::release_all(&mut self.permits).map_err(|error| UnlockError::new(self, error))
+    pub fn release(self) -> Result<Released, UnlockError<SeveralPermits>> {
+        block(|mode| self.release_by(mode))
+    }
+
+    pub(crate) async fn refresh_by(&self, mode: Mode) -> Result<(), RefreshError> {
+        permit::refresh(&self.permits.iter().collect::<Vec<_>>(), None, mode).await
+    }
+
+    pub(crate) async fn release_by(self, mode: Mode) -> Result<Released, UnlockError<SeveralPermits>> {
+        permit::release_all(&self.permits, mode).await.map_err(|error| UnlockError::new(self, error))
     }
 
     /// The separate permits, in the order of acquisition. Each of them can be released alone.
     #[must_use = "the permits are released as soon as they are dropped"]
-    pub fn into_permits(mut self) -> Vec<Permit> {
-        std::mem::take(&mut self.permits)
-    }
-}
-
-impl Drop for SeveralPermits {
-    fn drop(&mut self) {
-        permit::drop_all(&mut self.permits);
+    pub fn into_permits(self) -> Vec<Permit> {
+        self.permits
     }
 }
 

@@ -1,44 +1,40 @@
 //! The semaphores of one acquire: their order, the checks of the arguments, and the meaning of answers. Sends nothing to
 //! the server.
 
+use crate::engine::connection::Connection;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{
     AboveLimit, AcquireError, AcquireSeveralError, Blocked, CallError, Denied, Invalid, LimitMismatch, NamedUsage,
     TryAcquireSeveralError,
 };
+use crate::lease::releases::PendingRelease;
 use crate::protocol::held::Identity;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::LeaseOptions;
-use crate::protocol::releases::PendingRelease;
 use crate::protocol::semaphore::{AskOne, Grant, Line, TryAcquireAll, TryAcquireAllAnswer, Usage};
 use crate::protocol::waiter::denied;
+use crate::semaphore::Semaphore;
 use crate::settings::Settings;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The maximum number of semaphores of one script call.
 const MOST_SEMAPHORES: usize = 64;
 
-/// A semaphore of either API.
-pub(crate) trait AnySemaphore {
-    fn settings(&self) -> &Settings;
-
-    fn is_of_same_gate(&self, other: &Self) -> bool;
-}
-
 /// One semaphore, and the number of permits to take.
 #[derive(Clone)]
-pub(crate) struct Member<S> {
-    pub(crate) semaphore: S,
-    pub(crate) permits: u32,
+pub(super) struct Member {
+    pub(super) semaphore: Semaphore,
+    pub(super) permits: u32,
 }
 
 /// In the order of waiting: the smallest declared limit first, then by the bytes of their keys.
 #[derive(Clone)]
-pub(crate) struct Members<S>(Vec<Member<S>>);
+pub(super) struct Members(Vec<Member>);
 
-impl<S: AnySemaphore> Members<S> {
-    pub(crate) fn new(semaphores: impl IntoIterator<Item = (S, u32)>) -> Members<S> {
+impl Members {
+    pub(super) fn new(semaphores: impl IntoIterator<Item = (Semaphore, u32)>) -> Members {
         let members = semaphores.into_iter().map(|(semaphore, permits)| Member { semaphore, permits });
         let mut members: Vec<_> = members.collect();
         members.sort_by_cached_key(|Member { semaphore, .. }| {
@@ -49,22 +45,22 @@ impl<S: AnySemaphore> Members<S> {
         Members(members)
     }
 
-    pub(crate) fn with(self, set: impl Fn(S) -> S) -> Members<S> {
+    pub(super) fn with(self, set: impl Fn(Semaphore) -> Semaphore) -> Members {
         let members = self.0.into_iter();
         let members = members.map(|Member { semaphore, permits }| Member { semaphore: set(semaphore), permits });
         Members(members.collect())
     }
 
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Member<S>> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Member> {
         self.0.iter()
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|member| member.semaphore.settings().name())
     }
 
     /// Checks the arguments. Returns the first semaphore, and the keys of all.
-    pub(crate) fn check(&self) -> Result<(&S, Vec<&Keys>), Invalid> {
+    pub(super) fn check(&self) -> Result<(&Semaphore, Vec<&Keys>), Invalid> {
         let semaphores = self.0.iter().map(|member| &member.semaphore);
         let keys: Vec<&Keys> =
             semaphores.clone().map(|semaphore| semaphore.settings().keys()).collect::<Result<_, _>>()?;
@@ -95,9 +91,9 @@ impl<S: AnySemaphore> Members<S> {
     }
 
     /// The arguments of the script that takes the permits of all semaphores, or none.
-    pub(crate) fn asked<'a>(&self, first: &S, keys: &[&'a Keys]) -> Result<Vec<AskOne<'a>>, Invalid> {
+    pub(super) fn asked<'a>(&self, first: &Semaphore, keys: &[&'a Keys]) -> Result<Vec<AskOne<'a>>, Invalid> {
         let tag = keys.first().map_or("", |keys| keys.tag());
-        let is_elsewhere = |member: &Member<S>| !member.semaphore.is_of_same_gate(first);
+        let is_elsewhere = |member: &Member| !member.semaphore.is_of_same_gate(first);
         if self.0.iter().any(is_elsewhere) || keys.iter().any(|other| other.tag() != tag) {
             let why = "different gates or groups. Accepted: one gate and one group, as in `{trade}:sword` and `{trade}:shield`. \
                        For any other semaphores use `acquire_timeout`";
@@ -113,7 +109,7 @@ impl<S: AnySemaphore> Members<S> {
     }
 
     /// The grants in the answer to this call.
-    pub(crate) fn granted(&self, answer: TryAcquireAllAnswer) -> Result<Vec<(Grant, Usage)>, TryAcquireSeveralError> {
+    pub(super) fn granted(&self, answer: TryAcquireAllAnswer) -> Result<Vec<(Grant, Usage)>, TryAcquireSeveralError> {
         match answer {
             TryAcquireAllAnswer::Granted(grants) | TryAcquireAllAnswer::Held(grants) => Ok(grants),
             TryAcquireAllAnswer::Denied { index, next_expiry, lines, .. } => {
@@ -132,7 +128,7 @@ impl<S: AnySemaphore> Members<S> {
     }
 
     /// Each granted permit with its semaphore, and the limit in force.
-    pub(crate) fn identities(
+    pub(super) fn identities(
         &self,
         id: &str,
         grants: &[(Grant, Usage)],
@@ -146,7 +142,7 @@ impl<S: AnySemaphore> Members<S> {
     }
 
     /// Whether the callers accept the limits in force.
-    pub(crate) fn check_limits(&self, grants: &[(Grant, Usage)]) -> Result<(), LimitMismatch> {
+    pub(super) fn check_limits(&self, grants: &[(Grant, Usage)]) -> Result<(), LimitMismatch> {
         let mut limits = self.0.iter().zip(grants);
         limits.try_for_each(|(member, (_, usage))| member.semaphore.settings().check_limit(usage.limit))
     }
@@ -167,12 +163,12 @@ impl<S: AnySemaphore> Members<S> {
     }
 
     /// The lease options of all, for waiting in line.
-    pub(crate) fn leases(&self) -> Result<Vec<LeaseOptions>, Invalid> {
+    pub(super) fn leases(&self) -> Result<Vec<LeaseOptions>, Invalid> {
         self.0.iter().map(|member| member.semaphore.settings().lease_options()).collect()
     }
 }
 
-impl<S: AnySemaphore> fmt::Debug for Members<S> {
+impl fmt::Debug for Members {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let members = self.0.iter().map(|member| (member.semaphore.settings().name(), member.permits));
         f.debug_map().entries(members).finish()
@@ -180,7 +176,11 @@ impl<S: AnySemaphore> fmt::Debug for Members<S> {
 }
 
 /// The releases of everything that an unanswered call may have acquired.
-pub(crate) fn abandoned<C: Clone>(call: &TryAcquireAll, connection: Option<C>, now: Instant) -> Vec<PendingRelease<C>> {
+pub(super) fn abandoned(
+    call: &TryAcquireAll,
+    connection: Option<Arc<Connection>>,
+    now: Instant,
+) -> Vec<PendingRelease> {
     let pending = call.asked.iter().map(|one| {
         let until = now.checked_add(Duration::from_millis(one.lease_ms));
         PendingRelease::of_call(one.keys, call.id, false, connection.clone(), until)
@@ -189,7 +189,7 @@ pub(crate) fn abandoned<C: Clone>(call: &TryAcquireAll, connection: Option<C>, n
 }
 
 /// A timeout for waiting.
-pub(crate) fn check_timeout(timeout: Duration) -> Result<(), Invalid> {
+pub(super) fn check_timeout(timeout: Duration) -> Result<(), Invalid> {
     match timeout.is_zero() {
         true => {
             let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire`";
@@ -200,7 +200,7 @@ pub(crate) fn check_timeout(timeout: Duration) -> Result<(), Invalid> {
 }
 
 /// The time was over before this semaphore was asked, or before the grants were confirmed.
-pub(crate) fn too_late(settings: &Settings) -> AcquireSeveralError {
+pub(super) fn too_late(settings: &Settings) -> AcquireSeveralError {
     AcquireSeveralError::TimedOut(blocked(settings, None))
 }
 
@@ -209,7 +209,7 @@ fn blocked(settings: &Settings, denied: Option<Denied>) -> Blocked {
 }
 
 /// The wait for one of the semaphores ended with this error.
-pub(crate) fn not_acquired(error: AcquireError, settings: &Settings) -> AcquireSeveralError {
+pub(super) fn not_acquired(error: AcquireError, settings: &Settings) -> AcquireSeveralError {
     match error {
         AcquireError::TimedOut(denied) => AcquireSeveralError::TimedOut(blocked(settings, Some(denied))),
         AcquireError::LineFull(denied) => AcquireSeveralError::LineFull(blocked(settings, Some(denied))),

@@ -1,103 +1,79 @@
-//! The mailbox of one wait, on which its thread sleeps.
+//! The mailbox of one wait, at which its thread or task waits.
 
 use super::cancel::Wait;
-use super::reading::{Reading, Taken};
-use crate::clock::{Clock, Notify};
+use crate::clock::Clock;
+use crate::engine::connection::Connection;
+use crate::engine::mode::Mode;
+use crate::engine::place::Place;
+use crate::engine::worker::Worker;
 use crate::protocol::lease::Moment;
 use crate::protocol::mailbox::{self, Mail};
 use crate::protocol::message::Received;
-use crate::sync::lock;
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) struct Mailbox {
-    state: Mutex<State>,
-    notify: Notify,
+    place: Arc<Place<mailbox::Mailbox>>,
     clock: Clock,
-    /// Its thread may read the subscription while it waits, since nothing else needs to wake it.
-    may_read: bool,
-}
-
-struct State {
-    mail: mailbox::Mailbox,
-    /// Its thread sleeps, and can read the subscription if no other thread does.
-    sleeps_to_read: bool,
 }
 
 impl Mailbox {
-    pub(super) fn new(clock: &Clock, secret: Option<String>, may_be_cancelled: bool) -> Mailbox {
-        Mailbox {
-            state: Mutex::new(State { mail: mailbox::Mailbox::new(secret), sleeps_to_read: false }),
-            notify: Notify::awake(clock),
-            clock: clock.clone(),
-            may_read: !may_be_cancelled && !clock.is_moved(),
-        }
-    }
-
-    pub(super) fn may_read(&self) -> bool {
-        self.may_read
+    pub(super) fn new(clock: &Clock, secret: Option<String>) -> Mailbox {
+        let place = Place::of_nobody(clock, mailbox::Mailbox::new(secret));
+        Mailbox { place: Arc::new(place), clock: clock.clone() }
     }
 
     /// The inbox as an argument for the scripts. From now on only messages on this channel are handled.
     pub(super) fn inbox(&self, channel: &str) -> String {
-        lock(&self.state).mail.inbox(channel)
+        self.place.look(|mail| mail.inbox(channel))
     }
 
     /// Takes a message. Returns whether it is signed for this wait.
     pub(super) fn put(&self, channel: &str, received: &Received, now: Moment) -> bool {
-        let mut state = lock(&self.state);
-        let is_mine = state.mail.put(channel, received, now);
-        self.notify.wake(state);
-        is_mine
+        self.place.update(|mail| mail.put(channel, received, now))
     }
 
     pub(super) fn call(&self) {
-        let mut state = lock(&self.state);
-        state.mail.call();
-        self.notify.wake(state);
+        self.place.update(mailbox::Mailbox::call);
+    }
+
+    /// Removes the grants that its caller has not taken. Returns their fences.
+    pub(super) fn take_grants(&self) -> Vec<u64> {
+        self.place.look(mailbox::Mailbox::take_grants)
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
-        lock(&self.state).mail.is_cancelled(self.clock.now())
+        let now = self.clock.now();
+        self.place.look(|mail| mail.is_cancelled(now))
     }
 
-    /// Wakes its thread to read the subscription of this channel. Returns whether the thread slept and uses that
-    /// channel.
-    pub(super) fn wake_to_read(&self, channel: &str) -> bool {
-        let state = lock(&self.state);
-        let wakes = state.sleeps_to_read && state.mail.is_on(channel);
-        if wakes {
-            self.notify.wake(state);
-        }
-        wakes
-    }
-
-    /// The next event. Blocks until `until` at most.
-    pub(super) fn take(&self, until: Instant) -> Mail {
+    /// The next event. Waits until `until` at most. `reads`: a thread reads this connection for messages, if no other thread
+    /// does.
+    pub(super) async fn take(
+        &self,
+        until: Instant,
+        reads: Option<&Arc<Connection>>,
+        worker: &Worker,
+        mode: Mode,
+    ) -> Mail {
+        let take = |mail: &mut mailbox::Mailbox| mail.take(until, self.clock.now());
         loop {
-            if let Look::Mail(mail) = self.look(until, None) {
+            let at = match self.place.look(take) {
+                Ok(mail) => return mail,
+                Err(at) => at,
+            };
+            let taken = |mail: &mut mailbox::Mailbox| take(mail).ok();
+            let mail = match (mode, reads) {
+                (Mode::Blocking(may), Some(connection)) if !connection.has_ended() => {
+                    connection.wait_for_message(&self.place, at, taken, may)
+                }
+                (Mode::Blocking(may), _) => self.place.wait(at, taken, may),
+                (Mode::Async, _) => self.place.wait_in_task(at, taken, worker.sleep(at)).await,
+            };
+            if let Some(mail) = mail {
                 return mail;
             }
         }
-    }
-
-    /// Returns an event that is present. Otherwise this thread takes the subscription to read it, if no other thread
-    /// does, or sleeps.
-    ///
-    /// No message is delivered here while the subscription is taken. So its reader receives every later message.
-    pub(super) fn look(&self, until: Instant, reading: Option<&Reading>) -> Look {
-        let mut state = lock(&self.state);
-        let wake = match state.mail.take(until, self.clock.now()) {
-            Ok(mail) => return Look::Mail(mail),
-            Err(wake) => wake,
-        };
-        if let Some(taken) = reading.and_then(Reading::take) {
-            return Look::Reads(taken, wake);
-        }
-        state.sleeps_to_read = reading.is_some();
-        state = self.notify.sleep(state, Some(wake));
-        state.sleeps_to_read = false;
-        Look::Slept
     }
 }
 
@@ -107,20 +83,10 @@ impl Wait for Mailbox {
     }
 
     fn cancel(&self) {
-        let mut state = lock(&self.state);
-        state.mail.cancel();
-        self.notify.wake(state);
+        self.place.update(mailbox::Mailbox::cancel);
     }
 
     fn cancel_at(&self, at: Instant) {
-        lock(&self.state).mail.cancel_at(at);
+        self.place.look(|mail| mail.cancel_at(at));
     }
-}
-
-/// The result of checking a mailbox.
-pub(super) enum Look {
-    Mail(Mail),
-    /// Its thread must read until this time.
-    Reads(Taken, Instant),
-    Slept,
 }

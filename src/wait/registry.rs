@@ -1,83 +1,87 @@
-//! The waits of a gate, for all servers.
+//! The waits of a gate, for all servers. It receives their messages.
 
 use super::mailbox::Mailbox;
+use crate::clock::Clock;
+use crate::engine::connection::Receiver;
 use crate::lease::releases::Releases;
 use crate::protocol::inbox::Inbox;
 use crate::protocol::keys::Keys;
 use crate::protocol::message::Received;
 use crate::sync::lock;
-use crate::transport::servers::Servers;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use uuid::Uuid;
 
 /// All waits of a gate.
-pub(super) struct Registry {
-    pub(super) servers: Arc<Servers>,
-    releases: Arc<Releases>,
+pub(crate) struct Registry {
+    clock: Clock,
+    /// Set when the gate is opened.
+    releases: OnceLock<Weak<Releases>>,
     inbox: Mutex<Inbox<Mailbox>>,
 }
 
 impl Registry {
-    pub(super) fn new(servers: Arc<Servers>, releases: Arc<Releases>) -> Registry {
-        Registry { servers, releases, inbox: Mutex::default() }
+    pub(crate) fn new(clock: &Clock) -> Registry {
+        Registry { clock: clock.clone(), releases: OnceLock::new(), inbox: Mutex::default() }
+    }
+
+    /// From now on grants to waits that were given up are released.
+    pub(crate) fn release_with(&self, releases: &Arc<Releases>) {
+        let _ = self.releases.set(Arc::downgrade(releases));
     }
 
     /// Registers a wait in line for its messages. `None`: this id already waits for this semaphore.
-    pub(super) fn register(&self, keys: &Keys, id: &str, may_be_cancelled: bool) -> Option<Registered<'_>> {
-        let clock = &self.servers.clock;
-        let make = |secret| Arc::new(Mailbox::new(clock, Some(secret), may_be_cancelled));
+    pub(super) fn register(&self, keys: &Keys, id: &str) -> Option<Registered<'_>> {
+        let make = |secret| Arc::new(Mailbox::new(&self.clock, Some(secret)));
         let mailbox = lock(&self.inbox).add(keys, id, Uuid::new_v4(), make)?;
-        Some(self.registered(id, mailbox))
+        Some(Registered { registry: self, id: id.to_owned(), mailbox })
     }
 
-    /// Registers a wait for the messages about `key`. Any number of threads may wait for the same key.
-    pub(super) fn register_shared(&self, key: &str, may_be_cancelled: bool) -> Registered<'_> {
-        let mailbox = Arc::new(Mailbox::new(&self.servers.clock, None, may_be_cancelled));
+    /// Registers a wait for the messages about `key`. Any number of callers may wait for the same key.
+    pub(super) fn register_shared(&self, key: &str) -> Registered<'_> {
+        let mailbox = Arc::new(Mailbox::new(&self.clock, None));
         lock(&self.inbox).add_shared(key, &mailbox);
-        self.registered(key, mailbox)
-    }
-
-    fn registered(&self, id: &str, mailbox: Arc<Mailbox>) -> Registered<'_> {
-        Registered { registry: self, id: id.to_owned(), mailbox }
+        Registered { registry: self, id: key.to_owned(), mailbox }
     }
 
     /// A wait was given up and the server did not confirm it. A grant that still arrives for it is released.
     pub(super) fn give_up(&self, keys: &Keys, id: &str) {
-        let now = self.servers.clock.now();
-        lock(&self.inbox).give_up(now, keys, id);
-    }
-
-    /// Delivers a message of a channel.
-    pub(super) fn deliver(&self, channel: &str, received: &Received) {
-        let now = self.servers.clock.moment();
-        // The lock is released here: a wait that gets its message ends, and needs the lock for that.
-        let waiting = lock(&self.inbox).of(&received.message.id);
-        let mut is_taken = false;
-        for mailbox in waiting {
-            is_taken |= mailbox.put(channel, received, now);
-        }
-        if !is_taken && let Some(release) = lock(&self.inbox).release_of(received) {
-            self.releases.later([release]);
-        }
-    }
-
-    /// Whether messages may arrive for which no waiting thread reads.
-    pub(super) fn needs_reader(&self) -> bool {
-        let inbox = lock(&self.inbox);
-        inbox.has_given_up(self.servers.clock.now()) || inbox.all().any(|wait| !wait.may_read())
-    }
-
-    /// Wakes one thread to read the subscription of this channel. Returns whether there was one.
-    pub(super) fn wake_a_reader(&self, channel: &str) -> bool {
-        let inbox = lock(&self.inbox);
-        inbox.all().any(|mailbox| mailbox.wake_to_read(channel))
+        lock(&self.inbox).give_up(self.clock.now(), keys, id);
     }
 
     /// Hints to all waits to ask again.
     pub(super) fn call_all(&self) {
-        for mailbox in lock(&self.inbox).all() {
-            mailbox.call();
+        let all: Vec<Arc<Mailbox>> = lock(&self.inbox).all().cloned().collect();
+        all.iter().for_each(|mailbox| mailbox.call());
+    }
+
+    /// Whether somebody waits.
+    pub(super) fn has_waits(&self) -> bool {
+        lock(&self.inbox).all().next().is_some()
+    }
+}
+
+impl Receiver for Registry {
+    fn message(&self, channel: &[u8], payload: &[u8]) {
+        let (Some(received), Ok(channel)) = (Received::read(payload), std::str::from_utf8(channel)) else {
+            return;
+        };
+        let now = self.clock.moment();
+        // The lock is released here: a wait that gets its message ends, and needs the lock for that.
+        let waiting = lock(&self.inbox).of(&received.message.id);
+        let mut is_taken = false;
+        for mailbox in waiting {
+            is_taken |= mailbox.put(channel, &received, now);
         }
+        if !is_taken
+            && let Some(release) = lock(&self.inbox).release_of(&received)
+            && let Some(releases) = self.releases.get().and_then(Weak::upgrade)
+        {
+            releases.post(release);
+        }
+    }
+
+    fn ended(&self) {
+        self.call_all();
     }
 }
 
@@ -91,60 +95,5 @@ pub(super) struct Registered<'a> {
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
         lock(&self.registry.inbox).remove(&self.id, &self.mailbox);
-    }
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use super::super::mailbox::Look;
-    use super::super::reading::Reading;
-    use super::*;
-    use crate::clock::Clock;
-    use crate::transport::Timeouts;
-    use crate::transport::address::Address;
-    use std::sync::mpsc::channel;
-    use std::time::{Duration, Instant};
-
-    const SOON: Duration = Duration::from_secs(10);
-
-    pub(in crate::wait) fn registry() -> Registry {
-        let address = Address::parse("redis://127.0.0.1:1/").unwrap(); // no test connects to it
-        let timeouts = Timeouts { connect: SOON, read: SOON, write: SOON };
-        let servers = Servers::open(address, Clock::real(), timeouts, 1).unwrap();
-        let servers = Arc::new(servers);
-        Registry::new(servers.clone(), Arc::new(Releases::new(servers)))
-    }
-
-    #[test]
-    fn a_waiter_that_is_woken_to_read_waits_for_messages_of_the_same_server() {
-        let registry = registry();
-        let (woken, was_woken) = channel();
-        let servers = ["other", "other", "other", "this"];
-        let waits = (0..).zip(servers).map(|(number, server)| {
-            let keys = Keys::mutex("luagate", &format!("m{number}")).unwrap();
-            let wait = registry.register(&keys, "id", false).unwrap();
-            wait.mailbox.inbox(server);
-            (wait, server)
-        });
-        let waits: Vec<_> = waits.collect();
-        std::thread::scope(|scope| {
-            for (wait, server) in waits {
-                let woken = woken.clone();
-                scope.spawn(move || {
-                    let (until, reading) = (Instant::now() + SOON, Reading::default());
-                    while let Look::Slept = wait.mailbox.look(until, Some(&reading)) {
-                        woken.send(server).unwrap();
-                    }
-                });
-            }
-            let end = Instant::now() + SOON;
-            for server in ["other", "this"] {
-                while !registry.wake_a_reader(server) {
-                    assert!(Instant::now() < end, "nobody sleeps");
-                }
-                assert_eq!(was_woken.recv_timeout(SOON), Ok(server));
-            }
-            registry.call_all();
-        });
     }
 }

@@ -61,6 +61,8 @@ fn dropped_at_each_step(blocked: bool, prepare: impl Fn(&mut Scene), work: impl 
                 assert!(is_gone.is_some(), "after {steps} polls, late: {late}: {:?}", semaphore.inspect());
                 drop(semaphore.acquire_timeout(GONE).unwrap());
             }
+            runtime.block_on(scene.gate.clone().close()).unwrap(); // all releases are confirmed
+            assert_eq!(scene.gate.counters().lost, 0, "after {steps} polls, late: {late}");
             if is_done {
                 assert!(dropped > 3, "it ends after {steps} polls");
                 return;

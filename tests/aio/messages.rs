@@ -1,5 +1,4 @@
-//! Promise: waiters are woken by messages on the connection for calls, or on a second one where the server lacks RESP3,
-//! and no message is needed for a grant.
+//! Promise: waiters are woken by messages on a second connection, and no message is needed for a grant.
 
 use crate::support::proxy::Proxy;
 use crate::support::{SOON, Server, kill_connections, within};
@@ -41,18 +40,16 @@ fn connections(server: &Server) -> (usize, usize) {
 }
 
 #[test]
-fn messages_arrive_on_the_connection_for_calls() {
-    let server = own!(Server::private(&[]));
-    runtime().block_on(async {
-        let gate = crate::gate(&server).await;
-        is_woken_by_a_message(&gate.semaphore("s", 1)).await;
-        assert_eq!(connections(&server), (1, 1));
-    });
+fn messages_arrive_on_a_second_connection() {
+    wake_waiters_on_a_second_connection(own!(Server::private(&[])));
 }
 
 #[test]
-fn a_server_without_resp3_sends_messages_on_a_second_connection() {
-    let server = own!(Server::private(&["--rename-command", "HELLO", ""]));
+fn messages_of_a_server_without_resp3_arrive_on_a_second_connection() {
+    wake_waiters_on_a_second_connection(own!(Server::private(&["--rename-command", "HELLO", ""])));
+}
+
+fn wake_waiters_on_a_second_connection(server: Server) {
     runtime().block_on(async {
         let gate = crate::gate(&server).await;
         let semaphore = gate.semaphore("s", 1);
@@ -93,16 +90,13 @@ fn a_waiter_is_granted_its_permit_though_the_message_was_lost_with_its_connectio
 
 #[test]
 fn a_user_who_may_not_subscribe_gets_an_error_that_names_the_channel() {
-    let server = own!(Server::private(&[]));
+    let server = own!(Server::private_tcp(&[]));
     let mut setuser = redis::cmd("ACL");
     setuser.arg("SETUSER").arg("mute").arg("on").arg(">pw").arg("+@all").arg("~*").arg("resetchannels");
     setuser.exec(&mut server.connection()).unwrap();
     runtime().block_on(async {
-        let client = server.client();
-        let info = client.get_connection_info().clone();
-        let settings = info.redis_settings().clone().set_username("mute").set_password("pw");
-        let client = redis::Client::open(info.set_redis_settings(settings)).unwrap();
-        let gate = Gate::builder_with(client).prefix(&server.prefix).open().await.unwrap();
+        let url = server.url.replacen("redis://", "redis://mute:pw@", 1);
+        let gate = Gate::builder(&url).prefix(&server.prefix).open().await.unwrap();
         let semaphore = gate.semaphore("s", 1);
         let _holder = semaphore.try_acquire().await.unwrap();
         for _ in 0..2 {

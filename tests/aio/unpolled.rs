@@ -6,6 +6,7 @@ use crate::support::proxy::Proxy;
 use crate::support::{SOON, Server, eventually};
 use crate::{own, runtime};
 use luagate::aio::Gate;
+use luagate::errors::TryAcquireError;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -54,8 +55,16 @@ fn a_grant_that_no_poll_takes_goes_to_the_next_caller_and_the_future_is_served_a
     assert!(later.join().unwrap().is_ok());
 }
 
-/// A grant that comes with a reply, not with a message. `in_line`: in reply to a call that would wait.
-fn unread_reply_goes_to_the_next_caller(permanent: bool, in_line: bool) {
+/// The ways to acquire.
+#[derive(Clone, Copy)]
+enum Way {
+    AtOnce,
+    InLine,
+    Several,
+}
+
+/// A grant that comes with a reply, not with a message.
+fn unread_reply_goes_to_the_next_caller(permanent: bool, way: Way) {
     let (server, runtime) = (own!(Server::private_tcp(&[])), runtime());
     let proxy = Proxy::new(&server);
     let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open()).unwrap();
@@ -68,9 +77,17 @@ fn unread_reply_goes_to_the_next_caller(permanent: bool, in_line: bool) {
     let busy = gate.semaphore("busy", 1);
     let _held = runtime.block_on(busy.acquire()).unwrap();
     assert!(runtime.block_on(busy.acquire_timeout(Duration::from_millis(20))).is_err());
-    let acquire = async || match in_line {
-        true => semaphore.acquire().await.unwrap(),
-        false => semaphore.try_acquire().await.unwrap(),
+    let several = gate.several([(&semaphore, 1)]);
+    let acquire = async || match way {
+        Way::AtOnce => loop {
+            match semaphore.try_acquire().await {
+                Ok(permit) => break permit,
+                Err(TryAcquireError::Denied(_)) => {} // the next caller has got the grant that was given back
+                Err(error) => panic!("{error}"),
+            }
+        },
+        Way::InLine => semaphore.acquire().await.unwrap(),
+        Way::Several => several.try_acquire().await.unwrap().into_permits().remove(0),
     };
     let others = server.gate().semaphore("s", 1);
     let mut checked = 0;
@@ -107,18 +124,23 @@ fn unread_reply_goes_to_the_next_caller(permanent: bool, in_line: bool) {
 
 #[test]
 fn a_grant_in_a_reply_that_no_poll_reads_goes_to_the_next_caller() {
-    unread_reply_goes_to_the_next_caller(false, false);
+    unread_reply_goes_to_the_next_caller(false, Way::AtOnce);
 }
 
 #[test]
 fn a_grant_in_a_reply_to_a_call_in_line_that_no_poll_reads_goes_to_the_next_caller() {
-    unread_reply_goes_to_the_next_caller(false, true);
+    unread_reply_goes_to_the_next_caller(false, Way::InLine);
+}
+
+#[test]
+fn a_grant_of_several_semaphores_that_no_poll_reads_goes_to_the_next_caller() {
+    unread_reply_goes_to_the_next_caller(false, Way::Several);
 }
 
 #[test]
 fn a_permanent_grant_that_no_poll_takes_goes_to_the_next_caller() {
-    for in_line in [false, true] {
-        unread_reply_goes_to_the_next_caller(true, in_line);
+    for way in [Way::AtOnce, Way::InLine, Way::Several] {
+        unread_reply_goes_to_the_next_caller(true, way);
     }
 }
 

@@ -3,7 +3,6 @@
 
 mod everything;
 mod line_of_the_guide;
-#[cfg(any(feature = "cluster", feature = "sentinel"))]
 mod several_servers;
 mod waits;
 

@@ -77,7 +77,6 @@ fn the_error_names_the_wrong_part_of_a_tls_url() {
 }
 
 #[test]
-#[cfg(feature = "cluster")]
 fn the_error_names_the_wrong_part_and_address_of_a_cluster_url() {
     for (url, part) in [
         ("redis+cluster://", "the host is missing"),
@@ -95,7 +94,6 @@ fn the_error_names_the_wrong_part_and_address_of_a_cluster_url() {
 }
 
 #[test]
-#[cfg(feature = "sentinel")]
 fn the_error_names_the_wrong_part_and_address_of_a_sentinel_url() {
     for (url, part) in [
         ("redis+sentinel://", "the name of the master is missing"),

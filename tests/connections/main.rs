@@ -1,6 +1,5 @@
-//! How a gate connects to its servers: connections and pools, permissions and secrets, replicas, clusters, sentinels
+//! How a gate connects to its servers: connections, permissions and secrets, replicas, clusters, sentinels
 //! and TLS.
-#![cfg_attr(feature = "tasks", allow(dead_code, unused_imports, reason = "some tests have no async form"))]
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -10,17 +9,12 @@ mod tls_server;
 
 mod acl;
 mod addresses;
-#[cfg(feature = "cluster")]
 mod cluster;
-#[cfg(feature = "cluster")]
 mod cluster_scripts;
 mod connections;
 mod min_replicas;
 mod packets;
-#[cfg(feature = "r2d2")]
-mod pool;
 mod secrets;
-#[cfg(feature = "sentinel")]
 mod sentinel;
 #[cfg(feature = "tls")]
 mod tls;
@@ -33,7 +27,7 @@ fn process_of_a_test() {
     };
     match job.as_str() {
         support::workers::NAME => support::workers::work(&arguments),
-        #[cfg(all(feature = "cluster", target_os = "linux"))]
+        #[cfg(target_os = "linux")]
         "away" => cluster::wait_while_releases_are_pending(),
         "fail" => secrets::fail(&arguments),
         #[cfg(feature = "tls")]

@@ -3,7 +3,6 @@
 mod certificates;
 mod handshakes;
 mod one_server;
-#[cfg(any(feature = "cluster", feature = "sentinel"))]
 mod several_servers;
 
 pub use certificates::open;

@@ -71,7 +71,6 @@ fn an_in_memory_server_gives_no_warning() {
     assert_eq!(gate.warnings(), []);
 }
 
-#[cfg(not(feature = "tasks"))] // the async API needs a reply to `HELLO`
 #[test]
 fn a_server_that_never_answers_the_check_delays_opening_only_shortly() {
     use std::io::{Read, Write};
@@ -98,7 +97,6 @@ fn a_server_that_never_answers_the_check_delays_opening_only_shortly() {
     assert_eq!(gate.open_connections(), 0, "the connection that waits for the reply must be closed");
 }
 
-#[cfg(feature = "cluster")]
 #[test]
 fn each_master_is_checked_when_it_is_first_used() {
     let server = own!(Server::cluster_node());

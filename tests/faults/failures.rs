@@ -84,10 +84,6 @@ fn invalid_settings_are_refused() {
     assert_invalid(with(|b| b.prefix("a b")), "prefix");
     assert_invalid(with(|b| b.connect_timeout(Duration::ZERO)), "connect_timeout");
     assert_invalid(with(|b| b.read_timeout(Duration::ZERO)), "read_timeout");
-    #[cfg(not(feature = "tasks"))] // the async API has neither
-    assert_invalid(with(|b| b.write_timeout(Duration::from_micros(1))), "write_timeout");
-    #[cfg(not(feature = "tasks"))]
-    assert_invalid(with(|b| b.connections(0)), "connections");
     for url in ["", "localhost", "http://localhost/", "redis://"] {
         assert!(Gate::open(url).is_err(), "{url}");
     }
@@ -133,7 +129,7 @@ fn a_server_that_accepts_and_never_answers_is_an_error_within_the_timeout() {
     let address = listener.local_addr().unwrap();
     let failure = open_fails(&format!("redis://{address}/"));
     // The async API waits for a reply while it connects.
-    let expected = if cfg!(feature = "tasks") { FailureKind::Unreachable } else { FailureKind::TimedOut };
+    let expected = FailureKind::TimedOut;
     assert_eq!(failure.kind(), expected);
     // With a password and a database the client waits for more replies. Their times do not add up.
     let failure = open_fails(&format!("redis://user:secret@{address}/3"));
@@ -240,10 +236,9 @@ fn a_stalled_server_is_reported_within_the_timeout_and_not_as_contention() {
     for _ in 0..3 {
         let start = Instant::now();
         match semaphore.try_acquire() {
-            Err(TryAcquireError::Unknown(failure)) => assert_eq!(failure.kind(), FailureKind::TimedOut),
-            // The async API makes another connection after the first call, and then waits for a reply there.
-            Err(TryAcquireError::Failed(failure)) if cfg!(feature = "tasks") => {
-                assert_eq!(failure.kind(), FailureKind::Unreachable);
+            // A later call is not sent before the release of an earlier one.
+            Err(TryAcquireError::Unknown(failure) | TryAcquireError::Failed(failure)) => {
+                assert_eq!(failure.kind(), FailureKind::TimedOut);
             }
             other => panic!("{other:?}"),
         }
@@ -251,8 +246,7 @@ fn a_stalled_server_is_reported_within_the_timeout_and_not_as_contention() {
     }
     let start = Instant::now();
     let error = semaphore.acquire_timeout(Duration::from_millis(100)).unwrap_err();
-    let is_failed = cfg!(feature = "tasks") && matches!(error, AcquireError::Failed(_));
-    assert!(is_failed || matches!(error, AcquireError::Unknown(_)), "{error}");
+    assert!(matches!(error, AcquireError::Unknown(_) | AcquireError::Failed(_)), "{error}");
     assert!(start.elapsed() < Duration::from_millis(600), "{:?}", start.elapsed());
     server.resume();
 }
@@ -353,10 +347,6 @@ fn no_reply_causes_a_panic_or_a_permit_that_was_not_granted() {
         let timeout = Duration::from_millis(400);
         let shown = String::from_utf8_lossy(reply);
         let opened = Gate::builder(&url).read_timeout(timeout).outage(timeout).open();
-        if cfg!(feature = "tasks") && reply.starts_with(b"$999") {
-            assert!(opened.is_err(), "{shown}"); // the async API waits for the end of this reply while it connects
-            continue;
-        }
         let gate = opened.expect(&shown);
         let semaphore = gate.semaphore("any", 3).lease(Duration::from_secs(1));
         assert!(semaphore.try_acquire().is_err(), "{shown}");

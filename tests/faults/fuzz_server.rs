@@ -209,12 +209,7 @@ fn use_client(url: &str) -> Result<usize, String> {
 }
 
 fn call_everything(url: &str, now: &Mutex<&'static str>) -> Result<usize, String> {
-    let opened = Gate::builder(url)
-        .connect_timeout(TIMEOUT * 10)
-        .read_timeout(TIMEOUT)
-        .write_timeout(TIMEOUT)
-        .outage(TIMEOUT)
-        .open();
+    let opened = Gate::builder(url).connect_timeout(TIMEOUT * 10).read_timeout(TIMEOUT).outage(TIMEOUT).open();
     let Ok(gate) = opened else { return Ok(0) };
     let semaphore = gate.semaphore("any", 3).lease(Duration::from_secs(60));
     let mut permits = Vec::new();
@@ -255,7 +250,7 @@ fn random_replies_cause_typed_errors_and_no_permit_that_was_not_granted() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let thread = std::thread::current().name().unwrap_or_default().to_owned();
-        if thread.starts_with("luagate-") {
+        if thread.starts_with("luagate") {
             PANICS.lock().unwrap().push(format!("{thread}: {info}"));
         }
         usual(info);

@@ -1,6 +1,5 @@
 //! Faults of processes, networks, clocks, servers and their memory: what the user observes, and that everything works
 //! afterwards.
-#![cfg_attr(feature = "tasks", allow(dead_code, unused_imports, reason = "some tests have no async form"))]
 
 #[path = "../support/fuzz.rs"]
 mod fuzz;
@@ -8,7 +7,6 @@ mod fuzz;
 mod support;
 
 mod clock;
-#[cfg(all(feature = "cluster", feature = "sentinel"))]
 mod failovers;
 mod failures;
 mod full_memory;

@@ -2,6 +2,7 @@
 //! lost for ever. When the network works again, every waiter is granted.
 
 use crate::own;
+use crate::support::SOON;
 use crate::support::proxy::Proxy;
 use crate::support::stop::Stop;
 use crate::support::workers::{self, Workers};
@@ -64,7 +65,6 @@ fn workers_continue_while_their_connections_are_killed_all_the_time() {
     workers.finish(&server, &workers::broken_connections());
 }
 
-#[cfg(not(feature = "tasks"))] // an async gate makes its calls there too
 #[test]
 fn a_subscriber_that_is_disconnected_at_its_start_reconnects() {
     let server = own!(Server::private(&[]));
@@ -88,11 +88,15 @@ fn a_subscriber_that_is_disconnected_at_its_start_reconnects() {
         }
     });
     let mut con = server.connection();
-    eventually("every gate receives its grants", || {
-        let mut channels = redis::cmd("PUBSUB");
-        channels.arg("CHANNELS").arg(format!("{}:inbox:*", server.prefix));
-        let channels: Vec<String> = channels.query(&mut con).unwrap();
-        (channels.len() == gates.len()).then_some(())
+    std::thread::scope(|scope| {
+        let wait = |gate: &Gate| drop(gate.mutex("held").try_lock_for(6 * SOON).unwrap());
+        gates.iter().for_each(|gate| drop(scope.spawn(move || wait(gate))));
+        eventually("every gate receives its grants", || {
+            let mut channels = redis::cmd("PUBSUB");
+            channels.arg("CHANNELS").arg(format!("{}:inbox:*", server.prefix));
+            let channels: Vec<String> = channels.query(&mut con).unwrap();
+            (channels.len() == gates.len()).then_some(())
+        });
+        held.unlock().unwrap();
     });
-    held.unlock().unwrap();
 }

@@ -60,16 +60,8 @@ fn wait(mut child: Child) -> Output {
 
 /// The features of this test, so that cargo builds nothing twice.
 fn features() -> String {
-    let features = [
-        ("cluster", cfg!(feature = "cluster")),
-        ("sentinel", cfg!(feature = "sentinel")),
-        ("r2d2", cfg!(feature = "r2d2")),
-        ("tls", cfg!(feature = "tls")),
-        ("memory", cfg!(feature = "memory")),
-        ("tracing", cfg!(feature = "tracing")),
-        ("tokio", cfg!(feature = "tokio")),
-        ("tokio-tls", cfg!(feature = "tokio-tls")),
-    ];
+    let features =
+        [("tls", cfg!(feature = "tls")), ("memory", cfg!(feature = "memory")), ("tracing", cfg!(feature = "tracing"))];
     let enabled: Vec<_> = features.iter().filter(|(_, is_enabled)| *is_enabled).map(|(name, _)| *name).collect();
     enabled.join(",")
 }
@@ -183,7 +175,7 @@ fn without_a_server_each_example_fails_with_an_error() {
     let _processors = all_processors();
     let mut examples =
         vec!["web_service", "nightly_job", "stream_consumer", "licences", "marketplace", "paused_holder", "market"];
-    examples.extend(cfg!(feature = "tokio").then_some("axum_limit"));
+    examples.push("axum_limit");
     for example in examples {
         let output = wait(start(example, "redis://127.0.0.1:1/")); // no server listens there
         let errors = String::from_utf8(output.stderr).unwrap();

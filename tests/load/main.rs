@@ -1,20 +1,17 @@
 //! Many threads and processes at once, and the check of their results. Tests that use every processor run one after
 //! another. They are in another binary than tests that measure time.
-#![cfg_attr(feature = "tasks", allow(dead_code, unused_imports, reason = "some tests have no async form"))]
 
 #[path = "../support/mod.rs"]
 mod support;
 
-#[cfg(all(feature = "tokio", not(feature = "tasks")))] // the examples are programs of this crate
 mod axum_limit;
-#[cfg(not(feature = "tasks"))] // the examples use the synchronous API
 mod examples;
 mod histories;
 mod history_checker;
 mod history_forgotten;
 mod limit;
 // Memory and threads of a process are read from /proc. An async gate has neither a thousand connections nor threads.
-#[cfg(all(target_os = "linux", not(feature = "tasks")))]
+#[cfg(target_os = "linux")]
 mod load;
 mod planted_faults;
 mod rate;
@@ -39,7 +36,7 @@ fn process_of_a_test() {
     match job.as_str() {
         "limit" => limit::work(&arguments),
         "live" => histories::work(&arguments),
-        #[cfg(all(target_os = "linux", not(feature = "tasks")))]
+        #[cfg(target_os = "linux")]
         "load" => support::load::work(&arguments),
         "rate" => rate::work(&arguments),
         "planted" => planted_faults::work(&arguments),

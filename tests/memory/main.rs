@@ -4,6 +4,7 @@ mod clock;
 mod kinds;
 mod renewal;
 mod server;
+mod tasks;
 mod waiting;
 
 use luagate::memory::Memory;

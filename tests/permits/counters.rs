@@ -325,24 +325,6 @@ fn the_renewal_thread_reconnects_by_itself() {
     assert_eq!(gate.counters().lost, 0);
 }
 
-#[cfg(feature = "r2d2")]
-#[test]
-fn a_replacement_connection_from_a_pool_counts_as_a_reconnect() {
-    let server = own!(Server::private(&[]));
-    let client = redis::Client::open(server.url.as_str()).unwrap();
-    let pool = r2d2::Pool::builder().max_size(1).test_on_check_out(false);
-    let pool = pool.build(client.clone()).unwrap();
-    let builder = luagate::GateBuilder::pool(pool, &client).prefix(&server.prefix);
-    let gate = builder.open().unwrap();
-    let semaphore = gate.semaphore("lent", 9);
-    semaphore.acquire().unwrap().release().unwrap();
-    assert_eq!(gate.counters().reconnects, 0, "a connection that is lent again was not replaced");
-    kill_connections(&mut server.connection(), "normal");
-    semaphore.acquire().unwrap().release().unwrap();
-    assert_eq!(gate.counters().reconnects, 1);
-}
-
-#[cfg(feature = "cluster")]
 #[test]
 fn a_gate_on_a_cluster_counts_all_nodes_together() {
     use crate::support::cluster::Cluster;

@@ -1,12 +1,18 @@
 //! Promise: dropping a permit releases it in the background if the server does not answer, and does not block for long.
+//! Later calls of the gate for the same name run after the release.
 
 use crate::own;
+use crate::support::circles;
 use crate::support::raw::Raw;
-use crate::support::{Server, eventually, within};
+use crate::support::stop::Stop;
+use crate::support::{SOON, Server, eventually, process, within};
 use luagate::Gate;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(600);
+
+/// How many processes exit right after a drop.
+const EXITS: usize = 1_000;
 
 #[test]
 fn dropping_takes_little_time_and_the_release_follows() {
@@ -25,7 +31,7 @@ fn dropping_takes_little_time_and_the_release_follows() {
 #[test]
 fn dropping_in_the_background_does_not_wait_for_the_server() {
     let mut server = own!(Server::private(&[]));
-    let gate = Gate::builder(&server.url).prefix(&server.prefix).drop_in_background().open().unwrap();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).open().unwrap();
     let (semaphore, mutex) = (gate.semaphore("raw", 100).lease(LONG), gate.mutex("m").lease(LONG));
     let permits: Vec<_> = (0..48).map(|_| semaphore.acquire().unwrap()).collect();
     let wants = [(gate.semaphore("{g}:a", 100), 1), (gate.semaphore("{g}:b", 100), 1)];
@@ -72,4 +78,68 @@ fn a_pending_release_follows_soon_after_any_outage() {
     let mut raw = Raw::new(&server, 1);
     let released = within(away / 2, || (raw.in_use() == 0).then_some(()));
     assert!(released.is_some(), "the permit is still held");
+}
+
+/// 32 threads of one gate hand eight permits on.
+fn threads_hand_permits_on(server: &Server, rounds: usize) {
+    let names: Vec<_> = (0..8).map(|circle| format!("s:{circle}")).collect();
+    circles::hand_on(&server.gate(), &names, rounds);
+}
+
+/// In a process of its own: takes a permit, drops it, and ends at once.
+pub fn drop_and_exit(arguments: &[String]) {
+    let [url, prefix, name] = arguments else { panic!("{arguments:?}") };
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
+    drop(gate.semaphore(name, 1).lease(LONG).try_acquire().unwrap());
+    std::process::exit(0);
+}
+
+#[test]
+fn a_process_that_drops_its_permit_and_exits_at_once_leaves_nothing_held() {
+    let server = own!(Server::private(&[]));
+    let lanes: Vec<String> = (0..4).map(|lane| format!("lane:{lane}")).collect();
+    std::thread::scope(|scope| {
+        for name in &lanes {
+            let server = &server;
+            scope.spawn(move || {
+                let semaphore = server.gate().semaphore(name, 1);
+                for round in 0..EXITS / 4 {
+                    let mut dropper = process("drop", &[&server.url, &server.prefix, name]);
+                    assert!(dropper.status().unwrap().success(), "round {round}");
+                    // The server may still have to read what the process has sent.
+                    let released = within(SOON, || (semaphore.inspect().unwrap().in_use == 0).then_some(()));
+                    assert!(released.is_some(), "round {round}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn whoever_learns_of_a_drop_in_another_thread_of_the_gate_gets_the_permit_at_once() {
+    threads_hand_permits_on(&Server::any(), 300);
+}
+
+#[test]
+fn whoever_learns_of_a_drop_gets_the_permit_although_the_server_had_no_scripts() {
+    for _ in 0..20 {
+        threads_hand_permits_on(&own!(Server::private(&[])), 1);
+    }
+}
+
+#[test]
+fn whoever_learns_of_a_drop_gets_the_permit_although_the_server_loses_its_scripts() {
+    let server = own!(Server::private(&[]));
+    let stop = Stop::default();
+    std::thread::scope(|scope| {
+        let _stop = stop.at_end();
+        scope.spawn(|| {
+            let mut con = server.connection();
+            while !stop.is_set() {
+                redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con).unwrap();
+                std::thread::sleep(Duration::from_millis(1)); // other calls get their turn
+            }
+        });
+        threads_hand_permits_on(&server, 100);
+    });
 }

@@ -1,5 +1,4 @@
 //! Acquiring and releasing: permits of semaphores, mutexes, read-write locks, latches and autocomplete.
-#![cfg_attr(feature = "tasks", allow(dead_code, unused_imports, reason = "some tests have no async form"))]
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -36,6 +35,7 @@ fn process_of_a_test() {
         #[cfg(target_os = "linux")]
         "thousand" => renewal::hold_a_thousand(&arguments),
         "read" => rwlock::read(&arguments),
+        "drop" => dropping::drop_and_exit(&arguments),
         other => panic!("unknown job {other}"),
     }
 }

@@ -1,6 +1,5 @@
 //! Promise: a tool finds each semaphore, mutex and reader-writer lock that the server stores, and since when it is held.
 //! These functions have no async form.
-#![cfg(not(feature = "tasks"))]
 
 use crate::support::{Server, eventually};
 

@@ -115,7 +115,7 @@ fn a_call_with_a_lost_reply_is_retried_with_the_same_id() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 5);
     let semaphore = gate.semaphore("raw", 5).lease(LONG);
-    drop(semaphore.try_acquire().unwrap()); // the script is loaded
+    semaphore.try_acquire().unwrap().release().unwrap(); // the script is loaded
     proxy.lose_replies(1);
     let mut permit = semaphore.try_acquire_many(3).unwrap();
     assert!(proxy.is_done());
@@ -135,7 +135,7 @@ fn an_unknown_outcome_is_reported_and_nothing_stays_held() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 5);
     let semaphore = gate.semaphore("raw", 5).lease(LONG);
-    drop(semaphore.try_acquire().unwrap());
+    semaphore.try_acquire().unwrap().release().unwrap();
     proxy.lose_replies(2);
     let error = semaphore.try_acquire().unwrap_err();
     assert!(matches!(error, TryAcquireError::Unknown(_)), "{error}");
@@ -153,7 +153,7 @@ fn a_call_that_may_have_run_is_released_although_its_retry_was_refused() {
         config.exec(&mut admin).unwrap();
     };
     let semaphore = gate.semaphore("raw", 1).lease(LONG);
-    drop(semaphore.try_acquire().unwrap());
+    semaphore.try_acquire().unwrap().release().unwrap(); // the next reply is that of the next call
     // From now on new connections are refused. Open connections keep working.
     require("secret");
     proxy.lose_replies(1);
@@ -170,7 +170,7 @@ fn a_permanent_permit_expires_if_its_reply_was_lost() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
     let semaphore = gate.semaphore("raw", 1).permanent();
-    drop(semaphore.try_acquire().unwrap());
+    semaphore.try_acquire().unwrap().release().unwrap(); // the next grant is the only one
     let acquire = || {
         let semaphore = semaphore.clone();
         std::thread::spawn(move || semaphore.acquire().unwrap())

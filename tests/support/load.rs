@@ -1,4 +1,4 @@
-//! The processes of `tests/load/load.rs`: each has a gate with as many threads as connections. The threads use many
+//! The processes of `tests/load/load.rs`: each has a gate and many threads. The threads use many
 //! semaphores until the test ends them.
 
 use super::random::Random;
@@ -13,8 +13,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// For each process; the same number of threads opens them all.
-pub const CONNECTIONS: u64 = 50;
+/// Of each process.
+const THREADS: u64 = 50;
 
 pub const NAMES: u64 = 2_000;
 
@@ -82,14 +82,14 @@ pub fn work(arguments: &[String]) {
         OVER.store(true, Ordering::SeqCst);
     });
     let gate = Gate::builder(url).prefix(prefix).read_timeout(SOON);
-    let gate = gate.connections(CONNECTIONS as usize).open().unwrap();
+    let gate = gate.open().unwrap();
     let seed: u64 = seed.parse().unwrap();
     let mut counts = Counts::new();
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..CONNECTIONS)
+        let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
                 let (gate, ledger) = (&gate, &ledger);
-                let random = Random::new(seed * CONNECTIONS + thread);
+                let random = Random::new(seed * THREADS + thread);
                 scope.spawn(move || live(gate, ledger, random, &OVER))
             })
             .collect();

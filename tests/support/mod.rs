@@ -1,6 +1,7 @@
 //! Shared by the tests: servers, processes that use them, and the recording and checking of their calls.
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of this")]
 
+pub mod circles;
 pub mod clock;
 pub mod cluster;
 pub mod counts;
@@ -23,7 +24,7 @@ pub mod workers;
 pub use counts::{calls_in_scripts, command_counts, reset_counts};
 pub use server::*;
 
-/// The folder of the library. The tests of the async API are a package in a folder below it.
+/// The folder of the library.
 pub fn root() -> &'static std::path::Path {
     let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package.ancestors().find(|folder| folder.join("lua/manifest.json").is_file());

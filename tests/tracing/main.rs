@@ -1,6 +1,5 @@
 //! Promise: with the feature `tracing` each operation is a span with its kind, name, outcome and time in line.
 //! Everything else is an event. None of them contains a password.
-#![cfg_attr(feature = "tasks", allow(dead_code, unused_imports, reason = "some tests have no async form"))]
 
 #[path = "../support/recorder.rs"]
 mod recorder;
@@ -10,6 +9,7 @@ mod support;
 mod events;
 mod operations;
 mod secrets;
+mod tasks;
 
 use luagate::{Gate, Semaphore};
 use recorder::{record, spans};

@@ -1,5 +1,4 @@
 //! Waiting in line: a waiter is woken in time, only by the server, and leaves nothing behind.
-#![cfg_attr(feature = "tasks", allow(dead_code, unused_imports, reason = "some tests have no async form"))]
 
 #[path = "../support/fuzz.rs"]
 mod fuzz;

@@ -155,6 +155,6 @@ pub fn kind(error: &CallError) -> Option<FailureKind> {
 
 /// Whether the server did not answer.
 fn is_gone(error: &CallError) -> bool {
-    use FailureKind::{Disconnected, PoolExhausted, TimedOut, Unreachable};
-    matches!(kind(error), Some(Disconnected | PoolExhausted | TimedOut | Unreachable))
+    use FailureKind::{Disconnected, TimedOut, Unreachable};
+    matches!(kind(error), Some(Disconnected | TimedOut | Unreachable))
 }

@@ -60,10 +60,10 @@ pub struct WaiterRow {
     pub patience_until: ServerTime,
 }
 
-pub(crate) struct Inspect<'a> {
-    pub(crate) keys: &'a Keys,
-    pub(crate) offset: u32,
-    pub(crate) count: u32,
+pub struct Inspect<'a> {
+    pub keys: &'a Keys,
+    pub offset: u32,
+    pub count: u32,
 }
 
 impl Call for Inspect<'_> {
@@ -127,12 +127,12 @@ pub enum ResizeAnswer {
     },
 }
 
-pub(crate) struct Resize<'a> {
-    pub(crate) keys: &'a Keys,
+pub struct Resize<'a> {
+    pub keys: &'a Keys,
     /// 0 unpins.
-    pub(crate) limit: u32,
+    pub limit: u32,
     /// Changes the limit only if this one is in force; `None`: always.
-    pub(crate) expected: Option<u32>,
+    pub expected: Option<u32>,
 }
 
 impl Call for Resize<'_> {

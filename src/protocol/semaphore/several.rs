@@ -72,9 +72,9 @@ pub enum TryAcquireAllAnswer {
     },
 }
 
-pub(crate) struct TryAcquireAll<'a> {
-    pub(crate) id: &'a str,
-    pub(crate) asked: &'a [AskOne<'a>],
+pub struct TryAcquireAll<'a> {
+    pub id: &'a str,
+    pub asked: &'a [AskOne<'a>],
 }
 
 impl Call for TryAcquireAll<'_> {

@@ -17,7 +17,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
 /// A latch, as the object of a wait.
 #[derive(Clone, Debug)]
-pub(crate) struct LatchTarget {
+pub struct LatchTarget {
     keys: LatchKeys,
     count: u32,
     life_ms: u64,
@@ -31,7 +31,7 @@ pub(crate) struct LatchTarget {
 }
 
 /// The answer of a latch to a waiter.
-pub(crate) enum LatchAnswer {
+pub enum LatchAnswer {
     Open,
     Closed {
         still: StillClosed,
@@ -41,7 +41,7 @@ pub(crate) enum LatchAnswer {
 }
 
 impl LatchTarget {
-    pub(crate) fn new(keys: &LatchKeys, count: u32, life_ms: u64, now: Instant) -> LatchTarget {
+    pub fn new(keys: &LatchKeys, count: u32, life_ms: u64, now: Instant) -> LatchTarget {
         LatchTarget { keys: keys.clone(), count, life_ms, last: None, asked: now, called: false, false_calls: 0 }
     }
 

@@ -24,46 +24,46 @@ const RECHECK_PER_POSITION: Duration = Duration::from_secs(1);
 
 /// The permits that a caller asks for, and the state of its place in line.
 #[derive(Clone, Debug)]
-pub(crate) struct PermitTarget {
-    pub(crate) keys: Keys,
-    pub(crate) id: String,
+pub struct PermitTarget {
+    pub keys: Keys,
+    pub id: String,
     /// `None`: all that are free.
-    pub(crate) permits: Option<u32>,
+    pub permits: Option<u32>,
     /// 0: the caller declares none, the stored limit applies.
-    pub(crate) limit: u32,
+    pub limit: u32,
     /// Refuses a grant under another limit than `limit`.
-    pub(crate) strict: bool,
+    pub strict: bool,
     /// Joins the line only while fewer than this number wait; 0: no maximum.
-    pub(crate) max_waiting: u32,
-    pub(crate) lease: LeaseOptions,
-    pub(crate) entry: QueueEntry,
+    pub max_waiting: u32,
+    pub lease: LeaseOptions,
+    pub entry: QueueEntry,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct QueueEntry {
+pub struct QueueEntry {
     /// 0: not in line yet.
-    pub(crate) ticket: u64,
-    pub(crate) position: u64,
+    pub ticket: u64,
+    pub position: u64,
     usage: Usage,
     /// When the last answered call was sent, and the server's time in its reply.
-    pub(crate) asked: Option<(Moment, ServerTime)>,
+    pub asked: Option<(Moment, ServerTime)>,
     /// Fences of grant messages that were not sufficient; a call must confirm the grant.
-    pub(crate) received_fences: Vec<u64>,
+    pub received_fences: Vec<u64>,
 }
 
 /// A permit that was granted.
-pub(crate) struct Granted {
-    pub(crate) identity: Identity,
-    pub(crate) grant: Grant,
-    pub(crate) limit: u32,
-    pub(crate) deadline: Deadline,
+pub struct Granted {
+    pub identity: Identity,
+    pub grant: Grant,
+    pub limit: u32,
+    pub deadline: Deadline,
     /// The ticket of its place in line; `None`: it did not wait.
-    pub(crate) ticket: Option<u64>,
+    pub ticket: Option<u64>,
 }
 
 impl PermitTarget {
     /// Reports arguments that are invalid for every server.
-    pub(crate) fn check(&self) -> Result<(), Invalid> {
+    pub fn check(&self) -> Result<(), Invalid> {
         if self.permits == Some(0) {
             return Err(Invalid::new("permits", "got 0. Accepted: 1 to the limit"));
         }
@@ -74,7 +74,7 @@ impl PermitTarget {
     }
 
     /// The call that asks for the permits.
-    pub(crate) fn acquire<'a>(&'a self, ask: Ask, inbox: &'a str) -> Acquire<'a> {
+    pub fn acquire<'a>(&'a self, ask: Ask, inbox: &'a str) -> Acquire<'a> {
         let wait = match ask {
             Ask::InLine => PATIENCE,
             Ask::First | Ask::Last => Duration::ZERO,
@@ -96,7 +96,7 @@ impl PermitTarget {
     }
 
     /// Handles the answer to a caller that does not wait. `true`: everything that the id has must be given back.
-    pub(crate) fn at_once(&mut self, answer: Answer, sent: Moment) -> (Result<Granted, TryAcquireError>, bool) {
+    pub fn at_once(&mut self, answer: Answer, sent: Moment) -> (Result<Granted, TryAcquireError>, bool) {
         if let Answer::Denied { usage, .. } = answer
             && let Err(mismatch) = self.check_limit(usage.limit)
         {
@@ -113,13 +113,13 @@ impl PermitTarget {
     }
 
     /// The release of everything that the id may have, since the fence is unknown.
-    pub(crate) fn release<C>(&self, connection: Option<C>, now: Instant) -> PendingRelease<C> {
+    pub fn release<C>(&self, connection: Option<C>, now: Instant) -> PendingRelease<C> {
         let until = now.checked_add(self.longest());
         PendingRelease::of_call(&self.keys, &self.id, self.lease.own_id, connection, until)
     }
 
     /// The time after which the server has freed the id by itself, if no call follows.
-    pub(crate) fn longest(&self) -> Duration {
+    pub fn longest(&self) -> Duration {
         PATIENCE.max(Duration::from_millis(self.lease.first_lease_ms()))
     }
 
@@ -270,7 +270,7 @@ fn recheck(position: u64) -> Duration {
 }
 
 /// A refusal in the form of the public interface.
-pub(crate) fn denied(usage: Usage, waiting: u64, next_expiry: Option<u64>) -> Denied {
+pub fn denied(usage: Usage, waiting: u64, next_expiry: Option<u64>) -> Denied {
     Denied { in_use: usage.in_use, limit: usage.limit, waiting, next_expiry: next_expiry.map(Duration::from_millis) }
 }
 

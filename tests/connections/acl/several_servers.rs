@@ -4,18 +4,13 @@
 use super::everything::wait;
 use super::{assert_names, permit};
 use crate::own;
-#[cfg(feature = "cluster")]
 use crate::support::cluster::Cluster;
 use crate::support::eventually;
-#[cfg(feature = "sentinel")]
 use crate::support::sentinel::{MASTER, Sentinels};
 
 use luagate::Error;
-#[cfg(feature = "cluster")]
 use luagate::Gate;
-#[cfg(feature = "sentinel")]
 use luagate::GateBuilder;
-#[cfg(feature = "cluster")]
 use luagate::autocomplete::Recent;
 use redis::Connection;
 use std::time::Duration;
@@ -57,7 +52,6 @@ fn assert_nothing_refused(con: &mut Connection) {
 const CONFIRMED: Duration = Duration::from_secs(5);
 
 /// What a cluster needs in addition to one server: finding a node, following a redirection, confirmation by replicas.
-#[cfg(feature = "cluster")]
 fn everything_on(cluster: &Cluster) -> Result<(), Error> {
     let url = format!("redis+cluster://luagate:password@{}", cluster.addresses()[0]);
     let gate = Gate::builder(&url).read_timeout(CONFIRMED * 2).min_replicas(1, CONFIRMED).open()?;
@@ -73,7 +67,6 @@ fn everything_on(cluster: &Cluster) -> Result<(), Error> {
     Ok(asked.map(drop)?)
 }
 
-#[cfg(feature = "cluster")]
 #[test]
 fn everything_works_on_a_cluster_with_replicas_and_two_more_rows_of_the_guide() {
     let cluster = own!(Cluster::new());
@@ -96,7 +89,6 @@ fn everything_works_on_a_cluster_with_replicas_and_two_more_rows_of_the_guide() 
 }
 
 /// Creates a user of the sentinels with this permission.
-#[cfg(feature = "sentinel")]
 fn permit_finding(group: &Sentinels, permission: &[String]) {
     for (_, mut con) in group.sentinels.connections() {
         let mut command = redis::cmd("ACL");
@@ -105,7 +97,6 @@ fn permit_finding(group: &Sentinels, permission: &[String]) {
     }
 }
 
-#[cfg(feature = "sentinel")]
 #[test]
 fn everything_works_with_sentinels_and_the_guides_rows_for_master_and_sentinels() {
     let group = own!(Sentinels::new());

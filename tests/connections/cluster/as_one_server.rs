@@ -58,7 +58,6 @@ fn every_kind_of_lock_works_on_every_node() {
 }
 
 #[test]
-#[cfg(not(feature = "tasks"))] // has no async form
 fn the_names_of_all_nodes_are_found() {
     let cluster = own!(Cluster::new());
     let gate = gate(&cluster);

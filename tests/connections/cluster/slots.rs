@@ -3,6 +3,7 @@
 
 use super::{LEASE, MINUTE, builder, gate, slot_of};
 use crate::own;
+use crate::support::circles;
 use crate::support::cluster::Cluster;
 use crate::support::eventually;
 use crate::support::proxy::Proxy;
@@ -63,6 +64,34 @@ fn a_slot_moves_under_load_without_errors() {
     });
 }
 
+/// A release that was sent before the slot moved is sent again, to the new node. Later calls wait for it.
+#[test]
+fn whoever_learns_of_a_drop_gets_the_permit_although_its_slot_moves() {
+    let cluster = own!(Cluster::new());
+    let masters = cluster.masters();
+    let name = cluster.name_on(masters[0]);
+    let slot = slot_of(&cluster, &name);
+    let gate = gate(&cluster);
+    let stop = Stop::default();
+    std::thread::scope(|scope| {
+        let stop_moving = stop.at_end();
+        let moves = scope.spawn(|| {
+            let targets = [masters[1], masters[2], masters[0]].into_iter().cycle();
+            let moves = targets.take_while(|_| !stop.is_set()).map(|to| {
+                let moving = cluster.begin_move(slot, to);
+                std::thread::sleep(Duration::from_millis(5)); // calls meet both nodes
+                moving.move_keys(&cluster);
+                moving.end(&cluster);
+            });
+            moves.count()
+        });
+        circles::hand_on(&gate, std::slice::from_ref(&name), 300);
+        drop(stop_moving);
+        let moves = moves.join().unwrap();
+        assert!(moves >= 3, "only {moves} moves");
+    });
+}
+
 #[test]
 fn a_call_waits_while_its_keys_are_split_between_two_nodes() {
     let cluster = own!(Cluster::new());
@@ -105,7 +134,7 @@ fn a_call_that_may_have_run_is_released_although_the_slots_new_owner_refused_it(
     let gate = Gate::builder(&proxy.url.replace("redis:", "redis+cluster:"));
     let gate = gate.prefix(&cluster.prefix).read_timeout(MINUTE);
     let semaphore = gate.open().unwrap().semaphore(&name, 1).lease(LEASE);
-    drop(semaphore.try_acquire().unwrap());
+    semaphore.try_acquire().unwrap().release().unwrap(); // the next reply is that of the next call
     // The call runs, then the slot moves, and only then the reply is lost.
     proxy.keep_replies();
     let asking = std::thread::spawn(move || semaphore.try_acquire());

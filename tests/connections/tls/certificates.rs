@@ -80,7 +80,6 @@ fn invalid_certificates_are_refused() {
     }
 }
 
-#[cfg(not(feature = "tasks"))] // the async API looks up the address first
 #[test]
 fn a_host_name_that_no_certificate_can_contain_is_reported() {
     assert_reported(Gate::open("rediss://a..b/"), &["not a valid name for a certificate"]);

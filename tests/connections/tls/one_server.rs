@@ -4,8 +4,6 @@ use super::{REPORTED, both, use_it};
 use crate::own_tls;
 use crate::support::{self, eventually};
 use crate::tls_server::Authority;
-
-use luagate::Gate;
 use std::time::Instant;
 
 #[test]
@@ -17,15 +15,6 @@ fn everything_works_with_a_private_ca_and_a_client_certificate() {
         let gate = both(&server.url, &authority, &authority.identity()).prefix(&server.prefix).open().unwrap();
         use_it(&server, &gate);
     }
-}
-
-#[test]
-fn a_client_built_by_the_user_keeps_its_certificates() {
-    let authority = Authority::new("one");
-    let server = own_tls!(authority.server(&authority.identity(), &[]));
-    let client = authority.client(&server.url, &authority.identity());
-    let gate = Gate::builder_with(client).prefix(&server.prefix).open().unwrap();
-    use_it(&server, &gate);
 }
 
 #[test]

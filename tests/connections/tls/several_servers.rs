@@ -1,24 +1,18 @@
 //! Promise: TLS is used for every node of a cluster, and with sentinels for every master that they name.
 
-#[cfg(feature = "sentinel")]
 use super::use_it;
 use super::{REPORTED, assert_reported, both};
 use crate::own_tls;
-#[cfg(feature = "cluster")]
 use crate::support::cluster::Cluster;
 use crate::support::group::Start;
-#[cfg(feature = "sentinel")]
 use crate::support::sentinel::{MASTER, Sentinels};
 use crate::support::{self, eventually};
 use crate::tls_server::Authority;
 
-#[cfg(feature = "cluster")]
 use luagate::autocomplete::Recent;
 use luagate::errors::CallError;
 use luagate::{Gate, GateBuilder};
-#[cfg(feature = "sentinel")]
 use std::io::{Read, Write};
-#[cfg(feature = "sentinel")]
 use std::net::TcpListener;
 use std::time::Instant;
 
@@ -37,7 +31,6 @@ fn hand_over(gate: &Gate, name: &str) {
     });
 }
 
-#[cfg(feature = "cluster")]
 #[test]
 fn tls_is_used_for_every_node_of_a_cluster_including_discovered_ones() {
     let authority = Authority::new("one");
@@ -67,7 +60,6 @@ fn tls_is_used_for_every_node_of_a_cluster_including_discovered_ones() {
     assert_reported(Gate::open(&url.replace("rediss", "redis")), &["uses TLS at this port"]);
 }
 
-#[cfg(feature = "cluster")]
 #[test]
 fn a_cluster_with_and_without_tls_in_one_list_is_refused() {
     let authority = Authority::new("one");
@@ -77,7 +69,6 @@ fn a_cluster_with_and_without_tls_in_one_list_is_refused() {
     assert!(invalid.to_string().contains("TLS for all nodes of a cluster, or for none"));
 }
 
-#[cfg(feature = "sentinel")]
 #[test]
 fn tls_is_used_for_sentinels_and_every_master_that_they_name() {
     let authority = Authority::new("one");
@@ -102,7 +93,6 @@ fn tls_is_used_for_sentinels_and_every_master_that_they_name() {
 }
 
 /// A sentinel without TLS that names the server at this address as the master.
-#[cfg(feature = "sentinel")]
 fn plain_sentinel(master: &str) -> String {
     let (host, port) = master.split_once(':').unwrap();
     let reply = format!("*2\r\n${}\r\n{host}\r\n${}\r\n{port}\r\n", host.len(), port.len());
@@ -122,7 +112,6 @@ fn plain_sentinel(master: &str) -> String {
     url
 }
 
-#[cfg(feature = "sentinel")]
 #[test]
 fn tls_is_used_for_a_master_whose_sentinels_speak_no_tls() {
     let authority = Authority::new("one");

@@ -31,7 +31,7 @@ fn hole_07_contention_and_outage_are_the_same_error() {
 fn hole_11_the_token_is_forgotten_before_the_release_succeeded() {
     let (_server, proxy, gate) = own!(Proxy::with_gate());
     let semaphore = gate.semaphore("raw", 1).lease(MINUTE);
-    drop(semaphore.acquire().unwrap());
+    semaphore.acquire().unwrap().release().unwrap();
     let permit = semaphore.acquire().unwrap();
     proxy.lose_replies(2);
     let error = permit.release().unwrap_err();
@@ -61,7 +61,7 @@ fn hole_12_a_fractional_ttl_fails_after_the_first_write() {
 fn hole_15_acquire_sent_twice_takes_two_permits() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let semaphore = gate.semaphore("raw", 2);
-    drop(semaphore.acquire().unwrap());
+    semaphore.acquire().unwrap().release().unwrap();
     proxy.lose_replies(1);
     let permit = semaphore.try_acquire().unwrap();
     assert_eq!(Raw::new(&server, 2).in_use(), 1);
@@ -84,7 +84,7 @@ fn hole_27_acquire_loops_for_ever_on_any_error() {
 fn hole_33_a_partial_release_repeated_gives_back_twice() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let semaphore = gate.semaphore("raw", 5);
-    drop(semaphore.acquire().unwrap());
+    semaphore.acquire().unwrap().release().unwrap();
     let mut permit = semaphore.acquire_many(5).unwrap();
     proxy.lose_replies(1);
     permit.release_some(2).unwrap();

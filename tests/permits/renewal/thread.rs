@@ -1,10 +1,10 @@
-//! Promise: one thread renews all permits until they are released, in spite of failures and busy connections.
+//! Promise: one thread renews all permits until they are released, in spite of failures.
 
 use super::{LEASE, pass, watched};
 use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
-use crate::support::{self, SOON, Server, eventually};
+use crate::support::{self, Server, eventually};
 
 use luagate::scripts::semaphore::Ask;
 use luagate::{Gate, Permit};
@@ -22,7 +22,7 @@ fn threads_named(name: &str) -> usize {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn one_thread_and_one_pool_renew_a_thousand_permits() {
+fn one_thread_and_one_connection_renew_a_thousand_permits() {
     // In another process, which has no threads of other tests.
     let server = own!(Server::private(&[]));
     let status = support::process("thousand", &[&server.url, &server.prefix]).status().unwrap();
@@ -40,10 +40,9 @@ pub fn hold_a_thousand(arguments: &[String]) {
         assert!(permits.iter().all(|permit| !permit.is_lost()));
         (start.elapsed() > Duration::from_secs(7)).then_some(())
     });
-    let threads = if cfg!(feature = "tasks") { 0 } else { 1 }; // the async API has a task in its place
-    assert_eq!(threads_named("luagate-renewal"), threads);
-    assert_eq!(threads_named("luagate-inbox"), 0);
-    assert!(gate.open_connections() <= 8);
+    assert_eq!(threads_named("luagate"), 1);
+    assert_eq!(threads_named("luagate-io"), 2, "the thread of the gate, and that of its connection");
+    assert_eq!(gate.open_connections(), 1);
     let state = semaphore.inspect().unwrap();
     assert_eq!(state.holder_count, 1_000);
 }
@@ -95,13 +94,11 @@ fn a_silent_connection_causes_no_loss() {
     assert!(permits.iter().all(|permit| !permit.is_lost()));
 }
 
-// An async gate has no second connection, and replaces a silent one only after the read timeout, which is long here.
-#[cfg(not(feature = "tasks"))]
 #[test]
 fn a_renewal_without_a_reply_delays_others_at_most_until_its_own_lease_ends() {
     let (server, proxy, _) = own!(Proxy::with_gate());
     let builder = Gate::builder(&proxy.url).prefix(&server.prefix);
-    let builder = builder.connections(1).read_timeout(10 * SOON);
+    let builder = builder.read_timeout(Duration::from_secs(1));
     let gate = builder.open().unwrap();
     let renewed = |name: &str, lease| {
         let semaphore = gate.semaphore(name, 1).lease(lease).auto_renew();
@@ -113,35 +110,5 @@ fn a_renewal_without_a_reply_delays_others_at_most_until_its_own_lease_ends() {
     eventually("the permit is renewed over another connection", || {
         assert!(!permit.is_lost(), "the renewal waited for the other one");
         (gate.counters().renewed > 0).then_some(())
-    });
-}
-
-#[cfg(not(feature = "tasks"))] // an async gate has no pool
-#[test]
-fn in_a_busy_pool_renewals_come_first() {
-    let (server, proxy, _) = own!(Proxy::with_gate());
-    let builder = Gate::builder(&proxy.url).prefix(&server.prefix);
-    let builder = builder.connections(1).read_timeout(100 * SOON);
-    let gate = builder.open().unwrap();
-    // Deadlines that are far apart prevent that their refreshes share a packet.
-    let others = (1..=6).map(|n| {
-        let semaphore = gate.semaphore("others", 6).lease(n * 10 * SOON);
-        semaphore.acquire().unwrap()
-    });
-    let others: Vec<Permit> = others.collect();
-    let lease = Duration::from_secs(3);
-    let renewed = gate.semaphore("raw", 1).lease(lease).auto_renew();
-    let renewed = renewed.acquire().unwrap();
-    std::thread::scope(|scope| {
-        proxy.keep_replies();
-        let refreshing: Vec<_> = others.iter().map(|other| scope.spawn(|| other.refresh().unwrap())).collect();
-        // A renewal is due after a third of the lease.
-        eventually("the renewal is waiting too", || (renewed.remaining().unwrap() < lease * 3 / 5).then_some(()));
-        proxy.delay_replies([30, 30, 30, 30, 30, 30, 500].map(Duration::from_millis));
-        proxy.let_go();
-        for other in refreshing {
-            other.join().unwrap();
-        }
-        assert!(gate.counters().renewed > 0, "the renewal waited for the other calls");
     });
 }

@@ -65,7 +65,7 @@ fn dropping_many_takes_little_time() {
 #[test]
 fn a_connection_with_unread_replies_is_not_used_again() {
     let mut server = own!(Server::private(&[]));
-    let gate = Gate::builder(&server.url).prefix(&server.prefix).connections(1).open().unwrap();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).open().unwrap();
     let other = gate.mutex("other").lock().unwrap();
     let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
     let guard = gate.mutexes(&names).try_acquire().unwrap();

@@ -213,6 +213,25 @@ pub enum Action {
         gate: usize,
         key: usize,
     },
+    /// A slot of a cluster begins to move to another node; one of its keys moves; the rest moves, and the slot with it.
+    BeginMove {
+        slot: usize,
+        to: usize,
+    },
+    MoveKey {
+        slot: usize,
+        key: usize,
+    },
+    EndMove {
+        slot: usize,
+    },
+    /// A node of a cluster ends. Later a replica takes its place, perhaps without what happened since the last `Backup`.
+    NodeDies {
+        node: usize,
+    },
+    TakeOver {
+        loses: bool,
+    },
     /// From here on no call or message is lost or late: every waiter must be served in time.
     Calm,
     /// All clients end. The remaining keys must expire.
@@ -223,7 +242,6 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Unreachable,
-    AllBusy,
     NotReady,
     Forbidden,
 }

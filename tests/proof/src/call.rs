@@ -2,7 +2,7 @@
 
 use crate::model::{Ask, AskOne};
 use crate::protocol::call::Packed;
-use redis::Value;
+use crate::protocol::exchange::Reply;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
@@ -68,22 +68,87 @@ pub enum Call {
     Delete,
 }
 
+/// A command of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// The next call is also for a node to which the slot is still moving.
+    Asking,
+    /// Stores this script.
+    Load(String),
+    /// The next call. It contains the text of its script, or only the SHA-1.
+    Call { with_text: bool },
+    /// The nodes of a cluster, and their slots.
+    Slots,
+}
+
+/// The words of each command in a packet.
+pub(crate) fn commands(packet: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let (mut rest, mut commands) = (packet, Vec::new());
+    while !rest.is_empty() {
+        let count = length(&mut rest, b"*");
+        let words = (0..count).map(|_| {
+            let length = length(&mut rest, b"$");
+            let (word, after) = rest.split_at(length);
+            rest = after.strip_prefix(b"\r\n").expect("the end of a word");
+            word.to_vec()
+        });
+        commands.push(words.collect());
+    }
+    commands
+}
+
+fn length(rest: &mut &[u8], sign: &[u8]) -> usize {
+    let end = rest.windows(2).position(|two| two == b"\r\n").unwrap();
+    let digits = rest[..end].strip_prefix(sign).expect("another sign");
+    *rest = &rest[end + 2..];
+    std::str::from_utf8(digits).unwrap().parse().unwrap()
+}
+
+/// The error that a server returns with this text.
+pub(crate) fn server_error(text: &str) -> Reply {
+    redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
+}
+
+/// The commands of a packet, and the calls among them.
+pub(crate) fn parse(packet: &[u8]) -> (Vec<Command>, Vec<Sent>) {
+    let mut calls = Vec::new();
+    let parsed = commands(packet).into_iter().map(|words| match words[0].as_slice() {
+        b"ASKING" => Command::Asking,
+        b"SCRIPT" => Command::Load(script_with(&words[2])),
+        name => {
+            let with_text = name == b"EVAL";
+            let script = if with_text { script_with(&words[1]) } else { script_of(&text_of(&words[1])) };
+            calls.push(Sent::from_words(script, &words[2..]));
+            Command::Call { with_text }
+        }
+    });
+    (parsed.collect(), calls)
+}
+
+/// The name of the script with this SHA-1, or with this text.
+fn script_of(sha1: &str) -> String {
+    SCRIPTS.get(sha1).expect("a script of the manifest").clone()
+}
+
+fn script_with(text: &[u8]) -> String {
+    script_of(&sha1_smol::Sha1::from(text).digest().to_string())
+}
+
+fn text_of(word: &[u8]) -> String {
+    String::from_utf8(word.to_vec()).unwrap()
+}
+
 impl Sent {
     pub(crate) fn new(packed: &Packed) -> Sent {
-        let words = redis::parse_redis_value(packed.by_sha1());
-        let Ok(Value::Array(words)) = words else {
-            panic!("not a command: {words:?}");
-        };
-        let mut words = words.into_iter().map(|word| match word {
-            Value::BulkString(bytes) => String::from_utf8(bytes).unwrap(),
-            other => panic!("not a word of a command: {other:?}"),
-        });
-        let mut next = || words.next().unwrap_or_default();
-        assert_eq!(next(), "EVALSHA");
-        let sha1 = next();
-        let script = SCRIPTS.get(&sha1).expect("a script of the manifest");
-        let count: usize = next().parse().unwrap();
-        Sent { script: script.clone(), keys: (0..count).map(|_| next()).collect(), arguments: words.collect() }
+        let (_, mut calls) = parse(packed.by_sha1());
+        calls.remove(0)
+    }
+
+    /// `words`: the number of keys, the keys, the arguments.
+    fn from_words(script: String, words: &[Vec<u8>]) -> Sent {
+        let mut words = words.iter().map(|word| text_of(word));
+        let count: usize = words.next().and_then(|count| count.parse().ok()).expect("the number of keys");
+        Sent { script, keys: words.by_ref().take(count).collect(), arguments: words.collect() }
     }
 
     fn text(&self, at: usize) -> String {

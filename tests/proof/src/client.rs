@@ -5,6 +5,7 @@
 pub(crate) mod flights;
 pub(crate) mod held;
 pub(crate) mod pending;
+pub(crate) mod requests;
 mod several;
 pub(crate) mod waits;
 
@@ -16,9 +17,12 @@ use crate::protocol::keys::{Keys, LatchKeys};
 use crate::protocol::lease::{LeaseOptions, Moment};
 use crate::protocol::message::Received;
 use crate::protocol::releases::Releases;
-use flights::Flight;
+use crate::protocol::routing::NodeId;
+use crate::protocol::routing::slots::Slots;
+use flights::{Connection, Flight};
 pub(crate) use held::Permit;
 use pending::Released;
+use requests::Request;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
@@ -73,7 +77,7 @@ pub(crate) struct Want {
 
 impl fmt::Display for Want {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (id, key, permits, limit) = (&self.id, &self.keys.meta, self.permits, self.limit);
+        let (id, key, permits, limit) = (&self.id, self.keys.names()[0], self.permits, self.limit);
         write!(f, "{permits:?} of {limit} of {key} as {id}, patience {:?}", self.patience)?;
         write!(f, ", {} ms, at least {} ms", self.lease.lease_ms, self.lease.at_least_ms)?;
         write!(f, ", {} in line at most", self.max_waiting)?;
@@ -89,7 +93,10 @@ pub enum Thread {
     Caller(u64),
     Renewal,
     Losses,
-    Releases,
+    /// The gate's own thread.
+    Worker,
+    /// Sends releases to this server.
+    Releases(NodeId),
 }
 
 /// The outcome of a caller's request.
@@ -130,18 +137,30 @@ pub(crate) struct Client {
     pub(crate) last: u64,
     pub(crate) inbox: Inbox<u64>,
     pub(crate) keeper: Keeper,
-    pub(crate) releases: Releases<u64>,
+    pub(crate) releases: Releases<Connection>,
     pub(crate) callers: BTreeMap<u64, Caller>,
     pub(crate) permits: BTreeMap<Number, Permit>,
+    /// Whether its calls share one connection to each server, and these connections.
+    pub(crate) shares_connections: bool,
+    pub(crate) connections: BTreeMap<NodeId, Connection>,
     /// In the order in which they were sent.
     pub(crate) flights: Vec<Flight>,
+    /// The calls of its threads that have no outcome yet.
+    pub(crate) requests: BTreeMap<Thread, Request>,
+    pub(crate) last_request: u64,
+    /// What it knows of a cluster.
+    pub(crate) slots: Option<Slots>,
+    /// The thread that asks for the slots.
+    pub(crate) asker: Option<Thread>,
+    /// How many times a packet had no reply, or a node was asked for the slots.
+    pub(crate) changes: u64,
     /// Messages on their way.
     pub(crate) mail: Vec<String>,
     /// The batch whose reply the renewal thread awaits.
     pub(crate) renewing: held::Batch,
-    /// The releases whose reply the thread of pending releases awaits.
-    pub(crate) releasing: Vec<Released>,
-    /// When that thread checks again.
+    /// The releases whose replies are awaited, by their servers.
+    pub(crate) releasing: BTreeMap<NodeId, Vec<Released>>,
+    /// When the gate's own thread checks again.
     pub(crate) releases_at: Option<Instant>,
     /// The outcomes of its callers since they were last taken.
     pub(crate) outcomes: Vec<Outcome>,
@@ -168,10 +187,17 @@ impl Client {
             releases: Releases::default(),
             callers: BTreeMap::new(),
             permits: BTreeMap::new(),
+            shares_connections: false,
+            connections: BTreeMap::new(),
             flights: Vec::new(),
+            requests: BTreeMap::new(),
+            last_request: 0,
+            slots: None,
+            asker: None,
+            changes: 0,
             mail: Vec::new(),
             renewing: Vec::new(),
-            releasing: Vec::new(),
+            releasing: BTreeMap::new(),
             releases_at: None,
             outcomes: Vec::new(),
             violation: None,
@@ -214,50 +240,36 @@ impl Client {
 
     /// When each thread has something to do next.
     pub(crate) fn plans(&self) -> impl Iterator<Item = (Thread, Instant)> {
-        let awaited = |thread| {
-            let mut flights = self.flights.iter();
-            flights.find(|flight| flight.thread == Some(thread))
-        };
         let callers = self.callers.iter().filter_map(move |(number, caller)| {
             let thread = Thread::Caller(*number);
-            let at = match awaited(thread) {
-                Some(flight) => flight.latest,
-                None => caller.wakes_at(),
-            };
+            let at = self.awaits(thread).unwrap_or_else(|| caller.wakes_at());
             at.map(|at| (thread, at))
         });
-        let renewal = match awaited(Thread::Renewal) {
-            Some(flight) => flight.latest,
-            None => self.keeper.next(Task::Renew(0)),
-        };
-        let releases = match awaited(Thread::Releases) {
-            Some(flight) => flight.latest,
-            None => self.releases_at,
-        };
+        let renewal = self.awaits(Thread::Renewal).unwrap_or_else(|| self.keeper.next(Task::Renew(0)));
+        let releases = self.releasing.keys().map(|node| {
+            let thread = Thread::Releases(*node);
+            (thread, self.awaits(thread).flatten())
+        });
         let others = [
             (Thread::Renewal, renewal),
             (Thread::Losses, self.keeper.next(Task::Report)),
-            (Thread::Releases, releases),
+            (Thread::Worker, self.releases_at),
         ];
-        let others = others.into_iter();
+        let others = others.into_iter().chain(releases);
         callers.chain(others.filter_map(|(thread, at)| Some((thread, at?))))
     }
 
     /// Lets a thread do what is due.
     pub(crate) fn act(&mut self, thread: Thread, now: Moment) {
-        let mut flights = self.flights.iter();
-        if let Some(flight) = flights.find(|flight| flight.thread == Some(thread)) {
-            let (number, latest) = (flight.number, flight.latest);
-            if latest.is_some_and(|latest| latest <= now.instant()) {
-                self.give_up_call(number, true, now);
-            }
+        if self.act_on_calls(thread, now) {
             return;
         }
         match thread {
             Thread::Caller(number) => self.wake(number, now),
             Thread::Renewal => self.renew(now),
             Thread::Losses => self.report_losses(now),
-            Thread::Releases => self.send_releases(now),
+            Thread::Worker => self.send_releases(now),
+            Thread::Releases(_) => {}
         }
     }
 

@@ -19,8 +19,12 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub fn new(kind: &str, name: &str) -> Gate {
-        Gate::on(Keys::of(kind, "luagate", name).unwrap())
+    pub fn semaphore(name: &str) -> Gate {
+        Gate::on(Keys::semaphore("luagate", name).unwrap())
+    }
+
+    pub fn mutex(name: &str) -> Gate {
+        Gate::on(Keys::mutex("luagate", name).unwrap())
     }
 
     fn on(keys: Keys) -> Gate {
@@ -91,6 +95,16 @@ impl Gate {
         let known = |id: &String| !doubt && model.holders.contains_key(id);
         self.ledger.holders.retain(|id, _| live.contains(id) || known(id));
         self.ledger.forget_past(now);
+    }
+
+    /// The number of permits in use. A minimum hold that was over begins again if the clock steps back before the server
+    /// takes its permits back.
+    pub fn in_use(&self, now: u64) -> u32 {
+        let again = self.model.holders.iter().filter(|(id, holder)| {
+            let is_known = self.ledger.holders.contains_key(*id) || self.ledger.is_lasting(now, holder.fence);
+            !is_known && holder.lives(now)
+        });
+        self.ledger.in_use(now) + again.map(|(_, holder)| holder.permits).sum::<u32>()
     }
 
     /// Whether any of its keys exists.

@@ -80,7 +80,7 @@ impl Latch {
         let reply = words_of(&raw);
         if reply.is_ok() {
             compare(&expected, &reply)?;
-            let text = format!("{} 0 0 0 {now}", self.keys.latch);
+            let text = format!("{} 0 0 0 {now}", self.keys.names()[0]);
             let reported: Vec<_> = reported.into_iter().map(|to| (to, text.clone())).collect();
             if reported != messages {
                 return broken("messages", format!("expected {reported:?}, got {messages:?}"));

@@ -66,10 +66,14 @@ impl Ledger {
         self.starts.iter().filter(move |(_, start)| start.until > now)
     }
 
+    /// Whether the minimum hold of the grant with this fence has not ended.
+    pub fn is_lasting(&self, now: u64, fence: u64) -> bool {
+        self.starts.get(&fence).is_some_and(|start| start.until > now)
+    }
+
     /// The number of permits in use: those granted within their minimum hold, and those still held of the other grants.
     pub fn in_use(&self, now: u64) -> u32 {
-        let is_lasting = |fence: &u64| self.starts.get(fence).is_some_and(|start| start.until > now);
-        let others = self.live(now).filter(|(_, entry)| !is_lasting(&entry.fence));
+        let others = self.live(now).filter(|(_, entry)| !self.is_lasting(now, entry.fence));
         let others = others.map(|(_, entry)| entry.permits);
         self.lasting(now).map(|(_, start)| start.permits).chain(others).sum()
     }

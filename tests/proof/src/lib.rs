@@ -1,18 +1,13 @@
 //! Proofs of the scripts: their own text, executed in this process and compared with a model that is written to be
 //! read.
 
-#[path = "../../../src/error/mod.rs"]
-#[allow(dead_code, unused_imports, unused_macros, reason = "the library uses all of it")]
-mod error;
-#[cfg(not(feature = "mutants"))]
-#[path = "../../../src/protocol/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the library uses all of it")]
-mod protocol;
+// The library with mutants has the same items.
+#[cfg(feature = "mutants")]
+extern crate luagate_mutated as luagate;
+#[cfg(feature = "mutants")]
+pub use luagate::mutation;
 
-#[cfg(feature = "mutants")]
-pub mod mutation;
-#[cfg(feature = "mutants")]
-include!(concat!(env!("OUT_DIR"), "/protocol.rs"));
+use luagate::__proof::protocol;
 
 pub mod action;
 pub mod call;

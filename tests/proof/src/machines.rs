@@ -3,25 +3,26 @@
 mod futures;
 mod latches;
 mod releases;
+mod sentinels;
 mod tries;
 mod wait;
 mod waits;
 
 use crate::client::moment;
-use crate::error::CallError;
-use crate::error::failure::{Failure, FailureKind};
-use crate::protocol::held::{HeldPermit, Identity};
+use crate::protocol::held::{HeldPermit, Identity, State};
 use crate::protocol::inbox::Inbox;
-use crate::protocol::keeper::{BATCH, Due, Keeper, Number, Task};
+use crate::protocol::keeper::{BATCH, Keeper, Number, Task};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
 use crate::protocol::mailbox::{Mail, Mailbox};
 use crate::protocol::message::Received;
 use crate::protocol::releases::{PendingRelease, Target};
 use crate::protocol::semaphore::Grant;
+use luagate::__proof::{failure, left_of};
+use luagate::errors::{CallError, FailureKind};
 use sha1_smol::Sha1;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 const FENCE: u64 = 7;
@@ -41,7 +42,7 @@ fn held(lease_ms: u64, renewed: bool) -> HeldPermit {
     let lease = LeaseOptions { lease_ms, renewed, own_id: false, at_least_ms: 0 };
     let identity = Identity { keys, id: "id".to_owned(), fence: FENCE, lease };
     let grant = grant(0, lease_ms);
-    HeldPermit::new(Arc::new(identity), &grant, Deadline::after(at(0), grant.left()))
+    HeldPermit::new(Arc::new(identity), &grant, Deadline::after(at(0), left_of(&grant)))
 }
 
 fn keep(keeper: &mut Keeper, lease_ms: u64) -> Number {
@@ -54,11 +55,13 @@ fn next(keeper: &Keeper, task: Task) -> Option<u128> {
     Some(next.saturating_duration_since(at(0).instant()).as_millis())
 }
 
+/// Whether a grant may still arrive for a wait that was given up.
+fn remembers<W>(inbox: &Inbox<W>, now: Instant) -> bool {
+    inbox.given_up.values().flatten().any(|wait| wait.until > now)
+}
+
 fn due(keeper: &mut Keeper, now: Moment) -> Vec<Number> {
-    match keeper.due(RENEWAL, now) {
-        Due::Now(due) => due,
-        Due::At(_) => Vec::new(),
-    }
+    keeper.due(RENEWAL, now).unwrap_or_default()
 }
 
 fn left(held: &mut HeldPermit, now: u64) -> Option<u128> {
@@ -74,12 +77,14 @@ pub fn check() {
     failed_renewals();
     batches();
     losses();
+    releases_without_a_permit();
     leases();
     clocks();
     late_grants();
     shared_waits();
     mailboxes();
     releases::check();
+    sentinels::check();
     tries::check();
     waits::check();
     latches::check();
@@ -122,7 +127,7 @@ fn renewals() {
     keeper.renewed(number, Ok(Some(grant(1_100, 300))), at(1_100), at(1_100)).unwrap();
     assert_eq!(next(&keeper, RENEWAL), None);
     let other = keep(&mut keeper, 3_000);
-    keeper.leave(other);
+    keeper.hand_on(other);
     assert_eq!(next(&keeper, RENEWAL), None);
     keeper.remove(number);
     assert_eq!(next(&keeper, Task::Report), None);
@@ -139,7 +144,7 @@ fn renewals() {
     let number = keep(&mut keeper, 3_000);
     keeper.refreshing(number, 300, at(0));
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(299)));
-    let unknown = CallError::Unknown(Failure::new(FailureKind::TimedOut, "no answer"));
+    let unknown = CallError::Unknown(failure(FailureKind::TimedOut, "no answer"));
     keeper.refreshed(number, 300, Err(unknown), at(0), at(0)).unwrap_err();
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(299)));
     assert_eq!(next(&keeper, Task::Report), Some(299));
@@ -148,10 +153,10 @@ fn renewals() {
     keeper.refreshed(number, 60_000, Ok(Some(grant(0, 60_000))), at(0), at(0)).unwrap();
     keeper.batch(&[number], at(0));
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(2_999)));
-    let unknown = CallError::Unknown(Failure::new(FailureKind::TimedOut, "no answer"));
+    let unknown = CallError::Unknown(failure(FailureKind::TimedOut, "no answer"));
     keeper.renewed(number, Err(unknown), at(0), at(0)).unwrap_err();
     keeper.remove(other);
-    assert!(matches!(keeper.due(Task::Report, at(2_999)), Due::Now(lost) if lost.is_empty()));
+    assert!(matches!(keeper.due(Task::Report, at(2_999)), Some(lost) if lost.is_empty()));
     assert!(keeper.take_losses().iter().any(|loss| loss.number == number), "its end is reported in time");
 }
 
@@ -162,7 +167,7 @@ fn failed_renewals() {
         let mut keeper = Keeper::default();
         let number = keep(&mut keeper, lease_ms);
         due(&mut keeper, at(then));
-        let failed = CallError::Failed(Failure::new(FailureKind::Unreachable, "no server"));
+        let failed = CallError::Failed(failure(FailureKind::Unreachable, "no server"));
         keeper.renewed(number, Err(failed), at(then), at(then)).unwrap_err();
         assert_eq!(next(&keeper, RENEWAL), Some(again), "{lease_ms}");
     }
@@ -199,12 +204,12 @@ fn losses() {
     let mut keeper = Keeper::default();
     let number = keep(&mut keeper, 600);
     assert!(!keeper.is_lost(number, at(598)));
-    assert!(matches!(keeper.due(Task::Report, at(599)), Due::Now(lost) if lost.is_empty()));
+    assert!(matches!(keeper.due(Task::Report, at(599)), Some(lost) if lost.is_empty()));
     assert_eq!(reported(&mut keeper), [(number, true, false), (number, false, true)]);
     assert!(keeper.is_lost(number, at(0)), "a lost permit stays lost");
     assert_eq!(reported(&mut keeper), []);
     let overtaken = keep(&mut keeper, 600);
-    keeper.leave(overtaken); // its release is on its way and reaches the server before a renewal
+    assert!(keeper.begin_release(overtaken, at(0))); // its release is on its way and reaches the server before a renewal
     let _ = keeper.renewed(overtaken, Ok(None), at(0), at(0));
     assert_eq!(reported(&mut keeper), []);
     let lost = keep(&mut keeper, 600);
@@ -214,6 +219,36 @@ fn losses() {
     keeper.refreshed(by_holder, 600, Ok(None), at(0), at(0)).unwrap_err();
     assert_eq!(reported(&mut keeper), [(by_holder, true, false)], "its holder knows");
     assert_eq!((next(&keeper, RENEWAL), next(&keeper, Task::Report)), (None, None));
+}
+
+/// A release that finds nothing shows a loss, unless an earlier call may have released the permit.
+fn releases_without_a_permit() {
+    // Earlier calls, and whether the server may have run each of them.
+    for (earlier, repeated, is_loss) in
+        [(&[][..], false, true), (&[true], false, false), (&[false, false], false, true), (&[], true, false)]
+    {
+        let mut keeper = Keeper::default();
+        let number = keep(&mut keeper, 600);
+        for may_have_run in earlier {
+            assert!(keeper.begin_release(number, at(0)));
+            if !may_have_run {
+                keeper.not_released(number);
+            }
+        }
+        assert!(keeper.begin_release(number, at(0)));
+        keeper.released(number, false, repeated);
+        assert_eq!(keeper.take_losses().len(), usize::from(is_loss), "{earlier:?}, repeated: {repeated}");
+        assert_eq!(keeper.held(number).map(|held| held.state()), Some(State::Gone));
+        assert!(!keeper.begin_release(number, at(0)), "it is over");
+    }
+    // Another caller may hold with the id that the application chose.
+    for (own_id, is_sent) in [(true, false), (false, true)] {
+        let mut keeper = Keeper::default();
+        let lease = LeaseOptions { lease_ms: 600, renewed: false, own_id, at_least_ms: 0 };
+        let number = keeper.keep(held(600, false).under(lease), 0, false, at(0));
+        assert_eq!(keeper.begin_release(number, at(599)), is_sent);
+        assert_eq!(keeper.take_losses().len(), usize::from(own_id));
+    }
 }
 
 /// A lease counts from before the call, and never lasts longer than the server may count it.
@@ -241,8 +276,8 @@ fn leases() {
     assert_eq!(left(&mut permit, 2_299), Some(0));
     assert!(!permit.extend(&grant(2_300, 60_000), at(300), at(300)), "the holder saw it as lost");
     let mut ended = held(30_000, false);
-    ended.end();
-    assert!(ended.is_over() && !ended.extend(&grant(0, 60_000), at(0), at(0)));
+    ended.released(true, false);
+    assert!(!ended.is_valid() && !ended.extend(&grant(0, 60_000), at(0), at(0)));
     assert_eq!(left(&mut ended, 0), Some(0));
     let mut past = held(1_000, false);
     assert!(!past.extend(&grant(1_000, 60_000), at(1_000), at(1_000)), "its end has passed");
@@ -263,7 +298,7 @@ fn leases() {
     assert_eq!(left(&mut brief, 0), Some(0));
     let mut lost = held(30_000, false);
     assert_eq!([lost.lose(), lost.lose()], [(true, true), (false, false)]);
-    assert!(lost.is_over());
+    assert!(!lost.is_valid());
     let lease = LeaseOptions { own_id: true, ..lost.identity.lease };
     assert_eq!(held(30_000, false).under(lease).identity.own_fence(), Some(FENCE));
 }
@@ -307,7 +342,7 @@ fn late_grants() {
     inbox.give_up(now, &keys, "id");
     inbox.remove("id", &first);
     let until = now + Duration::from_secs(120);
-    assert!(inbox.has_given_up(until - Duration::from_millis(1)) && !inbox.has_given_up(until));
+    assert!(remembers(&inbox, until - Duration::from_millis(1)) && !remembers(&inbox, until));
     assert!(release_of(&mut inbox, &secret, 0).is_none(), "no grant");
     assert!(release_of(&mut inbox, "another", FENCE).is_none(), "forged");
     let release = release_of(&mut inbox, &secret, FENCE).expect("a release");
@@ -323,11 +358,11 @@ fn late_grants() {
     assert!(inbox.of("id").is_empty());
     let own = wait(&mut inbox, &keys, 5).0.unwrap();
     assert!(release_of(&mut inbox, &secret, FENCE).is_none(), "it is a different wait");
-    assert!(inbox.has_given_up(now), "the wait for the other semaphore");
+    assert!(remembers(&inbox, now), "the wait for the other semaphore");
     inbox.give_up(until, &keys, "id");
     assert_eq!(inbox.given_up["id"].len(), 1);
     inbox.give_up(now, &keys, "id");
-    assert!(inbox.has_given_up(until), "one of the two is remembered");
+    assert!(remembers(&inbox, until), "one of the two is remembered");
     inbox.remove("id", &own);
     inbox.give_up(until + Duration::from_secs(120), &keys, "id");
     assert!(inbox.given_up.is_empty());

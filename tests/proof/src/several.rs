@@ -18,6 +18,7 @@ use crate::protocol::keys::Keys;
 use crate::protocol::semaphore::{AskOne, Release, TryAcquireAll, TryAcquireAllAnswer};
 use crate::run::Run;
 use crate::scripts::Scripts;
+use luagate::__proof::left_of;
 use luagate_memory::Store;
 use stateright::{Model, Property};
 use std::hash::{Hash, Hasher};
@@ -209,7 +210,7 @@ impl Moment {
         Ok(Reported {
             word: done.reply.map_or(String::new(), |words| words[0].clone()),
             fences: grants.iter().map(|(grant, _)| grant.fence).collect(),
-            left: grants.iter().filter_map(|(grant, _)| grant.left()).min().unwrap_or_default(),
+            left: grants.iter().filter_map(|(grant, _)| left_of(grant)).min().unwrap_or_default(),
         })
     }
 }
@@ -339,7 +340,7 @@ impl Model for Several {
         let caller = |who| Caller { id: format!("c{who}/0"), asks: 0, phase: Phase::Idle, flight: None, late: None };
         let first = Moment {
             store: Arc::new(store),
-            gates: Arc::new(vec![Gate::new("semaphore", "{g}:a"), Gate::new("semaphore", "{g}:b")]),
+            gates: Arc::new(vec![Gate::semaphore("{g}:a"), Gate::semaphore("{g}:b")]),
             callers: (0..self.clients).map(caller).collect(),
             faults: self.faults,
             ticks: self.ticks,

@@ -10,7 +10,7 @@ use crate::action::Action;
 use crate::client::Patience;
 use crate::ledger::Check;
 use crate::scripts::Scripts;
-use crate::world::{Count, World};
+use crate::world::{Count, Setup, World};
 pub use failure::Failure;
 use scheduler::Scheduler;
 use std::panic::resume_unwind;
@@ -19,18 +19,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// How many steps a world has before all clients end.
 pub const STEPS: usize = 1_500;
 
+fn new_world(scripts: &Scripts, setup: Setup) -> World {
+    World::new(scripts, setup).unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// Runs the world of this seed.
 ///
 /// # Errors
 /// The first broken promise.
 pub fn run(scripts: &Scripts, seed: u64) -> Result<(usize, Count), Box<Failure>> {
-    let (mut scheduler, clients, calm) = Scheduler::new(seed);
+    let (mut scheduler, calm) = Scheduler::new(seed);
     let mut actions = Vec::new();
-    let mut world = World::new(scripts, clients).unwrap_or_else(|error| panic!("{error}"));
+    let mut world = new_world(scripts, scheduler.setup);
     let result = scheduler.live(&mut world, &mut actions, calm);
     match result {
         Ok(()) => Ok((actions.len(), world.count)),
-        Err(violation) => Err(Box::new(Failure { seed, violation, actions, clients })),
+        Err(violation) => Err(Box::new(Failure { seed, violation, actions, setup: scheduler.setup })),
     }
 }
 
@@ -97,16 +101,16 @@ pub fn revoke_before_it_is_read(scripts: &Scripts) -> Check {
     actions.extend([Action::Revoke { gate: 1, client: 1 }, Action::Pass(1)]);
     actions.extend([Action::Drop { client: 1, by_server: false, by_client: true }, Action::Subscribe { client: 1 }]);
     actions.extend([goes_on(1), answered, Action::Read { mail: 0 }, goes_on(1), Action::Pass(1)]);
-    let mut world = World::new(scripts, 3).unwrap_or_else(|error| panic!("{error}"));
+    let setup = Setup { clients: 3, is_cluster: false, shares_connections: false };
+    let mut world = new_world(scripts, setup);
     actions.iter().try_for_each(|action| world.apply(action))
 }
 
 /// The story of the world of this seed, whether it fails or not.
 pub fn story(scripts: &Scripts, seed: u64) -> String {
-    let (scheduler, clients, calm) = Scheduler::new(seed);
-    let mut world = World::new(scripts, clients).unwrap_or_else(|error| panic!("{error}"));
+    let (mut scheduler, calm) = Scheduler::new(seed);
+    let mut world = new_world(scripts, scheduler.setup);
     world.story = Some(Vec::new());
-    let mut scheduler = scheduler;
     let result = scheduler.live(&mut world, &mut Vec::new(), calm);
     let lines = world.story.unwrap_or_default().join("\n");
     match result {

@@ -142,7 +142,7 @@ impl Situation {
     pub fn first(setting: &Setting) -> Situation {
         let mut store = Store::default();
         store.set_micros(SERVER_START);
-        let kept = Kept { store, gate: Gate::new("semaphore", "s"), times: Vec::new() };
+        let kept = Kept { store, gate: Gate::semaphore("s"), times: Vec::new() };
         let party = |name| {
             Arc::new(Party {
                 client: Client { opened: setting.opened, read_timeout: None, ..Client::new(name, 0) },

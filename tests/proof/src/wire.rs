@@ -4,6 +4,7 @@ mod answers;
 mod inputs;
 mod rounds;
 
+use crate::call::{commands, server_error};
 use crate::protocol::exchange::{Packet, Reply};
 use crate::scripts::{Loaded, Scripts};
 use luagate_memory::Server;
@@ -26,29 +27,6 @@ fn server(scripts: &Scripts) -> (Server, Loaded) {
     (server, loaded)
 }
 
-/// The words of each command in a packet.
-fn commands(packet: &[u8]) -> Vec<Vec<Vec<u8>>> {
-    let (mut rest, mut commands) = (packet, Vec::new());
-    while !rest.is_empty() {
-        let count = number(&mut rest, b"*");
-        let words = (0..count).map(|_| {
-            let length = number(&mut rest, b"$");
-            let (word, after) = rest.split_at(length);
-            rest = after.strip_prefix(b"\r\n").expect("the end of a word");
-            word.to_vec()
-        });
-        commands.push(words.collect());
-    }
-    commands
-}
-
-fn number(rest: &mut &[u8], sign: &[u8]) -> usize {
-    let end = rest.windows(2).position(|two| two == b"\r\n").unwrap();
-    let digits = rest[..end].strip_prefix(sign).expect("another sign");
-    *rest = &rest[end + 2..];
-    std::str::from_utf8(digits).unwrap().parse().unwrap()
-}
-
 /// The replies of a server to the commands of a packet, in the form that a connection returns.
 fn carry(packet: &Packet, mut execute: impl FnMut(&[Vec<u8>]) -> Reply) -> Vec<Reply> {
     let replies: Vec<Reply> = commands(&packet.bytes)
@@ -63,9 +41,4 @@ fn carry(packet: &Packet, mut execute: impl FnMut(&[Vec<u8>]) -> Reply) -> Vec<R
         .collect();
     assert_eq!(replies.len(), packet.replies);
     replies
-}
-
-/// The error that a server returns with this text.
-fn server_error(text: &str) -> Reply {
-    redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
 }

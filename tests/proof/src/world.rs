@@ -1,23 +1,24 @@
 //! The world of a simulation: one server, its clients, and the calls and messages on their way. Everything in it
 //! happens by an [`Action`](crate::action::Action). The same actions create the same world.
 
+mod calls;
 mod happen;
+mod nodes;
 mod promises;
 
-use crate::call::{Call, Sent};
 use crate::client::waits::Caller;
 use crate::client::{Client, Outcome, micros, moment};
 use crate::gate::Gate;
 use crate::latch::Latch;
-use crate::ledger::{Check, Violation, broken};
-use crate::protocol::call::Call as Script;
+use crate::ledger::Check;
 use crate::protocol::lease::Moment;
-use crate::run::Run;
+use crate::protocol::routing::slots::Slots;
 use crate::scripts::{Loaded, Scripts};
 use happen::Group;
 use luagate_memory::{Server, Store};
+use nodes::Nodes;
+use promises::calls::Redirected;
 use promises::ids::{Noted, Promised};
-use redis::{RedisResult, Value};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -27,6 +28,10 @@ pub struct Count {
     pub scripts: u64,
     pub grants: u64,
     pub losses: u64,
+    /// Calls that a node of a cluster redirected, and calls that a node executed after `ASKING`.
+    pub redirects: u64,
+    pub asked: u64,
+    pub failovers: u64,
 }
 
 impl Count {
@@ -34,6 +39,9 @@ impl Count {
         self.scripts += other.scripts;
         self.grants += other.grants;
         self.losses += other.losses;
+        self.redirects += other.redirects;
+        self.asked += other.asked;
+        self.failovers += other.failovers;
     }
 }
 
@@ -75,10 +83,24 @@ struct Backup {
     latch: Latch,
 }
 
+/// The parts of a world that do not change.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub clients: usize,
+    /// The servers are the nodes of a cluster.
+    pub is_cluster: bool,
+    /// Each client has one connection to each server. Otherwise each attempt has its own, so that calls may be executed
+    /// in any order.
+    pub shares_connections: bool,
+}
+
 pub struct World {
+    setup: Setup,
     server: Server,
-    scripts: Scripts,
     loaded: Loaded,
+    nodes: Nodes,
+    /// The redirects of each call: the client, its request, and the call.
+    redirected: BTreeMap<(usize, u64, String), Redirected>,
     pub gates: Vec<Gate>,
     latch: Latch,
     /// When the latch was last open.
@@ -108,11 +130,11 @@ const START: u64 = 2_000_000_000_000_000;
 const GROUP: std::ops::Range<usize> = 1..3;
 
 impl World {
-    /// A world with this number of clients.
+    /// A new world.
     ///
     /// # Errors
     /// When a script is not valid Lua.
-    pub fn new(scripts: &Scripts, clients: usize) -> Result<World, String> {
+    pub fn new(scripts: &Scripts, setup: Setup) -> Result<World, String> {
         let mut server = Server::new().map_err(|error| error.to_string())?;
         let loaded = scripts.load(&mut server)?;
         let host = |name| Host {
@@ -128,14 +150,16 @@ impl World {
             groups: Vec::new(),
         };
         let mut world = World {
+            setup,
             server,
-            scripts: scripts.clone(),
+            nodes: Nodes::one(loaded.names().keys().cloned()),
             loaded,
-            gates: vec![Gate::new("semaphore", "s"), Gate::new("semaphore", "{g}:a"), Gate::new("mutex", "{g}:b")],
+            redirected: BTreeMap::new(),
+            gates: vec![Gate::semaphore("s"), Gate::semaphore("{g}:a"), Gate::mutex("{g}:b")],
             latch: Latch::new("l"),
             open_at: None,
             open_since: None,
-            hosts: (0..clients).map(host).collect(),
+            hosts: (0..setup.clients).map(host).collect(),
             calls: 0,
             mono: 1_000_000,
             ahead: START,
@@ -146,9 +170,22 @@ impl World {
             waits: vec![None; 3],
             story: None,
         };
+        if setup.is_cluster {
+            let names = world.key_names();
+            world.nodes = Nodes::cluster(names.iter().map(String::as_str));
+        }
+        for host in &mut world.hosts {
+            set_up(&mut host.client, setup, &world.nodes);
+        }
         world.set_listeners();
         world.set_clock();
         Ok(world)
+    }
+
+    /// The names of all keys.
+    fn key_names(&self) -> Vec<String> {
+        let gates = self.gates.iter().flat_map(|gate| gate.keys.names());
+        gates.chain(self.latch.keys.names()).map(str::to_owned).collect()
     }
 
     fn micros(&self) -> u64 {
@@ -268,91 +305,6 @@ impl World {
         })
     }
 
-    /// The server executes the calls of a flight, or of another one that must come first.
-    fn arrive(&mut self, name: usize, number: u64) -> Check {
-        let client = &self.hosts[name].client;
-        let Some(flight) = client.first_on_connection(number) else {
-            return Ok(());
-        };
-        let (number, is_awaited) = (flight.number, flight.thread.is_some());
-        let mut replies = Vec::new();
-        for sent in flight.calls.clone() {
-            self.check_asked(name, &sent, is_awaited)?;
-            self.note_secret(name, &sent);
-            let before = self.ticket_of(name, &sent, is_awaited);
-            let reply = self.run(&sent)?;
-            self.check_place(&sent, before, &reply)?;
-            self.note_call(name, &sent, is_awaited);
-            replies.push(reply);
-        }
-        self.hosts[name].client.carried_out(number, replies);
-        Ok(())
-    }
-
-    fn come_back(&mut self, name: usize, number: u64) -> Check {
-        let now = self.hosts[name].now(self.mono);
-        self.hosts[name].client.come_back(number, now);
-        self.look_after(name)
-    }
-
-    /// The answer to a call that is executed at once.
-    fn call<C: Script>(&mut self, call: &C) -> Result<Option<C::Answer>, Violation> {
-        let reply = self.run(&Sent::new(&call.pack()))?;
-        match reply {
-            Ok(Value::Nil) | Err(_) => Ok(None), // not sent, or refused
-            Ok(value) => match call.answer(value) {
-                Ok(answer) => Ok(Some(answer)),
-                Err(error) => broken("reply", format!("the library cannot read it: {error}")),
-            },
-        }
-    }
-
-    /// The server executes a call.
-    fn run(&mut self, sent: &Sent) -> Result<RedisResult<Value>, Violation> {
-        let micros = self.micros();
-        let hosts = &self.hosts;
-        let listens = |inbox: &str| {
-            let mut clients = hosts.iter().map(|host| &host.client);
-            clients.any(|client| client.listens && client.channel == inbox)
-        };
-        let run = Run { server: &mut self.server, loaded: &self.loaded, micros, listens: &listens, full: self.full };
-        let mut gates = self.gates.iter();
-        let gate = gates.position(|gate| gate.keys.names()[0] == sent.keys[0]);
-        let done = match (sent.call(), gate) {
-            (Call::TryAll { .. }, _) => run.several(&mut self.gates[GROUP], sent),
-            (_, Some(gate)) => run.one(&mut self.gates[gate], sent),
-            (_, None) => self.latch.run(run, sent),
-        };
-        let done = done.map_err(|violation| Violation { text: format!("{sent}: {}", violation.text), ..violation });
-        if let Err(violation) = &done {
-            let text = violation.text.clone();
-            self.tell(|| text);
-        }
-        let done = done?;
-        self.tell(|| {
-            let reply = match &done.reply {
-                Ok(words) => words.join(" "),
-                Err(text) => text.clone(),
-            };
-            format!("    runs {sent}: {reply}")
-        });
-        self.count.scripts += 1;
-        self.count.grants += done.grants;
-        // A script takes time, so that no two run at the same µs.
-        self.advance(1 + self.server.calls_of_last_script())?;
-        for (channel, text) in done.messages {
-            self.tell(|| format!("    {channel} < {text}"));
-            let mut hosts = self.hosts.iter_mut();
-            if let Some(host) = hosts.find(|host| host.client.channel == channel) {
-                host.observed.push(text.clone());
-                if host.client.hears {
-                    host.client.mail.push(text);
-                }
-            }
-        }
-        Ok(done.raw)
-    }
-
     /// Takes the outcomes of a client, and notes what it is promised from here on.
     fn look_after(&mut self, name: usize) -> Check {
         let host = &mut self.hosts[name];
@@ -369,12 +321,18 @@ impl World {
     }
 }
 
+/// Gives a new client what it knows of the servers.
+fn set_up(client: &mut Client, setup: Setup, nodes: &Nodes) {
+    client.slots = setup.is_cluster.then(|| Slots::new(nodes.addresses()));
+    client.shares_connections = setup.shares_connections;
+}
+
 fn shown(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Granted(number) => format!("has permit {number}"),
         Outcome::Nothing { keys, id, why, .. } => {
-            format!("{id} has nothing of {}: {why}", keys.meta)
+            format!("{id} has nothing of {}: {why}", keys.names()[0])
         }
-        Outcome::Opened { keys, .. } => format!("finds {} open", keys.latch),
+        Outcome::Opened { keys, .. } => format!("finds {} open", keys.names()[0]),
     }
 }

@@ -31,13 +31,21 @@ fn every_world_keeps_the_invariants() {
     match worlds {
         Ok((steps, count)) => {
             println!(
-                "{steps} steps, {} scripts, {} grants, {} losses of state in {:.1?}",
+                "{steps} steps, {} scripts, {} grants, {} losses of state, {} redirects, {} failovers in {:.1?}",
                 count.scripts,
                 count.grants,
                 count.losses,
+                count.redirects,
+                count.failovers,
                 begun.elapsed()
             );
-            assert!(count.grants > steps as u64 / 100, "too few grants happened: {count:?}");
+            let steps = steps as u64;
+            assert!(count.grants > steps / 100, "too few grants happened: {count:?}");
+            assert!(count.redirects > steps / 1_000, "too few redirects happened: {count:?}");
+            assert!(
+                count.asked > steps / 10_000 && count.failovers > steps / 100_000,
+                "too little happened: {count:?}"
+            );
         }
         Err(mut failure) => {
             failure.shrink(&scripts);

@@ -9,7 +9,8 @@ use std::process::Command;
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/public-api.txt");
 
-/// The public API, one item on each line. `None`: this Rust writes a format that `public-api` cannot read.
+/// The public API with all features, one item on each line. It does not contain what `__proof` adds, which is hidden.
+/// `None`: this Rust writes a format that `public-api` cannot read.
 fn public_api() -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let rustdoc = ["rustdoc", "--quiet", "--lib", "--all-features", "--message-format=json", "--"];

@@ -150,7 +150,5 @@ fn package_builds_alone_with_the_oldest_rust_and_the_oldest_dependencies() {
             .env("CARGO_TARGET_DIR", target().join("oldest"));
         cargo
     };
-    // The feature `r2d2` needs this version on Rust before 1.95: the next one does not say which Rust it needs.
-    output_of(cargo().args(["update", "--quiet", "scheduled-thread-pool", "--precise", "0.2.7"]));
     output_of(cargo().args(["check", "--quiet", "--lib", "--all-features"]));
 }

@@ -85,7 +85,6 @@ fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &
 }
 
 // An async gate has one connection: a message does not arrive after the reply to a later call.
-#[cfg(not(feature = "tasks"))]
 #[test]
 fn a_grant_of_an_own_id_is_used_although_its_message_arrives_after_the_timeout() {
     let (server, proxy, gate) = own!(Proxy::with_gate());

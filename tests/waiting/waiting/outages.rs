@@ -79,7 +79,7 @@ fn waits_succeed_while_connections_are_killed_in_a_loop() {
             worker.join().unwrap();
         }
         drop(stopping);
-        let least = if cfg!(feature = "tasks") { 4 } else { 20 }; // an async gate has fewer connections
+        let least = 4;
         assert!(killer.join().unwrap() > least, "nothing was killed");
     });
     raw.con = server.connection();
@@ -151,12 +151,7 @@ fn waiters_keep_their_order_after_a_restart_without_data() {
 
 /// A gate behind a proxy, with a short read timeout and one connection for all calls.
 fn impatient(proxy: &Proxy, server: &Server) -> Gate {
-    Gate::builder(&proxy.url)
-        .prefix(&server.prefix)
-        .read_timeout(Duration::from_millis(300))
-        .connections(1)
-        .open()
-        .unwrap()
+    Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_millis(300)).open().unwrap()
 }
 
 /// Blocks until a permit was granted with a fence above `fence`, and all permits are released.
@@ -170,7 +165,6 @@ fn await_return(raw: &mut Raw, fence: u64) {
 
 // The proxy cuts only the client's side. For the server, the lost subscription of an async gate still exists, and the grant
 // is sent there.
-#[cfg(not(feature = "tasks"))]
 #[test]
 fn a_grant_that_arrives_for_an_abandoned_wait_is_released() {
     let server = own!(Server::private_tcp(&[]));

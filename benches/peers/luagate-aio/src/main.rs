@@ -1,4 +1,4 @@
-//! A semaphore of luagate for tokio with its defaults: a lease of 30 s, renewed while it is held.
+//! A semaphore of luagate in tasks of tokio, with its defaults: a lease of 30 s, renewed while it is held.
 
 use luagate::aio::{Gate, Permit};
 use scenes::Scene;

@@ -1,30 +1,56 @@
-//! Calls on their way, and their results: what `src/transport` does with connections.
+//! Packets on their way, and their results: what `src/engine` does with connections.
 
 use super::{Client, Thread};
-use crate::call::Sent;
-use crate::error::CallError;
-use crate::error::failure::{Failure, FailureKind};
-use crate::protocol::call::Packed;
+use crate::call::{Command, Sent};
+use crate::protocol::exchange::Reply;
 use crate::protocol::lease::Moment;
-use crate::protocol::reply::error_of;
-use redis::{RedisResult, Value};
+use crate::protocol::outcome;
+use crate::protocol::releases::Ordered;
+use crate::protocol::routing::NodeId;
+use luagate::__proof::failure;
+use luagate::errors::{CallError, FailureKind};
+use redis::Value;
 use std::fmt;
 use std::time::Instant;
 
-/// The calls of one packet, or the replies to them.
+/// A connection of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Connection {
+    number: u64,
+    /// The server, by the client's number, and by its port.
+    pub(super) node: NodeId,
+    pub(crate) port: u16,
+}
+
+impl Ordered for Connection {
+    fn is_shared_with(&self, other: &Connection) -> bool {
+        self == other
+    }
+}
+
+/// The commands of one packet, or the replies to them.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
     pub(crate) number: u64,
-    /// Calls on one connection are executed in the order in which they were sent.
-    pub(crate) connection: u64,
+    /// Packets on one connection are executed in the order in which they were sent.
+    pub(crate) connection: Connection,
     /// The thread that awaits the reply. `None`: no thread does any more, but the calls may still be executed.
     pub(crate) thread: Option<Thread>,
+    /// The number of the thread's request, and the indexes of its calls that have no outcome before this attempt.
+    pub(crate) request: u64,
+    pub(super) indexes: Vec<usize>,
+    pub(crate) packet: Vec<Command>,
+    /// The calls in the packet.
     pub(crate) calls: Vec<Sent>,
+    /// The slot is still moving to the server.
+    pub(super) asking: bool,
+    /// The replies to earlier packets of this attempt.
+    pub(super) rounds: Vec<Vec<Reply>>,
     pub(crate) sent: Moment,
     /// When the thread stops waiting.
     pub(crate) latest: Option<Instant>,
-    pub(crate) replies: Option<Vec<RedisResult<Value>>>,
-    /// It was sent before, on a connection that broke.
+    pub(crate) replies: Option<Vec<Reply>>,
+    /// An earlier attempt may have run.
     pub(crate) is_repeated: bool,
     /// It uses the connection of an earlier call.
     pub(crate) is_behind: bool,
@@ -35,10 +61,11 @@ pub(crate) struct Flight {
 pub(crate) struct Unanswered {
     pub(crate) error: CallError,
     /// Its connection, if that still works.
-    pub(crate) connection: Option<u64>,
+    pub(crate) connection: Option<Connection>,
 }
 
-/// The outcome of a call, when it was sent, and whether it was sent twice.
+/// The outcome of a call, when it was sent, and whether an earlier attempt may have run.
+#[derive(Clone, Debug)]
 pub(crate) struct Answered {
     pub(crate) outcome: Result<Value, Unanswered>,
     pub(crate) sent: Moment,
@@ -57,33 +84,43 @@ impl Answered {
 impl fmt::Display for Flight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let calls: Vec<String> = self.calls.iter().map(ToString::to_string).collect();
-        f.write_str(&calls.join(", "))
+        match self.packet.first() {
+            Some(Command::Slots) => write!(f, "the slots, from node {}", self.connection.port),
+            _ => f.write_str(&calls.join(", ")),
+        }
     }
 }
 
 impl Client {
-    /// Sends calls in one packet, on this connection or on a new one.
-    pub(crate) fn send(
-        &mut self,
-        thread: Thread,
-        calls: &[Packed],
-        until: Option<Instant>,
-        connection: Option<u64>,
-        now: Moment,
-    ) {
-        let number = self.next_number();
-        let latest = self.read_timeout.map(|time| now.instant() + time);
-        self.flights.push(Flight {
-            number,
-            connection: connection.unwrap_or(number),
+    /// The shared connection to this server, or a new one.
+    pub(super) fn connection(&mut self, node: NodeId) -> Connection {
+        let address = self.slots.as_ref().and_then(|slots| slots.nodes().get(node));
+        let port = address.map_or(0, |(_, port)| *port);
+        let new = Connection { number: self.next_number(), node, port };
+        match self.shares_connections {
+            true => *self.connections.entry(node).or_insert(new),
+            false => new,
+        }
+    }
+
+    /// An empty packet of this thread.
+    pub(super) fn flight(&mut self, thread: Thread, connection: Connection, now: Moment) -> Flight {
+        Flight {
+            number: self.next_number(),
+            connection,
             thread: Some(thread),
-            calls: calls.iter().map(Sent::new).collect(),
+            request: 0,
+            indexes: Vec::new(),
+            packet: Vec::new(),
+            calls: Vec::new(),
+            asking: false,
+            rounds: Vec::new(),
             sent: now,
-            latest: latest.into_iter().chain(until).min(),
+            latest: None,
             replies: None,
             is_repeated: false,
-            is_behind: connection.is_some(),
-        });
+            is_behind: false,
+        }
     }
 
     fn take(&mut self, number: u64) -> Option<Flight> {
@@ -100,7 +137,7 @@ impl Client {
     }
 
     /// The server executed the calls.
-    pub(crate) fn carried_out(&mut self, number: u64, replies: Vec<RedisResult<Value>>) {
+    pub(crate) fn carried_out(&mut self, number: u64, replies: Vec<Reply>) {
         let mut flights = self.flights.iter_mut();
         if let Some(flight) = flights.find(|flight| flight.number == number) {
             match flight.thread {
@@ -110,25 +147,19 @@ impl Client {
         }
     }
 
+    /// The flight whose replies are delivered next on the connection of this one, if they have arrived.
+    pub(crate) fn first_answered(&self, number: u64) -> Option<&Flight> {
+        let mut flights = self.flights.iter();
+        let this = flights.clone().find(|flight| flight.number == number)?;
+        flights.find(|flight| flight.connection == this.connection && flight.replies.is_some())
+    }
+
     /// The replies are delivered.
     pub(crate) fn come_back(&mut self, number: u64, now: Moment) {
-        let mut flights = self.flights.iter();
-        let is_answered = |flight: &&Flight| flight.number == number && flight.replies.is_some();
-        if flights.any(|flight| is_answered(&flight))
-            && let Some(mut flight) = self.take(number)
+        if let Some(mut flight) = self.take(number)
             && let Some(replies) = flight.replies.take()
         {
-            let may_have_run = flight.is_repeated;
-            let outcomes = replies.into_iter().map(|reply| {
-                let error = match reply.map_err(error_of) {
-                    Ok(value) => return Ok(value),
-                    Err(CallError::Failed(failure)) if may_have_run => CallError::Unknown(failure),
-                    Err(error) => error,
-                };
-                let connection = None;
-                Err(Unanswered { error, connection })
-            });
-            self.hand_over(flight, outcomes.collect(), now);
+            self.received(flight, Ok(replies), now);
         }
     }
 
@@ -136,19 +167,22 @@ impl Client {
     /// still be executed.
     pub(crate) fn give_up_call(&mut self, number: u64, is_kept: bool, now: Moment) {
         if let Some(mut flight) = self.take(number) {
-            let connection = is_kept.then_some(flight.connection);
+            self.changes += 1;
+            self.connections.retain(|_, connection| is_kept || *connection != flight.connection);
             let given_up = Flight { thread: None, ..flight.clone() };
             if flight.replies.take().is_none() {
                 self.flights.push(given_up);
                 self.flights.sort_by_key(|flight| flight.number);
             }
-            self.fail(flight, FailureKind::TimedOut, connection, now);
+            self.fail(flight, FailureKind::TimedOut, is_kept, now);
         }
     }
 
     /// A connection breaks. Calls on it that were not executed may be executed later, or are lost.
-    pub(crate) fn break_connection(&mut self, connection: u64, is_lost: bool, now: Moment) {
+    pub(crate) fn break_connection(&mut self, connection: Connection, is_lost: bool, now: Moment) {
         let mut awaited = Vec::new();
+        self.changes += 1;
+        self.connections.retain(|_, other| *other != connection);
         self.flights.retain_mut(|flight| {
             if flight.connection != connection {
                 return true;
@@ -161,7 +195,7 @@ impl Client {
             !is_over
         });
         for flight in awaited {
-            self.fail(flight, FailureKind::Disconnected, None, now);
+            self.fail(flight, FailureKind::Disconnected, false, now);
         }
     }
 
@@ -173,57 +207,29 @@ impl Client {
         if flights.any(is_waiting)
             && let Some(flight) = self.take(number)
         {
-            let may_have_run = flight.is_repeated;
-            let failure = Failure::new(kind, "not sent");
-            let error = match may_have_run || flight.is_behind && kind == FailureKind::TimedOut {
-                true => CallError::Unknown(failure),
-                false => CallError::Failed(failure),
-            };
-            let kept = flight.is_behind && kind == FailureKind::TimedOut;
-            let connection = kept.then_some(flight.connection);
-            let unanswered = Unanswered { error, connection };
-            let outcomes = flight.calls.iter().map(|_| Err(unanswered.clone()));
-            let outcomes = outcomes.collect();
-            self.hand_over(flight, outcomes, now);
+            self.changes += 1;
+            self.received(flight, Err(outcome::Unanswered::not_sent(failure(kind, "not sent"))), now);
         }
     }
 
-    /// No reply arrives. A call whose connection broke is sent once more.
-    fn fail(&mut self, flight: Flight, kind: FailureKind, connection: Option<u64>, now: Moment) {
-        let is_again = kind == FailureKind::Disconnected && !flight.is_repeated && !flight.is_behind;
-        if is_again {
-            let number = self.next_number();
-            self.flights.push(Flight {
-                number,
-                connection: number,
-                sent: now,
-                replies: None,
-                is_repeated: true,
-                ..flight
-            });
-            return;
-        }
-        let error = CallError::Unknown(Failure::new(kind, "no answer"));
-        let unanswered = Unanswered { error, connection };
-        let outcomes = flight.calls.iter().map(|_| Err(unanswered.clone()));
-        let outcomes = outcomes.collect();
-        self.hand_over(flight, outcomes, now);
+    /// No reply arrives. `is_late`: the connection still works, and the reply may come.
+    fn fail(&mut self, flight: Flight, kind: FailureKind, is_late: bool, now: Moment) {
+        let error = CallError::Unknown(failure(kind, "no answer"));
+        self.received(flight, Err(outcome::Unanswered { error, is_late }), now);
     }
 
     /// Hands the outcomes to the thread that waited.
-    fn hand_over(&mut self, flight: Flight, outcomes: Vec<Result<Value, Unanswered>>, now: Moment) {
-        let (sent, is_repeated) = (flight.sent, flight.is_repeated);
-        let answered = |outcome| Answered { outcome, sent, is_repeated };
-        let mut answered = outcomes.into_iter().map(answered);
-        match flight.thread {
-            Some(Thread::Caller(number)) => {
+    pub(super) fn hand_over(&mut self, thread: Thread, answered: Vec<Answered>, now: Moment) {
+        let mut answered = answered.into_iter();
+        match thread {
+            Thread::Caller(number) => {
                 if let Some(answered) = answered.next() {
                     self.answered(number, answered, now);
                 }
             }
-            Some(Thread::Renewal) => self.renewed(answered.collect(), now),
-            Some(Thread::Releases) => self.released(answered.collect(), now),
-            Some(Thread::Losses) | None => {}
+            Thread::Renewal => self.renewed(answered.collect(), now),
+            Thread::Releases(node) => self.released(node, answered.collect(), now),
+            Thread::Losses | Thread::Worker => {}
         }
     }
 }

@@ -3,15 +3,15 @@
 use super::flights::{Answered, Unanswered};
 use super::waits::Caller;
 use super::{Client, Outcome, Thread, Want};
-use crate::error::CallError;
 use crate::ledger::Violation;
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::held::{HeldPermit, Identity};
-use crate::protocol::keeper::{Due, Number, Task};
+use crate::protocol::keeper::{Number, Task};
 use crate::protocol::lease::{LeaseOptions, Moment};
 use crate::protocol::releases::PendingRelease;
 use crate::protocol::semaphore::{Release, ReleaseAnswer};
 use crate::protocol::waiter::Granted;
+use luagate::errors::CallError;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,7 @@ impl Client {
     /// How long a permit still lasts by the clocks of its holder, without marking it as lost; `None`: for ever.
     pub(crate) fn left(&mut self, number: Number, now: Moment) -> Option<Duration> {
         match self.keeper.held(number) {
-            Some(held) if !held.is_over() => held.deadline().remaining(now),
+            Some(held) if held.is_valid() => held.deadline().remaining(now),
             _ => Some(Duration::ZERO),
         }
     }
@@ -123,14 +123,15 @@ impl Client {
 
     /// The holder drops the permit.
     pub(crate) fn drop_permit(&mut self, number: Number, now: Moment) {
-        self.keeper.leave(number);
-        let is_lost = self.look(number, now);
+        self.look(number, now);
+        let is_sent = self.keeper.begin_release(number, now);
+        self.take_losses();
         let Some(permit) = self.permits.get_mut(&number) else {
             return;
         };
         permit.is_had = false;
         let identity = permit.identity.clone();
-        if identity.lease.own_id && is_lost {
+        if !is_sent {
             return self.forget(number); // another caller may hold the id by now
         }
         let until = now.instant() + DROP_BOUND;
@@ -201,7 +202,6 @@ impl Client {
                         }
                     }
                     Ok(ReleaseAnswer::Cancelled | ReleaseAnswer::Gone) => {
-                        self.keeper.leave(number);
                         self.keeper.lose(number, false);
                         self.take_losses();
                     }
@@ -250,14 +250,9 @@ impl Client {
         let is_repeated = answered.is_repeated;
         match answered.read(|reply| release_of(&identity, 0).answer(reply)) {
             Ok(answer) => {
-                let is_gone = !matches!(answer, ReleaseAnswer::Released { .. });
-                if is_gone && !is_repeated {
-                    self.keeper.lose(number, false);
-                    self.take_losses();
-                }
-                if let Some(held) = self.keeper.held(number) {
-                    held.end();
-                }
+                let found = matches!(answer, ReleaseAnswer::Released { .. });
+                self.keeper.released(number, found, is_repeated);
+                self.take_losses();
             }
             Err(Unanswered { connection, .. }) => {
                 let held = self.keeper.held(number);
@@ -277,7 +272,7 @@ impl Client {
 
     /// The renewal thread checks what is due.
     pub(super) fn renew(&mut self, now: Moment) {
-        let Due::Now(due) = self.keeper.due(Task::Renew(0), now) else {
+        let Some(due) = self.keeper.due(Task::Renew(0), now) else {
             return;
         };
         self.take_losses();

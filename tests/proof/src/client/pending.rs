@@ -1,40 +1,45 @@
 //! Releases that the server has not confirmed: what `src/lease/releases.rs` does around them.
 
-use super::flights::Answered;
+use super::flights::{Answered, Connection};
 use super::{Client, Thread};
 use crate::protocol::call::Packed;
 use crate::protocol::lease::Moment;
-use crate::protocol::releases::{Ordered, PendingRelease, Steps, ToRelease};
+use crate::protocol::releases::{PendingRelease, Steps, ToRelease};
+use crate::protocol::routing::NodeId;
 use std::time::Instant;
 
 /// A release in progress, call by call.
 #[derive(Clone, Debug)]
 pub(crate) struct Released {
-    pub(crate) pending: PendingRelease<u64>,
+    pub(crate) pending: PendingRelease<Connection>,
     pub(crate) steps: Steps,
+    /// All its calls are sent on this connection, behind the call that it undoes.
+    behind: Option<Connection>,
 }
 
 impl Client {
-    /// Leaves a release to the background thread.
-    pub(crate) fn release_later(&mut self, pending: PendingRelease<u64>, now: Moment) {
+    /// Leaves a release to the gate's own thread. If its server still has releases to confirm, that thread waits for them.
+    pub(crate) fn release_later(&mut self, pending: PendingRelease<Connection>, now: Moment) {
+        if !self.releases.current.contains_key(&self.node_of(pending.keys.names()[0].as_bytes())) {
+            let at = self.releases_at.into_iter().chain([now.instant()]);
+            self.releases_at = at.min();
+        }
         self.releases.add([pending]);
-        let at = self.releases_at.into_iter().chain([now.instant()]);
-        self.releases_at = at.min();
     }
 
     /// Begins a release, on the connection of the call that it undoes, if that is still open.
     pub(super) fn send_release(
         &mut self,
         thread: Thread,
-        mut pending: PendingRelease<u64>,
+        mut pending: PendingRelease<Connection>,
         until: Option<Instant>,
         now: Moment,
     ) -> Released {
-        let (connection, steps) = (pending.connection.take(), pending.steps());
+        let (behind, steps) = (pending.connection.take(), pending.steps());
         if let Some(call) = steps.call() {
-            self.send(thread, &[call], until, connection, now);
+            self.send(thread, &[call], until, behind, now);
         }
-        Released { pending, steps }
+        Released { pending, steps, behind }
     }
 
     /// Continues a release. Returns its next step, or `None` once it is confirmed. Fails if it is not confirmed.
@@ -45,7 +50,7 @@ impl Client {
         answered: Answered,
         until: Option<Instant>,
         now: Moment,
-    ) -> Result<Option<Released>, Box<PendingRelease<u64>>> {
+    ) -> Result<Option<Released>, Box<PendingRelease<Connection>>> {
         let steps = &mut released.steps;
         if answered.read(|reply| steps.answered(reply)).is_err() {
             return Err(Box::new(released.pending));
@@ -53,40 +58,48 @@ impl Client {
         let Some(call) = steps.call() else {
             return Ok(None);
         };
-        self.send(thread, &[call], until, None, now);
+        self.send(thread, &[call], until, released.behind, now);
         Ok(Some(released))
     }
 
-    /// The thread checks what is due.
+    /// The gate's own thread sends what is due, one batch to each server.
     pub(super) fn send_releases(&mut self, now: Moment) {
-        self.releases_at = None;
-        match self.releases.next(now.instant(), |_| 0) {
-            ToRelease::Now(mut batch) if batch.len() == 1 => {
-                let thread = Thread::Releases;
-                let released = self.send_release(thread, batch.remove(0), None, now);
-                self.releasing = vec![released];
+        let slots = self.slots.clone();
+        let node_of = |pending: &PendingRelease<Connection>| {
+            slots.as_ref().map_or(0, |slots| slots.node_of(pending.keys.names()[0].as_bytes()))
+        };
+        self.releases_at = loop {
+            match self.releases.next(now.instant(), node_of) {
+                ToRelease::Now(node, batch) => self.send_batch(node, batch, now),
+                ToRelease::At(at) => break at,
+                ToRelease::Closed => break None,
             }
-            ToRelease::Now(batch) => {
-                let released = batch.into_iter().map(|pending| Released { steps: pending.steps(), pending });
-                self.releasing = released.collect();
-                let calls = self.releasing.iter();
-                let calls: Vec<Packed> = calls.filter_map(|r| r.steps.call()).collect();
-                self.send(Thread::Releases, &calls, None, None, now);
-            }
-            ToRelease::At(at) => self.releases_at = at,
-            ToRelease::Closed => {}
-        }
+        };
     }
 
-    /// The thread has its replies.
-    pub(super) fn released(&mut self, mut answered: Vec<Answered>, now: Moment) {
-        let mut releasing = std::mem::take(&mut self.releasing);
+    fn send_batch(&mut self, node: NodeId, mut batch: Vec<PendingRelease<Connection>>, now: Moment) {
+        let thread = Thread::Releases(node);
+        let releasing = if batch.len() == 1 {
+            vec![self.send_release(thread, batch.remove(0), None, now)]
+        } else {
+            let released = |pending: PendingRelease<_>| Released { steps: pending.steps(), pending, behind: None };
+            let releasing: Vec<Released> = batch.into_iter().map(released).collect();
+            let calls: Vec<Packed> = releasing.iter().filter_map(|released| released.steps.call()).collect();
+            self.send(thread, &calls, None, None, now);
+            releasing
+        };
+        self.releasing.insert(node, releasing);
+    }
+
+    /// A batch has its replies.
+    pub(super) fn released(&mut self, node: NodeId, mut answered: Vec<Answered>, now: Moment) {
+        let mut releasing = self.releasing.remove(&node).unwrap_or_default();
         let mut unconfirmed = Vec::new();
         if releasing.len() == 1 {
             let (released, answered) = (releasing.remove(0), answered.remove(0));
-            match self.release_answered(Thread::Releases, released, answered, None, now) {
+            match self.release_answered(Thread::Releases(node), released, answered, None, now) {
                 Ok(Some(released)) => {
-                    self.releasing = vec![released];
+                    self.releasing.insert(node, vec![released]);
                     return;
                 }
                 Ok(None) => {}
@@ -100,15 +113,8 @@ impl Client {
                 }
             }
         }
-        self.releases.sent(0, unconfirmed, now.instant());
+        self.releases.sent(node, unconfirmed, now.instant());
         self.releases_at = (!self.releases.is_empty()).then_some(now.instant());
         self.settle_all(now);
-    }
-}
-
-impl Ordered for u64 {
-    /// A release is sent alone on its connection, as the threads of the library do it.
-    fn is_shared_with(&self, _: &u64) -> bool {
-        false
     }
 }

@@ -3,13 +3,14 @@
 use super::flights::{Answered, Unanswered};
 use super::waits::Caller;
 use super::{Client, Thread, Want};
-use crate::error::CallError;
 use crate::protocol::call::Call;
 use crate::protocol::held::Identity;
 use crate::protocol::lease::{Deadline, Moment};
 use crate::protocol::releases::PendingRelease;
 use crate::protocol::semaphore::{AskOne, TryAcquireAll, TryAcquireAllAnswer};
 use crate::protocol::waiter::Granted;
+use luagate::__proof::left_of;
+use luagate::errors::CallError;
 use std::time::Duration;
 
 fn asked(wants: &[Want]) -> Vec<AskOne<'_>> {
@@ -41,7 +42,7 @@ impl Client {
                 for (want, (grant, usage)) in wants.iter().zip(grants) {
                     let (keys, id, lease) = (want.keys.clone(), want.id.clone(), want.lease);
                     let identity = Identity { keys, id, fence: grant.fence, lease };
-                    let (deadline, limit) = (Deadline::after(sent, grant.left()), usage.limit);
+                    let (deadline, limit) = (Deadline::after(sent, left_of(&grant)), usage.limit);
                     let granted = Granted { identity, grant, limit, deadline, ticket: None };
                     self.granted(want, granted, false, now);
                 }

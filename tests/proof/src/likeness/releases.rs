@@ -1,11 +1,12 @@
 //! The unconfirmed releases of a client, and the waits that it gave up.
 
 use super::view::View;
+use crate::client::flights::Connection;
 use crate::client::pending::Released;
 use crate::protocol::releases::{Next, PendingRelease, Target};
 
 impl View<'_> {
-    fn pending(&mut self, pending: &PendingRelease<u64>) {
+    fn pending(&mut self, pending: &PendingRelease<Connection>) {
         self.add_id(&pending.id);
         match pending.target {
             Target::Whatever => self.add([1]),
@@ -37,7 +38,7 @@ impl View<'_> {
         let client = &self.party.client;
         self.add([
             client.releases.pending.len() as u64,
-            client.releasing.len() as u64,
+            client.releasing.values().flatten().count() as u64,
             client.inbox.given_up.len() as u64,
         ]);
         self.add_instant(client.releases_at);
@@ -47,7 +48,7 @@ impl View<'_> {
             self.add([pause.as_millis() as u64]);
         }
         client.releases.pending.iter().for_each(|p| self.pending(p));
-        client.releasing.iter().for_each(|r| self.released(r));
+        client.releasing.values().flatten().for_each(|r| self.released(r));
         for (id, given_up) in &client.inbox.given_up {
             self.add_id(id);
             given_up.iter().for_each(|wait| self.add_instant(Some(wait.until)));

@@ -1,6 +1,7 @@
 //! The data of one client as a list of numbers.
 
 use super::moment::{Moment, NEVER, from};
+use crate::client::flights::Connection;
 use crate::client::micros;
 use crate::situation::Party;
 use std::time::Instant;
@@ -63,7 +64,7 @@ impl View<'_> {
     }
 
     /// A connection, identified by the first call on it that is still on its way.
-    pub(super) fn add_connection(&mut self, connection: Option<u64>) {
+    pub(super) fn add_connection(&mut self, connection: Option<Connection>) {
         let mut flights = self.party.client.flights.iter();
         let at = flights.position(|flight| Some(flight.connection) == connection);
         self.add([connection.is_some().into(), at.map_or(NEVER, |at| at as u64)]);

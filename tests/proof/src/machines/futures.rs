@@ -1,15 +1,15 @@
 //! What only the async API uses: futures that are dropped or not polled, and releases that share a connection.
 
-use super::releases::{next, pending, reply};
+use super::releases::{Connection, next, node_of, pending, plain, reply};
 use super::wait::Wait;
 use super::waits::{denied, unknown};
 use super::{at, keep};
-use crate::error::failure::FailureKind;
 use crate::protocol::keeper::{Keeper, Task};
 use crate::protocol::mailbox::{Mail, Mailbox};
 use crate::protocol::message::Received;
 use crate::protocol::releases::{Next, Releases, Target};
 use crate::protocol::waiter::PermitTarget;
+use luagate::errors::FailureKind;
 use sha1_smol::Sha1;
 
 pub(super) fn check() {
@@ -72,20 +72,14 @@ fn held() {
 /// Releases behind calls of the same shared connection are sent together, others alone.
 fn together() {
     let mut releases = Releases::default();
-    let behind = |id, connection| pending("m", id, Target::Whatever, connection);
-    let looked_up = pending("m", "looked up", Target::LookUp, Some(2));
+    let behind = |id, connection: u8| pending("m", id, Target::Whatever, Some(Connection(connection)));
+    let looked_up = pending("m", "looked up", Target::LookUp, Some(Connection(2)));
     let held = pending("m", "held", Target::Held, None);
-    releases.add([
-        behind("a", Some(2)),
-        behind("b", Some(4)),
-        behind("c", Some(2)),
-        looked_up,
-        held,
-        behind("d", None),
-    ]);
+    releases.add([behind("a", 2), behind("b", 4), behind("c", 2), looked_up, held, plain("m", "d")]);
     for ids in [&["a", "c"][..], &["b"], &["looked up"], &["held"], &["d"]] {
         let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
         assert_eq!(next(&mut releases, 0), Ok(ids));
+        releases.sent(node_of(&plain("m", "")), vec![], at(0).instant());
     }
 }
 
@@ -93,12 +87,12 @@ fn together() {
 fn grants() {
     let mut mailbox = Mailbox::new(Some("secret".to_owned()));
     mailbox.inbox("channel");
-    for words in ["id 0 0 9000 1000", "id 1 60 9000 1000"] {
+    for words in ["id 0 0 9000 1000", "id 1 1 9000 1000"] {
         let signature = Sha1::from(format!("secret{words}")).digest();
         let message = format!("{words} {signature}");
         assert!(mailbox.put("channel", &Received::read(message.as_bytes()).unwrap(), at(0)));
     }
-    assert_eq!(mailbox.take_grants(), [60]);
+    assert_eq!(mailbox.take_grants(), [1]);
     let (later, now) = (at(1_000).instant(), at(0).instant());
     assert!(matches!(mailbox.take(later, now), Ok(Mail::Message { message, .. }) if message.fence == 0));
     assert!(matches!(mailbox.take(later, now), Ok(Mail::Called)));

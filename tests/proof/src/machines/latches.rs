@@ -3,10 +3,10 @@
 use super::at;
 use super::releases::reply;
 use super::wait::{Shown, Wait};
-use crate::error::failure::{Failure, FailureKind};
-use crate::error::{CallError, WaitError};
 use crate::protocol::keys::LatchKeys;
 use crate::protocol::waiter::{LatchTarget, State, Target};
+use luagate::__proof::failure;
+use luagate::errors::{CallError, FailureKind, WaitError};
 
 impl Shown for LatchTarget {
     fn show(result: Result<(), WaitError>) -> String {
@@ -84,7 +84,7 @@ fn ends() {
     let mut wait = Wait::<LatchTarget>::new(None);
     wait.asks(0);
     assert_eq!(wait.cancelled(), format!("{CANCELLED}, gives back now true, later false"));
-    let away = || CallError::Failed(Failure::new(FailureKind::Disconnected, "no answer"));
+    let away = || CallError::Failed(failure(FailureKind::Disconnected, "no answer"));
     let mut wait = Wait::<LatchTarget>::new(None);
     wait.asks(0);
     wait.timer(4_000);

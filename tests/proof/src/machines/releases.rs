@@ -6,9 +6,12 @@ use crate::protocol::releases::{Next, Ordered, PendingRelease, Releases, Settled
 use redis::Value;
 
 /// Two releases behind the same call of a connection with an even number can share a packet.
-impl Ordered for u8 {
-    fn is_shared_with(&self, other: &u8) -> bool {
-        self == other && self.is_multiple_of(2)
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Connection(pub(super) u8);
+
+impl Ordered for Connection {
+    fn is_shared_with(&self, other: &Connection) -> bool {
+        self == other && self.0.is_multiple_of(2)
     }
 }
 
@@ -16,24 +19,29 @@ impl Ordered for u8 {
 const UNTIL: u64 = 100_000;
 
 /// A release for a semaphore of this name.
-pub(super) fn pending(name: &str, id: &str, target: Target, connection: Option<u8>) -> PendingRelease<u8> {
+pub(super) fn pending(
+    name: &str,
+    id: &str,
+    target: Target,
+    connection: Option<Connection>,
+) -> PendingRelease<Connection> {
     let keys = Keys::mutex("luagate", name).unwrap();
     PendingRelease { keys, id: id.to_owned(), target, connection, until: Some(at(UNTIL).instant()) }
 }
 
-pub(super) fn plain(name: &str, id: &str) -> PendingRelease<u8> {
+pub(super) fn plain(name: &str, id: &str) -> PendingRelease<Connection> {
     pending(name, id, Target::Whatever, None)
 }
 
 /// A name of another length belongs to another server.
-fn node_of(pending: &PendingRelease<u8>) -> usize {
-    pending.keys.meta.len()
+pub(super) fn node_of(pending: &PendingRelease<Connection>) -> usize {
+    pending.keys.names()[0].len()
 }
 
 /// The ids that are sent now, or in how many ms from 0 the next ones are.
-pub(super) fn next(releases: &mut Releases<u8>, now: u64) -> Result<Vec<String>, Option<u128>> {
+pub(super) fn next(releases: &mut Releases<Connection>, now: u64) -> Result<Vec<String>, Option<u128>> {
     match releases.next(at(now).instant(), node_of) {
-        ToRelease::Now(batch) => Ok(batch.into_iter().map(|pending| pending.id).collect()),
+        ToRelease::Now(_, batch) => Ok(batch.into_iter().map(|pending| pending.id).collect()),
         ToRelease::At(end) => Err(end.map(|end| end.saturating_duration_since(at(0).instant()).as_millis())),
         ToRelease::Closed => Ok(vec!["closed".to_owned()]),
     }
@@ -54,7 +62,7 @@ pub(super) fn check() {
     together();
     pauses();
     the_last();
-    ids();
+    names();
 }
 
 /// A fixed id is looked up, and released by its fence or ticket. If it was granted in between, both steps are repeated.
@@ -89,7 +97,7 @@ fn ends_of_permits() {
     let until = |lease_ms, deadline: Option<u64>| {
         let held = super::held(lease_ms, false);
         let deadline = deadline.map(|ms| at(ms).instant());
-        let pending = PendingRelease::<u8>::of_permit(&held.identity, deadline, at(5_000).instant(), None);
+        let pending = PendingRelease::<Connection>::of_permit(&held.identity, deadline, at(5_000).instant(), None);
         pending.until.map(|until| until.saturating_duration_since(at(0).instant()).as_millis())
     };
     assert_eq!(until(3_000, Some(4_000)), Some(8_000));
@@ -99,24 +107,35 @@ fn ends_of_permits() {
 }
 
 /// Up to a hundred releases for one server are sent together, in order. A release on an existing connection, or with a
-/// lookup, is sent alone.
+/// lookup, is sent alone. A server gets the next ones after its reply.
 fn together() {
     let mut releases = Releases::default();
+    let replied = |releases: &mut Releases<Connection>, name: &str| {
+        assert_eq!(next(releases, 0), Err(None));
+        releases.sent(node_of(&plain(name, "")), vec![], at(0).instant());
+    };
     let others = [
-        pending("m", "behind", Target::Whatever, Some(1)),
+        pending("m", "behind", Target::Whatever, Some(Connection(1))),
         pending("m", "looked up", Target::LookUp, None),
         plain("other", "of another server"),
         plain("m", "second"),
     ];
     releases.add([plain("m", "first")]);
-    releases.add(others.clone());
+    releases.add(others);
     assert_eq!(next(&mut releases, 0), Ok(vec!["first".to_owned(), "second".to_owned()]));
-    for other in &others[..3] {
-        assert_eq!(next(&mut releases, 0), Ok(vec![other.id.clone()]));
+    assert_eq!(next(&mut releases, 0), Ok(vec!["of another server".to_owned()]));
+    replied(&mut releases, "other");
+    replied(&mut releases, "m");
+    for id in ["behind", "looked up"] {
+        assert_eq!(next(&mut releases, 0), Ok(vec![id.to_owned()]));
+        replied(&mut releases, "m");
     }
-    assert_eq!(next(&mut releases, 0), Err(None));
     releases.add((0..250).map(|number| plain("m", &number.to_string())));
-    let sizes = [(); 3].map(|()| next(&mut releases, 0).unwrap().len());
+    let sizes = [(); 3].map(|()| {
+        let size = next(&mut releases, 0).unwrap().len();
+        replied(&mut releases, "m");
+        size
+    });
     assert_eq!(sizes, [100, 100, 50]);
     assert!(releases.is_empty());
 }
@@ -162,35 +181,39 @@ fn the_last() {
         releases.add([permanent("permanent")]);
         releases.close(at(0).instant());
         assert_eq!(next(&mut releases, now), then);
+        releases.sent(node_of(&plain("m", "")), vec![], at(now).instant());
         assert_eq!(next(&mut releases, now), closed);
     }
 }
 
-/// An id is used again only after its pending release has a reply. The same id of another semaphore does not count.
-fn ids() {
-    let settle = |releases: &mut Releases<u8>, name: &str, id: &str, now: u64| match releases.settle(
-        &Keys::mutex("luagate", name).unwrap(),
-        id,
-        at(now).instant(),
-    ) {
-        Settled::Yes => "yes",
-        Settled::After(pending) => {
-            assert_eq!((pending.id.as_str(), pending.keys), (id, Keys::mutex("luagate", name).unwrap()));
-            "after"
+/// A call waits for the releases of its name that have no reply. One behind a call on a connection of its own concerns
+/// only a caller with the same id.
+fn names() {
+    let settle = |releases: &mut Releases<Connection>, name: &str, own_id: Option<&str>, now: u64| {
+        let keys = Keys::mutex("luagate", name).unwrap();
+        match releases.settle(keys.names()[0].as_bytes(), own_id, at(now).instant()) {
+            Settled::Yes => "yes",
+            Settled::After(pending) => {
+                assert_eq!(pending.keys, keys);
+                "after"
+            }
+            Settled::Soon => "soon",
         }
-        Settled::Soon => "soon",
     };
     let mut releases = Releases::default();
-    releases.add([plain("other", "id"), plain("m", "another"), plain("m", "id")]);
-    assert_eq!(settle(&mut releases, "m", "id", 0), "after");
-    assert_eq!(settle(&mut releases, "m", "id", 0), "yes");
-    assert_eq!(settle(&mut releases, "m", "another", UNTIL), "yes", "it has expired");
-    assert_eq!(settle(&mut releases, "other", "id", 0), "after", "the others are still pending");
+    let behind = pending("m", "own", Target::Whatever, Some(Connection(1)));
+    releases.add([plain("other", "id"), behind, plain("m", "first")]);
+    assert_eq!(settle(&mut releases, "m", Some("another"), 0), "after");
+    assert_eq!(settle(&mut releases, "m", None, 0), "yes");
+    assert_eq!(settle(&mut releases, "m", Some("another"), 0), "yes");
+    assert_eq!(settle(&mut releases, "m", Some("own"), 0), "after");
+    assert_eq!(settle(&mut releases, "m", Some("own"), 0), "yes");
+    assert_eq!(settle(&mut releases, "other", None, UNTIL), "yes", "it has expired");
     // Releases on their way.
     releases.add([plain("m", "first"), plain("m", "second")]);
     next(&mut releases, 0).unwrap();
-    let asked = [("m", "first"), ("m", "second"), ("other", "first"), ("m", "another")];
-    assert_eq!(asked.map(|(name, id)| settle(&mut releases, name, id, 0)), ["soon", "soon", "yes", "yes"]);
-    releases.sent(0, vec![], at(0).instant());
-    assert_eq!(settle(&mut releases, "m", "first", 0), "yes");
+    let asked = [("m", None), ("m", Some("second")), ("other", None)];
+    assert_eq!(asked.map(|(name, own_id)| settle(&mut releases, name, own_id, 0)), ["soon", "soon", "yes"]);
+    releases.sent(node_of(&plain("m", "first")), vec![], at(0).instant());
+    assert_eq!(settle(&mut releases, "m", None, 0), "yes");
 }

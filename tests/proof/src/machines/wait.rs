@@ -2,9 +2,9 @@
 
 use super::at;
 use crate::client::micros;
-use crate::error::CallError;
 use crate::protocol::message::Message;
 use crate::protocol::waiter::{Action, ActionOf, Event, Target, Waiter};
+use luagate::errors::CallError;
 use std::time::{Duration, Instant};
 
 /// A target whose result can be shown in words.

@@ -1,21 +1,21 @@
 //! A wait for a permit, event by event: its next action.
 
 use super::wait::{Shown, Wait, ms};
-use crate::error::failure::{Failure, FailureKind};
-use crate::error::{AcquireError, CallError, Invalid};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::LeaseOptions;
 use crate::protocol::semaphore::{Answer, Grant, Usage};
 use crate::protocol::waiter::{Ask, Granted, PermitTarget, QueueEntry};
+use luagate::__proof::failure;
+use luagate::errors::{AcquireError, CallError, FailureKind};
 
 pub(super) const USAGE: Usage = Usage { in_use: 3, limit: 3 };
 
 fn failed(kind: FailureKind) -> CallError {
-    CallError::Failed(Failure::new(kind, "no answer"))
+    CallError::Failed(failure(kind, "no answer"))
 }
 
 pub(super) fn unknown(kind: FailureKind) -> CallError {
-    CallError::Unknown(Failure::new(kind, "no answer"))
+    CallError::Unknown(failure(kind, "no answer"))
 }
 
 fn queued(ticket: u64, position: u64, retry_after: u64, now: u64) -> Answer {
@@ -206,13 +206,13 @@ fn timeouts() {
     assert_eq!(last().answered(answer, 500, 510), "granted 60 until Some(3499), ticket Some(50)");
     // The wait timed out before the reply came: what it may have granted is released later.
     let given_back = "TimedOut, gives back now false, later true";
-    for kind in [FailureKind::TimedOut, FailureKind::PoolExhausted, FailureKind::Unreachable] {
+    for kind in [FailureKind::TimedOut, FailureKind::Unreachable] {
         assert_eq!(last().unanswered(unknown(kind), 540), given_back);
         assert_eq!(last().unanswered(failed(kind), 540), given_back);
     }
     let error = last().unanswered(failed(FailureKind::Permission), 540);
     assert!(error.starts_with("Failed") && error.ends_with("later true"), "{error}");
-    let invalid = CallError::Invalid(Invalid::new("permits", "got 0. Accepted: 1 to the limit"));
+    let invalid = CallError::Invalid(Keys::mutex("luagate", "").unwrap_err());
     let error = last().unanswered(invalid, 540);
     assert!(error.starts_with("Invalid") && error.ends_with("later true"), "{error}");
     // The same if the wait timed out during a call before the last one.

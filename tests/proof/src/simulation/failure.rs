@@ -1,9 +1,10 @@
 //! A failure in a world, and its shortest story.
 
+use super::new_world;
 use crate::action::Action;
 use crate::ledger::Violation;
 use crate::scripts::Scripts;
-use crate::world::World;
+use crate::world::{Setup, World};
 use std::time::{Duration, Instant};
 
 /// The time limit for shrinking a story.
@@ -16,12 +17,11 @@ pub struct Failure {
     pub violation: Violation,
     /// All actions up to the failure.
     pub actions: Vec<Action>,
-    pub(super) clients: usize,
+    pub(super) setup: Setup,
 }
 
 /// The violation that these actions cause, if any.
-fn replay(scripts: &Scripts, clients: usize, actions: &[Action], story: bool) -> (Option<Violation>, Vec<String>) {
-    let mut world = World::new(scripts, clients).unwrap_or_else(|error| panic!("{error}"));
+fn replay(mut world: World, actions: &[Action], story: bool) -> (Option<Violation>, Vec<String>) {
     world.story = story.then(Vec::new);
     let broken = actions.iter().find_map(|action| world.apply(action).err());
     (broken, world.story.unwrap_or_default())
@@ -51,7 +51,7 @@ impl Failure {
         while at < self.actions.len() && Instant::now() < deadline {
             let mut fewer = self.actions.clone();
             fewer.drain(at..(at + size).min(fewer.len()));
-            match replay(scripts, self.clients, &fewer, false) {
+            match replay(new_world(scripts, self.setup), &fewer, false) {
                 (Some(violation), _) if violation.rule == self.violation.rule => {
                     (self.actions, self.violation) = (fewer, violation);
                 }
@@ -62,7 +62,7 @@ impl Failure {
 
     /// The story as readable text.
     pub fn story(&self, scripts: &Scripts) -> String {
-        let (_, lines) = replay(scripts, self.clients, &self.actions, true);
+        let (_, lines) = replay(new_world(scripts, self.setup), &self.actions, true);
         format!(
             "{} is broken in the world of seed {}:\n{}\n\n{}\n",
             self.violation.rule,

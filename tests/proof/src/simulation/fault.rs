@@ -18,6 +18,9 @@ pub(super) enum Fault {
     Revocations,
     Suspensions,
     WallSteps,
+    /// Of slots. Only in a cluster, as the next one.
+    Moves,
+    Failovers,
 }
 
 pub(super) const FAULTS: [Fault; 15] = [

@@ -21,6 +21,9 @@ const PATIENCE_OF_WAITS: [Patience; 8] = [
     Patience::Forever,
 ];
 
+/// The most keys in one slot.
+const MOST_KEYS: usize = 6;
+
 impl Scheduler {
     /// Runs a world to its end.
     pub(super) fn live(&mut self, world: &mut World, actions: &mut Vec<Action>, calm: bool) -> Result<(), Violation> {
@@ -40,7 +43,11 @@ impl Scheduler {
         self.faults.clear();
         self.leaving = true;
         step(world, Action::Full(false))?;
-        for client in 0..self.clients {
+        step(world, Action::TakeOver { loses: false })?;
+        for slot in 0..3 {
+            step(world, Action::EndMove { slot })?;
+        }
+        for client in 0..self.setup.clients {
             step(world, Action::Resume { client })?;
             step(world, Action::Subscribe { client })?;
         }
@@ -48,7 +55,7 @@ impl Scheduler {
         for _ in 0..2 * STEPS {
             let action = self.next(world, true);
             step(world, action)?;
-            let mut clients = 0..self.clients;
+            let mut clients = 0..self.setup.clients;
             if world.is_prompt(world.mono) && clients.all(|client| world.business(client) == (0, 0)) {
                 break;
             }
@@ -59,6 +66,9 @@ impl Scheduler {
     }
 
     fn next(&mut self, world: &World, calm: bool) -> Action {
+        if let Some(action) = self.follow.pop() {
+            return action;
+        }
         let (flights, mails) = (world.flight_count(), world.mails());
         let due = world.due().next();
         // A permit is dropped exactly when its renewal is due.
@@ -87,12 +97,12 @@ impl Scheduler {
             }
         }
         if calm && self.has(Fault::Deaths) && self.one_in(40) {
-            let client = self.rng.usize(..self.clients);
+            let client = self.rng.usize(..self.setup.clients);
             return Action::Die { client };
         }
         if self.many_join && !self.leaving && self.one_in(200) && self.one_in(2) {
             return Action::Collect {
-                client: self.rng.usize(..self.clients),
+                client: self.rng.usize(..self.setup.clients),
                 count: self.rng.usize(95..210),
                 lease_ms: LEASES[self.rng.usize(..LEASES.len())],
                 at_least_ms: self.at_least_ms(),
@@ -112,7 +122,7 @@ impl Scheduler {
     }
 
     fn ordinary(&mut self, world: &World, calm: bool) -> Action {
-        let client = self.rng.usize(..self.clients);
+        let client = self.rng.usize(..self.setup.clients);
         let (had, busy) = world.business(client);
         let lease_ms = LEASES[self.rng.usize(..LEASES.len())];
         let permit = self.rng.usize(..had.max(1));
@@ -253,22 +263,12 @@ impl Scheduler {
 
     /// The next fault, if it is possible now.
     fn fault(&mut self, fault: Fault, flights: usize, mails: usize) -> Option<Action> {
-        let client = self.rng.usize(..self.clients);
+        let client = self.rng.usize(..self.setup.clients);
         let (gate, key) = (self.rng.usize(..3), self.rng.usize(..3));
         let flight = self.rng.usize(..flights.max(1));
         match fault {
             Fault::Late => Some(Action::Act { client, thread: self.rng.usize(..4) }),
-            Fault::LostCalls if flights > 0 => Some(match self.rng.u8(..8) {
-                0 | 1 => Action::Arrive { flight },
-                2 => Action::Lose { flight },
-                3 | 4 => Action::Break { flight, is_lost: self.rng.bool() },
-                5 | 6 => Action::GiveUp { flight, is_kept: self.rng.bool() },
-                _ => Action::Refuse {
-                    flight,
-                    why: [Refusal::Unreachable, Refusal::AllBusy, Refusal::NotReady, Refusal::Forbidden]
-                        [self.rng.usize(..4)],
-                },
-            }),
+            Fault::LostCalls if flights > 0 => Some(self.lose_call(flight)),
             Fault::LostMessages if mails > 0 => Some(match self.rng.bool() {
                 true => Action::LoseMail { mail: self.rng.usize(..mails) },
                 false => Action::Duplicate { mail: self.rng.usize(..mails) },
@@ -300,12 +300,58 @@ impl Scheduler {
                 true => Action::Suspend { client },
                 false => Action::Resume { client },
             }),
+            Fault::Moves => Some(self.move_slot(key)),
+            Fault::Failovers => Some(match self.rng.u8(..6) {
+                0 => Action::NodeDies { node: self.rng.usize(..3) },
+                1 => Action::Backup,
+                _ => Action::TakeOver { loses: self.rng.bool() },
+            }),
             Fault::WallSteps => {
                 let ms = [5, 1_000, 3_600_000][self.rng.usize(..3)];
                 let ms = if self.rng.bool() { ms } else { -ms };
                 Some(Action::StepWall { client, ms })
             }
             _ => None,
+        }
+    }
+
+    /// A slot begins to move, perhaps all its keys at once, or one key moves, or the rest.
+    fn move_slot(&mut self, key: usize) -> Action {
+        let slot = self.rng.usize(..3);
+        match self.rng.u8(..8) {
+            0 => {
+                if self.one_in(2) {
+                    self.follow = (0..MOST_KEYS).map(|key| Action::MoveKey { slot, key }).collect();
+                }
+                Action::BeginMove { slot, to: self.rng.usize(..3) }
+            }
+            1..=4 => Action::MoveKey { slot, key },
+            _ => Action::EndMove { slot },
+        }
+    }
+
+    /// A call, or its reply, does not arrive. A call that is repeated then cannot be sent, perhaps.
+    fn lose_call(&mut self, flight: usize) -> Action {
+        let is_lost = self.rng.bool();
+        let why = [Refusal::Unreachable, Refusal::NotReady, Refusal::Forbidden][self.rng.usize(..3)];
+        let broken = Action::Break { flight, is_lost };
+        let refused = Action::Refuse { flight, why };
+        match self.rng.u8(..8) {
+            0 | 1 => {
+                if self.one_in(4) {
+                    self.follow = vec![refused, broken];
+                }
+                Action::Arrive { flight }
+            }
+            2 => Action::Lose { flight },
+            3 | 4 => {
+                if self.one_in(4) {
+                    self.follow = vec![refused];
+                }
+                broken
+            }
+            5 | 6 => Action::GiveUp { flight, is_kept: is_lost },
+            _ => refused,
         }
     }
 

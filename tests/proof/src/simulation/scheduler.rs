@@ -1,6 +1,8 @@
 //! The character of a world, derived from its seed.
 
 use super::fault::{FAULTS, Fault};
+use crate::action::Action;
+use crate::world::Setup;
 use fastrand::Rng;
 
 pub(super) const LEASES: [u64; 7] = [1, 5, 50, 400, 400, 3_000, 30_000];
@@ -19,7 +21,7 @@ pub(super) enum Least {
 /// Decides at random what happens next.
 pub(super) struct Scheduler {
     pub(super) rng: Rng,
-    pub(super) clients: usize,
+    pub(super) setup: Setup,
     pub(super) faults: Vec<Fault>,
     /// One in this many actions is a fault.
     pub(super) seldom: u32,
@@ -31,13 +33,15 @@ pub(super) struct Scheduler {
     pub(super) bounded: bool,
     /// The minimum hold of permits.
     pub(super) least: Least,
+    /// The actions that follow a fault, the next one last: faults often come together.
+    pub(super) follow: Vec<Action>,
     /// All holders release, and no client wants anything more.
     pub(super) leaving: bool,
 }
 
 impl Scheduler {
-    /// The scheduler of this seed, the number of clients, and whether the world is free of delays from the start.
-    pub(super) fn new(seed: u64) -> (Scheduler, usize, bool) {
+    /// The scheduler of this seed, and whether the world is free of delays from the start.
+    pub(super) fn new(seed: u64) -> (Scheduler, bool) {
         let mut rng = Rng::with_seed(seed);
         let clients = rng.usize(2..7);
         let calm = rng.u8(..4) == 0;
@@ -51,8 +55,15 @@ impl Scheduler {
             1 => Least::Alike(LEAST[rng.usize(3..LEAST.len())]),
             _ => Least::Any,
         };
-        let scheduler = Scheduler { rng, clients, faults, seldom, many_join, alike, bounded, least, leaving: false };
-        (scheduler, clients, calm)
+        let is_cluster = seed % 4 == 3;
+        if is_cluster && !calm {
+            faults.extend([Fault::Moves; 4]);
+            faults.extend([Fault::Failovers; 2].iter().filter(|_| seed % 8 == 3));
+        }
+        let setup = Setup { clients, is_cluster, shares_connections: rng.bool() };
+        let (follow, leaving) = (Vec::new(), false);
+        let scheduler = Scheduler { rng, setup, faults, seldom, many_join, alike, bounded, least, follow, leaving };
+        (scheduler, calm)
     }
 
     pub(super) fn has(&self, fault: Fault) -> bool {

@@ -2,13 +2,14 @@
 
 use super::{Event, MAIL, Tell};
 use crate::call::{Call, Sent};
+use crate::client::flights::Connection;
 use crate::client::flights::Flight;
 use crate::client::waits::Caller;
 use crate::client::{Client, Thread, Want, micros};
-use crate::error::failure::FailureKind;
 use crate::protocol::keeper::Number;
 use crate::protocol::lease::Moment;
 use crate::protocol::releases::{PendingRelease, Target};
+use luagate::errors::FailureKind;
 use std::collections::BTreeSet;
 
 /// A client, and how many times it asked.
@@ -80,8 +81,9 @@ impl Party {
         let client = &self.client;
         let mut wants = client.callers.values().filter_map(Caller::asks_for);
         let mut pending = client.releases.pending.iter();
-        let is_whatever =
-            |pending: &PendingRelease<u64>| pending.target == Target::Whatever && !pending.is_over(now.instant());
+        let is_whatever = |pending: &PendingRelease<Connection>| {
+            pending.target == Target::Whatever && !pending.is_over(now.instant())
+        };
         let pending = pending.any(|pending| pending.id == id && is_whatever(pending));
         let other = |flight: &&Flight| flight.number != this && flight.replies.is_none();
         let mut calls = client.flights.iter().filter(other).flat_map(|flight| &flight.calls);

@@ -1,11 +1,11 @@
 //! Input from users and servers: names, ids, and the number of confirming replicas.
 
 use super::server_error;
-use crate::error::failure::FailureKind;
 use crate::protocol::id::{check_id, new_inbox, secret_of};
 use crate::protocol::keys::{Keys, LatchKeys, check_prefix, prefix_key, recent_key};
 use crate::protocol::name_from::name_from;
 use crate::protocol::replicas::MinReplicas;
+use luagate::errors::FailureKind;
 use redis::Value;
 use sha1_smol::Sha1;
 use std::time::Duration;

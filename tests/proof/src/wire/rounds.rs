@@ -2,8 +2,6 @@
 //! text.
 
 use super::{carry, commands, server, server_error};
-use crate::error::CallError;
-use crate::error::failure::FailureKind;
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::exchange::{Exchange, Packet, Reply, error_in, is_no_script, missing};
 use crate::protocol::keys::Keys;
@@ -11,6 +9,8 @@ use crate::protocol::replicas::MinReplicas;
 use crate::protocol::reply::error_of;
 use crate::protocol::semaphore::{Acquire, Ask, Release};
 use crate::scripts::{Scripts, words_of};
+use luagate::errors::CallError;
+use luagate::errors::FailureKind;
 use luagate_memory::{Server, Store};
 use redis::{ConnectionLike, Value};
 use std::time::Duration;

@@ -3,6 +3,7 @@
 mod callers;
 mod flights;
 mod forgeries;
+mod nodes;
 mod outsiders;
 mod processes;
 mod servers;
@@ -13,6 +14,7 @@ use crate::action::Action;
 use crate::client::{Client, Thread};
 use crate::ledger::Check;
 use crate::protocol::lease::Moment;
+use luagate::errors::FailureKind;
 pub(super) use several::Group;
 
 /// How many must count down, and how long the latch is kept.
@@ -52,10 +54,7 @@ impl World {
             Action::Read { mail } | Action::LoseMail { mail } | Action::Duplicate { mail } => {
                 self.let_mail(*mail, action)
             }
-            Action::Forge { client, caller, forgery } => {
-                self.forge(of(*client, clients), *caller, *forgery);
-                Ok(())
-            }
+            Action::Forge { client, caller, forgery } => self.forge(of(*client, clients), *caller, *forgery),
             Action::Die { .. }
             | Action::Born { .. }
             | Action::Drop { .. }
@@ -74,6 +73,11 @@ impl World {
             | Action::CountDown { .. }
             | Action::Count
             | Action::DeleteLatch => self.let_outsider(action),
+            Action::BeginMove { .. }
+            | Action::MoveKey { .. }
+            | Action::EndMove { .. }
+            | Action::NodeDies { .. }
+            | Action::TakeOver { .. } => self.let_nodes(action),
             Action::Full(_)
             | Action::Flush
             | Action::Step(_)
@@ -81,21 +85,19 @@ impl World {
             | Action::Restart { .. }
             | Action::Evict { .. }
             | Action::Restore { .. } => self.let_server(action),
-            Action::Calm => {
-                self.calm();
-                Ok(())
-            }
+            Action::Calm => self.calm(),
             Action::End => self.end(),
         }
     }
 
     /// All faults and delays end.
-    fn calm(&mut self) {
+    fn calm(&mut self) -> Check {
         if self.calm_since.is_none() {
             self.begin_calm();
         }
         let is_first = self.count.scripts == 0;
         self.hosts.iter_mut().for_each(|host| host.client.is_calm |= is_first);
+        Ok(())
     }
 
     fn begin_calm(&mut self) {
@@ -125,6 +127,15 @@ impl World {
         let host = &mut self.hosts[name];
         let now = host.now(self.mono);
         work(&mut host.client, now)
+    }
+
+    /// A packet cannot be sent. If nobody awaits it, it is lost.
+    pub(super) fn refuse(&mut self, name: usize, number: u64, kind: FailureKind) -> Check {
+        self.with(name, |client, now| {
+            client.flights.retain(|flight| flight.number != number || flight.thread.is_some());
+            client.refuse(number, kind, now);
+        });
+        self.look_after(name)
     }
 
     /// Lets one of a client's threads act, if it has something to do.

@@ -1,5 +1,6 @@
 //! Promises that must hold in a world at every moment, in addition to the checks of each reply.
 
+pub(super) mod calls;
 pub(super) mod ids;
 
 use super::{Host, World};
@@ -63,7 +64,7 @@ impl World {
                 known.map(|(host, waiting)| (first, waiter, &host.client, waiting))
             });
             let could = first.filter(|(first, waiter, client, _)| {
-                let in_use = gate.ledger.in_use(now);
+                let in_use = gate.in_use(now);
                 // A waiter without an inbox, or one without a subscription whose process is alive, may ask again until
                 // its deadline on the server. Free permits are reserved for it.
                 let mut in_front = gate.model.queue.iter().take(*first);
@@ -110,7 +111,7 @@ impl World {
             for caller in client.callers.values() {
                 let (since, patience, what) = match caller {
                     Caller::Waits(waiting, want) | Caller::GivesBack { waiting, want, .. } => {
-                        (waiting.since, want.patience, &want.id)
+                        (waiting.since, want.patience, want.id.as_str())
                     }
                     Caller::Watches { waiting, keys, patience, .. } => {
                         let opened = self.open_since.unwrap_or(mono);
@@ -118,9 +119,12 @@ impl World {
                         let hears = client.is_up && client.hears && client.listens;
                         let late = mono - opened.max(begun);
                         if hears && self.latch.is_open() && late > SOON + 10_000 * waiting.asks {
-                            return broken("wake-up", format!("{} is open, but the waiter does not know", keys.latch));
+                            return broken(
+                                "wake-up",
+                                format!("{} is open, but the waiter does not know", keys.names()[0]),
+                            );
                         }
-                        (waiting.since, *patience, &keys.latch)
+                        (waiting.since, *patience, keys.names()[0])
                     }
                     _ => continue,
                 };

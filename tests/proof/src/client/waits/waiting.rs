@@ -1,10 +1,10 @@
 //! A wait of a caller, run by the library's waiter.
 
-use crate::client::flights::{Answered, Unanswered};
-use crate::error::CallError;
+use crate::client::flights::{Answered, Connection, Unanswered};
 use crate::protocol::lease::Moment;
 use crate::protocol::mailbox::{Mail, Mailbox};
 use crate::protocol::waiter::{Action, ActionOf, Event, State, Target, Waiter};
+use luagate::errors::CallError;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ pub(crate) struct Waiting<T: Target> {
     /// Until when it sleeps, and when it checks again before that.
     pub(crate) sleeps: Option<(Instant, Instant)>,
     /// The connection of the last call without a reply.
-    pub(crate) connection: Option<u64>,
+    pub(crate) connection: Option<Connection>,
     /// A call had no reply.
     pub(crate) unknown: bool,
     /// Something happened to the server, so a message may be out of date. This ends with the reply to a call that is

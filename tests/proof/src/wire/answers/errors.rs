@@ -1,17 +1,16 @@
 //! Errors of a server.
 
-use crate::error::CallError;
-use crate::error::failure::FailureKind;
 use crate::protocol::exchange::error_in;
 use crate::protocol::reply::{error_of, unexpected};
 use crate::wire::server_error;
+use luagate::errors::{CallError, FailureKind};
 use redis::RedisError;
 use std::io;
 
 /// The meaning of errors: for which of them it is known that nothing was executed.
 pub(super) fn check() {
     match unexpected(&"é".repeat(300)) {
-        CallError::Unknown(failure) => assert_eq!(failure.text().chars().count(), 200),
+        CallError::Unknown(failure) => assert_eq!(failure.to_string().matches('é').count(), 199),
         other => panic!("{other}"),
     }
     use FailureKind::{Other, OutOfMemory, TimedOut, WrongVersion};
@@ -29,7 +28,7 @@ pub(super) fn check() {
             (CallError::Invalid(error), None) => assert_eq!(error.to_string(), invalid),
             (CallError::Failed(failure), Some(kind)) => {
                 assert_eq!(failure.kind(), kind);
-                assert!(failure.text().contains(invalid), "{}", failure.text());
+                assert!(failure.to_string().contains(invalid), "{failure}");
             }
             (error, _) => panic!("{reply}: {error}"),
         }

@@ -7,6 +7,7 @@ use crate::protocol::keys::Keys;
 use crate::protocol::semaphore::{
     Acquire, Answer, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireAll, TryAcquireAllAnswer,
 };
+use luagate::__proof::left_of;
 use redis::Value;
 
 /// The server's clock, which does not advance, in ms.
@@ -109,7 +110,7 @@ pub(super) fn several(wire: &mut Wire) {
     let Ok(TryAcquireAllAnswer::Granted(grants)) = all("bob").answer(reply(&[&good, &row(1, 7, NOW + 1)])) else {
         panic!("not granted");
     };
-    let left = |place: usize| grants[place].0.left().map(|left| left.as_millis());
+    let left = |place: usize| left_of(&grants[place].0).map(|left| left.as_millis());
     assert_eq!([left(0), left(1)], [None, Some(1)]);
     assert_eq!([grants[0].0.permits, grants[1].0.permits], [2, 1]);
     refuse(&all("bob"), reply(&[&good]));
@@ -172,5 +173,5 @@ pub(super) fn grants_that_cannot_be() {
         assert!(matches!(refresh.answer(refreshed(left)), Ok(Some(_))));
     }
     let held = acquire(Some(1), 30_000).answer(reply("held", [2, 7, 1]));
-    assert!(matches!(held, Ok(Answer::Held(grant, _)) if grant.left().unwrap().as_millis() == 1));
+    assert!(matches!(held, Ok(Answer::Held(grant, _)) if left_of(&grant).unwrap().as_millis() == 1));
 }

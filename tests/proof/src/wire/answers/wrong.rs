@@ -1,9 +1,9 @@
 //! Replies that no script sends.
 
 use super::fields::{FLAGS, MAY_BE_NEVER, SMALL, fields_of};
-use crate::error::CallError;
-use crate::error::failure::FailureKind;
 use crate::protocol::call::Call;
+use luagate::errors::CallError;
+use luagate::errors::FailureKind;
 use redis::Value;
 use std::fmt::Debug;
 

@@ -2,6 +2,7 @@
 
 use super::{COUNT, LIFE_MS, of};
 use crate::action::Action;
+use crate::client::flights::Connection;
 use crate::client::waits::Caller;
 use crate::client::{Client, Patience, Want};
 use crate::ledger::Check;
@@ -29,7 +30,7 @@ impl World {
                 let name = of(*client, clients);
                 if self.hosts[name].client.is_alive {
                     let keys = self.latch.keys.clone();
-                    self.tell(|| format!("c{name} waits for {} for {wait_ms:?} ms", keys.latch));
+                    self.tell(|| format!("c{name} waits for {} for {wait_ms:?} ms", keys.names()[0]));
                     self.with(name, |client, now| {
                         client.watch(&keys, COUNT, LIFE_MS, *wait_ms, mono, now);
                     });
@@ -173,12 +174,12 @@ fn may_use(client: &Client, keys: &Keys, id: &str) -> bool {
     let mut held = client.permits.values().map(|permit| &permit.identity);
     let mut callers = client.callers.values().filter_map(Caller::want);
     let undone = client.releases.pending.iter();
-    let undone: Vec<u64> = undone.filter_map(|pending| pending.connection).collect();
+    let undone: Vec<Connection> = undone.filter_map(|pending| pending.connection).collect();
     let mut lost = client.flights.iter().filter(|flight| {
         let mut calls = flight.calls.iter();
         flight.thread.is_none()
             && !undone.contains(&flight.connection)
-            && calls.any(|call| call.keys[0] == *keys.meta && call.acquires(id))
+            && calls.any(|call| call.keys[0] == keys.names()[0] && call.acquires(id))
     });
     lost.next().is_none()
         && !held.any(|identity| is_used(&identity.keys, &identity.id))

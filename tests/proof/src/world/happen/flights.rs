@@ -1,9 +1,10 @@
 //! Calls and messages on their way.
 
 use crate::action::{Action, Refusal};
-use crate::error::failure::FailureKind;
+use crate::call::Command;
 use crate::ledger::Check;
 use crate::world::World;
+use luagate::errors::FailureKind;
 
 impl World {
     pub(super) fn let_fly(&mut self, flight: usize, action: &Action) -> Check {
@@ -38,7 +39,6 @@ impl World {
                 self.tell(|| format!("{why:?}: {flight}"));
                 let kind = match why {
                     Refusal::Unreachable => FailureKind::Unreachable,
-                    Refusal::AllBusy => FailureKind::PoolExhausted,
                     Refusal::NotReady => FailureKind::NotReady,
                     Refusal::Forbidden => FailureKind::Permission,
                 };
@@ -46,7 +46,11 @@ impl World {
             }
             _ => {}
         }
-        if matches!(action, Action::Return { .. } | Action::Prompt { .. }) && !is_suspended {
+        if matches!(action, Action::Return { .. } | Action::Prompt { .. })
+            && !is_suspended
+            && let Some(flight) = self.hosts[name].client.first_answered(number)
+        {
+            let number = flight.number;
             self.note_ticket(name, number);
             return self.come_back(name, number);
         }
@@ -58,7 +62,8 @@ impl World {
         let mut flights = self.hosts[name].client.flights.iter();
         let flight = flights.find(|flight| flight.number == number);
         let reported = flight.and_then(|flight| {
-            let reply = flight.replies.as_ref()?.first()?;
+            let call = flight.packet.iter().position(|command| matches!(command, Command::Call { .. }))?;
+            let reply = flight.replies.as_ref()?.get(call)?;
             let words = crate::scripts::words_of(reply).ok()?;
             let gate = self.gate_of(flight.calls.first()?)?;
             let id = flight.calls.first()?.arguments.first()?.clone();

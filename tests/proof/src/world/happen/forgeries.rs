@@ -3,12 +3,13 @@
 use super::of;
 use crate::action::{Forgery, Lie, Signature};
 use crate::client::waits::Caller;
+use crate::ledger::Check;
 use crate::model::signed;
 use crate::world::World;
 
 impl World {
     /// A third party publishes a message on the channel of a client.
-    pub(super) fn forge(&mut self, name: usize, caller: usize, forgery: Forgery) {
+    pub(super) fn forge(&mut self, name: usize, caller: usize, forgery: Forgery) -> Check {
         let now = self.now();
         let host = &self.hosts[name];
         let one_of = |list: &Vec<String>, at: usize| list.get(of(at, list.len())).cloned();
@@ -65,5 +66,6 @@ impl World {
             self.tell(|| format!("a third party sends to c{name}: {text}"));
             self.hosts[name].client.mail.push(text);
         }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::of;
 use crate::action::Action;
 use crate::client::Client;
 use crate::ledger::Check;
-use crate::world::World;
+use crate::world::{World, set_up};
 
 impl World {
     pub(super) fn let_process(&mut self, action: &Action) -> Check {
@@ -38,6 +38,7 @@ impl World {
                 let flights = std::mem::take(&mut host.client.flights);
                 host.client = Client::new(name, host.client.last);
                 host.client.flights = flights;
+                set_up(&mut host.client, self.setup, &self.nodes);
             }
             Action::Drop { by_server, by_client, .. } => {
                 host.client.hears = false;
@@ -45,7 +46,9 @@ impl World {
                 host.client.is_up &= !by_client;
                 self.tell(|| format!("the subscription of c{name} drops"));
             }
-            Action::Subscribe { .. } if host.client.is_alive && !(host.client.hears && host.client.is_up) => {
+            Action::Subscribe { .. }
+                if host.client.is_alive && !(host.client.hears && host.client.listens && host.client.is_up) =>
+            {
                 self.with(name, |client, now| client.subscribe(now));
                 self.tell(|| format!("c{name} subscribes again"));
             }

@@ -2,7 +2,8 @@
 
 use super::of;
 use crate::action::Action;
-use crate::ledger::{Check, broken};
+use crate::client::flights::Connection;
+use crate::ledger::Check;
 use crate::world::{Backup, Host, World};
 use luagate_memory::Store;
 
@@ -16,9 +17,8 @@ impl World {
                 Ok(())
             }
             Action::Flush => {
-                let flushed = redis::cmd("SCRIPT").arg("FLUSH").exec(&mut self.server);
-                flushed.map_err(|error| broken::<()>("server", error.to_string()).unwrap_err())?;
-                self.loaded = self.scripts.load(&mut self.server).unwrap_or_else(|_| self.loaded.clone());
+                self.nodes.forget_scripts();
+                self.tell(|| "the scripts are flushed".to_owned());
                 Ok(())
             }
             Action::Step(ms) => {
@@ -57,7 +57,7 @@ impl World {
     }
 
     /// From here on, clients may have lost permits unnoticed.
-    fn excuse(&mut self) -> Check {
+    pub(super) fn excuse(&mut self) -> Check {
         for name in 0..self.hosts.len() {
             let host = &mut self.hosts[name];
             host.client.mail.clear();
@@ -73,7 +73,7 @@ impl World {
     pub(super) fn lose_replies(&mut self, name: usize) -> Check {
         let flights = self.hosts[name].client.flights.iter();
         let answered = flights.filter(|flight| flight.replies.is_some());
-        let connections: Vec<u64> = answered.map(|flight| flight.connection).collect();
+        let connections: Vec<Connection> = answered.map(|flight| flight.connection).collect();
         for connection in connections {
             self.with(name, |c, now| c.break_connection(connection, false, now));
         }
@@ -87,6 +87,7 @@ impl World {
         };
         let is_empty = gates.is_none();
         self.server.set_store(store);
+        self.nodes.forget_scripts();
         self.set_clock();
         for (place, gate) in self.gates.iter_mut().enumerate() {
             gate.come_back(gates.as_ref().map(|gates| &gates[place]));

@@ -4,11 +4,12 @@ use crate::call::Sent;
 use crate::client::Outcome;
 use crate::ledger::{Check, broken};
 use crate::world::{Host, World};
+use std::time::Instant;
 
 /// Slightly less than the time for which a client remembers a wait that it gave up, in µs.
 const MEMORY: u64 = 110_000_000;
 
-/// The shortest time for which an unconfirmed release is repeated, in µs. A later grant ends with its
+/// The shortest time for which an unconfirmed release of one semaphore is repeated, in µs. A later grant ends with its
 /// lease.
 const RELEASED_FOR: u64 = 15_000_000;
 
@@ -17,6 +18,8 @@ pub(in crate::world) struct Promised {
     gate: usize,
     id: String,
     since: u64,
+    /// The end of its release, if that is pending.
+    until: Option<Instant>,
     /// A call of the wait had no reply, so the client knows that it may still be executed.
     unknown: bool,
 }
@@ -105,7 +108,7 @@ impl World {
             Outcome::Opened { keys, begun } => {
                 return match self.open_at.is_some_and(|at| at >= begun) {
                     true => Ok(()),
-                    false => broken("latch", format!("{} was not open", keys.latch)),
+                    false => broken("latch", format!("{} was not open", keys.names()[0])),
                 };
             }
             Outcome::Nothing { keys, id, why, unknown } => (keys, id, why, unknown),
@@ -126,9 +129,26 @@ impl World {
         }
         // A permit of another caller is not released.
         if !why.starts_with("AlreadyHeld") {
-            host.promised.push(Promised { gate, id, since: self.mono, unknown });
+            let mut pending = host.client.releases.pending.iter();
+            let pending = pending.find(|pending| pending.keys == keys && pending.id == id);
+            let until = pending.and_then(|pending| pending.until);
+            host.promised.push(Promised { gate, id, since: self.mono, until, unknown });
         }
         Ok(())
+    }
+
+    /// Whether the client still has to do something with an id, or a call with it is on its way.
+    fn is_open(&self, name: usize, gate: usize, id: &str) -> bool {
+        let (keys, client) = (&self.gates[gate].keys, &self.hosts[name].client);
+        let is_it =
+            |sent: &Sent| sent.is_on(keys.names()[0]) && sent.arguments.first().is_some_and(|other| other == id);
+        let mut pending = client.releases.pending.iter();
+        let mut current = client.releases.current.values().flatten();
+        let mut calls = client.flights.iter().flat_map(|flight| &flight.calls);
+        pending.any(|pending| pending.keys == *keys && pending.id == id)
+            || current.any(|current| current.keys == *keys && current.id == id)
+            || calls.any(is_it)
+            || client.unsent().any(|sent| is_it(&sent))
     }
 
     /// Checks that an id that has nothing according to its client has nothing on the server, once every call that could
@@ -137,16 +157,11 @@ impl World {
         let promised = std::mem::take(&mut self.hosts[name].promised);
         for promised in promised {
             let Promised { gate, id, .. } = &promised;
-            let (keys, client) = (&self.gates[*gate].keys, &self.hosts[name].client);
-            let is_it = |sent: &Sent| sent.is_on(keys.names()[0]) && sent.arguments.first() == Some(id);
-            let mut pending = client.releases.pending.iter();
-            let mut current = client.releases.current.iter();
-            let mut calls = client.flights.iter().flat_map(|flight| &flight.calls);
-            let is_open = pending.any(|pending| pending.keys == *keys && pending.id == *id)
-                || current.any(|(other, current)| other == keys && current == id)
-                || calls.any(is_it);
+            let is_open = self.is_open(name, *gate, id);
             let has = self.has_something(*gate, id);
-            let is_old = self.mono - promised.since > RELEASED_FOR;
+            let now = self.hosts[name].now(self.mono).instant();
+            let is_over = promised.until.is_some_and(|until| until <= now);
+            let is_old = is_over || self.mono - promised.since > RELEASED_FOR;
             let noted = self.hosts[name].ids.get(&(*gate, id.clone()));
             let ends_by_itself = noted.is_some_and(|noted| noted.is_late || noted.is_stray && !promised.unknown);
             if has && !is_open && !ends_by_itself && !is_old {
@@ -166,11 +181,13 @@ impl World {
     pub(in crate::world) fn note_id(&mut self, name: usize, gate: usize, id: &str) {
         let (key, has) = ((gate, id.to_owned()), self.has_something(gate, id));
         let may_be_of_copy = self.count.losses > 0 && (has || self.gates[gate].is_in_doubt());
+        // Its client did not release a permit that ended by its own clock.
+        let is_forgotten = !self.is_open(name, gate, id);
         let host = &mut self.hosts[name];
         host.promised.retain(|promised| promised.gate != gate || promised.id != id);
         // Remains of an earlier call or of a copy end with their lease.
         let is_stray = host.ids.get(&key).is_some_and(|before| before.is_stray || before.is_late);
-        let is_late = may_be_of_copy || is_stray && has;
+        let is_late = may_be_of_copy || has && (is_stray || is_forgotten);
         host.ids.insert(key, Noted { is_late, ..Noted::default() });
     }
 

@@ -1,0 +1,747 @@
+//! One connection to a server, which any number of threads and tasks share. Packets leave it in the order in which they
+//! were submitted, and replies arrive in the same order.
+//!
+//! Two roles move between threads.
+//!
+//! - The **writer** takes all packets that are submitted, and writes them. Packets that are submitted meanwhile go with
+//!   its next write. A caller that finds no writer is the writer.
+//! - The **reader** reads the socket, and hands replies and messages to their owners. A thread that waits for a reply or
+//!   a message is the reader if no other thread is. When it has what it waits for, it passes the role to another thread
+//!   that waits. If only tasks wait, the connection's own thread reads.
+//!
+//! Invariant: a packet that is submitted has a writer, or a reply is missing for which somebody reads. The reader writes
+//! what is left.
+
+mod exchange;
+mod shared;
+
+pub(crate) use exchange::Exchange;
+
+use super::mode::{MayBlock, Mode};
+use super::place::Place;
+use super::replies::Replies;
+use super::stream::Stream;
+use crate::clock::{Clock, machine_now};
+use crate::error::CallError;
+use crate::error::failure::{Failure, FailureKind};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, ThreadId, lock, spawn, wait, wait_for};
+use exchange::Stage;
+use redis::{RedisError, Value};
+use shared::{Call, OwnThread, Owner, Shared};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// While so many bytes are unanswered nobody writes: the next replies make the reader write the rest. So no write blocks,
+/// since every system buffers more for a connection.
+const MOST_UNANSWERED: usize = 64 << 10;
+
+/// The longest time in one read. A shorter limit is set only near a deadline, since each change is a system call.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The time of a read that takes only what has arrived.
+const AT_ONCE: Duration = Duration::from_millis(1);
+
+/// How often a writer continues with packets of others, if a reader will continue after it.
+const WRITES: usize = 4;
+
+/// How long the connection's own thread reads on after nobody needs it.
+const LINGER: Duration = Duration::from_millis(50);
+
+/// How often the connection's own thread looks whether posted calls are unanswered.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// After this time without a reply, a call first looks whether the server has closed the connection.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// How long a connection stays whose server does not answer.
+const LONGEST_SILENCE: Duration = Duration::from_secs(120);
+
+/// A connection for messages is tested after this time without any.
+const TEST: Duration = Duration::from_secs(5);
+
+/// The replies to a packet. `Failed`: it was not sent. `Unknown`: the server may run it.
+pub(crate) type Outcome = Result<Vec<Value>, CallError>;
+
+/// Receives messages. Does not block.
+pub(crate) trait Receiver: Send + Sync {
+    /// A message on this channel.
+    fn message(&self, channel: &[u8], payload: &[u8]);
+
+    /// The connection has ended, so messages may be missed.
+    fn ended(&self);
+}
+
+pub(crate) struct Connection {
+    stream: Box<dyn Stream>,
+    /// If the server sends nothing for this long although replies are missing, the connection has ended.
+    read_timeout: Duration,
+    /// For a connection that is subscribed.
+    receiver: Option<Arc<dyn Receiver>>,
+    shared: Mutex<Shared>,
+    /// Locked by the reader.
+    reader: Mutex<Reader>,
+    has_ended: AtomicBool,
+    is_closed: AtomicBool,
+    has_released: AtomicBool,
+    called: Condvar,
+}
+
+/// The state that the reader alone uses.
+struct Reader {
+    replies: Replies,
+    chunk: Box<[u8]>,
+    values: Vec<Value>,
+    answered: Vec<(Owner, Vec<Value>)>,
+    messages: Vec<Value>,
+    woken: Vec<(Arc<Call>, Waker, ThreadId)>,
+    /// The calls that had to wake others after the last read.
+    wakers: Vec<Arc<Call>>,
+}
+
+impl Reader {
+    fn new() -> Reader {
+        Reader {
+            replies: Replies::default(),
+            chunk: vec![0; 64 << 10].into(),
+            values: Vec::new(),
+            answered: Vec::new(),
+            messages: Vec::new(),
+            woken: Vec::new(),
+            wakers: Vec::new(),
+        }
+    }
+
+    fn parse(&mut self, count: usize) -> Result<(), RedisError> {
+        self.replies.push(self.chunk.get(..count).unwrap_or_default());
+        while let Some(value) = self.replies.next()? {
+            self.values.push(value);
+        }
+        Ok(())
+    }
+
+    /// Wakes the tasks whose replies are here: one for each thread, which wakes the others.
+    fn wake_tasks(&mut self) {
+        while let Some((call, waker, thread)) = self.woken.pop() {
+            let mut others: Vec<Waker> =
+                self.woken.extract_if(.., |(_, _, other)| *other == thread).map(|(_, waker, _)| waker).collect();
+            if !others.is_empty() {
+                if let Some(waiting) = &mut *lock(&call.others) {
+                    waiting.append(&mut others);
+                }
+                others.into_iter().for_each(Waker::wake); // its task was polled before it is woken
+                self.wakers.push(call);
+            }
+            waker.wake();
+        }
+    }
+
+    /// If a task was woken but did not wake the others, this does.
+    fn wake_rest(&mut self) {
+        self.wakers.drain(..).for_each(|call| call.wake_others());
+    }
+}
+
+impl Connection {
+    /// A connection on this stream, whose first replies have been read. `receiver`: it is subscribed.
+    pub(crate) fn new(
+        stream: Box<dyn Stream>,
+        read_timeout: Duration,
+        receiver: Option<Arc<dyn Receiver>>,
+    ) -> Connection {
+        let now = machine_now();
+        let shared = Shared {
+            out: Vec::new(),
+            spare: Vec::new(),
+            is_writing: false,
+            is_flush_due: false,
+            slots: VecDeque::new(),
+            first: 0,
+            unanswered: 0,
+            threads: 0,
+            tasks: 0,
+            listeners: 0,
+            listens_until: None,
+            readers: BTreeMap::new(),
+            last_reader: 0,
+            has_reader: false,
+            heartbeat: now,
+            received: now,
+            waited: Duration::ZERO,
+            waited_before: Duration::ZERO,
+            thread: OwnThread::default(),
+            silent_since: None,
+            end: None,
+        };
+        Connection {
+            stream,
+            read_timeout,
+            receiver,
+            shared: Mutex::new(shared),
+            reader: Mutex::new(Reader::new()),
+            has_ended: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            has_released: AtomicBool::new(false),
+            called: Condvar::new(),
+        }
+    }
+
+    /// Whether this is the first release on this connection. `true` only once: the release is sent with its script, so that
+    /// no later call can overtake it because the server does not know the script.
+    pub(crate) fn is_first_release(&self) -> bool {
+        !self.has_released.load(Ordering::Relaxed) && !self.has_released.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether a new call must use another connection.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing can be sent behind its unanswered packets.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    // Writing.
+
+    /// Sends a packet, and waits for its replies. Without an answer until `latest`, a blocking caller stops waiting.
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the packet was sent before each later one, or never. Its replies are dropped.
+    pub(crate) fn exchange<'a>(
+        self: &'a Arc<Connection>,
+        packet: impl Into<Cow<'a, [u8]>>,
+        replies: usize,
+        latest: Instant,
+        mode: Mode,
+    ) -> Exchange<'a> {
+        Exchange { connection: self, packet: packet.into(), replies, latest, mode, stage: Stage::New }
+    }
+
+    /// Sends a packet without waiting. `then` gets its replies in some thread, and must not block. An error returns
+    /// `then`: the connection has ended, and nothing was sent.
+    pub(crate) fn post<T>(self: &Arc<Connection>, packet: &[u8], replies: usize, then: T) -> Result<(), T>
+    where
+        T: FnOnce(Outcome) + Send + 'static,
+    {
+        let mut shared = lock(&self.shared);
+        if shared.end.is_some() {
+            return Err(then);
+        }
+        shared.push(packet, replies, Owner::Then(Box::new(then)));
+        // If tasks wait, the packet goes with theirs.
+        if shared.tasks == 0 || !shared.will_be_written() {
+            shared = self.write(shared, WRITES);
+        }
+        if !shared.thread.looks {
+            self.call_thread(&mut shared);
+        }
+        Ok(())
+    }
+
+    /// For a thread: sends a packet and blocks until its replies are here.
+    fn call(self: &Arc<Connection>, packet: &[u8], replies: usize, latest: Instant, may: MayBlock) -> Outcome {
+        self.look_if_idle();
+        let call = Call::new(Place::of_thread(&Clock::real(), None));
+        let mut shared = lock(&self.shared);
+        if let Some(end) = &shared.end {
+            return Err(CallError::Failed(end.clone()));
+        }
+        let number = shared.push(packet, replies, Owner::Thread(call.clone()));
+        let mut shared = self.write(shared, WRITES);
+        let mut is_reader = shared.become_reader();
+        drop(shared);
+        if !is_reader {
+            let slept = call.place.sleep(latest, Option::take, may);
+            match slept.found {
+                Some(outcome) => {
+                    if slept.is_reader {
+                        self.resign(lock(&self.reader));
+                    }
+                    return outcome;
+                }
+                None => is_reader = slept.is_reader,
+            }
+        }
+        if is_reader {
+            let mut reader = lock(&self.reader);
+            let found = self.read_until(&mut reader, latest, may, || call.place.look(Option::take));
+            if found.is_none() {
+                self.abandon(number, &call); // before the role is passed on: it must not come back
+            }
+            self.resign(reader);
+            if let Some(outcome) = found {
+                return outcome;
+            }
+        }
+        self.abandon(number, &call);
+        self.end_if_reader_is_stuck();
+        // It may have arrived just now, or the connection has just ended.
+        let why = || lock(&self.shared).end.as_ref().map_or_else(late, |end| end.clone());
+        call.place.look(Option::take).unwrap_or_else(|| Err(CallError::Unknown(why())))
+    }
+
+    /// A thread does not wait any more. If the server did not answer within the read timeout, later calls use another
+    /// connection.
+    fn abandon(&self, number: u64, call: &Arc<Call>) {
+        let submitted = lock(&self.shared).abandon(number, call);
+        if submitted.is_some_and(|at| machine_now().saturating_duration_since(at) >= self.read_timeout) {
+            self.fall_silent();
+        }
+    }
+
+    /// For a task: submits its packet. Returns its number, and whether the task must call `flush` when it is polled next,
+    /// after other tasks have submitted theirs.
+    fn submit(
+        self: &Arc<Connection>,
+        packet: &[u8],
+        replies: usize,
+        call: &Arc<Call>,
+    ) -> Result<(u64, bool), CallError> {
+        let mut shared = lock(&self.shared);
+        if let Some(end) = &shared.end {
+            return Err(CallError::Failed(end.clone()));
+        }
+        let is_first = shared.in_flight() == 0;
+        let number = shared.push(packet, replies, Owner::Task(call.clone()));
+        // The first packet goes at once, so that the server has work. Its reply makes the reader write the others, in
+        // case the task that has to is not polled.
+        let mut flushes = false;
+        if is_first {
+            shared = self.write(shared, 1);
+        } else if !shared.is_writing && !shared.is_flush_due {
+            (shared.is_flush_due, flushes) = (true, true);
+        }
+        if !shared.has_reader {
+            self.call_thread(&mut shared);
+        }
+        Ok((number, flushes))
+    }
+
+    fn flush(&self) {
+        let mut shared = lock(&self.shared);
+        shared.is_flush_due = false;
+        drop(self.write(shared, 1));
+    }
+
+    /// Writes what is submitted, unless another thread does. After so many rounds the reader continues.
+    fn write<'a>(&'a self, mut shared: MutexGuard<'a, Shared>, mut rounds: usize) -> MutexGuard<'a, Shared> {
+        while shared.may_write() {
+            if rounds == 0 && shared.will_be_written() {
+                break;
+            }
+            rounds = rounds.saturating_sub(1);
+            let spare = std::mem::take(&mut shared.spare);
+            let mut chunk = std::mem::replace(&mut shared.out, spare);
+            shared.is_writing = true;
+            drop(shared);
+            let written = self.stream.write_all(&chunk);
+            if let Err(error) = written {
+                self.end(broken(error));
+            }
+            chunk.clear();
+            shared = lock(&self.shared);
+            (shared.spare, shared.is_writing) = (chunk, false);
+        }
+        shared
+    }
+
+    // Reading.
+
+    /// For a thread that waits in line: blocks until `look` finds something at its place, or until `until` on the clock of
+    /// the place. If no other thread reads, this one does. `None`: the time is over, or the connection has ended.
+    pub(crate) fn wait_for_message<T: Send + 'static, R>(
+        self: &Arc<Connection>,
+        place: &Arc<Place<T>>,
+        until: Instant,
+        mut look: impl FnMut(&mut T) -> Option<R>,
+        may: MayBlock,
+    ) -> Option<R> {
+        let mut shared = lock(&self.shared);
+        if shared.end.is_some() {
+            return place.look(look);
+        }
+        if !shared.become_reader() {
+            place.awaits();
+            shared.last_reader += 1;
+            let number = shared.last_reader;
+            shared.readers.insert(number, place.clone());
+            drop(shared);
+            let slept = place.sleep(until, &mut look, may);
+            lock(&self.shared).readers.remove(&number);
+            if !slept.is_reader {
+                return slept.found;
+            }
+            if slept.found.is_some() {
+                self.resign(lock(&self.reader));
+                return slept.found;
+            }
+        } else {
+            drop(shared);
+        }
+        let mut reader = lock(&self.reader);
+        let found = self.read_until(&mut reader, until, may, || place.look(&mut look));
+        self.resign(reader);
+        found
+    }
+
+    /// For the reader: reads until `look` finds something, or until `latest`, or until the connection has ended. Then it
+    /// must pass the role on. If this process was stopped until `latest`, it reads once more, since a reply may be there.
+    fn read_until<R>(
+        &self,
+        reader: &mut Reader,
+        latest: Instant,
+        _: MayBlock,
+        mut look: impl FnMut() -> Option<R>,
+    ) -> Option<R> {
+        let mut is_over = false;
+        loop {
+            if let Some(found) = look() {
+                return Some(found);
+            }
+            let left = latest.saturating_duration_since(machine_now());
+            if is_over || self.is_closed() {
+                return None;
+            }
+            let is_vain = self.read(reader, left.max(AT_ONCE));
+            is_over = left.is_zero() || is_vain && left <= TICK;
+        }
+    }
+
+    /// The thread is the reader, and has what it waits for: passes the role to the thread that has waited longest for a
+    /// reply, or to one that waits for a message. If there is none, the connection's own thread looks whether it must read.
+    fn resign(self: &Arc<Connection>, mut reader: MutexGuard<Reader>) {
+        let mut shared = lock(&self.shared);
+        let mut threads = shared.slots.iter().filter_map(|slot| match &slot.owner {
+            Owner::Thread(call) => Some(call),
+            _ => None,
+        });
+        if shared.threads > 0 && threads.any(|call| call.place.make_reader()) {
+            return;
+        }
+        if shared.readers.values().any(|place| place.make_reader()) {
+            return;
+        }
+        shared.has_reader = false;
+        if shared.end.is_none() && (shared.needs_own_thread() || !(shared.slots.is_empty() || shared.thread.looks)) {
+            self.call_thread(&mut shared);
+        }
+        let is_over = shared.is_over();
+        drop(shared);
+        if is_over {
+            self.end(late());
+        }
+        reader.wake_rest(); // the next read, which would do it, may be far away
+    }
+
+    /// Reads once, and hands over what has arrived. Returns whether nothing arrived in this time.
+    fn read(&self, reader: &mut Reader, left: Duration) -> bool {
+        let within = left.min(TICK);
+        let read = self.stream.read(&mut reader.chunk, within);
+        reader.wake_rest();
+        match read {
+            Ok(0) => self.end(closed()),
+            Ok(count) => self.arrived(reader, count),
+            Err(error) => match error.kind() {
+                ErrorKind::Interrupted => {} // this process was stopped and continued
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                    self.nothing_arrived(within);
+                    return true;
+                }
+                _ => self.end(broken(error)),
+            },
+        }
+        false
+    }
+
+    fn arrived(&self, reader: &mut Reader, count: usize) {
+        let parsed = reader.parse(count);
+        self.deliver(reader);
+        if let Err(error) = parsed {
+            self.end(Failure::from(error));
+        }
+    }
+
+    /// Only the time in reads counts: a reply that nobody has read yet is not late.
+    fn nothing_arrived(&self, within: Duration) {
+        let mut shared = lock(&self.shared);
+        shared.heartbeat = machine_now();
+        shared.waited += within;
+        let is_late = shared.slots.front().is_some_and(|slot| shared.is_late(slot, self.read_timeout));
+        let tests = shared.slots.is_empty() && self.receiver.is_some() && shared.heartbeat - shared.received >= TEST;
+        if tests {
+            shared.push(b"*1\r\n$4\r\nPING\r\n", 1, Owner::Nobody);
+            shared = self.write(shared, 1);
+        }
+        drop(shared);
+        if is_late {
+            self.fall_silent();
+        }
+    }
+
+    fn deliver(&self, reader: &mut Reader) {
+        let mut shared = lock(&self.shared);
+        let now = machine_now();
+        (shared.heartbeat, shared.received) = (now, now);
+        shared.waited_before = shared.waited;
+        let mut is_wrong = false;
+        for value in reader.values.drain(..) {
+            if self.receiver.is_some() && is_message(&value) {
+                reader.messages.push(value);
+            } else {
+                match shared.take_reply(value) {
+                    Some(answered) => reader.answered.extend(answered),
+                    None => is_wrong = shared.end.is_none(),
+                }
+            }
+        }
+        let writes = !shared.out.is_empty();
+        drop(shared);
+        for (owner, replies) in reader.answered.drain(..) {
+            if let Some((call, (waker, thread))) = owner.finish(Ok(replies)) {
+                reader.woken.push((call, waker, thread));
+            }
+        }
+        reader.wake_tasks();
+        if let Some(receiver) = &self.receiver {
+            reader.messages.drain(..).for_each(|message| hand_over(&**receiver, message));
+        }
+        if is_wrong {
+            let text = "a reply without a call";
+            self.end(Failure::new(FailureKind::UnexpectedReply, text));
+        } else if writes {
+            drop(self.write(lock(&self.shared), 1));
+        }
+    }
+
+    // The connection's own thread.
+
+    /// From now on the connection's own thread reads while nobody else does, until this is dropped.
+    pub(crate) fn listen(self: &Arc<Connection>) -> Listening {
+        let mut shared = lock(&self.shared);
+        shared.listeners += 1;
+        if !shared.has_reader {
+            self.call_thread(&mut shared);
+        }
+        drop(shared);
+        Listening(self.clone())
+    }
+
+    /// Messages are read for this long, also if nobody waits.
+    pub(crate) fn listen_for(self: &Arc<Connection>, time: Duration) {
+        let mut shared = lock(&self.shared);
+        shared.listens_until = shared.listens_until.max(Some(machine_now() + time));
+        if !shared.has_reader {
+            self.call_thread(&mut shared);
+        }
+    }
+
+    /// Wakes the connection's own thread, or starts it.
+    fn call_thread(self: &Arc<Connection>, shared: &mut Shared) {
+        if shared.thread.is_running {
+            if !std::mem::replace(&mut shared.thread.is_called, true) {
+                self.called.notify_one();
+            }
+        } else if shared.end.is_none() {
+            let connection = self.clone();
+            // If no thread can be started, the next call tries again.
+            shared.thread.is_running = spawn("luagate-io", move || connection.serve());
+        }
+        shared.thread.looks = shared.thread.is_running;
+    }
+
+    /// The calling thread is the connection's own thread from now on, unless it has one. Returns when the connection has
+    /// ended.
+    pub(super) fn serve_from_here(self: &Arc<Connection>) {
+        let is_running = std::mem::replace(&mut lock(&self.shared).thread.is_running, true);
+        if !is_running {
+            self.serve();
+        }
+    }
+
+    /// The loop of the connection's own thread. It ends with the connection.
+    fn serve(self: &Arc<Connection>) {
+        let mut shared = lock(&self.shared);
+        while shared.end.is_none() {
+            if shared.is_over() {
+                drop(shared);
+                return self.end(late());
+            }
+            shared.thread.is_called = false;
+            let age = machine_now().saturating_duration_since(shared.heartbeat);
+            let is_overdue = !shared.slots.is_empty() && age >= LINGER;
+            if (shared.needs_own_thread() || is_overdue) && shared.become_reader() {
+                drop(shared);
+                self.read_for_others();
+                shared = lock(&self.shared);
+                continue;
+            }
+            // While another thread reads, it looks no more often than while packets are unanswered.
+            shared = match shared.slots.is_empty() && !shared.needs_own_thread() {
+                true => {
+                    shared.thread.looks = false;
+                    wait(&self.called, shared)
+                }
+                false => wait_for(&self.called, shared, LOOK),
+            };
+        }
+    }
+
+    /// Reads while somebody waits who does not read, or while replies are missing for which no thread waits. Then passes
+    /// the role on.
+    fn read_for_others(self: &Arc<Connection>) {
+        let mut reader = lock(&self.reader);
+        let mut needed = machine_now();
+        loop {
+            let shared = lock(&self.shared);
+            if shared.end.is_some() {
+                break;
+            }
+            if shared.needs_own_thread() {
+                needed = machine_now();
+            }
+            let lingers = machine_now().saturating_duration_since(needed) < LINGER;
+            let is_alone = shared.has_no_thread() && !shared.slots.is_empty();
+            drop(shared);
+            if !lingers && !is_alone {
+                break;
+            }
+            self.read(&mut reader, LINGER);
+        }
+        self.resign(reader);
+    }
+
+    // The end.
+
+    /// Ends the connection and all its calls.
+    pub(crate) fn close(&self) {
+        self.end(Failure::new(FailureKind::Disconnected, "the gate has closed the connection"));
+    }
+
+    fn end(&self, failure: Failure) {
+        let mut shared = lock(&self.shared);
+        if shared.end.is_some() {
+            return;
+        }
+        shared.end = Some(failure.clone());
+        self.has_ended.store(true, Ordering::Release);
+        self.is_closed.store(true, Ordering::Release);
+        let given_up = shared.give_up(Duration::ZERO);
+        shared.slots.clear();
+        drop(shared);
+        self.stream.shut_down();
+        fail(given_up, &failure);
+        self.called.notify_one();
+        if let Some(receiver) = &self.receiver {
+            receiver.ended();
+        }
+    }
+
+    /// The server has not answered a call for the read timeout. Callers that waited for so long get an error, and later
+    /// calls use another connection. This one stays, since the server may still run what was sent, and a release that is
+    /// sent behind it.
+    fn fall_silent(&self) {
+        if self.receiver.is_some() {
+            return self.end(late());
+        }
+        let mut shared = lock(&self.shared);
+        let since = *shared.silent_since.get_or_insert_with(machine_now);
+        if machine_now().saturating_duration_since(since) >= LONGEST_SILENCE {
+            drop(shared);
+            return self.end(late());
+        }
+        self.has_ended.store(true, Ordering::Release);
+        let given_up = shared.give_up(self.read_timeout);
+        drop(shared);
+        fail(given_up, &late());
+    }
+
+    /// Ends the connection if its reader does not come back, because its thread is starved.
+    fn end_if_reader_is_stuck(&self) {
+        let shared = lock(&self.shared);
+        let age = machine_now().saturating_duration_since(shared.heartbeat);
+        let is_stuck = shared.has_reader && age > self.read_timeout.max(TICK * 4);
+        drop(shared);
+        if is_stuck {
+            self.end(late());
+        }
+    }
+
+    /// After a pause: finds out, without a round trip, whether the server has closed the connection. Also takes the replies
+    /// to posted packets.
+    pub(crate) fn look_if_idle(self: &Arc<Connection>) {
+        let mut shared = lock(&self.shared);
+        let age = machine_now().saturating_duration_since(shared.heartbeat);
+        if age < IDLE || shared.is_writing || !shared.become_reader() {
+            return;
+        }
+        shared.is_writing = true; // nobody may write while the stream does not block
+        drop(shared);
+        let mut reader = lock(&self.reader);
+        let read = self.stream.read_at_once(&mut reader.chunk);
+        lock(&self.shared).is_writing = false;
+        match read {
+            Ok(0) => self.end(closed()),
+            Ok(count) => self.arrived(&mut reader, count),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => self.end(broken(error)),
+        }
+        drop(self.write(lock(&self.shared), 1));
+        self.resign(reader);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.stream.shut_down();
+    }
+}
+
+/// While this exists, the connection's own thread reads.
+pub(crate) struct Listening(Arc<Connection>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        lock(&self.0.shared).listeners -= 1;
+    }
+}
+
+fn late() -> Failure {
+    Failure::new(FailureKind::TimedOut, "no reply in time")
+}
+
+fn closed() -> Failure {
+    Failure::new(FailureKind::Disconnected, "the server has closed the connection")
+}
+
+fn broken(error: io::Error) -> Failure {
+    Failure::from(RedisError::from(error))
+}
+
+/// Hands the failure to callers whose packets were sent, or not.
+fn fail(given_up: Vec<(Owner, bool)>, failure: &Failure) {
+    for (owner, is_sent) in given_up {
+        let error = match is_sent {
+            true => CallError::Unknown(failure.clone()),
+            false => CallError::Failed(failure.clone()),
+        };
+        if let Some((_, (waker, _))) = owner.finish(Err(error)) {
+            waker.wake();
+        }
+    }
+}
+
+/// A message to a subscriber: the word `message`, the channel, the payload.
+fn is_message(value: &Value) -> bool {
+    matches!(value, Value::Array(parts) if parts.len() == 3 && parts.first() == Some(&Value::BulkString(b"message".to_vec())))
+}
+
+fn hand_over(receiver: &dyn Receiver, message: Value) {
+    if let Value::Array(parts) = message
+        && let [_, Value::BulkString(channel), Value::BulkString(payload)] = parts.as_slice()
+    {
+        receiver.message(channel, payload);
+    }
+}

@@ -1,0 +1,130 @@
+//! The first commands on a connection: they log in and select the database. Both are sent in one packet.
+
+use super::stream::Stream;
+use super::time_limit::TimeLimit;
+use crate::error::failure::{Failure, FailureKind};
+use redis::{
+    Cmd, ErrorKind, Parser, RedisConnectionInfo, RedisError, RedisResult, ServerError, ServerErrorKind, Value,
+};
+use std::io::{self, Read};
+
+pub(super) struct Greeting {
+    steps: Vec<Step>,
+    packet: Vec<u8>,
+}
+
+/// What a command is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    LogIn {
+        with_user: bool,
+    },
+    Select,
+    /// Only to receive a reply. With TLS, a server reports in its place that it refuses the certificate of the client.
+    Answer,
+}
+
+pub(super) enum Greeted {
+    Done,
+    /// The server is too old for user names. It must be greeted again with the password alone.
+    WithoutUser,
+}
+
+impl Greeting {
+    /// `is_answered`: at least one reply is needed.
+    pub(super) fn new(settings: &RedisConnectionInfo, user: Option<&str>, is_answered: bool) -> Greeting {
+        let mut greeting = Greeting { steps: Vec::new(), packet: Vec::new() };
+        if let Some(password) = settings.password() {
+            greeting.add(Step::LogIn { with_user: user.is_some() }, redis::cmd("AUTH").arg(user).arg(password));
+        }
+        if settings.db() != 0 {
+            greeting.add(Step::Select, redis::cmd("SELECT").arg(settings.db()));
+        }
+        if is_answered && greeting.steps.is_empty() {
+            greeting.add(Step::Answer, &redis::cmd("PING"));
+        }
+        greeting
+    }
+
+    fn add(&mut self, step: Step, command: &Cmd) {
+        self.steps.push(step);
+        self.packet.extend(command.get_packed_command());
+    }
+
+    /// Sends the commands and checks the replies.
+    pub(super) fn exchange(&self, stream: &dyn Stream, limit: TimeLimit) -> RedisResult<Greeted> {
+        if !self.steps.is_empty() {
+            self.send(stream, limit)?;
+        }
+        let mut parser = Parser::new();
+        let mut greeted = Greeted::Done;
+        for step in &self.steps {
+            match read_reply(&mut parser, ByteByByte { stream, limit })? {
+                Value::ServerError(error) if *step == Step::LogIn { with_user: true } && is_about_the_user(&error) => {
+                    greeted = Greeted::WithoutUser;
+                }
+                Value::ServerError(error) if matches!(greeted, Greeted::Done) => step.check(error)?,
+                _ => {}
+            }
+        }
+        Ok(greeted)
+    }
+
+    fn send(&self, stream: &dyn Stream, limit: TimeLimit) -> io::Result<()> {
+        stream.write_all(&self.packet).map_err(|error| {
+            // The server may have sent the reason before it closed the connection.
+            let reason = limit.read(stream, &mut [0]).err();
+            reason.filter(|reason| reason.get_ref().is_some()).unwrap_or(error)
+        })
+    }
+}
+
+impl Step {
+    /// The error of the connection, if this error reply means one.
+    fn check(self, error: ServerError) -> RedisResult<()> {
+        let detail = error.details().unwrap_or_default().to_owned();
+        let error = RedisError::from(error);
+        let kind = Failure::from(error.clone()).kind();
+        Err(match self {
+            Step::Answer => return Ok(()),
+            _ if kind == FailureKind::NotReady => error,
+            Step::LogIn { .. } => (ErrorKind::AuthenticationFailed, "Password authentication failed").into(),
+            Step::Select => {
+                let kind = ServerErrorKind::ResponseError.into();
+                (kind, "Redis server refused to switch database", detail).into()
+            }
+        })
+    }
+}
+
+/// Whether `AUTH` with a user name is unknown to the server.
+fn is_about_the_user(error: &ServerError) -> bool {
+    error.details().is_some_and(|detail| detail.contains("wrong number of arguments for 'auth' command"))
+}
+
+/// The parser alone would wait for more bytes after a first one that begins no reply.
+fn read_reply(parser: &mut Parser, mut bytes: ByteByByte) -> RedisResult<Value> {
+    let mut first = [0];
+    let count = bytes.read(&mut first)?;
+    match first {
+        _ if count == 0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+        [b'+' | b'-' | b':' | b'$' | b'*'] => parser.parse_value(first.as_slice().chain(bytes)),
+        _ => Err((ErrorKind::Parse, "the answer does not begin like a reply").into()),
+    }
+}
+
+/// Reads replies until a time limit. Each read returns one byte, since a parser would keep the bytes after the last
+/// reply, for example a message.
+struct ByteByByte<'a> {
+    stream: &'a dyn Stream,
+    limit: TimeLimit,
+}
+
+impl Read for ByteByByte<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match buffer.get_mut(..1) {
+            Some(byte) => self.limit.read(self.stream, byte),
+            None => Ok(0),
+        }
+    }
+}

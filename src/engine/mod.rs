@@ -1,0 +1,61 @@
+//! The engine of a gate: its connections, and the threads that serve them. Threads and tasks use the same connections.
+//!
+//! **Connections.** One to each server for all calls. The first wait in line opens a second one, for messages. With
+//! `min_replicas` there is a third one, for calls with `WAIT`. All use RESP2. See [`server`].
+//!
+//! **Who writes.** The caller, if no other thread is writing. Otherwise the thread that writes takes its packet along.
+//!
+//! **Who reads.** A thread that waits for a reply or a message, if no other thread reads. When it has what it waits for,
+//! it passes the role on. If nobody waits who can read, the connection's own thread reads. See [`connection`].
+//!
+//! | thread | starts | does | ends |
+//! |---|---|---|---|
+//! | `luagate`, one for each gate | with the first lease to renew, loss to report, release to repeat, or timer of a task | renews leases, repeats releases, reports lost permits, wakes tasks at their deadlines. It never blocks for a reply: it polls futures. See [`worker`] | after its gate was dropped, with its last work |
+//! | `luagate-io`, one for each connection | when somebody waits who does not read: a task, a wait with a `Cancel` handle or on a moved clock, a posted release. Also to connect for a task | reads for them | with its connection |
+//! | `luagate-on-lost` | with the first loss that has a callback | runs the callbacks | after its gate was dropped |
+//! | `luagate-sentinel` | when a gate on sentinels is opened | receives messages about a new master, and ends the connections to the former one. See [`sentinels`] | after its gate was dropped |
+//!
+//! If a task cannot open a gate, a thread `luagate-probe` looks once whether only one side uses TLS.
+//!
+//! **Who renews.** The thread `luagate`, for threads and tasks alike.
+//!
+//! **A dropped permit** posts its release: it is sent, and nobody waits for the reply. Whoever reads handles the reply.
+//! Calls on one connection run in the order in which they were submitted, so a later call runs after the release. The
+//! first release on a connection is sent together with its script. Therefore a missing script cannot delay it.
+//!
+//! **A dropped future** gives up its packet: the reply is read and not used. If the call may have been granted a permit or
+//! a place in line, its release is posted behind it, on the same connection.
+//!
+//! **A silent server.** If nothing arrives for the read timeout although replies are missing, the calls that waited for so
+//! long fail, and later calls use a new connection. The silent one stays for at most 120 s, for releases behind its calls.
+//!
+//! **A cluster.** `MOVED`, `ASK` and lost replies are handled by the state machines of
+//! [`routing`](crate::protocol::routing). [`servers`] executes their steps.
+//!
+//! **Blocking.** Each operation is one `async fn` that takes a [`Mode`](mode::Mode). In blocking mode the primitives of
+//! this module block; in async mode they wake the task. No async runtime is needed.
+
+pub(crate) mod address;
+mod cluster;
+pub(crate) mod connect;
+pub(crate) mod connection;
+pub(crate) mod connector;
+pub(crate) mod endpoint;
+pub(crate) mod eviction;
+mod greeting;
+pub(crate) mod mode;
+pub(crate) mod place;
+pub(crate) mod probe;
+mod replies;
+pub(crate) mod sentinels;
+pub(crate) mod server;
+pub(crate) mod servers;
+mod socket;
+pub(crate) mod stream;
+pub(crate) mod subscription;
+#[cfg(test)]
+mod tests;
+mod time_limit;
+pub(crate) mod tls;
+pub(crate) mod watched;
+pub(crate) mod worker;

@@ -1,0 +1,250 @@
+//! The sentinels of a gate. Each new connection asks them for the master, so a failover needs no intervention. A thread
+//! receives their messages about a new master.
+
+use super::connection::{Connection, Receiver};
+use super::connector::connect_to;
+use super::endpoint::Endpoint;
+use super::mode::{MayBlock, in_own_thread};
+use super::place::Place;
+use super::server::Server;
+use super::subscription::command;
+use crate::clock::{Clock, machine_now};
+use crate::error::CallError;
+use crate::error::failure::{Failure, FailureKind};
+use crate::protocol::exchange::error_in;
+use crate::protocol::routing::HostPort;
+use crate::protocol::routing::sentinel::{
+    self as protocol, Listen, Listener, NEWS, address_of, check_role, read_address,
+};
+use crate::sync::{lock, spawn};
+use redis::{Cmd, ConnectionAddr, Value};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+/// The time for an answer of a sentinel in the background thread.
+const WITHIN: Duration = Duration::from_secs(2);
+
+/// How often the thread looks whether the gate is still used.
+const TICK: Duration = Duration::from_millis(250);
+
+pub(crate) struct Sentinels {
+    sentinels: Vec<Endpoint>,
+    master: String,
+    /// The settings of connections to the master, except its address.
+    like: Endpoint,
+    state: Mutex<protocol::Sentinels>,
+    /// The server whose connections end when another one becomes the master.
+    server: OnceLock<Weak<Server>>,
+}
+
+impl Sentinels {
+    /// Stores these sentinels. A thread is subscribed to their messages for as long as they are used.
+    pub(super) fn new(sentinels: Vec<Endpoint>, master: String, like: Endpoint) -> Arc<Sentinels> {
+        let state = Mutex::new(protocol::Sentinels::new(sentinels.len()));
+        let sentinels = Arc::new(Sentinels { sentinels, master, like, state, server: OnceLock::new() });
+        let listened_to = Arc::downgrade(&sentinels);
+        // Without this thread, a change of the master is noticed when the former master closes its connections.
+        let _ = spawn("luagate-sentinel", move || in_own_thread(|may| listen(&listened_to, may)));
+        sentinels
+    }
+
+    /// The server that connects to the master.
+    pub(super) fn serve(&self, server: &Arc<Server>) {
+        let _ = self.server.set(Arc::downgrade(server));
+    }
+
+    pub(super) fn moves(&self) -> u64 {
+        lock(&self.state).moves()
+    }
+
+    /// The name of the master in the sentinels' configuration.
+    pub(super) fn master(&self) -> &str {
+        &self.master
+    }
+
+    /// Connects to the master by `deadline`, if one of the sentinels reports it. Also returns how many times another
+    /// server had become the master by then.
+    pub(super) fn connect(
+        &self,
+        receiver: Option<Arc<dyn Receiver>>,
+        read_timeout: Duration,
+        deadline: Instant,
+        may: MayBlock,
+    ) -> Result<(Arc<Connection>, u64), Failure> {
+        let mut search = lock(&self.state).search(deadline);
+        while let Some((index, until)) = search.next(machine_now()) {
+            let found = self.ask(index, until, may).and_then(|address| {
+                let connection = self.connect_to(&address, receiver.clone(), read_timeout, deadline, may)?;
+                Ok((connection, address))
+            });
+            match found {
+                Ok((connection, address)) => {
+                    let moves = lock(&self.state).connected(index, address);
+                    return Ok((connection, moves));
+                }
+                Err(failure) => search.failed(failure),
+            }
+        }
+        Err(search.into_failure())
+    }
+
+    /// The addresses of the sentinels, and of the master as the first sentinel that answers reports it. Takes `within`
+    /// at most.
+    pub(super) fn addresses(&self, within: Duration, may: MayBlock) -> Vec<ConnectionAddr> {
+        let count = self.sentinels.len();
+        let share = within / u32::try_from(count).unwrap_or(u32::MAX).max(1);
+        let master = (0..count).find_map(|index| self.ask(index, machine_now() + share, may).ok());
+        let master = master.map(|(host, port)| self.like.moved_to(host, port).address().clone());
+        self.sentinels.iter().map(|sentinel| sentinel.address().clone()).chain(master).collect()
+    }
+
+    /// The master's address, as this sentinel reports it.
+    fn ask(&self, index: usize, until: Instant, may: MayBlock) -> Result<HostPort, Failure> {
+        let connection = self.connect_to_sentinel(index, None, until, may)?;
+        let reply = run(&connection, &address_of(&self.master), until, may);
+        connection.close(); // after a timeout its own thread would keep it
+        let reply = reply?;
+        let address = redis::from_redis_value(reply).map_err(|error| Failure::from(redis::RedisError::from(error)))?;
+        read_address(&self.master, address)
+    }
+
+    fn connect_to_sentinel(
+        &self,
+        index: usize,
+        receiver: Option<Arc<dyn Receiver>>,
+        until: Instant,
+        may: MayBlock,
+    ) -> Result<Arc<Connection>, Failure> {
+        let unknown = || Failure::new(FailureKind::Other, "the sentinel is unknown");
+        connect_to(self.sentinels.get(index).ok_or_else(unknown)?, receiver, WITHIN, until, may)
+    }
+
+    fn connect_to(
+        &self,
+        (host, port): &HostPort,
+        receiver: Option<Arc<dyn Receiver>>,
+        read_timeout: Duration,
+        until: Instant,
+        may: MayBlock,
+    ) -> Result<Arc<Connection>, Failure> {
+        let connection = connect_to(&self.like.moved_to(host.clone(), *port), receiver, read_timeout, until, may)?;
+        // For a while after a failover a sentinel may report the former master.
+        let role = command(&connection, &redis::cmd("ROLE"), until, may).map_err(failure_of);
+        let checked = role.and_then(|role| check_role(&self.master, error_in(Ok(role))));
+        checked.inspect_err(|_| connection.close())?;
+        Ok(connection)
+    }
+
+    /// Stores what a sentinel reports. If another server has become the master, the connections to the former one end.
+    fn told(&self, listener: &mut Listener, address: HostPort) {
+        let mut state = lock(&self.state);
+        let before = state.moves();
+        listener.told(&mut state, address);
+        let has_moved = state.moves() != before;
+        drop(state);
+        if has_moved && let Some(server) = self.server.get().and_then(Weak::upgrade) {
+            server.disconnect();
+        }
+    }
+}
+
+/// The reply to a command. An error of the server is a failure.
+fn run(connection: &Arc<Connection>, cmd: &Cmd, until: Instant, may: MayBlock) -> Result<Value, Failure> {
+    let reply = command(connection, cmd, until, may).map_err(failure_of)?;
+    error_in(Ok(reply)).map_err(Failure::from)
+}
+
+fn failure_of(error: CallError) -> Failure {
+    match error {
+        CallError::Failed(failure) | CallError::Unknown(failure) => failure,
+        CallError::Invalid(invalid) => Failure::new(FailureKind::Other, invalid.to_string()),
+    }
+}
+
+/// Notices messages of a sentinel.
+struct News(Arc<Place<bool>>);
+
+impl Receiver for News {
+    fn message(&self, _: &[u8], _: &[u8]) {
+        self.0.update(|heard| *heard = true);
+    }
+
+    fn ended(&self) {
+        self.0.update(|heard| *heard = true);
+    }
+}
+
+/// A subscription to the messages of a sentinel.
+struct Subscription {
+    connection: Arc<Connection>,
+    news: Arc<Place<bool>>,
+}
+
+impl Subscription {
+    fn begin(sentinels: &Sentinels, index: usize, may: MayBlock) -> Result<Subscription, Failure> {
+        let news = Arc::new(Place::of_nobody(&Clock::real(), false));
+        let until = machine_now() + WITHIN;
+        let receiver = Arc::new(News(news.clone()));
+        let connection = sentinels.connect_to_sentinel(index, Some(receiver), until, may)?;
+        let subscription = Subscription { connection, news };
+        for channel in NEWS {
+            run(&subscription.connection, redis::cmd("SUBSCRIBE").arg(channel), until, may)?;
+        }
+        Ok(subscription)
+    }
+
+    /// Whether a message came. An error: the subscription has ended.
+    fn wait(&self, may: MayBlock) -> Result<bool, Failure> {
+        let heard = |heard: &mut bool| std::mem::take(heard).then_some(());
+        let came = self.connection.wait_for_message(&self.news, machine_now() + TICK, heard, may).is_some();
+        match self.connection.has_ended() {
+            true => Err(Failure::new(FailureKind::Disconnected, "the subscription has ended")),
+            false => Ok(came),
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.connection.close();
+    }
+}
+
+/// The loop of the thread.
+fn listen(sentinels: &Weak<Sentinels>, may: MayBlock) {
+    let mut listener = Listener::default();
+    let mut subscription: Option<Subscription> = None;
+    while let Some(known) = sentinels.upgrade() {
+        let next = listener.next(&lock(&known.state));
+        let done = match next {
+            Listen::Stop => return,
+            Listen::Pause(pause) => {
+                drop(known);
+                std::thread::sleep(pause);
+                continue;
+            }
+            Listen::Subscribe(index) => Subscription::begin(&known, index, may).map(|begun| {
+                subscription = Some(begun);
+                listener.heard();
+            }),
+            Listen::Ask(index) => {
+                known.ask(index, machine_now() + WITHIN, may).map(|address| known.told(&mut listener, address))
+            }
+            Listen::Wait => {
+                drop(known);
+                let waited = subscription.as_ref().map_or(Ok(true), |subscription| subscription.wait(may));
+                waited.map(|came| {
+                    if came {
+                        listener.heard();
+                    }
+                })
+            }
+        };
+        if let Err(failure) = done
+            && let Some(known) = sentinels.upgrade()
+        {
+            subscription = None;
+            listener.failed(&mut lock(&known.state), failure.kind());
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! One server of a gate, and its connections, which are made again when needed:
+//!
+//! - one for calls, of all threads and tasks,
+//! - one for messages, while somebody waits in line. So a flood of messages delays no reply, and a server that ends the
+//!   subscription ends no call,
+//! - one for calls that replicas must confirm, if the gate requires that: `WAIT` blocks a connection.
+
+use super::connection::{Connection, Receiver};
+use super::connector::Connector;
+use super::mode::{MayBlock, Mode, block_with, in_own_thread};
+use super::subscription::{self, Subscribed};
+use super::watched::Watched;
+use crate::clock::{Clock, machine_now, since};
+use crate::counters::Counts;
+use crate::error::CallError;
+use crate::error::failure::{Failure, FailureKind};
+use crate::protocol::id;
+use crate::protocol::reply::unexpected;
+use crate::protocol::routing::NodeId;
+use crate::sync::spawn;
+use crate::trace;
+use redis::{Cmd, ConnectionAddr, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// After a server could not be reached, calls fail for this long without another attempt.
+const SAME_FAILURE: Duration = Duration::from_millis(5);
+
+/// The timeouts of a gate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    pub(crate) read: Duration,
+}
+
+/// The settings and the parts of a gate that all of its servers share.
+#[derive(Clone)]
+pub(crate) struct ServerOptions {
+    pub(crate) clock: Clock,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) timeouts: Timeouts,
+    /// Gets the messages of all servers.
+    pub(crate) receiver: Arc<dyn Receiver>,
+    /// The start of all keys and channels.
+    pub(crate) prefix: Arc<str>,
+}
+
+pub(crate) struct Server {
+    pub(crate) options: ServerOptions,
+    node: NodeId,
+    connector: Connector,
+    /// The channel on which this gate receives the messages of this server.
+    channel: String,
+    calls: Watched<Kept>,
+    messages: Watched<Kept>,
+    confirmations: Watched<Kept>,
+    /// It is not a master of the cluster any more.
+    is_retired: AtomicBool,
+    is_checked: AtomicBool,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Calls,
+    Messages,
+    /// Calls that replicas must confirm.
+    Confirmations,
+}
+
+/// A connection that is made again when it is needed.
+#[derive(Default)]
+struct Kept {
+    current: Option<Current>,
+    is_connecting: bool,
+    /// How many attempts to connect have ended.
+    attempts: u64,
+    /// The failure of the last one, and when it ended.
+    failure: Option<(Failure, Instant)>,
+}
+
+#[derive(Clone)]
+struct Current {
+    subscribed: Subscribed,
+    /// How many times another server had replaced this one by then.
+    moves: u64,
+}
+
+/// The next step of a caller that needs a connection.
+enum Need {
+    Found(Subscribed),
+    Failed(Failure),
+    Connect,
+}
+
+impl Kept {
+    fn usable(&self, moves: u64) -> Option<Subscribed> {
+        let current = self.current.as_ref()?;
+        (current.moves == moves && !current.subscribed.has_ended()).then(|| current.subscribed.clone())
+    }
+
+    /// The failure of an attempt that has just ended, or has ended since the caller began to wait.
+    fn failed_since(&self, attempts: u64) -> Option<Failure> {
+        let (failure, at) = self.failure.as_ref()?;
+        let is_same = self.attempts > attempts || failure.is_passing() && since(*at) < SAME_FAILURE;
+        is_same.then(|| failure.clone())
+    }
+
+    /// A connection was made. Returns the former one.
+    fn made(&mut self, current: Current) -> Option<Current> {
+        (self.is_connecting, self.failure) = (false, None);
+        self.attempts += 1;
+        self.current.replace(current)
+    }
+
+    fn failed(&mut self, failure: Failure) {
+        self.is_connecting = false;
+        self.attempts += 1;
+        self.failure = Some((failure, machine_now()));
+    }
+
+    /// `None`: wait, since another caller connects.
+    fn need(&mut self, moves: u64, attempts: u64) -> Option<Need> {
+        if let Some(usable) = self.usable(moves) {
+            return Some(Need::Found(usable));
+        }
+        if let Some(failure) = self.failed_since(attempts) {
+            return Some(Need::Failed(failure));
+        }
+        (!std::mem::replace(&mut self.is_connecting, true)).then_some(Need::Connect)
+    }
+}
+
+impl Server {
+    /// Does not connect yet.
+    pub(crate) fn new(options: ServerOptions, node: NodeId, connector: Connector) -> Arc<Server> {
+        Arc::new(Server {
+            channel: id::new_inbox(&options.prefix),
+            options,
+            node,
+            connector,
+            calls: Watched::default(),
+            messages: Watched::default(),
+            confirmations: Watched::default(),
+            is_retired: AtomicBool::new(false),
+            is_checked: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The address, or the name of the master, without user and password.
+    pub(crate) fn address(&self) -> String {
+        self.connector.address()
+    }
+
+    pub(crate) fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    /// Whether an earlier wait used this server. Then its subscription exists or is being made.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.messages.look(|kept| kept.is_connecting || kept.current.is_some())
+    }
+
+    /// The addresses at which connecting may have failed. Takes `within` at most if it must ask for them.
+    pub(crate) fn addresses(&self, within: Duration, may: MayBlock) -> Vec<ConnectionAddr> {
+        self.connector.addresses(within, may)
+    }
+
+    /// Sends one plain command, and blocks until `latest`.
+    pub(super) fn command_blocking(
+        self: &Arc<Server>,
+        command: &Cmd,
+        latest: Instant,
+        may: MayBlock,
+    ) -> Result<Value, CallError> {
+        block_with(may, |mode| self.command(command, latest, mode))
+    }
+
+    /// Sends one plain command. Waits until `latest` at most, on this machine's clock. An error of the server is a value.
+    pub(crate) async fn command(
+        self: &Arc<Server>,
+        command: &Cmd,
+        latest: Instant,
+        mode: Mode,
+    ) -> Result<Value, CallError> {
+        let connection = self.connection(Purpose::Calls, latest, mode).await.map_err(CallError::Failed)?;
+        let replies = connection.exchange(command.get_packed_command(), 1, latest, mode).await?;
+        replies.into_iter().next().ok_or_else(|| unexpected(&"no reply"))
+    }
+
+    /// Whether its settings still have to be read. `true` only once.
+    pub(super) fn is_to_be_checked(&self) -> bool {
+        !self.is_checked.load(Ordering::Relaxed) && !self.is_checked.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Relaxed)
+    }
+
+    /// Whether this node of a cluster is not a master. Then it needs no connection.
+    pub(super) fn retire(&self, is_retired: bool) {
+        if !self.is_retired.swap(is_retired, Ordering::Relaxed) && is_retired {
+            self.disconnect();
+        }
+    }
+
+    /// How many connections for calls are open.
+    pub(crate) fn open(&self) -> usize {
+        let kept = [&self.calls, &self.confirmations];
+        kept.into_iter().filter(|kept| kept.look(|kept| kept.usable(self.connector.moves())).is_some()).count()
+    }
+
+    fn kept(&self, purpose: Purpose) -> &Watched<Kept> {
+        match purpose {
+            Purpose::Calls => &self.calls,
+            Purpose::Messages => &self.messages,
+            Purpose::Confirmations => &self.confirmations,
+        }
+    }
+
+    /// Ends all connections. The next call connects again.
+    pub(super) fn disconnect(&self) {
+        for purpose in [Purpose::Calls, Purpose::Messages, Purpose::Confirmations] {
+            let current = self.kept(purpose).look(|kept| kept.current.clone());
+            if let Some(connection) = current.as_ref().and_then(|current| current.subscribed.connection()) {
+                connection.close();
+            }
+        }
+    }
+
+    /// The connection for calls, if it works. Does not connect.
+    pub(super) fn connected(&self) -> Option<Arc<Connection>> {
+        self.calls.look(|kept| kept.usable(self.connector.moves()))?.connection().cloned()
+    }
+
+    /// A connection that works, made by `latest` on this machine's clock.
+    pub(super) async fn connection(
+        self: &Arc<Server>,
+        purpose: Purpose,
+        latest: Instant,
+        mode: Mode,
+    ) -> Result<Arc<Connection>, Failure> {
+        let subscribed = self.reach(purpose, latest, mode).await?;
+        let none = || Failure::new(FailureKind::Other, "the connection is only for messages");
+        subscribed.connection().cloned().ok_or_else(none)
+    }
+
+    /// The subscription of this server. If it does not exist, subscribes by `latest`.
+    pub(crate) async fn subscription(self: &Arc<Server>, latest: Instant, mode: Mode) -> Result<Subscribed, Failure> {
+        self.reach(Purpose::Messages, latest, mode).await
+    }
+
+    async fn reach(self: &Arc<Server>, purpose: Purpose, latest: Instant, mode: Mode) -> Result<Subscribed, Failure> {
+        let kept = self.kept(purpose);
+        let attempts = kept.look(|kept| kept.attempts);
+        loop {
+            match kept.until(Some(latest), mode, |kept| kept.need(self.connector.moves(), attempts)).await {
+                Some(Need::Found(subscribed)) => return Ok(subscribed),
+                Some(Need::Failed(failure)) => return Err(failure),
+                None => return Err(Failure::new(FailureKind::Unreachable, "no connection in time")),
+                Some(Need::Connect) => match mode {
+                    Mode::Blocking(may) => {
+                        let left = latest.saturating_duration_since(machine_now());
+                        return self.connect(purpose, left.min(self.options.timeouts.connect), may);
+                    }
+                    Mode::Async => self.connect_in_thread(purpose),
+                },
+            }
+        }
+    }
+
+    /// For a task: starts a thread that connects. Then it is the connection's own thread.
+    fn connect_in_thread(self: &Arc<Server>, purpose: Purpose) {
+        let server = self.clone();
+        let connects = move |may| {
+            let made = server.connect(purpose, server.options.timeouts.connect, may);
+            drop(server);
+            if let Ok(Subscribed::Yes(connection)) = made {
+                connection.serve_from_here();
+            }
+        };
+        if !spawn("luagate-io", || in_own_thread(connects)) {
+            let failure = Failure::new(FailureKind::Other, "no thread could be started");
+            self.kept(purpose).change(|kept| kept.failed(failure));
+        }
+    }
+
+    /// Connects once, and tells all that wait for it. `is_connecting` is set.
+    fn connect(self: &Arc<Server>, purpose: Purpose, within: Duration, may: MayBlock) -> Result<Subscribed, Failure> {
+        let begun = machine_now();
+        let made = self.make(purpose, begun + within, may);
+        let had_less_time = within < self.options.timeouts.connect && since(begun) >= within;
+        let former = self.kept(purpose).change(|kept| match &made {
+            Ok(current) => kept.made(current.clone()),
+            Err(_) if had_less_time => {
+                kept.is_connecting = false; // others may have more time, so they try themselves
+                None
+            }
+            Err(failure) => {
+                kept.failed(failure.clone());
+                None
+            }
+        });
+        if let Some(Current { subscribed: Subscribed::Yes(former), moves }) = former {
+            if moves != self.connector.moves() {
+                former.close(); // to a former master. A silent connection stays, for the releases behind its calls
+            }
+            self.count_reconnect(purpose);
+        }
+        made.map(|current| current.subscribed)
+    }
+
+    fn make(self: &Arc<Server>, purpose: Purpose, until: Instant, may: MayBlock) -> Result<Current, Failure> {
+        let receiver = (purpose == Purpose::Messages).then(|| self.options.receiver.clone());
+        let is_subscribed = receiver.is_some();
+        let (connection, moves) = self.connector.connect(receiver, self.options.timeouts.read, until, may)?;
+        let subscribed = match is_subscribed {
+            // After a timeout its own thread would keep it.
+            true => subscription::begin(self, connection.clone(), until, may).inspect_err(|_| connection.close())?,
+            false => Subscribed::Yes(connection),
+        };
+        Ok(Current { subscribed, moves })
+    }
+
+    fn count_reconnect(&self, purpose: Purpose) {
+        let what = match purpose {
+            Purpose::Messages => "a subscription was re-established",
+            Purpose::Calls | Purpose::Confirmations => "a connection was replaced",
+        };
+        trace::reconnected(what, || self.address());
+        self.options.counts.reconnects.add_one();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.disconnect();
+    }
+}

@@ -1,0 +1,624 @@
+//! The servers of a gate: one, or the nodes of a cluster. Every call of a script passes through this module.
+
+use super::address::Address;
+use super::cluster::Cluster;
+use super::connection::{Connection, Receiver};
+use super::connector::Connector;
+use super::endpoint::Endpoint;
+use super::eviction::{self, REPORTED_WITHIN, Warning};
+use super::mode::{MayBlock, Mode};
+use super::probe;
+use super::sentinels::Sentinels;
+use super::server::{Purpose, Server, ServerOptions, Timeouts};
+use super::watched::run_blocking;
+use super::worker::Worker;
+use crate::clock::{Clock, machine_now};
+use crate::counters::Counts;
+use crate::error::failure::{Failure, FailureKind};
+use crate::error::{CallError, Invalid};
+use crate::protocol::call::Packed;
+use crate::protocol::exchange::{Exchange, Packet, error_in, is_no_script, missing};
+use crate::protocol::lease::Moment;
+use crate::protocol::outcome::{self, of_all, of_one};
+use crate::protocol::replicas::MinReplicas;
+use crate::protocol::routing::NodeId;
+use crate::protocol::routing::batch::{by_node, in_order};
+use crate::protocol::routing::learning::{Learning, Next};
+use crate::protocol::routing::route::{Route, Step};
+use crate::protocol::routing::slots;
+use crate::sync::lock;
+use crate::trace;
+use redis::Value;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+pub(crate) struct Servers {
+    pub(crate) clock: Clock,
+    pub(crate) counts: Arc<Counts>,
+    pid: u32,
+    topology: Topology,
+    timeouts: Timeouts,
+    worker: Worker,
+    warnings: Arc<Mutex<Vec<Warning>>>,
+}
+
+enum Topology {
+    One(Arc<Server>),
+    Cluster(Box<Cluster>),
+}
+
+/// How a call is sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Sending {
+    /// The deadline of the caller; `None`: the read timeout applies.
+    pub(crate) until: Option<Instant>,
+    /// Replicas that must confirm the calls.
+    pub(crate) replicas: Option<MinReplicas>,
+    pub(crate) mode: Mode,
+}
+
+impl Sending {
+    pub(crate) fn of(mode: Mode) -> Sending {
+        Sending { until: None, replicas: None, mode }
+    }
+
+    fn purpose(&self) -> Purpose {
+        match self.replicas {
+            Some(_) => Purpose::Confirmations,
+            None => Purpose::Calls,
+        }
+    }
+}
+
+/// The outcome of a call.
+pub(crate) type Outcome = Result<Answered, Unanswered>;
+
+/// A call that was answered.
+pub(crate) struct Answered {
+    reply: Value,
+    /// The moment before the answered call was sent.
+    pub(crate) sent: Moment,
+    /// An earlier attempt was not answered, so the server may have run the call twice.
+    pub(crate) repeated: bool,
+    /// The reason why the call does not count yet: too few replicas confirmed it.
+    pub(crate) unconfirmed: Option<Failure>,
+    connection: Arc<Connection>,
+}
+
+impl Answered {
+    /// Reads the answer. If the reply breaks the contract, its connection is not used any more.
+    pub(crate) fn read<T>(self, read: impl FnOnce(Value) -> Result<T, CallError>) -> Result<T, Unanswered> {
+        read(self.reply).map_err(|error| {
+            self.connection.close();
+            error.into()
+        })
+    }
+}
+
+/// A call without a valid answer.
+#[must_use = "a call that may have run has to be undone"]
+pub(crate) struct Unanswered {
+    pub(crate) error: CallError,
+    /// The connection on which the call was sent, if the server may still run it. What follows there runs after it.
+    pub(crate) connection: Option<Arc<Connection>>,
+}
+
+impl From<CallError> for Unanswered {
+    fn from(error: CallError) -> Unanswered {
+        Unanswered { error, connection: None }
+    }
+}
+
+impl From<Failure> for Unanswered {
+    fn from(failure: Failure) -> Unanswered {
+        CallError::Failed(failure).into()
+    }
+}
+
+/// A call that depends on the server and the connection on which it is sent.
+pub(crate) trait Make: Send {
+    /// Prepares the call for the server that will receive it.
+    fn prepare(&mut self, server: &Arc<Server>, mode: Mode) -> impl Future<Output = Result<(), Failure>> + Send {
+        let _ = (server, mode);
+        async { Ok(()) }
+    }
+
+    /// The call is about to be sent on this connection.
+    fn sends_on(&mut self, connection: &Arc<Connection>) {
+        let _ = connection;
+    }
+
+    fn call(&self) -> &Packed;
+}
+
+/// A call that is the same for each server.
+struct Same<'a>(&'a Packed);
+
+impl Make for Same<'_> {
+    fn call(&self) -> &Packed {
+        self.0
+    }
+}
+
+impl Servers {
+    /// The servers at this address. Does not connect yet.
+    pub(crate) fn new(
+        address: Address<Endpoint>,
+        clock: &Clock,
+        timeouts: Timeouts,
+        prefix: &str,
+        receiver: Arc<dyn Receiver>,
+        worker: Worker,
+    ) -> Result<Servers, Invalid> {
+        let counts = Arc::new(Counts::default());
+        let options =
+            ServerOptions { clock: clock.clone(), counts: counts.clone(), timeouts, receiver, prefix: prefix.into() };
+        let topology = match address {
+            Address::One(endpoint) => Topology::One(Server::new(options, 0, Connector::Address(Box::new(endpoint)))),
+            Address::Sentinel { sentinels, master, like } => {
+                let sentinels = Sentinels::new(sentinels, master, like);
+                let server = Server::new(options, 0, Connector::Sentinels(sentinels.clone()));
+                sentinels.serve(&server);
+                Topology::One(server)
+            }
+            Address::Cluster(nodes) => Topology::Cluster(Box::new(Cluster::new(options, &nodes)?)),
+        };
+        let (clock, warnings) = (clock.clone(), Arc::default());
+        Ok(Servers { clock, counts, pid: std::process::id(), topology, timeouts, worker, warnings })
+    }
+
+    /// Whether this process opened the gate. `false` in a forked child.
+    pub(crate) fn is_own_process(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// Fails in a forked child, which must not use a gate of its parent. A lock in it may be held by a thread that does
+    /// not exist in the child.
+    pub(crate) fn check_process(&self) -> Result<(), Failure> {
+        match self.is_own_process() {
+            true => Ok(()),
+            false => Err(Failure::new(FailureKind::Forked, "the gate cannot be used in a forked process")),
+        }
+    }
+
+    /// Connects once, so that a wrong address is reported immediately, and reads the server's settings.
+    pub(crate) async fn check(self: &Arc<Servers>, mode: Mode) -> Result<(), CallError> {
+        let Err(error) = self.ping(mode).await else {
+            return Ok(());
+        };
+        if !probe::may_explain(&error) {
+            return Err(error);
+        }
+        let (nodes, time) = (self.nodes(), probe::time(self.timeouts.connect));
+        let same = error.clone();
+        let explained = run_blocking(mode, "luagate-probe", move |may| {
+            let addresses: Vec<_> = nodes.iter().flat_map(|node| node.addresses(time, may)).collect();
+            probe::explain(&addresses, time, error)
+        });
+        Err(explained.await.unwrap_or(same))
+    }
+
+    async fn ping(&self, mode: Mode) -> Result<(), CallError> {
+        match &self.topology {
+            Topology::One(server) => {
+                let latest = self.latest(None, self.timeouts.read);
+                let reply = server.command(&redis::cmd("PING"), latest, mode).await?;
+                error_in(Ok(reply)).map_err(crate::protocol::reply::error_of)?;
+                self.read_settings(server, mode).await;
+                Ok(())
+            }
+            Topology::Cluster(cluster) => self.learn_slots(cluster, mode).await.map_err(CallError::Failed),
+        }
+    }
+
+    /// Reads the settings of a server, unless that was done.
+    async fn read_settings(&self, server: &Arc<Server>, mode: Mode) {
+        if server.is_to_be_checked() {
+            let latest = self.latest(None, REPORTED_WITHIN);
+            let until = self.clock.now() + REPORTED_WITHIN;
+            let command = eviction::command();
+            let reply = self.limited(Some(until), mode, server.command(&command, latest, mode)).await;
+            match reply {
+                Some(Ok(reply)) => warn(&self.warnings, reply, server.address()),
+                Some(Err(_)) | None => server.disconnect(), // calls would wait behind this command
+            }
+        }
+    }
+
+    /// As `read_settings`, without waiting for the reply.
+    fn request_settings(&self, server: &Server, connection: &Arc<Connection>) {
+        if server.is_to_be_checked() {
+            let (warnings, address) = (self.warnings.clone(), server.address());
+            let then = move |outcome: super::connection::Outcome| {
+                if let Some(reply) = outcome.ok().and_then(|replies| replies.into_iter().next()) {
+                    warn(&warnings, reply, address);
+                }
+            };
+            let _ = connection.post(&eviction::command().get_packed_command(), 1, then); // if it has ended, never mind
+        }
+    }
+
+    /// The warnings about the servers' settings. Empty in a forked child.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        match self.is_own_process() {
+            true => lock(&self.warnings).clone(),
+            false => Vec::new(),
+        }
+    }
+
+    /// The maximum time to wait for a reply.
+    pub(crate) fn read_timeout(&self) -> Duration {
+        self.timeouts.read
+    }
+
+    /// The number of open connections for calls; 0 in a forked child.
+    pub(crate) fn open_connections(&self) -> usize {
+        match self.is_own_process() {
+            true => self.nodes().iter().map(|server| server.open()).sum(),
+            false => 0,
+        }
+    }
+
+    /// The servers that store keys.
+    pub(crate) async fn masters(&self, mode: Mode) -> Result<Vec<Arc<Server>>, Failure> {
+        self.check_process()?;
+        if let Topology::Cluster(cluster) = &self.topology {
+            self.learn_slots(cluster, mode).await?;
+        }
+        Ok(self.nodes().into_iter().filter(|server| !server.is_retired()).collect())
+    }
+
+    fn nodes(&self) -> Vec<Arc<Server>> {
+        match &self.topology {
+            Topology::One(server) => vec![server.clone()],
+            Topology::Cluster(cluster) => cluster.nodes(),
+        }
+    }
+
+    /// The server that has the key, as far as it is known without asking. Used to keep the work for each server
+    /// separate, so that a slow server does not delay calls to others.
+    pub(crate) fn node_of(&self, key: &[u8]) -> NodeId {
+        match &self.topology {
+            Topology::One(_) => 0,
+            Topology::Cluster(cluster) => cluster.look(|slots| slots.node_of(key)),
+        }
+    }
+
+    /// The server that has the key, as far as it is known without asking.
+    pub(crate) fn known(&self, key: &[u8]) -> Option<Arc<Server>> {
+        match &self.topology {
+            Topology::One(server) => Some(server.clone()),
+            Topology::Cluster(cluster) => cluster.server(cluster.look(|slots| slots.node_of(key))),
+        }
+    }
+
+    /// The connection for calls to that server, if it works.
+    pub(crate) fn connected(&self, key: &[u8]) -> Option<Arc<Connection>> {
+        self.known(key)?.connected()
+    }
+
+    /// The time on this machine's clock until which a caller waits, and at most for this long.
+    pub(crate) fn latest(&self, until: Option<Instant>, most: Duration) -> Instant {
+        let left = until.map(|until| until.saturating_duration_since(self.clock.now()));
+        machine_now() + left.map_or(most, |left| left.min(most))
+    }
+
+    /// The result of `work`, or `None` at `until` on the gate's clock. Blocking primitives have their own time limits.
+    pub(crate) async fn limited<T>(
+        &self,
+        until: Option<Instant>,
+        mode: Mode,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let (Mode::Async, Some(until)) = (mode, until) else {
+            return Some(work.await);
+        };
+        let (mut work, mut timer) = (pin!(work), pin!(self.worker.sleep(until)));
+        poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+        })
+        .await
+    }
+
+    /// Sends a call to the server that has its key.
+    pub(crate) async fn send(&self, call: &Packed, sending: Sending) -> Outcome {
+        self.send_as(call.key(), sending, &mut Same(call)).await
+    }
+
+    /// Sends the call that `make` returns for the server that has the key. The caller has checked the process.
+    pub(crate) async fn send_as<M: Make>(&self, key: &[u8], sending: Sending, make: &mut M) -> Outcome {
+        self.follow(self.route(key, sending), sending, make).await
+    }
+
+    fn route(&self, key: &[u8], sending: Sending) -> Route {
+        match self.topology {
+            Topology::One(_) => Route::of_one(),
+            Topology::Cluster(_) => Route::of_cluster(key, sending.until, self.clock.now() + self.timeouts.read),
+        }
+    }
+
+    fn next_step(&self, route: &mut Route) -> Step {
+        let now = self.clock.now();
+        match &self.topology {
+            Topology::One(_) => route.next(None, now),
+            Topology::Cluster(cluster) => cluster.look(|slots| route.next(Some(slots), now)),
+        }
+    }
+
+    fn take_unanswered(&self, route: &mut Route, attempt: outcome::Unanswered) {
+        let now = self.clock.now();
+        match &self.topology {
+            Topology::One(_) => route.unanswered(None, attempt, now),
+            Topology::Cluster(cluster) => cluster.change(|slots| route.unanswered(Some(slots), attempt, now)),
+        }
+    }
+
+    fn server(&self, node: NodeId) -> Result<Arc<Server>, Failure> {
+        let server = match &self.topology {
+            Topology::One(server) => Some(server.clone()),
+            Topology::Cluster(cluster) => cluster.server(node),
+        };
+        server.ok_or_else(|| Failure::new(FailureKind::Other, "the node of a redirect is unknown"))
+    }
+
+    /// Sends a call, and again until it has an outcome: on another connection, or to another node.
+    async fn follow<M: Make>(&self, mut route: Route, sending: Sending, make: &mut M) -> Outcome {
+        let mut connection = None;
+        loop {
+            match self.next_step(&mut route) {
+                Step::Failed(error) => return Err(Unanswered { error, connection }),
+                Step::Pause(pause) => self.pause(pause, sending.mode).await,
+                Step::Learn { learning, waits } => route.learned(self.learn(learning, waits, sending).await),
+                Step::Send { node, asking } => {
+                    let server = self.server(node).map_err(|failure| route.failed(failure))?;
+                    match self.attempt(&server, asking, sending, make).await {
+                        Ok(mut answered) => {
+                            answered.repeated |= route.may_have_run();
+                            self.request_settings(&server, &answered.connection); // the answer shows that it is a master
+                            return Ok(answered);
+                        }
+                        Err((attempt, used)) => {
+                            connection = used;
+                            self.take_unanswered(&mut route, attempt);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    async fn pause(&self, pause: Duration, mode: Mode) {
+        match mode {
+            Mode::Blocking(may) => sleep(pause, may),
+            Mode::Async => self.worker.sleep(self.clock.now() + pause).await,
+        }
+    }
+
+    /// Asks for the slots of the cluster. This detects a wrong address.
+    async fn learn_slots(&self, cluster: &Cluster, mode: Mode) -> Result<(), Failure> {
+        let learning = cluster.look(|slots| slots.learning(None, None));
+        self.learn(learning, true, Sending::of(mode)).await
+    }
+
+    /// Asks for the slots. If another caller asks already: waits for it first, or does nothing.
+    async fn learn(&self, mut learning: Learning, waits: bool, sending: Sending) -> Result<(), Failure> {
+        let Topology::Cluster(cluster) = &self.topology else {
+            return Ok(());
+        };
+        let Sending { until, mode, .. } = sending;
+        let latest = self.latest(until, self.timeouts.read);
+        let turn = self.limited(until, mode, cluster.take_turn(waits, latest, mode)).await.flatten();
+        let Some(_turn) = turn else {
+            return match waits {
+                true => Err(Failure::new(FailureKind::TimedOut, "another call still asks for the slots")),
+                false => Ok(()),
+            };
+        };
+        loop {
+            let (node, until) = match cluster.look(|slots| learning.next(slots, self.clock.now())) {
+                Next::Over(result) => return result,
+                Next::Ask { node, until } => (node, until),
+            };
+            let reply = self.ask_for_slots(node, until, mode).await;
+            cluster.change(|slots| learning.answered(slots, node, reply, self.clock.now()));
+        }
+    }
+
+    async fn ask_for_slots(&self, node: NodeId, until: Instant, mode: Mode) -> Result<Value, Failure> {
+        let server = self.server(node)?;
+        let (command, latest) = (slots::command(), self.latest(Some(until), self.timeouts.read));
+        let asking = server.command(&command, latest, mode);
+        match self.limited(Some(until), mode, asking).await {
+            Some(Ok(reply)) => Ok(error_in(Ok(reply))?),
+            Some(Err(CallError::Failed(failure) | CallError::Unknown(failure))) => Err(failure),
+            Some(Err(CallError::Invalid(_))) | None => Err(Failure::new(FailureKind::TimedOut, "no answer in time")),
+        }
+    }
+
+    /// Sends a call to a server once, and again if the server does not know the script. Usually this takes one packet.
+    async fn attempt<M: Make>(
+        &self,
+        server: &Arc<Server>,
+        asking: bool,
+        sending: Sending,
+        make: &mut M,
+    ) -> Result<Answered, Attempt> {
+        make.prepare(server, sending.mode).await.map_err(unsent)?;
+        let mut is_first = true;
+        loop {
+            let connection = self.connection(server, sending).await.map_err(unsent)?;
+            make.sends_on(&connection);
+            let attempt = self.attempt_on(&connection, make.call(), asking, sending).await;
+            // If the connection ended before the call was sent, it is sent on another one.
+            match attempt {
+                Err((outcome::Unanswered { error: CallError::Failed(failure), .. }, _))
+                    if failure.kind() == FailureKind::Disconnected && std::mem::take(&mut is_first) => {}
+                attempt => return attempt,
+            }
+        }
+    }
+
+    async fn attempt_on(
+        &self,
+        connection: &Arc<Connection>,
+        call: &Packed,
+        asking: bool,
+        sending: Sending,
+    ) -> Result<Answered, Attempt> {
+        let calls = [call];
+        let mut exchange = Exchange::new(&calls).asking(asking);
+        if !asking && sending.replicas.is_none() {
+            let sent = self.clock.moment();
+            let replies = self.exchange(connection, &Packet::of(call), sending).await;
+            let mut replies = replies.map_err(|error| unanswered(error, connection))?;
+            match error_in(replies.pop().map_or_else(missing, Ok)) {
+                Err(error) if is_no_script(&error) => exchange = Exchange::of_unknown(&calls),
+                reply => return answered(of_one(reply.map_err(|error| call.explain(error)), false), sent, connection),
+            }
+        }
+        let outcomes = self.run(connection, exchange, sending).await;
+        outcomes.into_iter().next_back().unwrap_or_else(|| Err(unsent(not_sent())))
+    }
+
+    /// Sends calls in one packet, and again if the server does not know a script. Each has its own outcome.
+    async fn run(
+        &self,
+        connection: &Arc<Connection>,
+        mut exchange: Exchange<'_>,
+        sending: Sending,
+    ) -> Vec<Result<Answered, Attempt>> {
+        exchange.last = sending.replicas.as_ref().map(MinReplicas::command);
+        let sent = self.clock.moment();
+        let mut ended = None;
+        while let Some(packet) = exchange.packet()
+            && ended.is_none()
+        {
+            match self.exchange(connection, &packet, sending).await {
+                Ok(replies) => exchange.receive(replies.into_iter().map(Ok)),
+                Err(error) => ended = Some(unanswered(error, connection).0),
+            }
+        }
+        let outcomes = of_all(exchange, false, sending.replicas.as_ref(), ended).into_iter();
+        outcomes.map(|outcome| answered(outcome, sent, connection)).collect()
+    }
+
+    /// A connection of a server for these calls.
+    async fn connection(&self, server: &Arc<Server>, sending: Sending) -> Result<Arc<Connection>, Failure> {
+        let Sending { until, mode, .. } = sending;
+        let connecting = server.connection(sending.purpose(), self.latest(until, self.timeouts.read), mode);
+        let connected = self.limited(until, mode, connecting).await;
+        connected.unwrap_or_else(|| Err(Failure::new(FailureKind::Unreachable, "no connection in time")))
+    }
+
+    /// Sends a packet, and waits for its replies.
+    async fn exchange(
+        &self,
+        connection: &Arc<Connection>,
+        packet: &Packet<'_>,
+        sending: Sending,
+    ) -> Result<Vec<Value>, CallError> {
+        let Sending { until, mode, .. } = sending;
+        let latest = self.latest(until, self.timeouts.read);
+        let exchange = connection.exchange(&*packet.bytes, packet.replies, latest, mode);
+        self.limited(until, mode, exchange).await.unwrap_or_else(|| Err(CallError::Unknown(late())))
+    }
+
+    /// Sends a call on the connection of an unanswered one, so that it runs after it. It is not redirected.
+    pub(crate) async fn send_behind(&self, connection: &Arc<Connection>, call: &Packed, sending: Sending) -> Outcome {
+        let attempt = self.attempt_on(connection, call, false, sending).await;
+        attempt.map_err(|(attempt, _)| attempt.error.into())
+    }
+
+    /// Sends calls. Those for the same server share a packet; the servers follow one after the other. Each call has its
+    /// own outcome.
+    pub(crate) async fn send_all(&self, calls: &[Packed], sending: Sending) -> Vec<Outcome> {
+        if let [call] = calls {
+            return vec![self.send(call, sending).await];
+        }
+        let groups = by_node(calls.iter().map(|call| self.node_of(call.key())));
+        let mut outcomes = Vec::with_capacity(calls.len());
+        for (node, indexes) in groups {
+            let together: Vec<&Packed> = indexes.iter().filter_map(|index| calls.get(*index)).collect();
+            let sent = self.send_together(node, &together, sending).await;
+            outcomes.extend(indexes.into_iter().zip(sent));
+        }
+        in_order(outcomes)
+    }
+
+    /// Sends calls in one packet that are probably for the same server. A call that must be repeated is sent
+    /// separately.
+    async fn send_together(&self, node: NodeId, calls: &[&Packed], sending: Sending) -> Vec<Outcome> {
+        let connected = match self.server(node) {
+            Ok(server) => self.connection(&server, sending).await,
+            Err(failure) => Err(failure),
+        };
+        let outcomes = match connected {
+            Ok(connection) => self.run(&connection, Exchange::new(calls), sending).await,
+            Err(failure) => calls.iter().map(|_| Err(unsent(failure.clone()))).collect(),
+        };
+        let mut all = Vec::with_capacity(calls.len());
+        for (call, outcome) in calls.iter().zip(outcomes) {
+            all.push(match outcome {
+                Ok(answered) => Ok(answered),
+                Err((attempt, _)) => {
+                    let mut route = self.route(call.key(), sending).sent_to(node);
+                    self.take_unanswered(&mut route, attempt);
+                    self.follow(route, sending, &mut Same(call)).await
+                }
+            });
+        }
+        all
+    }
+}
+
+/// An attempt without a valid answer, and its connection, if the server may still run the call.
+type Attempt = (outcome::Unanswered, Option<Arc<Connection>>);
+
+fn not_sent() -> Failure {
+    Failure::new(FailureKind::Other, "the call was not sent")
+}
+
+fn late() -> Failure {
+    Failure::new(FailureKind::TimedOut, "no reply in time")
+}
+
+fn unsent(failure: Failure) -> Attempt {
+    (outcome::Unanswered::not_sent(failure), None)
+}
+
+/// There is no reply.
+fn unanswered(error: CallError, connection: &Arc<Connection>) -> Attempt {
+    let is_late = matches!(&error, CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut);
+    (outcome::Unanswered { error, is_late }, Some(connection.clone()))
+}
+
+/// A reply of this connection, or none. If the reply breaks the contract, the connection is not used any more.
+fn answered(outcome: outcome::Outcome, sent: Moment, connection: &Arc<Connection>) -> Result<Answered, Attempt> {
+    match outcome {
+        Ok(outcome::Answered { reply, unconfirmed }) => {
+            Ok(Answered { reply, sent, repeated: false, unconfirmed, connection: connection.clone() })
+        }
+        Err(attempt) => {
+            if attempt.ends_connection() {
+                connection.close();
+            }
+            Err((attempt, Some(connection.clone())))
+        }
+    }
+}
+
+/// Stores the warning about the settings of a server.
+fn warn(warnings: &Mutex<Vec<Warning>>, settings: Value, address: String) {
+    if let Some(warning) = eviction::warning(settings, address) {
+        trace::warned(&warning);
+        lock(warnings).push(warning);
+    }
+}
+
+fn sleep(pause: Duration, _: MayBlock) {
+    std::thread::sleep(pause);
+}

@@ -1,0 +1,129 @@
+//! A TCP or unix socket, with time limits in both directions.
+
+#[cfg(test)]
+mod tests;
+
+use super::stream::Stream;
+use super::time_limit::TimeLimit;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+#[cfg(unix)]
+use std::os::unix::net::UnixStream;
+#[cfg(unix)]
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A timeout of zero would mean none.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// The longest time for which a read blocks.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+pub(super) struct Socket {
+    kind: Kind,
+    /// The read timeout of the socket in nanoseconds; 0 if none is set yet. Only the thread that reads uses it.
+    read_timeout: AtomicU64,
+}
+
+enum Kind {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+/// Evaluates an expression with the socket of either kind.
+macro_rules! either {
+    ($kind:expr, $socket:ident => $result:expr) => {
+        match $kind {
+            Kind::Tcp($socket) => $result,
+            #[cfg(unix)]
+            Kind::Unix($socket) => $result,
+        }
+    };
+}
+
+impl Socket {
+    /// Connects to one of the addresses of a host. The system does not limit the time to resolve them.
+    pub(super) fn tcp(host: &str, port: u16, write_timeout: Duration, limit: TimeLimit) -> io::Result<Socket> {
+        let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+        let stream = first_that_accepts(&addresses, limit)?;
+        stream.set_nodelay(true)?; // each packet is complete
+        Socket::with(Kind::Tcp(stream), write_timeout)
+    }
+
+    /// The system does not limit the time to connect to a unix socket.
+    #[cfg(unix)]
+    pub(super) fn unix(path: &Path, write_timeout: Duration) -> io::Result<Socket> {
+        Socket::with(Kind::Unix(UnixStream::connect(path)?), write_timeout)
+    }
+
+    fn with(kind: Kind, write_timeout: Duration) -> io::Result<Socket> {
+        either!(&kind, socket => socket.set_write_timeout(Some(write_timeout.max(SHORTEST))))?;
+        Ok(Socket { kind, read_timeout: AtomicU64::new(0) })
+    }
+
+    /// Limits the time of the next read. Each change of the timeout is a system call. Therefore one that is slightly too
+    /// long is not changed, and a new one is set between the two limits, so that it also fits a slightly longer time.
+    fn bound(&self, within: Duration) -> io::Result<()> {
+        let within = within.clamp(SHORTEST, LONGEST);
+        let timeout = Duration::from_nanos(self.read_timeout.load(Ordering::Relaxed));
+        if (within..=within + within / 16).contains(&timeout) {
+            return Ok(());
+        }
+        let timeout = within + within / 32;
+        either!(&self.kind, socket => socket.set_read_timeout(Some(timeout)))?;
+        let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or_default();
+        self.read_timeout.store(nanoseconds, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        either!(&self.kind, socket => socket.set_nonblocking(nonblocking))
+    }
+
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        either!(&self.kind, socket => { socket }.read(buffer))
+    }
+}
+
+impl Stream for Socket {
+    fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        let written = either!(&self.kind, socket => { socket }.write_all(bytes));
+        if written.is_err() {
+            self.shut_down();
+        }
+        written
+    }
+
+    fn read(&self, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
+        self.bound(within)?;
+        self.receive(buffer)
+    }
+
+    fn read_at_once(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.set_nonblocking(true)?;
+        let read = self.receive(buffer);
+        self.set_nonblocking(false)?;
+        read
+    }
+
+    fn shut_down(&self) {
+        // Fails only if the peer has already ended the connection.
+        let _ = either!(&self.kind, socket => socket.shutdown(Shutdown::Both));
+    }
+}
+
+/// Tries one address after the other. Each gets an equal share of the time that is left, so that one that does not
+/// answer leaves time for the others.
+fn first_that_accepts(addresses: &[SocketAddr], limit: TimeLimit) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
+    for (index, address) in addresses.iter().enumerate() {
+        let remaining = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+        match TcpStream::connect_timeout(address, (limit.left()? / remaining).max(SHORTEST)) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

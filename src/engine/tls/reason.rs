@@ -1,0 +1,125 @@
+//! The reason why a connection with TLS could not be made, and what to do.
+
+use crate::error::failure::{Failure, FailureKind};
+use redis::{ErrorKind, RedisError};
+use rustls::{AlertDescription, CertificateError, Error};
+use std::sync::Arc;
+
+/// The failure of a certificate of the client that cannot be used.
+pub(super) fn of_own(error: &Error) -> Failure {
+    failed(MIXED_UP, error)
+}
+
+/// The failure of certificates of the system that cannot be read.
+pub(super) fn of_system(error: &rustls_native_certs::Error) -> Failure {
+    failed(UNREADABLE, error)
+}
+
+/// The failure of settings that rustls does not accept.
+pub(super) fn of_settings(error: &Error) -> Failure {
+    failed(of_rustls(error), error)
+}
+
+/// The failure of an address without verification of the server.
+pub(super) fn of_insecure() -> Failure {
+    let text = "an address that ends in #insecure would trust every server. Remove #insecure, and pass the certificate of the server's CA with `root_certificates`";
+    Failure::new(FailureKind::Tls, text)
+}
+
+fn failed(reason: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::new(FailureKind::Tls, format!("{reason} ({error})"))
+}
+
+const MIXED_UP: &str = "the client's certificate and key do not belong together. Correct `client_certificate`";
+
+const UNREADABLE: &str = "the certificates that this system trusts cannot be read. Check SSL_CERT_FILE, SSL_CERT_DIR and the system's certificates";
+
+/// The failure of a connection that could not be made because of TLS.
+pub(crate) fn failure_of(error: &RedisError) -> Option<Failure> {
+    let text = error.to_string();
+    let reason = match error.kind() {
+        ErrorKind::Io | ErrorKind::Client => of_cause(error)?,
+        ErrorKind::InvalidClientConfig if text.contains("TLS parameters") => MIXED_UP,
+        ErrorKind::InvalidClientConfig if text.contains("insecure client") => {
+            "an address that ends in #insecure requires a feature. Enable `tls-rustls-insecure` of `redis`"
+        }
+        _ => return None,
+    };
+    let text = format!("{reason} ({text})");
+    Some(Failure::of_error(FailureKind::Tls, text, error.clone()))
+}
+
+/// `None` if the network failed.
+fn of_cause(error: &RedisError) -> Option<&'static str> {
+    let cause = std::error::Error::source(error)?.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
+    if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+        return io.get_ref()?.downcast_ref().map(of_rustls);
+    }
+    // Errors that are not from the network occur before anything is sent.
+    if cause.is::<rustls::pki_types::InvalidDnsNameError>() {
+        return Some("the host in the address is not a valid name for a certificate. Use a DNS name or an IP address");
+    }
+    Some(UNREADABLE)
+}
+
+fn of_rustls(error: &Error) -> &'static str {
+    match error {
+        Error::InvalidCertificate(error) => of_certificate(error),
+        Error::AlertReceived(alert) => of_alert(*alert),
+        Error::PeerIncompatible(_) => NOTHING_IN_COMMON,
+        Error::InvalidMessage(_) => {
+            "the server does not use TLS at this port. Write redis instead of rediss in its address, or use its TLS port"
+        }
+        _ => "the handshake failed. Compare the TLS settings of server and client",
+    }
+}
+
+const NOTHING_IN_COMMON: &str = "server and client have no TLS version or cipher in common. Enable TLS 1.3 at the server, \
+     or the feature `tls12` of `rustls`";
+
+fn of_certificate(error: &CertificateError) -> &'static str {
+    use CertificateError::*;
+    match error {
+        Expired | ExpiredContext { .. } => {
+            "the server's certificate has expired. Renew it, or correct this machine's clock"
+        }
+        NotValidYet | NotValidYetContext { .. } => {
+            "the server's certificate is not valid yet. Correct the clock of this machine or of the issuer"
+        }
+        NotValidForName | NotValidForNameContext { .. } => {
+            "the server's certificate is for another host. Connect by a name in the certificate, or add this name to it"
+        }
+        // A bad signature: the client trusts another CA with the same name.
+        UnknownIssuer | BadSignature => {
+            "the CA of the server's certificate is not trusted. Pass the certificate of that CA with `root_certificates`"
+        }
+        _ => "the server's certificate is not accepted. Replace it",
+    }
+}
+
+/// The message for an alert of the server.
+fn of_alert(alert: AlertDescription) -> &'static str {
+    use AlertDescription::*;
+    match alert {
+        CertificateRequired | NoCertificate => {
+            "the server requires a certificate of this client. Pass one with `client_certificate`"
+        }
+        // Up to TLS 1.2 this alert is also sent if a certificate is missing.
+        HandshakeFailure => {
+            "the server requires a certificate of this client, or has no cipher in common. Pass one with `client_certificate`, or compare the ciphers"
+        }
+        CertificateExpired => "the client's certificate has expired. Renew it",
+        UnknownCA
+        | BadCertificate
+        | UnsupportedCertificate
+        | CertificateRevoked
+        | CertificateUnknown
+        | AccessDenied
+        | DecryptError => {
+            "the server refuses the client's certificate. Pass one of a CA that the server trusts with `client_certificate`"
+        }
+        ProtocolVersion | InsufficientSecurity => NOTHING_IN_COMMON,
+        UnrecognisedName => "the server does not know the host in the address. Use a name that the server knows",
+        _ => "the server ended the handshake. Read the log of the server",
+    }
+}

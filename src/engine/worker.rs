@@ -1,0 +1,250 @@
+//! The gate's own thread. It renews leases, repeats releases that are not confirmed, reports lost permits, and wakes tasks
+//! at their deadlines. It never blocks for a reply: its work for the servers are futures, which it polls itself. So a
+//! server that does not answer delays nothing on the others.
+
+use crate::clock::{Clock, Notify};
+use crate::sync::{lock, spawn};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
+
+/// A part of a gate with work that becomes due.
+pub(crate) trait Job: Send + Sync {
+    /// Does what is due. Returns when it must be called again.
+    fn work(self: Arc<Self>) -> Next;
+}
+
+/// When a job has work again.
+pub(crate) enum Next {
+    /// `None`: when the worker is called.
+    At(Option<Instant>),
+    /// The gate was dropped, and nothing is left to do.
+    Never,
+}
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The gate's own thread. It starts when it is first needed.
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    clock: Clock,
+    jobs: OnceLock<Vec<Weak<dyn Job>>>,
+    state: Mutex<State>,
+    notify: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// The work for the servers, and the part of it that must be polled.
+    work: HashMap<u64, Work>,
+    woken: BTreeSet<u64>,
+    timers: BTreeMap<(Instant, u64), Waker>,
+    last: u64,
+    is_running: bool,
+    /// The thread has the jobs of the gate, or will take them from here.
+    has_jobs: bool,
+    new_jobs: Vec<Arc<dyn Job>>,
+    is_called: bool,
+    /// The time until which the thread sleeps. `None`: until it is called, or it is awake.
+    sleeps_until: Option<Instant>,
+}
+
+impl Worker {
+    pub(crate) fn new(clock: &Clock) -> Worker {
+        let shared =
+            Shared { clock: clock.clone(), jobs: OnceLock::new(), state: Mutex::default(), notify: Notify::new(clock) };
+        Worker { shared: Arc::new(shared) }
+    }
+
+    /// Sets the jobs, once. The thread keeps them until all have ended.
+    pub(crate) fn set_jobs(&self, jobs: Vec<Weak<dyn Job>>) {
+        let _ = self.shared.jobs.set(jobs);
+    }
+
+    /// Another handle for the same thread.
+    pub(crate) fn handle(&self) -> Worker {
+        Worker { shared: self.shared.clone() }
+    }
+
+    /// There is work for a job now.
+    pub(crate) fn call(&self) {
+        let mut state = lock(&self.shared.state);
+        if !std::mem::replace(&mut state.is_called, true) {
+            self.shared.wake(state);
+        }
+    }
+
+    /// There is work for a job at this time. If permits come and go, the thread is woken once for many of them: it may
+    /// find less to do than it had planned for.
+    pub(crate) fn call_at(&self, at: Instant) {
+        let mut state = lock(&self.shared.state);
+        if !state.is_called && state.sleeps_until.is_none_or(|until| at < until) {
+            state.is_called = true;
+            self.shared.wake(state);
+        }
+    }
+
+    /// Runs this in the gate's thread.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let busy = self.shared.clock.busy(); // a test that moves the clock waits for its end
+        let work: Work = Box::pin(async move {
+            let _busy = busy;
+            work.await;
+        });
+        let mut state = lock(&self.shared.state);
+        state.last += 1;
+        let number = state.last;
+        state.work.insert(number, work);
+        state.woken.insert(number);
+        self.shared.wake(state);
+    }
+
+    /// Waits until the gate's clock shows `until`, in a task.
+    pub(crate) async fn sleep(&self, until: Instant) {
+        let mut timer = None;
+        poll_fn(|cx| {
+            if self.shared.clock.now() >= until {
+                return Poll::Ready(());
+            }
+            match &timer {
+                Some(Timer { waker, .. }) if waker.will_wake(cx.waker()) => {}
+                _ => timer = Some(self.set_timer(until, cx.waker())),
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Wakes a task at `until`.
+    fn set_timer(&self, until: Instant, waker: &Waker) -> Timer<'_> {
+        let mut state = lock(&self.shared.state);
+        state.last += 1;
+        let key = (until, state.last);
+        state.timers.insert(key, waker.clone());
+        if state.sleeps_until.is_none_or(|sleeps_until| until < sleeps_until) {
+            self.shared.wake(state);
+        }
+        Timer { shared: &self.shared, key, waker: waker.clone() }
+    }
+}
+
+/// Forgets its task when it is dropped.
+struct Timer<'a> {
+    shared: &'a Shared,
+    key: (Instant, u64),
+    waker: Waker,
+}
+
+impl Drop for Timer<'_> {
+    fn drop(&mut self) {
+        let waker = lock(&self.shared.state).timers.remove(&self.key);
+        drop(waker); // without the lock
+    }
+}
+
+/// Polls a part of the work again.
+struct Wakes {
+    shared: Weak<Shared>,
+    number: u64,
+}
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Wakes>) {
+        if let Some(shared) = self.shared.upgrade() {
+            let mut state = lock(&shared.state);
+            state.woken.insert(self.number);
+            shared.wake(state);
+        }
+    }
+}
+
+impl Shared {
+    /// Wakes the thread, or starts it.
+    fn wake(self: &Arc<Shared>, mut state: std::sync::MutexGuard<'_, State>) {
+        if !state.is_running {
+            let shared = self.clone();
+            // If no thread can be started, the next call tries again.
+            state.is_running = spawn("luagate", move || shared.run());
+        }
+        // Here, since the gate may be dropped before the thread looks.
+        if !state.has_jobs
+            && let Some(jobs) = self.jobs.get()
+        {
+            state.new_jobs = jobs.iter().filter_map(Weak::upgrade).collect();
+            state.has_jobs = true;
+        }
+        self.notify.wake(state);
+    }
+
+    /// The loop of the thread.
+    fn run(self: &Arc<Shared>) {
+        let mut jobs: Vec<Arc<dyn Job>> = Vec::new();
+        loop {
+            {
+                let mut state = lock(&self.state);
+                (state.is_called, state.sleeps_until) = (false, None); // a call from now on makes it look again
+                jobs.append(&mut state.new_jobs);
+            }
+            let mut at: Option<Instant> = None;
+            jobs.retain(|job| match job.clone().work() {
+                Next::At(next) => {
+                    at = at.into_iter().chain(next).min();
+                    true
+                }
+                Next::Never => false,
+            });
+            self.poll_work();
+            let mut state = lock(&self.state);
+            let due = self.take_due(&mut state);
+            if !due.is_empty() {
+                drop(state);
+                due.into_iter().for_each(Waker::wake);
+                continue;
+            }
+            if state.is_called || !state.woken.is_empty() {
+                continue;
+            }
+            // While a task opens the gate, there are timers but no jobs yet.
+            if jobs.is_empty() && state.work.is_empty() && state.timers.is_empty() {
+                (state.is_running, state.has_jobs) = (false, false);
+                return;
+            }
+            let timer = state.timers.first_key_value().map(|((at, _), _)| *at);
+            let until = at.into_iter().chain(timer).min();
+            state.sleeps_until = until;
+            drop(self.notify.sleep(state, until));
+        }
+    }
+
+    /// Polls the work that was woken.
+    fn poll_work(self: &Arc<Shared>) {
+        let woken = std::mem::take(&mut lock(&self.state).woken);
+        for number in woken {
+            let Some(mut work) = lock(&self.state).work.remove(&number) else {
+                continue;
+            };
+            let waker = Waker::from(Arc::new(Wakes { shared: Arc::downgrade(self), number }));
+            if work.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+                lock(&self.state).work.insert(number, work);
+            }
+        }
+    }
+
+    /// The tasks whose time has come.
+    fn take_due(&self, state: &mut State) -> Vec<Waker> {
+        let now = self.clock.now();
+        let mut due = Vec::new();
+        while let Some(timer) = state.timers.first_entry()
+            && timer.key().0 <= now
+        {
+            due.push(timer.remove());
+        }
+        due
+    }
+}

@@ -1,0 +1,487 @@
+//! One call, until it has an outcome: repeated if a connection broke, redirected if its slot has moved.
+
+use super::NodeId;
+use super::attempts::{Attempts, Next};
+use super::learning::Learning;
+use super::slot::slot_of;
+use super::slots::{Lookup, Slots};
+use crate::error::CallError;
+use crate::error::failure::{Failure, FailureKind};
+use crate::protocol::outcome::Unanswered;
+use std::time::{Duration, Instant};
+
+/// The route of one call to a server, or to the nodes of a cluster. In a packet, each call has its own.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The slot of the key. `None`: there is only one server.
+    slot: Option<u16>,
+    /// When the caller stops waiting.
+    until: Option<Instant>,
+    attempts: Attempts,
+    /// The node for the next attempt only, after an `ASK` redirect.
+    asking: Option<NodeId>,
+    /// The node of the last attempt.
+    node: NodeId,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// The call has to be sent. Which node has the slot may be unknown or in doubt.
+    LookUp,
+    /// The nodes are asked for the slots. Without them the call cannot be sent.
+    Learn,
+    /// The call is sent to the node that has the slot now.
+    Send,
+    Pause(Duration),
+    /// The node of the last attempt may no longer have the slot. If no other node has it, this is the outcome.
+    Doubt(CallError),
+    /// The same, after the nodes were asked.
+    Doubted(CallError),
+    Failed(CallError),
+}
+
+/// The next step of a call.
+#[derive(Debug)]
+pub enum Step {
+    /// Send the call to this node; after `ASKING`, if `asking`. Then [`Route::unanswered`], unless it is answered.
+    Send {
+        node: NodeId,
+        asking: bool,
+    },
+    /// Ask for the slots, then [`Route::learned`]. If another call asks already: with `waits`, wait for it first.
+    /// Without, do nothing.
+    Learn {
+        learning: Learning,
+        waits: bool,
+    },
+    Pause(Duration),
+    /// The outcome: the call is not answered.
+    Failed(CallError),
+}
+
+impl Route {
+    /// A call to the only server.
+    pub fn of_one() -> Route {
+        Route { slot: None, until: None, attempts: Attempts::of_one(), asking: None, node: 0, state: State::LookUp }
+    }
+
+    /// A call for this key to a cluster. The caller waits until `until`. After `latest` no redirect is followed.
+    pub fn of_cluster(key: &[u8], until: Option<Instant>, latest: Instant) -> Route {
+        let latest = until.map_or(latest, |until| until.min(latest));
+        Route { slot: Some(slot_of(key)), until, attempts: Attempts::of_cluster(latest), ..Route::of_one() }
+    }
+
+    /// The same call after it was sent to this node, in a packet with others.
+    pub fn sent_to(self, node: NodeId) -> Route {
+        Route { node, ..self }
+    }
+
+    /// Whether an attempt without an answer may have run. If a later one is answered, the call may have run twice.
+    pub fn may_have_run(&self) -> bool {
+        self.attempts.may_have_run()
+    }
+
+    /// The error of a call that cannot be made, or cannot be made again.
+    pub fn failed(&self, failure: Failure) -> CallError {
+        self.attempts.failed(failure)
+    }
+
+    /// The next step. `slots`: those of the cluster, if it is one.
+    pub fn next(&mut self, slots: Option<&mut Slots>, now: Instant) -> Step {
+        let (state, from) = (std::mem::replace(&mut self.state, State::LookUp), self.node);
+        let (Some(slot), Some(slots)) = (self.slot, slots) else {
+            return match state {
+                State::Failed(error) => Step::Failed(error),
+                _ => self.send(0, false),
+            };
+        };
+        match state {
+            State::Failed(error) => Step::Failed(error),
+            State::Pause(pause) => Step::Pause(pause),
+            State::Doubt(error) => {
+                self.state = State::Doubted(error);
+                Step::Learn { learning: slots.learning(Some(from), self.until), waits: true }
+            }
+            State::Doubted(error) if slots.owner(slot) == Some(from) => Step::Failed(error),
+            State::Doubted(_) | State::LookUp => self.look_up(slot, slots, now),
+            State::Learn | State::Send => match slots.owner(slot) {
+                Some(owner) => self.send(owner, false),
+                None => Step::Failed(self.failed(no_owner())),
+            },
+        }
+    }
+
+    fn look_up(&mut self, slot: u16, slots: &Slots, now: Instant) -> Step {
+        if let Some(node) = self.asking {
+            return self.send(node, true);
+        }
+        match slots.look_up(slot, now) {
+            Lookup::Unknown => {
+                self.state = State::Learn;
+                Step::Learn { learning: slots.learning(None, self.until), waits: true }
+            }
+            Lookup::Doubtful { doubted, .. } if self.until.is_none_or(|until| now < until) => {
+                self.state = State::Send;
+                Step::Learn { learning: slots.learning(Some(doubted), self.until), waits: false }
+            }
+            Lookup::Doubtful { owner, .. } | Lookup::Known(owner) => self.send(owner, false),
+        }
+    }
+
+    fn send(&mut self, node: NodeId, asking: bool) -> Step {
+        self.node = node;
+        Step::Send { node, asking }
+    }
+
+    /// Takes the result of a request for the slots.
+    pub fn learned(&mut self, result: Result<(), Failure>) {
+        if let (State::Learn, Err(failure)) = (&self.state, result) {
+            self.state = State::Failed(self.failed(failure));
+        }
+    }
+
+    /// Handles an attempt without an answer.
+    pub fn unanswered(&mut self, slots: Option<&mut Slots>, attempt: Unanswered, now: Instant) {
+        let Unanswered { error, is_late } = attempt;
+        let next = self.attempts.unanswered(error, is_late, now);
+        if !matches!(next, Next::Again) {
+            self.asking = None;
+        }
+        let followed = match (self.slot, slots) {
+            (Some(slot), Some(slots)) => self.follow(slot, slots, next),
+            _ => match next {
+                Next::Failed(error) => Err(error),
+                _ => Ok(State::LookUp),
+            },
+        };
+        self.state = followed.unwrap_or_else(State::Failed);
+    }
+
+    /// Follows a slot that has moved or is moving. An error ends the call.
+    fn follow(&mut self, slot: u16, slots: &mut Slots, next: Next) -> Result<State, CallError> {
+        let from = self.node;
+        let followed = match next {
+            Next::Failed(error) => return Err(error),
+            Next::Again => Ok(()),
+            Next::Moved(to) => slots.moved(slot, from, &to),
+            Next::Ask(to) => slots.at(from, &to).map(|node| self.asking = Some(node)),
+            Next::Pause(pause) => return Ok(State::Pause(pause)),
+            Next::Doubt { error, asks } => {
+                slots.doubt(from);
+                return if asks { Ok(State::Doubt(error)) } else { Err(error) };
+            }
+        };
+        match followed {
+            Ok(()) => Ok(State::LookUp),
+            Err(failure) => Err(self.failed(failure)), // the new address is not valid
+        }
+    }
+}
+
+fn no_owner() -> Failure {
+    Failure::new(FailureKind::NotReady, "no node of the cluster has the slot of this key")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::learning::Next as Asked;
+    use super::*;
+    use redis::ServerErrorKind::{self, Ask, Moved, TryAgain};
+    use redis::{ErrorKind, RedisError, Value};
+
+    /// A slot of this key is moved in the tests.
+    const KEY: &[u8] = b"key";
+    const READ_TIMEOUT: Duration = Duration::from_secs(2);
+
+    /// A cluster of two nodes, `a:1` and `b:2`. The second has all slots.
+    fn cluster(now: Instant) -> Slots {
+        let mut slots = Slots::new([("a".to_owned(), 1), ("b".to_owned(), 2)]);
+        let mut learning = slots.learning(None, None);
+        report(&mut learning, &mut slots, "b:2", now);
+        slots
+    }
+
+    /// The next node that is asked reports that all slots are at this address.
+    fn report(learning: &mut Learning, slots: &mut Slots, at: &str, now: Instant) {
+        let Asked::Ask { node, .. } = learning.next(slots, now) else {
+            panic!("no node is asked");
+        };
+        let (host, port) = at.split_once(':').unwrap();
+        let master = vec![Value::BulkString(host.into()), Value::Int(port.parse().unwrap())];
+        let row = vec![Value::Int(0), Value::Int(16_383), Value::Array(master)];
+        learning.answered(slots, node, Ok(Value::Array(vec![Value::Array(row)])), now);
+        assert!(matches!(learning.next(slots, now), Asked::Over(Ok(()))));
+    }
+
+    fn route(now: Instant) -> Route {
+        Route::of_cluster(KEY, None, now + READ_TIMEOUT)
+    }
+
+    fn failed(kind: FailureKind) -> Unanswered {
+        Unanswered::not_sent(Failure::new(kind, "failed"))
+    }
+
+    fn unknown(kind: FailureKind, is_late: bool) -> Unanswered {
+        Unanswered { error: CallError::Unknown(Failure::new(kind, "no answer")), is_late }
+    }
+
+    fn redirected(kind: ServerErrorKind, to: &str) -> Unanswered {
+        let error = RedisError::from((ErrorKind::Server(kind), "", format!("12539 {to}")));
+        Unanswered::new(error, false)
+    }
+
+    /// Where the call is sent next: the node, and whether after `ASKING`.
+    fn sent(route: &mut Route, slots: &mut Slots, now: Instant) -> (NodeId, bool) {
+        match route.next(Some(slots), now) {
+            Step::Send { node, asking } => (node, asking),
+            step => panic!("{step:?}"),
+        }
+    }
+
+    fn asked(route: &mut Route, slots: &mut Slots, now: Instant) -> (Learning, bool) {
+        match route.next(Some(slots), now) {
+            Step::Learn { learning, waits } => (learning, waits),
+            step => panic!("{step:?}"),
+        }
+    }
+
+    fn error(route: &mut Route, slots: &mut Slots, now: Instant) -> CallError {
+        match route.next(Some(slots), now) {
+            Step::Failed(error) => error,
+            step => panic!("{step:?}"),
+        }
+    }
+
+    #[test]
+    fn a_call_to_the_only_server_is_repeated_once_if_its_connection_broke() {
+        let now = Instant::now();
+        let mut route = Route::of_one();
+        for _ in 0..2 {
+            assert!(matches!(route.next(None, now), Step::Send { node: 0, asking: false }));
+            route.unanswered(None, unknown(FailureKind::Disconnected, false), now);
+            assert!(route.may_have_run());
+        }
+        assert!(matches!(route.next(None, now), Step::Failed(CallError::Unknown(_))));
+    }
+
+    #[test]
+    fn a_call_without_an_answer_in_time_is_not_repeated_and_later_calls_doubt_its_node() {
+        let now = Instant::now();
+        for is_late in [true, false] {
+            let mut slots = cluster(now);
+            let mut route = route(now);
+            assert_eq!(sent(&mut route, &mut slots, now), (1, false));
+            route.unanswered(Some(&mut slots), unknown(FailureKind::TimedOut, is_late), now);
+            assert!(matches!(error(&mut route, &mut slots, now), CallError::Unknown(_)));
+            let later = now + Duration::from_millis(100);
+            let (_, waits) = asked(&mut self::route(later), &mut slots, later);
+            assert!(!waits);
+        }
+    }
+
+    #[test]
+    fn a_call_whose_connection_broke_is_repeated_once_on_each_node() {
+        let now = Instant::now();
+        let mut slots = cluster(now);
+        let mut route = route(now);
+        for (node, next) in [(1, "a:1"), (0, "b:2")] {
+            assert_eq!(sent(&mut route, &mut slots, now), (node, false));
+            route.unanswered(Some(&mut slots), unknown(FailureKind::Disconnected, false), now);
+            assert_eq!(sent(&mut route, &mut slots, now), (node, false));
+            route.unanswered(Some(&mut slots), redirected(Moved, next), now);
+        }
+    }
+
+    #[test]
+    fn a_call_follows_its_slot_and_later_calls_do_too() {
+        let now = Instant::now();
+        let mut slots = cluster(now);
+        let mut first = route(now);
+        assert_eq!(sent(&mut first, &mut slots, now), (1, false));
+        first.unanswered(Some(&mut slots), redirected(Moved, ":3"), now);
+        assert_eq!(slots.nodes()[2], ("b".to_owned(), 3), "without a host, it is that of the node which redirects");
+        assert_eq!(sent(&mut first, &mut slots, now), (2, false));
+        assert!(!first.may_have_run(), "a node that redirects has not run the call");
+        assert_eq!(slots.node_of(KEY), 2);
+        assert_eq!(slots.node_of(b"another"), 1, "only this slot is known to have moved");
+        // Other slots may have moved too.
+        let later = now + Duration::from_millis(100);
+        let mut next = route(later);
+        let (mut learning, waits) = asked(&mut next, &mut slots, later);
+        assert!(!waits, "where to send the call is known");
+        report(&mut learning, &mut slots, "a:1", later);
+        next.learned(Ok(()));
+        assert_eq!(sent(&mut next, &mut slots, later), (0, false));
+        assert!(slots.is_retired(1) && slots.is_retired(2) && !slots.is_retired(0));
+    }
+
+    #[test]
+    fn a_moving_slot_is_asked_for_only_at_this_call_and_only_once() {
+        let now = Instant::now();
+        let mut slots = cluster(now);
+        let mut route = route(now);
+        assert_eq!(sent(&mut route, &mut slots, now), (1, false));
+        route.unanswered(Some(&mut slots), redirected(Ask, "a:1"), now);
+        assert_eq!(sent(&mut route, &mut slots, now), (0, true));
+        assert_eq!(slots.node_of(KEY), 1);
+        // Only a part of the keys has arrived there.
+        route.unanswered(Some(&mut slots), redirected(TryAgain, ""), now);
+        assert!(matches!(route.next(Some(&mut slots), now), Step::Pause(pause) if !pause.is_zero()));
+        assert_eq!(sent(&mut route, &mut slots, now), (1, false));
+        // A call whose connection broke after `ASKING` is repeated after `ASKING`.
+        route.unanswered(Some(&mut slots), redirected(Ask, "a:1"), now);
+        assert_eq!(sent(&mut route, &mut slots, now), (0, true));
+        route.unanswered(Some(&mut slots), unknown(FailureKind::Disconnected, false), now);
+        assert_eq!(sent(&mut route, &mut slots, now), (0, true));
+    }
+
+    #[test]
+    fn a_call_is_not_redirected_without_an_end() {
+        let now = Instant::now();
+        let mut slots = cluster(now);
+        let redirect = |route: &mut Route, slots: &mut Slots, most: usize| {
+            for count in 0..most {
+                let Step::Send { node, .. } = route.next(Some(slots), now) else {
+                    return count;
+                };
+                route.unanswered(Some(slots), redirected(Moved, if node == 0 { "b:2" } else { "a:1" }), now);
+            }
+            most
+        };
+        assert_eq!(redirect(&mut route(now), &mut slots, 100), 17, "it is redirected 16 times");
+        // What was redirected before a slot had to be waited for does not count.
+        let mut route = route(now);
+        redirect(&mut route, &mut slots, 15);
+        sent(&mut route, &mut slots, now);
+        route.unanswered(Some(&mut slots), redirected(TryAgain, ""), now);
+        assert!(matches!(route.next(Some(&mut slots), now), Step::Pause(_)));
+        assert_eq!(redirect(&mut route, &mut slots, 100), 17);
+        // A slot that moves slowly: only the time ends it.
+        let mut route = self::route(now);
+        for ms in [0, 1_000, 1_999] {
+            sent(&mut route, &mut slots, now);
+            route.unanswered(Some(&mut slots), redirected(TryAgain, ""), now + Duration::from_millis(ms));
+            assert!(matches!(route.next(Some(&mut slots), now), Step::Pause(_)));
+        }
+        sent(&mut route, &mut slots, now);
+        route.unanswered(Some(&mut slots), redirected(TryAgain, ""), now + READ_TIMEOUT);
+        let CallError::Failed(failure) = error(&mut route, &mut slots, now) else {
+            panic!("it did not run");
+        };
+        assert_eq!(failure.kind(), FailureKind::NotReady);
+    }
+
+    #[test]
+    fn a_call_that_may_have_run_is_unknown_wherever_it_is_sent_then() {
+        let now = Instant::now();
+        let late = now + READ_TIMEOUT;
+        for (kind, to, at) in
+            [(Moved, "a:1", late), (Ask, "a:1", late), (TryAgain, "", late), (Moved, "x", now), (Ask, "x", now)]
+        {
+            let mut slots = cluster(now);
+            let mut route = route(now);
+            sent(&mut route, &mut slots, now);
+            route.unanswered(Some(&mut slots), unknown(FailureKind::Disconnected, false), now);
+            sent(&mut route, &mut slots, now);
+            route.unanswered(Some(&mut slots), redirected(kind, to), at);
+            let error = error(&mut route, &mut slots, now);
+            assert!(matches!(error, CallError::Unknown(_)), "{kind:?}: {error}");
+            assert!(error.to_string().matches("call again").count() <= 1, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_call_to_a_node_that_is_gone_goes_to_its_successor() {
+        let now = Instant::now();
+        for kind in [FailureKind::Unreachable, FailureKind::ReadOnly, FailureKind::NotReady] {
+            let mut slots = cluster(now);
+            let mut route = route(now);
+            sent(&mut route, &mut slots, now);
+            route.unanswered(Some(&mut slots), failed(kind), now);
+            let (mut learning, waits) = asked(&mut route, &mut slots, now);
+            assert!(waits, "without the successor the call fails");
+            report(&mut learning, &mut slots, "a:1", now);
+            route.learned(Ok(()));
+            assert_eq!(sent(&mut route, &mut slots, now), (0, false));
+            // It fails there too, and there is no other successor.
+            route.unanswered(Some(&mut slots), failed(kind), now);
+            let (mut learning, _) = asked(&mut route, &mut slots, now);
+            report(&mut learning, &mut slots, "a:1", now);
+            route.learned(Ok(()));
+            assert!(matches!(error(&mut route, &mut slots, now), CallError::Failed(failure) if failure.kind() == kind));
+        }
+    }
+
+    #[test]
+    fn a_node_that_failed_is_asked_last_and_no_node_for_longer_than_the_call_may_take() {
+        let now = Instant::now();
+        let mut slots = Slots::new([("a".to_owned(), 1), ("b".to_owned(), 2), ("c".to_owned(), 3)]);
+        let mut learning = slots.learning(Some(0), None);
+        let half_a_second = now + Duration::from_millis(500);
+        for expected in [1, 2, 0] {
+            let Asked::Ask { node, until } = learning.next(&mut slots, now) else {
+                panic!("{expected} is not asked");
+            };
+            assert_eq!((node, until), (expected, half_a_second));
+            let failure = Failure::new(FailureKind::Unreachable, "gone");
+            learning.answered(&mut slots, node, Err(failure), now);
+        }
+        assert!(matches!(learning.next(&mut slots, now), Asked::Over(Err(failure)) if failure.text() == "gone"));
+        // A caller that has little time asks only as many as it has time for, but at least one.
+        let soon = now + Duration::from_millis(30);
+        let mut learning = slots.learning(None, Some(soon));
+        assert!(matches!(learning.next(&mut slots, now), Asked::Ask { node: 0, until } if until == soon));
+        learning.answered(&mut slots, 0, Err(Failure::new(FailureKind::TimedOut, "silent")), soon);
+        assert!(matches!(learning.next(&mut slots, soon), Asked::Over(Err(_))));
+    }
+
+    #[test]
+    fn retired_nodes_are_asked_after_the_others() {
+        let now = Instant::now();
+        let mut slots = cluster(now);
+        let mut learning = slots.learning(None, None);
+        assert!(matches!(learning.next(&mut slots, now), Asked::Ask { node: 1, .. }));
+    }
+
+    #[test]
+    fn calls_that_need_the_slots_use_what_another_call_has_learned() {
+        let now = Instant::now();
+        let mut slots = Slots::new([("a".to_owned(), 1), ("b".to_owned(), 2)]);
+        let (mut one, mut other) = (route(now), route(now));
+        let (mut learning, waits) = asked(&mut one, &mut slots, now);
+        assert!(waits);
+        let (mut second, _) = asked(&mut other, &mut slots, now);
+        report(&mut learning, &mut slots, "b:2", now);
+        assert!(matches!(second.next(&mut slots, now), Asked::Over(Ok(()))), "it asks again");
+        other.learned(Ok(()));
+        assert_eq!(sent(&mut other, &mut slots, now), (1, false));
+        // If nobody reports the slots, the call was not sent.
+        let (mut slots, mut one) = (Slots::new([("a".to_owned(), 1)]), route(now));
+        asked(&mut one, &mut slots, now);
+        one.learned(Err(Failure::new(FailureKind::Unreachable, "gone")));
+        assert!(matches!(error(&mut one, &mut slots, now), CallError::Failed(failure) if failure.text() == "gone"));
+    }
+
+    #[test]
+    fn a_doubtful_node_is_asked_about_at_most_ten_times_a_second_and_only_in_time() {
+        let now = Instant::now();
+        let mut slots = cluster(now);
+        slots.doubt(0);
+        assert_eq!(sent(&mut route(now), &mut slots, now), (1, false));
+        let later = now + Duration::from_millis(100);
+        let mut late = Route::of_cluster(KEY, Some(later), later);
+        assert_eq!(sent(&mut late, &mut slots, later), (1, false), "its time is over");
+        let (mut learning, waits) = asked(&mut route(later), &mut slots, later);
+        assert!(!waits);
+        assert!(
+            matches!(learning.next(&mut slots, later), Asked::Ask { node: 1, .. }),
+            "the doubted one is asked last"
+        );
+        learning.answered(&mut slots, 1, Err(Failure::new(FailureKind::TimedOut, "silent")), later);
+        learning.next(&mut slots, later);
+        learning.answered(&mut slots, 0, Err(Failure::new(FailureKind::TimedOut, "silent")), later);
+        assert!(matches!(learning.next(&mut slots, later), Asked::Over(Err(_))));
+        assert_eq!(sent(&mut route(later), &mut slots, later), (1, false), "they were asked a moment ago");
+    }
+}

@@ -1,0 +1,251 @@
+//! Which node of a cluster has a key, as far as it is known.
+
+use super::learning::Learning;
+use super::slot::slot_of;
+use super::{HostPort, NodeId};
+use crate::error::failure::{Failure, FailureKind};
+use redis::{Cmd, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// The minimum time between two requests for the slots because of a failure.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The nodes of a cluster and their slots. All calls of a gate share them.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    /// The ranges of the last report, by their first slot: the last slot and the master.
+    ranges: BTreeMap<u16, (u16, NodeId)>,
+    /// Slots that have moved since.
+    moved: BTreeMap<u16, NodeId>,
+    /// All nodes that were ever reported. The index of a node is its number.
+    nodes: Vec<HostPort>,
+    numbers: BTreeMap<HostPort, NodeId>,
+    /// The nodes that have no slots according to the last report.
+    retired: BTreeSet<NodeId>,
+    /// This node failed or answered in a way that may mean that slots have moved.
+    doubted: Option<NodeId>,
+    asked: Option<Instant>,
+    /// How many times the slots were reported.
+    version: u64,
+}
+
+/// What to do before a call for a slot is sent.
+pub enum Lookup {
+    /// Ask for the slots: the owner is not known.
+    Unknown,
+    /// The owner is known. If possible, ask for the slots first, the doubted node last.
+    Doubtful {
+        owner: NodeId,
+        doubted: NodeId,
+    },
+    Known(NodeId),
+}
+
+impl Slots {
+    /// A cluster with these nodes. Its slots are not known yet.
+    pub fn new(nodes: impl IntoIterator<Item = HostPort>) -> Slots {
+        let mut slots = Slots::default();
+        for address in nodes {
+            slots.number(address);
+        }
+        slots
+    }
+
+    /// The number of the node at this address. A new node gets the next number.
+    fn number(&mut self, address: HostPort) -> NodeId {
+        if let Some(number) = self.numbers.get(&address) {
+            return *number;
+        }
+        let number = self.nodes.len();
+        self.nodes.push(address.clone());
+        self.numbers.insert(address, number);
+        number
+    }
+
+    /// The addresses of all nodes that were ever reported. The index of a node is its number. The list only grows.
+    pub fn nodes(&self) -> &[HostPort] {
+        &self.nodes
+    }
+
+    /// Whether the node has no slots according to the last report.
+    pub fn is_retired(&self, node: NodeId) -> bool {
+        self.retired.contains(&node)
+    }
+
+    /// The node that has the key, as far as it is known without asking.
+    pub fn node_of(&self, key: &[u8]) -> NodeId {
+        self.owner(slot_of(key)).unwrap_or(0)
+    }
+
+    /// Which nodes to ask for the slots, and until when. Node `last` has just failed and is asked last.
+    pub fn learning(&self, last: Option<NodeId>, until: Option<Instant>) -> Learning {
+        let mut nodes: Vec<NodeId> = (0..self.nodes.len()).collect();
+        nodes.sort_by_key(|node| (Some(*node) == last, self.is_retired(*node)));
+        Learning::new(self.version, nodes, until)
+    }
+
+    pub fn owner(&self, slot: u16) -> Option<NodeId> {
+        if let Some(node) = self.moved.get(&slot) {
+            return Some(*node);
+        }
+        let (_, (last, node)) = self.ranges.range(..=slot).next_back()?;
+        (slot <= *last).then_some(*node)
+    }
+
+    pub fn look_up(&self, slot: u16, now: Instant) -> Lookup {
+        let is_due = self.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= REFRESH_INTERVAL);
+        match (self.owner(slot), self.doubted) {
+            (None, _) => Lookup::Unknown,
+            (Some(owner), Some(doubted)) if is_due => Lookup::Doubtful { owner, doubted },
+            (Some(owner), _) => Lookup::Known(owner),
+        }
+    }
+
+    /// Node `from` reports that this slot has moved to the node at `to`. Other slots may have moved too: the next call
+    /// with enough time asks.
+    pub fn moved(&mut self, slot: u16, from: NodeId, to: &str) -> Result<(), Failure> {
+        let owner = self.at(from, to)?;
+        self.moved.insert(slot, owner);
+        self.doubted = Some(from);
+        Ok(())
+    }
+
+    /// The node at `to`, to which node `from` redirects: `host:port`, or `:port` on the host of that node.
+    pub fn at(&mut self, from: NodeId, to: &str) -> Result<NodeId, Failure> {
+        let (host, port) = to.rsplit_once(':').ok_or_else(|| no_address(to))?;
+        let port = port.parse().map_err(|_| no_address(to))?;
+        let host = self.host(host, from);
+        Ok(self.number((host, port)))
+    }
+
+    /// Without a host, it is the host of the node that reported it.
+    fn host(&self, host: &str, source: NodeId) -> String {
+        match host {
+            "" | "?" => self.nodes.get(source).map(|(host, _)| host.clone()).unwrap_or_default(),
+            host => host.to_owned(),
+        }
+    }
+
+    /// This node failed, so the slots may have moved.
+    pub fn doubt(&mut self, node: NodeId) {
+        self.doubted = Some(node);
+    }
+
+    /// How many times the slots were reported.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// No node has reported the slots.
+    pub fn not_learned(&mut self, now: Instant) {
+        self.asked = Some(now);
+    }
+
+    /// Node `source` has reported these slots.
+    pub fn learn(&mut self, source: NodeId, ranges: Vec<Range>, now: Instant) {
+        self.ranges.clear();
+        self.moved.clear();
+        let mut masters = BTreeSet::new();
+        for Range { first, last, host, port } in ranges {
+            let address = (self.host(&host, source), port);
+            let number = self.number(address);
+            masters.insert(number);
+            self.ranges.insert(first, (last, number));
+        }
+        self.retired = (0..self.nodes.len()).filter(|node| !masters.contains(node)).collect();
+        self.doubted = None;
+        self.asked = Some(now);
+        self.version += 1;
+    }
+}
+
+fn no_address(to: &str) -> Failure {
+    let text = format!("a node of the cluster redirects to {to:?}, which is not an address");
+    Failure::new(FailureKind::UnexpectedReply, text)
+}
+
+/// A range of slots of one master.
+pub struct Range {
+    first: u16,
+    last: u16,
+    host: String,
+    port: u16,
+}
+
+/// The command that asks a node for the slots.
+pub fn command() -> Cmd {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    command
+}
+
+/// Reads the reply to [`command`].
+pub fn read(reply: Value) -> Result<Vec<Range>, Failure> {
+    let ranges: Option<Vec<Range>> = match &reply {
+        Value::Array(rows) => rows.iter().map(range).collect(),
+        _ => None,
+    };
+    match ranges {
+        Some(ranges) if ranges.is_empty() => {
+            let text = "the cluster has not assigned slots to its nodes yet";
+            Err(Failure::new(FailureKind::NotReady, text))
+        }
+        Some(ranges) => Ok(ranges),
+        None => {
+            let text = "the reply to CLUSTER SLOTS has an unknown form";
+            Err(Failure::new(FailureKind::UnexpectedReply, text))
+        }
+    }
+}
+
+/// Reads a row: first slot, last slot, the master as host, port and more, then the replicas.
+fn range(row: &Value) -> Option<Range> {
+    let Value::Array(row) = row else { return None };
+    let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = row.as_slice() else {
+        return None;
+    };
+    let [host, Value::Int(port), ..] = master.as_slice() else {
+        return None;
+    };
+    let host = match host {
+        Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
+        Value::SimpleString(host) => host.clone(),
+        Value::Nil => String::new(), // the host of the node that was asked
+        _ => return None,
+    };
+    Some(Range {
+        first: u16::try_from(*first).ok()?,
+        last: u16::try_from(*last).ok()?,
+        host,
+        port: u16::try_from(*port).ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: u16, last: u16) -> Range {
+        Range { first, last, host: "a".to_owned(), port: 1 }
+    }
+
+    #[test]
+    fn a_report_replaces_what_was_known_and_ends_doubt() {
+        let now = Instant::now();
+        let later = now + REFRESH_INTERVAL;
+        let mut slots = Slots::new([("a".to_owned(), 1)]);
+        slots.moved(7, 0, ":2").unwrap();
+        assert!(matches!(slots.look_up(7, now), Lookup::Doubtful { owner: 1, doubted: 0 }));
+        slots.learn(0, vec![range(0, 7)], now);
+        assert!(matches!(slots.look_up(7, later), Lookup::Known(0)));
+        assert!(matches!(slots.look_up(8, later), Lookup::Unknown));
+        slots.learn(0, vec![range(8, 9)], now);
+        assert!(matches!(slots.look_up(7, later), Lookup::Unknown));
+    }
+
+    #[test]
+    fn the_slots_are_asked_for_by_one_command() {
+        assert_eq!(command().get_packed_command(), redis::cmd("CLUSTER").arg("SLOTS").get_packed_command());
+    }
+}

@@ -1,0 +1,263 @@
+//! Gives back the grants of futures that are not polled. Such a future may be one of several in a `select`, while its
+//! task works on another one ("futurelock"). Its grant would block all other callers.
+
+use super::mailbox::Mailbox;
+use crate::clock::Clock;
+use crate::engine::worker::{Job, Next, Worker};
+use crate::lease::releases::{PendingRelease, Releases};
+use crate::protocol::keys::Keys;
+use crate::protocol::releases::Target;
+use crate::protocol::waiter::PermitTarget;
+use crate::sync::lock;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+/// A grant is given back if its future is not polled for this long after it was woken.
+const UNPOLLED: Duration = Duration::from_secs(1);
+
+/// The interval at which the futures are checked.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// If more futures than this are late, the machine is busy, and most of them will be polled soon: they get more time. No
+/// more lose their grants at a time.
+const FEW: usize = 32;
+const UNPOLLED_OF_MANY: Duration = Duration::from_secs(10);
+
+/// The futures of a gate that may get a grant.
+pub(crate) struct Futures {
+    clock: Clock,
+    worker: Worker,
+    releases: Weak<Releases>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    futures: BTreeMap<u64, Arc<Polled>>,
+    last: u64,
+    /// When the gate's own thread looks at them next.
+    looks_at: Option<Instant>,
+}
+
+/// One future: when it was woken, and the permits that it asks for.
+pub(crate) struct Polled {
+    clock: Clock,
+    state: Mutex<Future>,
+}
+
+#[derive(Default)]
+struct Future {
+    waker: Option<Waker>,
+    /// When it was woken, unless it was polled since.
+    woken: Option<Instant>,
+    is_polling: bool,
+    /// Its grant is given back. It must ask again.
+    is_given_back: bool,
+    asked: Vec<Asked>,
+    held: Vec<Held>,
+}
+
+/// A permit that a future already holds while it waits for others. The function ends its renewal.
+pub(crate) type Held = Box<dyn Fn() + Send>;
+
+/// The permits of one semaphore that a future asks for.
+pub(crate) struct Asked {
+    pub(super) keys: Keys,
+    pub(super) id: String,
+    /// How long the server may keep a grant.
+    pub(super) longest: Duration,
+    pub(super) mailbox: Option<Arc<Mailbox>>,
+}
+
+impl Wake for Polled {
+    fn wake(self: Arc<Polled>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Polled>) {
+        let mut future = lock(&self.state);
+        future.woken.get_or_insert_with(|| self.clock.now());
+        let waker = future.waker.clone();
+        drop(future);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Polled {
+    fn future(&self) -> MutexGuard<'_, Future> {
+        lock(&self.state)
+    }
+
+    /// From now on the future asks for these permits.
+    pub(crate) fn asks(&self, asked: Vec<Asked>) {
+        self.future().asked = asked;
+    }
+
+    /// The permits that the future holds meanwhile.
+    pub(crate) fn holds(&self, held: Vec<Held>) {
+        self.future().held = held;
+    }
+
+    /// Whether a grant that the future receives now is given back already.
+    pub(crate) fn is_given_back(&self) -> bool {
+        self.future().is_given_back
+    }
+
+    /// The future has its grant. Returns whether it keeps it: if it was not given back yet, it is not any more.
+    pub(crate) fn keeps_grant(&self) -> bool {
+        let mut future = self.future();
+        let is_kept = !future.is_given_back;
+        if is_kept {
+            future.asked.clear();
+        }
+        is_kept
+    }
+
+    /// The pending releases of this future have ended, and it asks again.
+    pub(crate) fn asks_again(&self) {
+        self.future().is_given_back = false;
+    }
+
+    /// Whether the future was woken and not polled for this time, and may have a grant.
+    fn is_late(&self, now: Instant, time: Duration) -> bool {
+        let future = self.future();
+        let is_late = future.woken.is_some_and(|woken| now.saturating_duration_since(woken) >= time);
+        is_late && !future.is_polling && !future.is_given_back && !future.asked.is_empty()
+    }
+
+    /// Returns the releases of its grants, unless it is polled now.
+    fn give_back(&self, now: Instant) -> Vec<PendingRelease> {
+        let mut future = self.future();
+        if future.woken.is_none() || future.is_polling || future.asked.is_empty() {
+            return Vec::new();
+        }
+        future.is_given_back = true;
+        future.held.iter().for_each(|end_renewal| end_renewal());
+        future.asked.iter().flat_map(|asked| asked.give_back(now)).collect()
+    }
+}
+
+impl Asked {
+    /// Permits of one semaphore. `mailbox`: of a wait in line.
+    pub(super) fn of(target: &PermitTarget, mailbox: Option<&Arc<Mailbox>>) -> Asked {
+        Asked::of_id(&target.keys, &target.id, target.longest(), mailbox)
+    }
+
+    pub(crate) fn of_id(keys: &Keys, id: &str, longest: Duration, mailbox: Option<&Arc<Mailbox>>) -> Asked {
+        Asked { keys: keys.clone(), id: id.to_owned(), longest, mailbox: mailbox.cloned() }
+    }
+
+    /// A grant that a message brought, or else one that an unread reply may contain.
+    fn give_back(&self, now: Instant) -> Vec<PendingRelease> {
+        let fences = self.mailbox.as_ref().map(|mailbox| mailbox.take_grants()).unwrap_or_default();
+        let targets = match fences.is_empty() {
+            true => vec![Target::Held],
+            false => fences.into_iter().map(Target::Fence).collect(),
+        };
+        let until = now.checked_add(self.longest);
+        let pending = targets.into_iter().map(|target| PendingRelease {
+            keys: self.keys.clone(),
+            id: self.id.clone(),
+            target,
+            connection: None,
+            until,
+        });
+        pending.collect()
+    }
+}
+
+impl Futures {
+    pub(crate) fn new(clock: &Clock, worker: Worker, releases: &Arc<Releases>) -> Futures {
+        Futures { clock: clock.clone(), worker, releases: Arc::downgrade(releases), state: Mutex::default() }
+    }
+
+    /// The work of the gate's own thread.
+    pub(crate) fn job(self: &Arc<Futures>) -> Weak<dyn Job> {
+        let job: Arc<dyn Job> = self.clone();
+        Arc::downgrade(&job)
+    }
+
+    /// Watches `future`, which gets its own state.
+    pub(crate) fn watch<'a, F>(&'a self, future: impl FnOnce(Arc<Polled>) -> F) -> Watched<'a, F> {
+        let polled = Arc::new(Polled { clock: self.clock.clone(), state: Mutex::default() });
+        let mut state = lock(&self.state);
+        state.last += 1;
+        let number = state.last;
+        state.futures.insert(number, polled.clone());
+        // A test that moves the clock decides itself when it polls.
+        let calls = state.looks_at.is_none() && !self.clock.is_moved();
+        if calls {
+            let at = self.clock.now() + INTERVAL;
+            state.looks_at = Some(at);
+            drop(state);
+            self.worker.call_at(at);
+        }
+        let future = Box::pin(future(polled.clone()));
+        Watched { futures: self, number, waker: Waker::from(polled.clone()), polled, future }
+    }
+}
+
+impl Job for Futures {
+    fn work(self: Arc<Futures>) -> Next {
+        let Some(releases) = self.releases.upgrade() else {
+            return Next::Never;
+        };
+        let now = self.clock.now();
+        let mut state = lock(&self.state);
+        if state.looks_at.is_none_or(|at| now < at) {
+            return Next::At(state.looks_at);
+        }
+        // It looks once more after the last future has ended: the next one would wake the thread again.
+        let futures: Vec<_> = state.futures.values().cloned().collect();
+        state.looks_at = (!futures.is_empty()).then_some(now + INTERVAL);
+        let next = state.looks_at;
+        drop(state);
+        let late = |time| futures.iter().filter(move |future| future.is_late(now, time));
+        let time = if late(UNPOLLED).count() > FEW { UNPOLLED_OF_MANY } else { UNPOLLED };
+        let given_back = late(time).map(|future| future.give_back(now)).filter(|pending| !pending.is_empty());
+        given_back.take(FEW).flatten().for_each(|pending| releases.post(pending));
+        Next::At(next)
+    }
+}
+
+/// A future that is watched.
+pub(crate) struct Watched<'a, F> {
+    futures: &'a Futures,
+    number: u64,
+    polled: Arc<Polled>,
+    waker: Waker,
+    future: Pin<Box<F>>,
+}
+
+impl<F: std::future::Future> std::future::Future for Watched<'_, F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<F::Output> {
+        {
+            let mut future = self.polled.future();
+            (future.woken, future.is_polling) = (None, true);
+            match &mut future.waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                waker => *waker = Some(cx.waker().clone()),
+            }
+        }
+        let this = &mut *self;
+        let polled = this.future.as_mut().poll(&mut Context::from_waker(&this.waker));
+        this.polled.future().is_polling = false;
+        polled
+    }
+}
+
+impl<F> Drop for Watched<'_, F> {
+    fn drop(&mut self) {
+        lock(&self.futures.state).futures.remove(&self.number);
+        // Its mailbox keeps the waker of this future. Without this, each would keep the other alive.
+        let asked = std::mem::take(&mut self.polled.future().asked);
+        drop(asked);
+    }
+}

@@ -1,0 +1,256 @@
+//! The planted faults.
+
+/// A change of the connection that breaks a promise.
+pub struct Fault {
+    /// What it does wrong.
+    pub name: &'static str,
+    /// A text that occurs once in the files: an expression, statements, or any text if `after` contains `FAULT`.
+    pub before: &'static str,
+    /// What replaces it while the fault is active. `FAULT` stands for whether it is.
+    pub after: &'static str,
+    /// The scenario that finds it.
+    pub found_by: &'static str,
+    /// The deviations that this takes at most.
+    pub deviations: usize,
+}
+
+const fn fault(name: &'static str, before: &'static str, after: &'static str, found_by: &'static str) -> Fault {
+    Fault { name, before, after, found_by, deviations: 2 }
+}
+
+pub const FAULTS: &[Fault] = &[
+    // The reader.
+    fault(
+        "the role of the reader is lost when a waiter times out while it is offered",
+        "return Slept { found, is_reader };",
+        "return Slept { is_reader: is_reader && found.is_some(), found };",
+        "two threads time out",
+    ),
+    fault(
+        "the role is lost when it comes together with the outcome",
+        "\n                        self.resign(lock(&self.reader));",
+        "",
+        "the last reader gets its outcome from the end",
+    ),
+    fault(
+        "the role is lost when it comes together with a message",
+        "\n                self.resign(lock(&self.reader));",
+        "",
+        "messages",
+    ),
+    fault(
+        "the role comes back to a call that has timed out",
+        "found.is_none() {\n                self.abandon",
+        "found.is_none() && !FAULT {\n                self.abandon",
+        "a thread times out",
+    ),
+    fault(
+        "a thread that has stopped waiting can be made the reader",
+        "state.waits = Waits::No;",
+        "",
+        "two threads time out",
+    ),
+    fault("a thread that is about to wait for a message cannot be made the reader", "place.awaits();", "", "messages"),
+    fault(
+        "a thread that is made the reader is not woken",
+        "state.waits = Waits::Reader;\n                self.notify.wake(state);",
+        "state.waits = Waits::Reader;",
+        "calls",
+    ),
+    fault(
+        "the role is not passed to threads that wait for replies",
+        "shared.threads > 0 && threads.any(|call| call.place.make_reader())",
+        "false",
+        "calls",
+    ),
+    fault(
+        "the role is not passed to threads that wait for messages",
+        "shared.readers.values().any(|place| place.make_reader())",
+        "false",
+        "messages",
+    ),
+    fault("two threads are the reader", "!self.has_reader && self.end.is_none()", "self.end.is_none()", "calls"),
+    fault(
+        "the reader does not write what is left",
+        "let writes = !shared.out.is_empty();",
+        "let writes = !shared.out.is_empty() && !FAULT;",
+        "more packets than may be unanswered",
+    ),
+    // The writer.
+    fault("a writer stops while others append", "rounds == 0 && shared.will_be_written()", "rounds == 0", "calls"),
+    fault(
+        "a packet that nobody waits for counts as one that will be answered",
+        "self.in_flight() > 0 && self.threads + self.tasks > 0",
+        "self.threads + self.tasks > 0",
+        "calls",
+    ),
+    fault(
+        "two threads write",
+        "shared.is_writing = true;\n            drop(shared);",
+        "shared.is_writing = !FAULT;\n            drop(shared);",
+        "calls",
+    ),
+    fault(
+        "answered packets count as unanswered",
+        "self.unanswered -= slot.bytes;\n        self.count",
+        "if !FAULT { self.unanswered -= slot.bytes; }\n        self.count",
+        "more packets than may be unanswered",
+    ),
+    // The connection's own thread.
+    fault(
+        "the own thread refuses the role because its last task has ended, and nobody reads",
+        "!shared.slots.is_empty() && age >= LINGER",
+        "false",
+        "posts alone",
+    ),
+    fault(
+        "the own thread is not called by a task",
+        "self.call_thread(&mut shared);\n        }\n        Ok((number, flushes))",
+        "if !FAULT { self.call_thread(&mut shared); }\n        }\n        Ok((number, flushes))",
+        "calls",
+    ),
+    fault(
+        "the own thread is not called by a post",
+        "if !shared.thread.looks {",
+        "if !shared.thread.looks && !FAULT {",
+        "posts alone",
+    ),
+    fault(
+        "the own thread is not called when the last thread that read leaves",
+        "shared.needs_own_thread() || !(shared.slots.is_empty() || shared.thread.looks)",
+        "!(shared.slots.is_empty() || shared.thread.looks)",
+        "calls",
+    ),
+    fault(
+        "the own thread is not called for a waiter that does not read",
+        "shared.listeners += 1;\n        if !shared.has_reader {",
+        "shared.listeners += 1;\n        if !shared.has_reader && !FAULT {",
+        "messages, no waiter reads",
+    ),
+    fault(
+        "the own thread does not read for waiters that do not read",
+        "self.tasks + self.listeners > 0",
+        "self.tasks > 0",
+        "messages, a waiter does not read",
+    ),
+    fault(
+        "the own thread does not read for some time",
+        "self.listens_until.is_some_and(|until| machine_now() < until)",
+        "false",
+        "messages, read for some time",
+    ),
+    fault("the own thread is called only once", "shared.thread.is_called = false;", "", "calls with a pause"),
+    fault(
+        "the own thread is not started again after the system could not",
+        "shared.thread.looks = shared.thread.is_running;",
+        "shared.thread.looks = true;",
+        "posts, and the system cannot start a thread",
+    ),
+    fault(
+        "the own thread reads on after a task was dropped",
+        "self.count(&owner, false);",
+        "",
+        "a task is dropped at once",
+    ),
+    fault(
+        "the own thread reads on after a waiter has left",
+        "lock(&self.0.shared).listeners -= 1;",
+        "",
+        "messages and a task",
+    ),
+    fault("the own thread is not told about the end", "\n        self.called.notify_one();", "", "calls"),
+    // Replies.
+    fault(
+        "the reply of an abandoned packet goes to the next caller",
+        "let owner = std::mem::replace(&mut slot.owner, Owner::Nobody);",
+        "let owner = if FAULT { self.slots.remove(index.unwrap_or_default()).unwrap().owner } \
+         else { std::mem::replace(&mut slot.owner, Owner::Nobody) };",
+        "a thread times out",
+    ),
+    fault(
+        "a later packet with the same number is abandoned",
+        "slot.owner.is(call)",
+        "true",
+        "the server is silent, a task is dropped when it is woken",
+    ),
+    Fault {
+        deviations: 3,
+        ..fault("the numbers of packets are wrong", "self.first += 1;", "", "two threads time out")
+    },
+    fault(
+        "a packet that was sent counts as not sent",
+        "match is_sent {",
+        "match is_sent && !FAULT {",
+        "the server closes",
+    ),
+    fault(
+        "a thread is not woken by its replies",
+        "state.waits = Waits::Awake;\n                self.notify.wake(state); // a system call",
+        "state.waits = Waits::Awake;\n                if !FAULT { self.notify.wake(state); } // a system call",
+        "calls",
+    ),
+    fault(
+        "a task is not woken by its replies",
+        "(None, _) => Waits::Task(",
+        "(None, _) if FAULT => Waits::No, (None, _) => Waits::Task(",
+        "messages and a task",
+    ),
+    fault(
+        "a task does not wake the others when it has its replies",
+        "call.wake_others();\n                this.stage = Stage::Over;",
+        "if !FAULT { call.wake_others(); }\n                this.stage = Stage::Over;",
+        "two tasks of one thread",
+    ),
+    fault(
+        "a task does not wake the others when it is dropped",
+        "call.wake_others();\n            if *flushes",
+        "if !FAULT { call.wake_others(); }\n            if *flushes",
+        "two tasks of one thread, one is dropped",
+    ),
+    fault(
+        "a task cannot wake the others because it was polled before it was woken",
+        "lock(&self.others).take()",
+        "lock(&self.others).replace(Vec::new())",
+        "two tasks of one thread, and a thread that reads on",
+    ),
+    fault(
+        "the last reader does not wake the tasks that nobody else wakes",
+        "reader.wake_rest(); // the next read",
+        "if !FAULT { reader.wake_rest(); } // the next read",
+        "two tasks of one thread, one is not polled again",
+    ),
+    // The end.
+    fault("waiters are not told about the end", "receiver.ended();", "", "messages, the server closes"),
+    fault(
+        "a call does not report why the connection has ended",
+        "lock(&self.shared).end.as_ref().map_or_else(late, |end| end.clone())",
+        "late()",
+        "the owner closes",
+    ),
+    fault("a silent server is not noticed", "shared.waited += within;", "", "the server is silent"),
+    fault(
+        "a connection for messages is not tested",
+        "shared.heartbeat - shared.received >= TEST",
+        "false",
+        "a silent connection for messages",
+    ),
+    // A look after a pause.
+    fault(
+        "a look does not write what others have submitted meanwhile",
+        "\n        drop(self.write(lock(&self.shared), 1));",
+        "",
+        "a look while others write",
+    ),
+    fault(
+        "others may write while the stream does not block",
+        "shared.is_writing = true; // nobody",
+        "shared.is_writing = !FAULT; // nobody",
+        "calls after a pause",
+    ),
+    fault(
+        "nobody may write after a look",
+        "\n        lock(&self.shared).is_writing = false;",
+        "",
+        "calls after a pause",
+    ),
+];

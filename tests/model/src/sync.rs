@@ -1,0 +1,153 @@
+//! In place of the library's `sync`: locks and threads whose order the model decides.
+
+pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::atomic::Ordering;
+
+use crate::world::{self, Id, Limit, new_id, point, wait_on, wake, wake_one};
+use std::ops::{Deref, DerefMut};
+use std::sync::{PoisonError, TryLockError};
+use std::time::Duration;
+
+pub(crate) struct Mutex<T> {
+    id: Id,
+    inner: std::sync::Mutex<T>,
+}
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Mutex<T> {
+        Mutex { id: new_id(), inner: std::sync::Mutex::new(value) }
+    }
+}
+
+pub(crate) struct MutexGuard<'a, T> {
+    /// `None`: it is being dropped.
+    inner: Option<std::sync::MutexGuard<'a, T>>,
+    mutex: &'a Mutex<T>,
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.inner.as_ref().unwrap()
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.inner.as_mut().unwrap()
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        self.inner = None;
+        wake(self.mutex.id);
+    }
+}
+
+#[track_caller]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    point("locks");
+    lock_at_once(mutex)
+}
+
+/// Locks it when it is free.
+#[track_caller]
+fn lock_at_once<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    loop {
+        let inner = match mutex.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
+            Err(TryLockError::WouldBlock) => {
+                wait_on(mutex.id, None);
+                continue;
+            }
+        };
+        return MutexGuard { inner: Some(inner), mutex };
+    }
+}
+
+pub(crate) struct Condvar(Id);
+
+impl Condvar {
+    pub(crate) fn new() -> Condvar {
+        Condvar(new_id())
+    }
+
+    /// At most one thread waits on each condition variable of the engine.
+    #[track_caller]
+    pub(crate) fn notify_one(&self) {
+        // Until the thread is woken, nothing can depend on it, unless its time ends.
+        if world::has_steps() {
+            point("notifies");
+        }
+        wake_one(self.0);
+    }
+}
+
+#[track_caller]
+pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    wait_until(condvar, guard, None)
+}
+
+/// Only the connection's own thread calls it: to look whether it must read.
+#[track_caller]
+pub(crate) fn wait_for<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, left: Duration) -> MutexGuard<'a, T> {
+    let limit = world::looks().then(|| Limit::Tick(world::now() + left));
+    wait_until(condvar, guard, limit)
+}
+
+#[track_caller]
+pub(crate) fn wait_until<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    limit: Option<Limit>,
+) -> MutexGuard<'a, T> {
+    let mutex = guard.mutex;
+    drop(guard);
+    wait_on(condvar.0, limit); // no point is between this and the unlock
+    lock_at_once(mutex)
+}
+
+pub(crate) struct AtomicBool(std::sync::atomic::AtomicBool);
+
+impl AtomicBool {
+    pub(crate) fn new(value: bool) -> AtomicBool {
+        AtomicBool(value.into())
+    }
+
+    #[track_caller]
+    pub(crate) fn load(&self, order: Ordering) -> bool {
+        point("loads");
+        self.0.load(order)
+    }
+
+    #[track_caller]
+    pub(crate) fn store(&self, value: bool, order: Ordering) {
+        point("stores");
+        self.0.store(value, order);
+    }
+
+    #[track_caller]
+    pub(crate) fn swap(&self, value: bool, order: Ordering) -> bool {
+        point("swaps");
+        self.0.swap(value, order)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ThreadId(usize);
+
+pub(crate) fn this_thread() -> ThreadId {
+    ThreadId(world::this_thread())
+}
+
+/// The connection starts only its own thread.
+pub(crate) fn spawn(_: &str, work: impl FnOnce() + Send + 'static) -> bool {
+    let has_thread = world::has_thread();
+    if has_thread {
+        world::spawn("own", false, work);
+    }
+    has_thread
+}

@@ -1,0 +1,124 @@
+//! A small executor: one thread that polls some tasks.
+
+use crate::case::{Caller, Case};
+use crate::world::{Id, new_id, point, wait_on, wake};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// How a task ends.
+#[derive(Clone, Copy)]
+pub(crate) enum Ending {
+    Done,
+    /// It is dropped after so many polls.
+    Dropped(usize),
+    /// As `Dropped`, when it is woken again.
+    DroppedWoken(usize),
+    /// After so many polls it is neither polled nor dropped.
+    Forgotten(usize),
+}
+
+/// A task is ready to be polled.
+pub(crate) struct TaskWaker {
+    is_ready: AtomicBool,
+    executor: Id,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<TaskWaker>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<TaskWaker>) {
+        point("wakes a task");
+        self.is_ready.store(true, Ordering::Relaxed);
+        wake(self.executor);
+    }
+}
+
+struct Task {
+    work: Option<Work>,
+    ending: Ending,
+    polls: usize,
+    waker: Arc<TaskWaker>,
+}
+
+/// The tasks of an executor.
+pub(crate) struct Tasks {
+    executor: Id,
+    tasks: Vec<Task>,
+}
+
+impl Tasks {
+    pub(crate) fn new() -> Tasks {
+        Tasks { executor: new_id(), tasks: Vec::new() }
+    }
+
+    /// Adds a task. Returns its waker: the task is polled when it is woken.
+    pub(crate) fn add<F>(&mut self, case: &mut Case, ending: Ending, work: impl FnOnce(Caller) -> F) -> Arc<TaskWaker>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let waker = Arc::new(TaskWaker { is_ready: AtomicBool::new(true), executor: self.executor });
+        let work = Some(Box::pin(work(case.caller())) as Work);
+        self.tasks.push(Task { work, ending, polls: 0, waker: waker.clone() });
+        waker
+    }
+
+    /// Starts the thread that polls them.
+    pub(crate) fn start(self, case: &mut Case, name: &'static str) {
+        case.thread(name, move |caller| self.run(&caller));
+    }
+
+    fn run(mut self, caller: &Caller) {
+        while !self.tasks.is_empty() {
+            let mut is_idle = true;
+            for task in &mut self.tasks {
+                if task.waker.is_ready.swap(false, Ordering::Relaxed) {
+                    is_idle = false;
+                    task.poll(caller);
+                }
+            }
+            self.tasks.retain(|task| task.work.is_some());
+            if is_idle && !self.tasks.iter().any(|task| task.waker.is_ready.load(Ordering::Relaxed)) {
+                wait_on(self.executor, None);
+            }
+        }
+    }
+}
+
+impl Task {
+    fn poll(&mut self, caller: &Caller) {
+        let Some(work) = &mut self.work else {
+            return;
+        };
+        if matches!(self.ending, Ending::DroppedWoken(polls) if polls == self.polls) {
+            self.work = None;
+            return;
+        }
+        if work.as_mut().poll(&mut Context::from_waker(&Waker::from(self.waker.clone()))).is_ready() {
+            self.work = None;
+            return;
+        }
+        self.polls += 1;
+        match self.ending {
+            Ending::Dropped(polls) if polls == self.polls => {
+                point("drops a task");
+                self.work = None;
+            }
+            Ending::Forgotten(polls) if polls == self.polls => caller.forget(self.work.take()),
+            _ => {}
+        }
+    }
+}
+
+/// Waits for a message in a task.
+pub(crate) async fn message(caller: &Caller, channel: u8) {
+    let _listening = caller.common.connection.listen();
+    let mailboxes = caller.common.mailboxes.clone().unwrap();
+    let found = std::future::poll_fn(|cx| mailboxes.poll(channel, cx).map_or(Poll::Pending, Poll::Ready)).await;
+    caller.common.judge_wait(Some(found), false);
+}

@@ -1,0 +1,21 @@
+//! Promise: the model finds faults of the connection.
+
+use luagate_model::planted::FAULTS;
+use luagate_model::{CALLS, IDLE, MESSAGES, POSTS, explore};
+
+#[test]
+fn planted_faults_are_found() {
+    std::panic::set_hook(Box::new(|_| {})); // some faults make the connection panic
+    let mut missed = Vec::new();
+    for (number, fault) in FAULTS.iter().enumerate() {
+        let mut scenarios = [CALLS, POSTS, MESSAGES, IDLE].into_iter().flatten();
+        let scenario = scenarios.find(|scenario| scenario.name == fault.found_by);
+        let report = scenario.map(|scenario| explore(scenario, fault.deviations, Some(number)));
+        match report.and_then(|report| report.failure.map(|failure| (report.executions, failure))) {
+            Some((executions, failure)) => println!("{}: in execution {executions}, {}", fault.name, failure.promise),
+            None => missed.push(fault.name),
+        }
+    }
+    let _ = std::panic::take_hook();
+    assert_eq!(missed, [""; 0], "not found");
+}

@@ -1,0 +1,59 @@
+//! Promises about the way of each call.
+
+use crate::call::{Call, Sent};
+use crate::ledger::{Check, broken};
+use crate::world::World;
+use crate::world::nodes::Redirect;
+
+/// The redirects of a call since something has changed.
+#[derive(Default)]
+pub(in crate::world) struct Redirected {
+    /// The number of changes: of the slot, and of what the client knows.
+    changes: u64,
+    moved: bool,
+    asked: bool,
+}
+
+impl World {
+    /// Checks that a call follows its redirects: it is redirected again only after a change.
+    pub(in crate::world) fn check_redirect(
+        &mut self,
+        (name, request): (usize, u64),
+        sent: &Sent,
+        redirect: Redirect,
+    ) -> Check {
+        let place = self.nodes.place(&sent.keys[0]).map_or(0, |place| self.nodes.places[place].changes);
+        let changes = place + self.hosts[name].client.changes;
+        let known = self.redirected.entry((name, request, sent.to_string())).or_default();
+        if known.changes != changes {
+            *known = Redirected { changes, ..Redirected::default() };
+        }
+        let is_needless = match redirect {
+            Redirect::Moved(_) => std::mem::replace(&mut known.moved, true) || known.asked,
+            Redirect::Ask(_) => std::mem::replace(&mut known.asked, true),
+            Redirect::TryAgain => {
+                known.asked = false;
+                false
+            }
+        };
+        match is_needless {
+            true => {
+                broken("redirects", format!("{sent} is redirected again, though nothing has changed: {redirect:?}"))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Before a client sends a call in line to a node, it subscribes there.
+    pub(in crate::world) fn note_subscription(&mut self, name: usize, sent: &Sent, is_awaited: bool) {
+        let client = &mut self.hosts[name].client;
+        if let (Call::Acquire(ask), true, true) = (sent.call(), is_awaited, self.nodes.is_cluster())
+            && !ask.inbox.is_empty()
+            && client.hears
+            && !client.listens
+        {
+            client.listens = true;
+            self.set_listeners();
+        }
+    }
+}

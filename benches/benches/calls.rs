@@ -5,9 +5,10 @@
 use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
 use luagate::Permit;
 use luagate::scripts::semaphore::{self, Answer, Ask};
-use luagate_benches::client::{Raw, apart_us, pairs, together_us};
+use luagate_benches::client::{Raw, pairs};
 use luagate_benches::script_time::Scripts;
 use luagate_benches::server::Server;
+use luagate_benches::threads::{apart_us, together_us};
 use redis::{Commands, Connection};
 use std::time::Duration;
 

@@ -1,17 +1,21 @@
 //! The cost that the Rust client adds to the scripts: the same calls by the crate, and sent raw.
 
+use crate::distance;
 use crate::figure::{Figure, Limit};
-use crate::rounds::compare;
+use crate::rounds::{Compared, compare};
 use crate::server::Server;
 use crate::wire::Script;
-use luagate::Semaphore;
+use luagate::{Gate, Semaphore};
 use redis::Connection;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 15;
 const PAIRS: usize = 1_000;
-const THREADS: usize = 8;
+const PAIRS_AWAY: usize = 200;
 const LEASE: Duration = Duration::from_secs(30);
+
+/// The delay of a call and its reply to a server in the same data centre.
+const AWAY: Duration = Duration::from_micros(500);
 
 /// Sends pairs of calls on one connection, and does nothing else.
 pub struct Raw {
@@ -23,7 +27,12 @@ pub struct Raw {
 
 impl Raw {
     pub fn new(server: &Server, name: &str) -> Raw {
-        let mut con = server.connection();
+        Raw::at(&server.url, server, name)
+    }
+
+    /// A connection to this URL of the server.
+    fn at(url: &str, server: &Server, name: &str) -> Raw {
+        let mut con = redis::Client::open(url).unwrap().get_connection().unwrap();
         Raw {
             acquire: Script::of_manifest(&mut con, "semaphore/acquire"),
             release: Script::of_manifest(&mut con, "semaphore/release"),
@@ -33,12 +42,18 @@ impl Raw {
     }
 
     pub fn pairs(&mut self, count: usize) {
+        self.timed_pairs(count, |call| call());
+    }
+
+    /// `time` runs each call.
+    pub fn timed_pairs(&mut self, count: usize, mut time: impl FnMut(&mut dyn FnMut())) {
         let keys = self.keys.each_ref().map(String::as_str);
         for _ in 0..count {
             let id = uuid::Uuid::new_v4().to_string();
             let granted = self.acquire.call(&keys, &[&id, "1", "100", "30000", "0", "", "0"]);
-            granted.exec(&mut self.con).unwrap();
-            self.release.call(&keys, &[&id, "0"]).exec(&mut self.con).unwrap();
+            time(&mut || granted.exec(&mut self.con).unwrap());
+            let released = self.release.call(&keys, &[&id, "0"]);
+            time(&mut || released.exec(&mut self.con).unwrap());
         }
     }
 }
@@ -49,48 +64,39 @@ pub fn pairs(semaphore: &Semaphore, count: usize) {
     }
 }
 
+/// Pairs whose release nobody waits for.
+fn sections(semaphore: &Semaphore, count: usize) {
+    for _ in 0..count {
+        drop(semaphore.try_acquire().unwrap());
+    }
+}
+
 /// The time per pair, in µs.
-fn us(pairs: usize, work: impl FnOnce()) -> f64 {
+pub fn us(pairs: usize, work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();
     start.elapsed().as_secs_f64() * 1e6 / pairs as f64
 }
 
-/// The time per pair when this number of threads do the same work, in µs. `count`: the pairs of each thread.
-pub fn together_us(threads: usize, count: usize, work: impl Fn() + Sync) -> f64 {
-    us(threads * count, || std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(&work)))))
-}
-
-/// The same with threads that each have their own connection.
-pub fn apart_us(raws: &mut [Raw], count: usize) -> f64 {
-    us(raws.len() * count, || {
-        std::thread::scope(|scope| raws.iter_mut().for_each(|raw| drop(scope.spawn(move || raw.pairs(count)))))
-    })
-}
-
 pub fn measure(server: &Server) -> Vec<Figure> {
-    let semaphore = server.gate().semaphore("client", 100).lease(LEASE);
-    let mut raw = Raw::new(server, "raw");
-    let one = compare(ROUNDS, || us(PAIRS, || pairs(&semaphore, PAIRS)), || us(PAIRS, || raw.pairs(PAIRS)));
-    let mut raws: Vec<Raw> = (0..THREADS).map(|_| Raw::new(server, "raw")).collect();
-    let threads =
-        compare(ROUNDS, || together_us(THREADS, PAIRS, || pairs(&semaphore, PAIRS)), || apart_us(&mut raws, PAIRS));
+    let away = distance::away(server.address(), AWAY);
+    let beside_raw = |url: &str, count: usize, work: fn(&Semaphore, usize)| {
+        let gate = Gate::builder(url).prefix(&server.prefix).open().unwrap();
+        let semaphore = gate.semaphore("client", 100).lease(LEASE);
+        let mut raw = Raw::at(url, server, "raw");
+        compare(ROUNDS, || us(count, || work(&semaphore, count)), || us(count, || raw.pairs(count)))
+    };
+    let figure = |what: &str, compared: Compared, limit| Figure {
+        what: what.to_owned(),
+        unit: "µs",
+        ours: compared.ours,
+        beside: ("the scripts sent raw, both confirmed", compared.theirs),
+        ratio: compared.ratio,
+        limit: Limit::AtMost(limit),
+    };
     vec![
-        Figure {
-            what: "acquire + release by the crate, one thread".to_owned(),
-            unit: "µs",
-            ours: one.ours,
-            beside: ("the scripts sent raw", one.theirs),
-            ratio: one.ratio,
-            limit: Limit::AtMost(1.05),
-        },
-        Figure {
-            what: format!("pairs per second by {THREADS} threads with one gate"),
-            unit: "/s",
-            ours: 1e6 / threads.ours,
-            beside: ("a raw connection per thread", 1e6 / threads.theirs),
-            ratio: 1.0 / threads.ratio,
-            limit: Limit::AtLeast(0.95),
-        },
+        figure("acquire + release by the crate, one thread", beside_raw(&server.url, PAIRS, pairs), 1.05),
+        figure("a critical section (acquire, drop), one thread", beside_raw(&server.url, PAIRS, sections), 0.8),
+        figure("the same, a server 0.5 ms away", beside_raw(&away, PAIRS_AWAY, sections), 0.56),
     ]
 }

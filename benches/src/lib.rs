@@ -27,7 +27,6 @@ pub mod instructions;
 pub mod latency;
 pub mod memory;
 pub mod peers;
-pub mod pool;
 pub mod recorded;
 pub mod rounds;
 pub mod script_instructions;

@@ -8,7 +8,7 @@ use luagate_benches::figure::{self, Figure};
 use luagate_benches::over_tcp;
 use luagate_benches::server::Server;
 use luagate_benches::{
-    autocomplete, bulk, chapter6, client, command, flood, growth, handover, latency, memory, peers, pool,
+    autocomplete, bulk, chapter6, client, command, flood, growth, handover, latency, memory, peers,
     script_instructions, script_time, tasks, threads, throughput, waiters, waiting,
 };
 use std::path::Path;
@@ -24,7 +24,7 @@ const MEASURES: [(&str, Measure); 17] = [
     ("growth", |server| (growth::measure(server), vec![])),
     ("memory", |server| (memory::measure(server), vec![])),
     ("client", |server| (client::measure(server), vec![])),
-    ("threads", |server| (pool::measure(server), vec![threads::chart(server)])),
+    ("threads", |server| (threads::measure(server), vec![threads::chart(server)])),
     ("tasks", |server| (tasks::measure(server), vec![])),
     ("tasks", |server| (waiting::measure(server), vec![])),
     ("command", |server| (command::measure(server), vec![])),

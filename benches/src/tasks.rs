@@ -9,15 +9,16 @@ use luagate::aio::{Gate, Semaphore};
 use luagate::scripts::Keys;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion};
+use rustix::time::{ClockId, clock_gettime};
 use std::future::Future;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 const ROUNDS: usize = 15;
 const PAIRS: usize = 1_000;
-const TASKS: usize = 1_000;
-/// Long enough that the start of the tasks does not count.
-const PAIRS_OF_TASK: usize = 50;
+/// How many tasks work at a time, and the pairs of each: so many that the start of the tasks does not count.
+const CROWDS: [(usize, usize); 3] = [(64, 400), (200, 150), (1_000, 50)];
+const BESIDE: &str = "the scripts sent raw on a multiplexed connection";
 const LEASE: Duration = Duration::from_secs(30);
 
 /// Sends pairs of calls, and does nothing else. Its clones share a connection.
@@ -111,36 +112,69 @@ fn one_task(server: &Server) -> Compared {
     )
 }
 
-fn many_tasks(server: &Server) -> Compared {
+/// The processor time of this process per pair, in µs.
+fn processor_us<F: Future<Output = ()> + Send + 'static>(
+    runtime: &Runtime,
+    tasks: usize,
+    count: usize,
+    work: impl Fn() -> F,
+) -> f64 {
+    let now = || {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+    };
+    let begun = now();
+    us(runtime, tasks, count, work);
+    (now() - begun) / (tasks * count) as f64
+}
+
+/// So many tasks, each of which does so many pairs.
+fn crowd(server: &Server, tasks: usize, count: usize, is_processor_time: bool) -> Compared {
     let runtime = runtime();
     let gate = runtime.block_on(gate(server));
-    let semaphore = gate.semaphore("many-tasks", TASKS as u32).lease(LEASE);
+    let semaphore = gate.semaphore("many-tasks", 1_000).lease(LEASE);
     let raw = runtime.block_on(Raw::new(&server.url, &server.prefix, "raw-many"));
-    compare(
-        ROUNDS,
-        || us(&runtime, TASKS, PAIRS_OF_TASK, || pairs(semaphore.clone(), PAIRS_OF_TASK)),
-        || us(&runtime, TASKS, PAIRS_OF_TASK, || raw.clone().pairs("1000", PAIRS_OF_TASK)),
-    )
+    let (ours, theirs) = (|| pairs(semaphore.clone(), count), || raw.clone().pairs("1000", count));
+    match is_processor_time {
+        true => compare(
+            ROUNDS,
+            || processor_us(&runtime, tasks, count, ours),
+            || processor_us(&runtime, tasks, count, theirs),
+        ),
+        false => compare(ROUNDS, || us(&runtime, tasks, count, ours), || us(&runtime, tasks, count, theirs)),
+    }
 }
 
 pub fn measure(server: &Server) -> Vec<Figure> {
-    let (one, many) = (one_task(server), many_tasks(server));
-    vec![
+    let one = one_task(server);
+    let mut figures = vec![Figure {
+        what: "acquire + release by the crate, one task".to_owned(),
+        unit: "µs",
+        ours: one.ours,
+        beside: (BESIDE, one.theirs),
+        ratio: one.ratio,
+        limit: Limit::AtMost(1.1),
+    }];
+    figures.extend(CROWDS.map(|(tasks, count)| {
+        let many = crowd(server, tasks, count, false);
         Figure {
-            what: "acquire + release by the crate, one task".to_owned(),
-            unit: "µs",
-            ours: one.ours,
-            beside: ("the scripts sent raw on a multiplexed connection", one.theirs),
-            ratio: one.ratio,
-            limit: Limit::AtMost(1.08),
-        },
-        Figure {
-            what: format!("pairs per second by {TASKS} tasks with one gate, and as many permits"),
+            what: format!("pairs per second by {tasks} tasks with one gate, and as many permits"),
             unit: "/s",
             ours: 1e6 / many.ours,
-            beside: ("the scripts sent raw on a multiplexed connection", 1e6 / many.theirs),
+            beside: (BESIDE, 1e6 / many.theirs),
             ratio: 1.0 / many.ratio,
-            limit: Limit::AtLeast(0.95),
-        },
-    ]
+            limit: Limit::AtLeast(1.0),
+        }
+    }));
+    let (tasks, count) = CROWDS[CROWDS.len() - 1];
+    let processor = crowd(server, tasks, count, true);
+    figures.push(Figure {
+        what: format!("processor time of the client for a pair, {tasks} tasks"),
+        unit: "µs",
+        ours: processor.ours,
+        beside: (BESIDE, processor.theirs),
+        ratio: processor.ratio,
+        limit: Limit::AtMost(0.8),
+    });
+    figures
 }

@@ -477,7 +477,7 @@ impl Servers {
             let mut replies = replies.map_err(|error| unanswered(error, connection))?;
             match error_in(replies.pop().map_or_else(missing, Ok)) {
                 Err(error) if is_no_script(&error) => exchange = Exchange::of_unknown(&calls),
-                reply => return answered(of_one(reply.map_err(|error| call.explain(error)), false), sent, connection),
+                reply => return answered(of_one(reply.map_err(|error| call.explain(error))), sent, connection),
             }
         }
         let outcomes = self.run(connection, exchange, sending).await;
@@ -502,7 +502,7 @@ impl Servers {
                 Err(error) => ended = Some(unanswered(error, connection).0),
             }
         }
-        let outcomes = of_all(exchange, false, sending.replicas.as_ref(), ended).into_iter();
+        let outcomes = of_all(exchange, sending.replicas.as_ref(), ended).into_iter();
         outcomes.map(|outcome| answered(outcome, sent, connection)).collect()
     }
 

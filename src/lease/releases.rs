@@ -203,7 +203,7 @@ impl Posted {
                 shared.resent.fetch_add(1, Ordering::Release); // not earlier: what is sent from now on runs after it
             }
             reply => {
-                let answered = of_one(reply, false).map_err(|unanswered| unanswered.error);
+                let answered = of_one(reply).map_err(|unanswered| unanswered.error);
                 match answered.and_then(|answered| self.steps.answered(answered.reply)) {
                     Err(_) => self.failed(),
                     Ok(()) => match self.steps.call() {

@@ -27,11 +27,9 @@ pub struct Unanswered {
 }
 
 impl Unanswered {
-    /// A call that ended with this error. `may_come`: on its connection, a missing reply may still come.
-    pub fn new(error: RedisError, may_come: bool) -> Unanswered {
-        let error = error_of(error);
-        let is_late = may_come && matches!(error, CallError::Unknown(_));
-        Unanswered { error, is_late }
+    /// A call with this error as its reply.
+    pub fn new(error: RedisError) -> Unanswered {
+        Unanswered { error: error_of(error), is_late: false }
     }
 
     /// A call that was not sent.
@@ -51,27 +49,20 @@ impl Unanswered {
 }
 
 /// The outcome of a call without others in its packet.
-pub fn of_one(reply: Reply, may_come: bool) -> Outcome {
-    let reply = reply.map_err(|error| Unanswered::new(error, may_come))?;
+pub fn of_one(reply: Reply) -> Outcome {
+    let reply = reply.map_err(Unanswered::new)?;
     Ok(Answered { reply, unconfirmed: None })
 }
 
 /// The outcome of each call of an exchange. `replicas`: those that had to confirm. `ended`: why there are no replies to its
 /// last packet.
-pub fn of_all(
-    mut exchange: Exchange,
-    may_come: bool,
-    replicas: Option<&MinReplicas>,
-    ended: Option<Unanswered>,
-) -> Vec<Outcome> {
+pub fn of_all(mut exchange: Exchange, replicas: Option<&MinReplicas>, ended: Option<Unanswered>) -> Vec<Outcome> {
     let last = exchange.last_reply.take();
     let unconfirmed = replicas.and_then(|replicas| replicas.check(last).err());
     let not_sent = || Failure::new(FailureKind::Other, "the call was not sent");
     let outcomes = exchange.outcomes().into_iter().map(|reply| match reply {
         None => Err(ended.clone().unwrap_or_else(|| Unanswered::not_sent(not_sent()))),
-        Some(reply) => {
-            of_one(reply, may_come).map(|answered| Answered { unconfirmed: unconfirmed.clone(), ..answered })
-        }
+        Some(reply) => of_one(reply).map(|answered| Answered { unconfirmed: unconfirmed.clone(), ..answered }),
     });
     outcomes.collect()
 }
@@ -108,12 +99,11 @@ mod tests {
         ];
         for (error, may_have_run, ends) in cases {
             let text = error.to_string();
-            let unanswered = Unanswered::new(error.clone(), false);
+            let unanswered = Unanswered::new(error);
             assert_eq!(matches!(unanswered.error, CallError::Unknown(_)), may_have_run, "{text}");
             assert_eq!(unanswered.ends_connection(), ends, "{text}");
             // While the missing reply may still come, the connection stays.
-            let late = Unanswered::new(error, true);
-            assert_eq!(late.is_late, may_have_run, "{text}");
+            let late = Unanswered { is_late: may_have_run, ..unanswered };
             assert_eq!(late.ends_connection(), ends && !may_have_run, "{text}");
         }
     }
@@ -128,7 +118,7 @@ mod tests {
             let mut exchange = Exchange::new(&calls);
             exchange.last = Some(replicas.command());
             exchange.receive(std::iter::once(Ok(Value::Int(7))).chain(confirmed.clone()));
-            let outcomes = of_all(exchange, false, Some(&replicas), None);
+            let outcomes = of_all(exchange, Some(&replicas), None);
             let [Ok(answered)] = outcomes.as_slice() else {
                 panic!("{outcomes:?}");
             };
@@ -142,7 +132,7 @@ mod tests {
         let call = crate::protocol::call::Call::pack(&crate::protocol::latch::Count { keys: &keys });
         let calls = [&call];
         let failure = Failure::new(FailureKind::Unreachable, "refused");
-        let outcomes = of_all(Exchange::new(&calls), false, None, Some(Unanswered::not_sent(failure)));
+        let outcomes = of_all(Exchange::new(&calls), None, Some(Unanswered::not_sent(failure)));
         let [Err(Unanswered { error: CallError::Failed(failure), is_late: false })] = outcomes.as_slice() else {
             panic!("{outcomes:?}");
         };

@@ -228,7 +228,7 @@ mod tests {
 
     fn redirected(kind: ServerErrorKind, to: &str) -> Unanswered {
         let error = RedisError::from((ErrorKind::Server(kind), "", format!("12539 {to}")));
-        Unanswered::new(error, false)
+        Unanswered::new(error)
     }
 
     /// Where the call is sent next: the node, and whether after `ASKING`.

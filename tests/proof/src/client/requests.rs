@@ -293,7 +293,7 @@ impl Client {
             }
             return self.push(flight, request, now);
         }
-        let outcomes = outcome::of_all(exchange, false, None, ended);
+        let outcomes = outcome::of_all(exchange, None, ended);
         for (index, outcome) in flight.indexes.iter().zip(outcomes).rev() {
             match outcome {
                 Ok(answered) => request.answered(*index, answered.reply, flight.sent),

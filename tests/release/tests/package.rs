@@ -43,6 +43,25 @@ fn package_contains_code_scripts_examples_licences_and_readme() {
     assert!(others.is_empty(), "not expected in the package: {others:?}");
 }
 
+/// The README names the packages that the library always needs, and no others.
+#[test]
+fn the_readme_names_the_dependencies() {
+    let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
+    let always = |table: &toml::Value| -> Vec<String> {
+        let needed = table.as_table().expect("a table").iter();
+        let needed = needed.filter(|(_, entry)| entry.get("optional").is_none());
+        needed.map(|(name, _)| format!("`{name}`")).collect()
+    };
+    let mut named = always(&manifest["dependencies"]);
+    named.extend(always(&manifest["target"]["cfg(target_os = \"linux\")"]["dependencies"]));
+    named.sort();
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let line = readme.lines().find_map(|line| line.strip_prefix("- **Dependencies**: ")).expect("a line");
+    let mut words: Vec<_> = line.split([' ', ',', ';', '.']).filter(|word| word.starts_with('`')).collect();
+    words.sort_unstable();
+    assert_eq!(words, named, "README.md: {line}");
+}
+
 /// Every client, and the command, has the version of the crate, so that a user knows which belong together.
 #[test]
 fn clients_have_the_version_of_the_crate() {

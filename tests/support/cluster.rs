@@ -327,7 +327,8 @@ impl Move {
         assert_eq!(moved, "OK", "{keys:?}");
     }
 
-    /// Notifies all masters. Returns when all nodes agree.
+    /// Notifies all masters. Returns when all nodes agree, also about the epoch: if another move of the slot began before
+    /// that, two nodes could claim the slot in the same epoch, and on Redis 6.2 a former owner could win.
     #[track_caller]
     pub fn end(self, cluster: &Cluster) {
         // First the target, so that for a moment both nodes own the slot, but never none.
@@ -344,6 +345,15 @@ impl Move {
         in_turn("all nodes know the slot's new owner", || {
             let master = cluster.agreed_master(&mut cons, self.slot)?;
             (master == self.to).then_some(())
+        });
+        in_turn("all nodes know the epoch", || {
+            let epochs = cons.iter_mut().map(|(_, con)| {
+                let state: String = ask(con, "INFO");
+                state.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:").map(str::to_owned))
+            });
+            let mut epochs: Vec<_> = epochs.collect();
+            epochs.dedup();
+            (epochs.len() == 1).then_some(())
         });
     }
 }

@@ -322,6 +322,9 @@ impl Client {
                 continue;
             };
             permit.reported += u32::from(loss.is_reported);
+            if loss.is_reported || !permit.on_lost {
+                permit.leased = None; // nobody renews it any more
+            }
             let is_kept = permit.is_had && permit.identity.lease.renewed && !permit.is_brief;
             if self.is_calm && is_kept && !permit.is_excused {
                 let text = format!("{} is lost, although no fault happened", permit.identity.id);

@@ -2,7 +2,7 @@
 //! behind a poisoned lock is still consistent.
 
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
-pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 pub(crate) use std::thread::ThreadId;
 
 use std::sync::PoisonError;

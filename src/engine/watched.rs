@@ -2,9 +2,8 @@
 
 use super::mode::{MayBlock, Mode, in_own_thread};
 use crate::clock::machine_now;
-use crate::sync::{lock, spawn, wait, wait_for};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock, spawn, wait, wait_for};
 use std::future::poll_fn;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 

@@ -3,11 +3,11 @@
 //! server that does not answer delays nothing on the others.
 
 use crate::clock::{Clock, Notify};
-use crate::sync::{lock, spawn};
+use crate::sync::{Arc, Mutex, MutexGuard, OnceLock, lock, spawn};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::Weak;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
@@ -84,7 +84,8 @@ impl Worker {
     /// find less to do than it had planned for.
     pub(crate) fn call_at(&self, at: Instant) {
         let mut state = lock(&self.shared.state);
-        if !state.is_called && state.sleeps_until.is_none_or(|until| at < until) {
+        // A thread that has no jobs yet sleeps only for the tasks.
+        if !state.is_called && (!state.has_jobs || state.sleeps_until.is_none_or(|until| at < until)) {
             state.is_called = true;
             self.shared.wake(state);
         }
@@ -166,11 +167,12 @@ impl Wake for Wakes {
 
 impl Shared {
     /// Wakes the thread, or starts it.
-    fn wake(self: &Arc<Shared>, mut state: std::sync::MutexGuard<'_, State>) {
+    fn wake(self: &Arc<Shared>, mut state: MutexGuard<'_, State>) {
         if !state.is_running {
             let shared = self.clone();
-            // If no thread can be started, the next call tries again.
             state.is_running = spawn("luagate", move || shared.run());
+            // If no thread can be started, the next call tries again.
+            state.is_called &= state.is_running;
         }
         // Here, since the gate may be dropped before the thread looks.
         if !state.has_jobs

@@ -1,4 +1,4 @@
-//! Copies the connection from `src/engine` for the model: with smaller buffers, and with the planted faults, each as a
+//! Copies files of `src/engine` for the model: with smaller buffers, and with the planted faults, each as a
 //! branch that a number selects. So all of them are compiled at once.
 
 #[path = "src/planted/faults.rs"]
@@ -11,8 +11,17 @@ use std::{env, fs};
 
 const ENGINE: &str = "../../src/engine";
 
-const FILES: [&str; 7] =
-    ["mode", "place", "replies", "stream", "connection", "connection/exchange", "connection/shared"];
+const FILES: [&str; 9] = [
+    "mode",
+    "place",
+    "replies",
+    "stream",
+    "watched",
+    "worker",
+    "connection",
+    "connection/exchange",
+    "connection/shared",
+];
 
 /// What the model changes in any case: the text before and after.
 const CHANGES: [(&str, &str); 4] = [

@@ -1,6 +1,6 @@
 //! In place of the library's `clock`: the clock of the model.
 
-use crate::sync::{Condvar, MutexGuard, wait, wait_until};
+use crate::sync::{Condvar, MutexGuard, wait_until};
 use crate::world::{self, Limit};
 use std::task::Waker;
 use std::time::Instant;
@@ -9,19 +9,36 @@ pub(crate) fn machine_now() -> Instant {
     world::now()
 }
 
+#[derive(Clone)]
 pub(crate) struct Clock;
 
 impl Clock {
     pub(crate) fn real() -> Clock {
         Clock
     }
+
+    pub(crate) fn now(&self) -> Instant {
+        world::now()
+    }
+
+    /// Only for a clock that a test moves.
+    pub(crate) fn busy(&self) {}
 }
 
-pub(crate) struct Notify(Condvar);
+pub(crate) struct Notify {
+    condvar: Condvar,
+    limit: fn(Instant) -> Limit,
+}
 
 impl Notify {
+    /// For the gate's own thread: it always wakes at its time.
+    pub(crate) fn new(_: &Clock) -> Notify {
+        Notify { condvar: Condvar::new(), limit: Limit::Tick }
+    }
+
+    /// For a caller: something must wake it, unless the clock steps.
     pub(crate) fn awake(_: &Clock) -> Notify {
-        Notify(Condvar::new())
+        Notify { condvar: Condvar::new(), limit: Limit::Deadline }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -37,14 +54,11 @@ impl Notify {
     #[track_caller]
     pub(crate) fn wake<T>(&self, guard: MutexGuard<'_, T>) {
         drop(guard);
-        self.0.notify_one();
+        self.condvar.notify_one();
     }
 
     #[track_caller]
     pub(crate) fn sleep<'a, T>(&self, guard: MutexGuard<'a, T>, until: Option<Instant>) -> MutexGuard<'a, T> {
-        match until {
-            Some(until) => wait_until(&self.0, guard, Some(Limit::Deadline(until))),
-            None => wait(&self.0, guard),
-        }
+        wait_until(&self.condvar, guard, until.map(self.limit))
     }
 }

@@ -1,11 +1,13 @@
-//! Model checking of the connection in `src/engine`: its writer, its reader, its places, and its own thread.
+//! Model checking of `src/engine`: of the connection with its writer, its reader, its places and its own thread; of the
+//! gate's own thread with its jobs, its work and its timers; and of values that threads and tasks watch.
 //!
 //! `build.rs` copies the files of the library. In place of the library's locks, threads and clock, the copy uses those of
 //! this crate. So the model decides the order in which threads run, and when time passes: see `world.rs`. The server is a
-//! thread of the model (`wire.rs`), and so are the callers (`case.rs`, `tasks.rs`, `mailboxes.rs`). The folder `scenarios`
-//! lists what they do.
+//! thread of the model (`wire.rs`), and so are the callers (`case.rs`, `tasks.rs`, `mailboxes.rs`). The gate's own thread
+//! works for a gate of the model (`gate.rs`, `desk.rs`, `nap.rs`), and a board is a value that is watched (`board.rs`). The
+//! folder `scenarios` lists what they do.
 //!
-//! # What is checked
+//! # What is checked of the connection
 //! - Each call gets its own replies, or an error that the events of the scenario explain. A call that failed as not sent
 //!   was not sent.
 //! - Each posted packet gets its replies or an error, once.
@@ -14,23 +16,49 @@
 //! - Two threads never write at the same time, and two never read.
 //! - When nobody needs the connection, no thread reads. When it is closed, its own thread ends.
 //!
+//! # What is checked of the gate's own thread
+//! - After each call, each job works. Each job works at the latest at the time for which it was called, or for which it
+//!   asked.
+//! - No job is dropped while it has work left, also if the gate is dropped. Afterwards all jobs are dropped.
+//! - Work that was spawned is polled whenever it is woken, until its end, and is dropped then.
+//! - A task that sleeps is woken at its time, by its present waker. A timer that was dropped wakes nobody.
+//! - When nothing is left, the thread ends. It is started again when it is needed, also after the system could not start
+//!   a thread.
+//! - No lock is held while a job works, while work is polled or dropped, or while a waker is used or dropped.
+//!
+//! # What is checked of a value
+//! - A change wakes all threads and tasks that wait, also a task that has another waker now.
+//! - A thread with a deadline returns at the deadline, and not before.
+//! - Work that blocks returns its result to its caller, or no thread could be started.
+//! - No lock is held while a task is woken.
+//!
+//! Nobody is late: when no thread can run, time passes only up to the next moment at which somebody must be woken.
+//!
 //! # The bound
 //! In the default execution, a thread runs until it blocks. Then the next one in order runs. Time passes, or an event
 //! happens, only if no thread can run. [`explore`] runs every execution that deviates from this at no more than a given
 //! number of points: another thread runs, an event happens, time passes, or a read returns only a part. Most scenarios
-//! have two threads and a task, some have a third thread or a second task. [`sample`] runs random executions, without a
-//! bound, of three threads and two tasks that do anything.
+//! have two threads and a task, some have a third thread or a second task. The bound is two deviations for the connection
+//! and three for the rest. [`sample`] runs random executions, without a bound, of three threads and two tasks that do
+//! anything.
 //!
 //! # What is not checked
 //! - Locks and atomics behave as if all threads ran on one processor. The connection has atomics only for flags.
 //! - A condition variable wakes nobody without a reason.
+//! - The reader of a connection holds the lock of its role while it wakes tasks. A waker is copied with a lock held.
+//! - The jobs of the library: the jobs of the model are called as these are. A thread that cannot be started for the last
+//!   call. A fork.
 //! - A write does not block.
 //! - The stream itself, and a clock that a test moves.
 
+mod board;
 mod case;
 mod clock;
+mod desk;
 mod error;
+mod gate;
 mod mailboxes;
+mod nap;
 mod plan;
 pub mod planted;
 mod run;
@@ -41,7 +69,7 @@ mod wire;
 mod world;
 
 pub use run::{Failure, Report, explore, sample, story};
-pub use scenarios::{ANYTHING, CALLS, IDLE, MESSAGES, POSTS, Scenario};
+pub use scenarios::{ANYTHING, ANYTHING_WITH_GATE, CALLS, IDLE, JOBS, MESSAGES, POSTS, Scenario, VALUES, WORK};
 
 /// The files of `src/engine`, as `build.rs` has copied them.
 #[allow(warnings, clippy::all)]

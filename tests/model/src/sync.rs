@@ -19,6 +19,12 @@ impl<T> Mutex<T> {
     }
 }
 
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Mutex<T> {
+        Mutex::new(T::default())
+    }
+}
+
 pub(crate) struct MutexGuard<'a, T> {
     /// `None`: it is being dropped.
     inner: Option<std::sync::MutexGuard<'a, T>>,
@@ -42,6 +48,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         self.inner = None;
+        world::unlocks();
         wake(self.mutex.id);
     }
 }
@@ -64,6 +71,7 @@ fn lock_at_once<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
                 continue;
             }
         };
+        world::locks();
         return MutexGuard { inner: Some(inner), mutex };
     }
 }
@@ -75,7 +83,7 @@ impl Condvar {
         Condvar(new_id())
     }
 
-    /// At most one thread waits on each condition variable of the engine.
+    /// At most one thread waits on a condition variable that is notified in this way.
     #[track_caller]
     pub(crate) fn notify_one(&self) {
         // Until the thread is woken, nothing can depend on it, unless its time ends.
@@ -84,6 +92,18 @@ impl Condvar {
         }
         wake_one(self.0);
     }
+
+    #[track_caller]
+    pub(crate) fn notify_all(&self) {
+        point("notifies");
+        wake(self.0);
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Condvar {
+        Condvar::new()
+    }
 }
 
 #[track_caller]
@@ -91,7 +111,7 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     wait_until(condvar, guard, None)
 }
 
-/// Only the connection's own thread calls it: to look whether it must read.
+/// The connection's own thread looks whether it must read, or a caller has a limit.
 #[track_caller]
 pub(crate) fn wait_for<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, left: Duration) -> MutexGuard<'a, T> {
     let limit = world::looks().then(|| Limit::Tick(world::now() + left));
@@ -136,6 +156,26 @@ impl AtomicBool {
     }
 }
 
+pub(crate) struct OnceLock<T>(std::sync::OnceLock<T>);
+
+impl<T> OnceLock<T> {
+    pub(crate) fn new() -> OnceLock<T> {
+        OnceLock(std::sync::OnceLock::new())
+    }
+
+    #[track_caller]
+    pub(crate) fn set(&self, value: T) -> Result<(), T> {
+        point("sets");
+        self.0.set(value)
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&self) -> Option<&T> {
+        point("gets");
+        self.0.get()
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ThreadId(usize);
 
@@ -143,7 +183,7 @@ pub(crate) fn this_thread() -> ThreadId {
     ThreadId(world::this_thread())
 }
 
-/// The connection starts only its own thread.
+/// Starts a thread of the engine.
 pub(crate) fn spawn(_: &str, work: impl FnOnce() + Send + 'static) -> bool {
     let has_thread = world::has_thread();
     if has_thread {

@@ -1,13 +1,13 @@
 //! A small executor: one thread that polls some tasks.
 
 use crate::case::{Caller, Case};
-use crate::world::{Id, new_id, point, wait_on, wake};
+use crate::world::{Id, foreign, new_id, point, wait_on, wake};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// How a task ends.
 #[derive(Clone, Copy)]
@@ -25,6 +25,8 @@ pub(crate) enum Ending {
 pub(crate) struct TaskWaker {
     is_ready: AtomicBool,
     executor: Id,
+    /// The reader of a connection wakes it. It holds the lock of its role meanwhile.
+    by_reader: bool,
 }
 
 impl Wake for TaskWaker {
@@ -33,7 +35,10 @@ impl Wake for TaskWaker {
     }
 
     fn wake_by_ref(self: &Arc<TaskWaker>) {
-        point("wakes a task");
+        match self.by_reader {
+            true => point("wakes a task"),
+            false => foreign("wakes a task"),
+        }
         self.is_ready.store(true, Ordering::Relaxed);
         wake(self.executor);
     }
@@ -62,24 +67,38 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let waker = Arc::new(TaskWaker { is_ready: AtomicBool::new(true), executor: self.executor });
-        let work = Some(Box::pin(work(case.caller())) as Work);
-        self.tasks.push(Task { work, ending, polls: 0, waker: waker.clone() });
+        self.push(ending, work(case.caller()), true)
+    }
+
+    /// Adds a task that uses no connection.
+    pub(crate) fn add_work(&mut self, ending: Ending, work: impl Future<Output = ()> + Send + 'static) {
+        self.push(ending, work, false);
+    }
+
+    fn push(
+        &mut self,
+        ending: Ending,
+        work: impl Future<Output = ()> + Send + 'static,
+        by_reader: bool,
+    ) -> Arc<TaskWaker> {
+        let waker = Arc::new(TaskWaker { is_ready: AtomicBool::new(true), executor: self.executor, by_reader });
+        self.tasks.push(Task { work: Some(Box::pin(work)), ending, polls: 0, waker: waker.clone() });
         waker
     }
 
     /// Starts the thread that polls them.
     pub(crate) fn start(self, case: &mut Case, name: &'static str) {
-        case.thread(name, move |caller| self.run(&caller));
+        case.thread(name, move |caller| self.run(|task| caller.forget(task)));
     }
 
-    fn run(mut self, caller: &Caller) {
+    /// Polls them. `forget` keeps a task that is neither polled nor dropped.
+    pub(crate) fn run(mut self, forget: impl Fn(Option<Work>)) {
         while !self.tasks.is_empty() {
             let mut is_idle = true;
             for task in &mut self.tasks {
                 if task.waker.is_ready.swap(false, Ordering::Relaxed) {
                     is_idle = false;
-                    task.poll(caller);
+                    task.poll(&forget);
                 }
             }
             self.tasks.retain(|task| task.work.is_some());
@@ -91,7 +110,7 @@ impl Tasks {
 }
 
 impl Task {
-    fn poll(&mut self, caller: &Caller) {
+    fn poll(&mut self, forget: impl Fn(Option<Work>)) {
         let Some(work) = &mut self.work else {
             return;
         };
@@ -109,7 +128,7 @@ impl Task {
                 point("drops a task");
                 self.work = None;
             }
-            Ending::Forgotten(polls) if polls == self.polls => caller.forget(self.work.take()),
+            Ending::Forgotten(polls) if polls == self.polls => forget(self.work.take()),
             _ => {}
         }
     }

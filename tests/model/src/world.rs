@@ -4,9 +4,10 @@
 //! points is one step. A point is before each lock, notification, atomic access and use of the stream.
 //!
 //! Time stands still while a thread can run. There are two exceptions. If no thread can run, time passes to the end of
-//! the next *tick*: a read of the stream, or a look of the connection's own thread. And a scenario allows some steps of
-//! the clock at any point: to the end of a tick or of another limit. A wait without a tick never ends by itself. So if a
-//! notification is missing, the execution is a deadlock.
+//! the next *tick*: a read of the stream, a look of the connection's own thread, a sleep of the gate's own thread, or the
+//! deadline of a value. And a scenario allows some steps of the clock at any point: to the end of a tick or of another
+//! limit. A wait without a tick never ends by itself. So if a notification is missing, the execution is a deadlock, or
+//! somebody is woken only after time has passed.
 
 use crate::plan::Plan;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
@@ -62,6 +63,8 @@ enum State {
 struct Thread {
     name: &'static str,
     state: State,
+    /// How many locks it holds.
+    locks: isize,
     at: &'static Location<'static>,
 }
 
@@ -83,9 +86,11 @@ struct World {
     chosen: Option<usize>,
     options: Vec<Next>,
     now: Instant,
+    /// Time has passed up to here because no thread could run.
+    idle_until: Instant,
     /// How often the clock may step although a thread can run.
     steps: usize,
-    /// Whether the connection's own thread looks again after some time, without being called.
+    /// Whether a limit ends if no thread can run: the connection's own thread looks again, a caller waits no longer.
     looks: bool,
     /// How often the system cannot start a thread.
     lacks_threads: usize,
@@ -111,8 +116,8 @@ fn with<R>(look: impl FnOnce(&mut World) -> R) -> R {
 /// Another thread may run here.
 #[track_caller]
 pub(crate) fn point(what: &str) {
-    if std::thread::panicking() {
-        return; // the execution has failed
+    if has_failed() {
+        return; // only destructors run
     }
     let at = Location::caller();
     let goes_on = with(|world| {
@@ -167,6 +172,30 @@ pub(crate) fn now() -> Instant {
     with(|world| world.now)
 }
 
+/// Whether time has passed beyond this moment because no thread could run.
+pub(crate) fn is_missed(at: Instant) -> bool {
+    with(|world| world.idle_until > at)
+}
+
+/// The current thread has locked something.
+pub(crate) fn locks() {
+    with(|world| world.locks(1));
+}
+
+/// The current thread has unlocked something.
+pub(crate) fn unlocks() {
+    with(|world| world.locks(-1));
+}
+
+/// Code that is not of the library runs here. Fails if the current thread holds a lock.
+#[track_caller]
+pub(crate) fn foreign(what: &str) {
+    if !has_failed() && with(|world| world.threads[world.current].locks > 0) {
+        fail(format!("{what} while a lock is held"));
+    }
+    point(what);
+}
+
 /// The number of the current thread.
 pub(crate) fn this_thread() -> usize {
     with(|world| world.current)
@@ -218,6 +247,11 @@ pub(crate) fn tell(what: impl FnOnce() -> String) {
     });
 }
 
+/// Whether the execution has broken a promise.
+pub(crate) fn has_failed() -> bool {
+    std::thread::panicking() || with(|world| world.failure.is_some())
+}
+
 /// Ends the execution, which has broken a promise.
 pub(crate) fn fail(text: String) -> ! {
     with(|world| {
@@ -243,7 +277,7 @@ pub(crate) fn spawn(name: &'static str, is_event: bool, work: impl FnOnce() + Se
         });
     });
     let state = if is_event { State::Event } else { State::Ready };
-    with(|world| world.threads.push(Thread { name, state, at: Location::caller() }));
+    with(|world| world.threads.push(Thread { name, state, locks: 0, at: Location::caller() }));
 }
 
 /// Waits until all other threads are over.
@@ -262,6 +296,7 @@ impl World {
             chosen: None,
             options: Vec::new(),
             now: beginning(),
+            idle_until: beginning(),
             steps: 0,
             looks: false,
             lacks_threads: 0,
@@ -279,11 +314,21 @@ impl World {
         }
         self.executions += 1;
         self.threads.clear();
-        self.threads.push(Thread { name: "main", state: State::Ready, at: Location::caller() });
+        self.threads.push(Thread { name: "main", state: State::Ready, locks: 0, at: Location::caller() });
         (self.current, self.chosen) = (0, None);
-        (self.now, self.steps, self.looks, self.lacks_threads) = (beginning(), 0, false, 0);
+        (self.now, self.idle_until) = (beginning(), beginning());
+        (self.steps, self.looks, self.lacks_threads) = (0, false, 0);
         (self.points, self.ids) = (0, 0);
         true
+    }
+
+    /// Nothing is counted after a failure: the destructors run in any thread.
+    fn locks(&mut self, more: isize) {
+        if self.failure.is_none()
+            && let Some(thread) = self.threads.get_mut(self.current)
+        {
+            thread.locks += more;
+        }
     }
 
     fn wake(&mut self, id: Id) -> usize {
@@ -320,7 +365,14 @@ impl World {
         };
         let thread = match next {
             Next::Thread(thread) => thread,
-            Next::Tick(thread) => self.pass_to_limit(thread),
+            Next::Tick(thread) => {
+                let before = self.now;
+                self.pass_to_limit(thread);
+                if self.now > before {
+                    self.idle_until = self.now;
+                }
+                thread
+            }
             Next::Step(thread) => {
                 self.steps -= 1;
                 self.pass_to_limit(thread)

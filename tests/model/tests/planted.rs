@@ -1,14 +1,14 @@
-//! Promise: the model finds faults of the connection.
+//! Promise: the model finds faults of the engine.
 
 use luagate_model::planted::FAULTS;
-use luagate_model::{CALLS, IDLE, MESSAGES, POSTS, explore};
+use luagate_model::{CALLS, IDLE, JOBS, MESSAGES, POSTS, VALUES, WORK, explore};
 
 #[test]
 fn planted_faults_are_found() {
-    std::panic::set_hook(Box::new(|_| {})); // some faults make the connection panic
+    std::panic::set_hook(Box::new(|_| {})); // some faults make the engine panic
     let mut missed = Vec::new();
     for (number, fault) in FAULTS.iter().enumerate() {
-        let mut scenarios = [CALLS, POSTS, MESSAGES, IDLE].into_iter().flatten();
+        let mut scenarios = [CALLS, POSTS, MESSAGES, IDLE, JOBS, WORK, VALUES].into_iter().flatten();
         let scenario = scenarios.find(|scenario| scenario.name == fault.found_by);
         let report = scenario.map(|scenario| explore(scenario, fault.deviations, Some(number)));
         match report.and_then(|report| report.failure.map(|failure| (report.executions, failure))) {

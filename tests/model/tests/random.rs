@@ -1,9 +1,9 @@
-//! Promise: the connection works when three threads and two tasks do anything, in random orders.
+//! Promise: the connection, and the thread of a gate, work when three threads and two tasks do anything, in random orders.
 //!
-//! `LUAGATE_SEED=17` runs only the execution of that seed and prints its story. `LUAGATE_PROVE=long` runs a million, from
+//! `LUAGATE_SEED=17` runs only the execution of that seed and prints its story. `LUAGATE_PROVE=long` runs ten million, from
 //! a seed by the clock.
 
-use luagate_model::{ANYTHING, sample, story};
+use luagate_model::{ANYTHING, ANYTHING_WITH_GATE, Scenario, sample, story};
 use std::time::{Instant, SystemTime};
 
 /// After so many executions the progress is printed.
@@ -14,8 +14,17 @@ const LONG: u64 = 50;
 
 #[test]
 fn three_threads_and_two_tasks_can_do_anything() {
+    random_executions_keep_the_promises(&ANYTHING);
+}
+
+#[test]
+fn three_threads_and_two_tasks_can_do_anything_with_a_gate() {
+    random_executions_keep_the_promises(&ANYTHING_WITH_GATE);
+}
+
+fn random_executions_keep_the_promises(scenario: &Scenario) {
     if let Ok(seed) = std::env::var("LUAGATE_SEED") {
-        let (story, broken) = story(&ANYTHING, seed.parse().expect("LUAGATE_SEED takes a number"));
+        let (story, broken) = story(scenario, seed.parse().expect("LUAGATE_SEED takes a number"));
         println!("{}", story.join("\n"));
         assert_eq!(broken, None);
         return;
@@ -26,11 +35,12 @@ fn three_threads_and_two_tasks_can_do_anything() {
     };
     let begun = Instant::now();
     for part in 1..=parts {
-        if let Some(failure) = sample(&ANYTHING, seed..seed + PART).failure {
+        if let Some(failure) = sample(scenario, seed..seed + PART).failure {
             panic!("{failure}");
         }
         println!(
-            "{} random executions, the last from seed {}, in {:.1?}",
+            "{}: {} random executions, the last from seed {}, in {:.1?}",
+            scenario.name,
             part * PART,
             seed + PART - 1,
             begun.elapsed()

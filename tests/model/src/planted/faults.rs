@@ -1,6 +1,6 @@
 //! The planted faults.
 
-/// A change of the connection that breaks a promise.
+/// A change of the engine that breaks a promise.
 pub struct Fault {
     /// What it does wrong.
     pub name: &'static str,
@@ -252,5 +252,202 @@ pub const FAULTS: &[Fault] = &[
         "\n        lock(&self.shared).is_writing = false;",
         "",
         "calls after a pause",
+    ),
+    // The jobs of the gate's own thread.
+    fault(
+        "a thread that has started without jobs never gets them",
+        "&& let Some(jobs) = self.jobs.get()\n        {",
+        "&& let Some(jobs) = { state.has_jobs |= FAULT; self.jobs.get() }\n        {",
+        "the jobs are set late, a task is dropped",
+    ),
+    fault(
+        "a call at a time does not hand over jobs that were set late",
+        "!state.has_jobs || state.sleeps_until",
+        "!state.has_jobs && !FAULT || state.sleeps_until",
+        "the jobs are set late, a job is called at a time",
+    ),
+    fault(
+        "the thread takes the jobs after the gate was dropped",
+        "jobs.append(&mut state.new_jobs);",
+        "let given = std::mem::take(&mut state.new_jobs); drop(state); \
+         let weak: Vec<_> = given.iter().map(Arc::downgrade).collect(); drop(given); \
+         jobs.extend(weak.iter().filter_map(Weak::upgrade));",
+        "the gate is dropped at once",
+    ),
+    fault(
+        "a call at a time is missed, since the last sleep counts while the thread is awake",
+        "(state.is_called, state.sleeps_until) = (false, None);",
+        "state.is_called = false;",
+        "a job is called at a time while the thread is awake",
+    ),
+    fault(
+        "a call is missed while the thread is awake",
+        "if state.is_called ||",
+        "if state.is_called && !FAULT ||",
+        "jobs are called",
+    ),
+    fault("a call at a time wakes nobody", "at < until", "false", "a job is called at an earlier time"),
+    fault(
+        "only the last job is called at its time",
+        "at = at.into_iter().chain(next).min();",
+        "at = next;",
+        "jobs are called at a time",
+    ),
+    fault(
+        "the time of a job is forgotten when another job ends",
+        "Next::Never => false,",
+        "Next::Never => { if FAULT { at = None; } false }",
+        "jobs are called at a time",
+    ),
+    fault(
+        "the thread is not started again after it has ended",
+        "state.has_jobs) = (false, false);",
+        "state.has_jobs) = (FAULT, false);",
+        "the thread ends and is started again",
+    ),
+    fault(
+        "a thread that is started again does not get the jobs",
+        "return;\n            }\n            let timer",
+        "state.has_jobs = FAULT;\n                return;\n            }\n            let timer",
+        "the jobs are set late, the thread has ended",
+    ),
+    fault(
+        "the thread is not started by the next call after the system could not",
+        "state.is_called &= state.is_running;",
+        "",
+        "the thread of the jobs cannot be started",
+    ),
+    // The work of the gate's own thread.
+    fault(
+        "work that is woken while the thread is awake is missed",
+        " !state.woken.is_empty() {",
+        " !state.woken.is_empty() && !FAULT {",
+        "work waits for a change",
+    ),
+    fault(
+        "work that wakes itself is missed",
+        "lock(&self.state).work.insert(number, work);",
+        "let mut state = lock(&self.state); state.woken.remove(&number); state.work.insert(number, work);",
+        "work wakes itself",
+    ),
+    fault(
+        "work that is woken does not wake the thread",
+        "state.woken.insert(self.number);\n            shared.wake(state);",
+        "state.woken.insert(self.number);\n            if !FAULT { shared.wake(state); }",
+        "work waits for a change",
+    ),
+    fault(
+        "the thread ends although work waits",
+        "jobs.is_empty() && state.work.is_empty()",
+        "jobs.is_empty() && (state.work.is_empty() || FAULT)",
+        "work wakes itself",
+    ),
+    fault(
+        "work is polled with a lock held",
+        "let waker = Waker::from(Arc::new(Wakes { shared: Arc::downgrade(self), number }));",
+        "let waker = Waker::from(Arc::new(Wakes { shared: Arc::downgrade(self), number })); \
+         let _locked = FAULT.then(|| lock(&self.state));",
+        "work waits for a change",
+    ),
+    fault(
+        "work that has ended is kept",
+        "poll(&mut Context::from_waker(&waker)).is_pending()",
+        "poll(&mut Context::from_waker(&waker)).is_pending() || FAULT",
+        "work waits for a change",
+    ),
+    // The tasks that sleep.
+    fault(
+        "the thread ends although a task sleeps",
+        "&& state.timers.is_empty() {",
+        "&& (state.timers.is_empty() || FAULT) {",
+        "tasks sleep",
+    ),
+    fault("a timer does not shorten the thread's sleep", "until < sleeps_until", "false", "tasks sleep"),
+    fault(
+        "the thread sleeps until the time of a job, although a task is earlier",
+        "at.into_iter().chain(timer).min()",
+        "at.or(timer)",
+        "a task sleeps, and a job is called",
+    ),
+    fault(
+        "a task that is dropped is woken",
+        "lock(&self.shared.state).timers.remove(&self.key)",
+        "None::<Waker>",
+        "tasks sleep, one is dropped",
+    ),
+    fault(
+        "the task's old waker is used",
+        "if waker.will_wake(cx.waker()) => {}",
+        "if waker.will_wake(cx.waker()) || FAULT => {}",
+        "a task that sleeps has another waker",
+    ),
+    fault(
+        "two tasks that sleep until the same time have one timer",
+        "state.last += 1;\n        let key",
+        "state.last += u64::from(!FAULT);\n        let key",
+        "tasks sleep until the same time",
+    ),
+    fault("a task is woken only after its time", "timer.key().0 <= now", "timer.key().0 < now", "tasks sleep"),
+    fault(
+        "tasks are woken with a lock held",
+        "drop(state);\n                due.into_iter()",
+        "if !FAULT { drop(state); }\n                due.into_iter()",
+        "tasks sleep",
+    ),
+    // A value that changes.
+    fault(
+        "the last thread that waits is not woken",
+        "if sleeping > 0 {",
+        "if sleeping > usize::from(FAULT) {",
+        "threads wait for changes",
+    ),
+    fault(
+        "only one thread is woken",
+        "self.changed.notify_all();",
+        "self.changed.notify_one();",
+        "threads wait for changes",
+    ),
+    fault(
+        "a thread sleeps on at its deadline",
+        "if left.is_some_and(|left| left.is_zero()) {",
+        "if left.is_some_and(|left| left.is_zero()) && !FAULT {",
+        "a thread waits for nothing until a time",
+    ),
+    fault(
+        "a thread forgets its deadline",
+        "Some(left) => wait_for(&self.changed, state, left)",
+        "Some(left) if !FAULT => wait_for(&self.changed, state, left), _ => wait(&self.changed, state)",
+        "a thread waits for nothing until a time",
+    ),
+    fault(
+        "only one task waits",
+        "!state.wakers.last().is_some_and(|waker| waker.will_wake(cx.waker()))",
+        "state.wakers.is_empty()",
+        "tasks wait for changes",
+    ),
+    fault(
+        "only the last task is woken",
+        "wakers.into_iter().for_each(Waker::wake);",
+        "wakers.into_iter().skip(usize::from(FAULT)).for_each(Waker::wake);",
+        "tasks wait for changes",
+    ),
+    fault(
+        "a task looks, and is missed before it waits",
+        "let found = look(&mut state.value);\n                    if",
+        "let found = look(&mut state.value);\n                    \
+         if FAULT { drop(state); state = lock(&self.state); }\n                    if",
+        "tasks wait for changes",
+    ),
+    fault(
+        "tasks that wait are woken with a lock held",
+        "let sleeping = state.sleeping;\n        drop(state);",
+        "let sleeping = state.sleeping;\n        if !FAULT { drop(state); }",
+        "tasks wait for changes",
+    ),
+    fault(
+        "the result of work that blocks wakes nobody",
+        "done_there.change(|done| *done = Some(result));",
+        "done_there.look(|done| *done = Some(result));",
+        "a task runs work that blocks",
     ),
 ];

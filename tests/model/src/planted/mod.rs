@@ -1,4 +1,4 @@
-//! Faults of the connection that the model must find.
+//! Faults of the engine that the model must find.
 
 mod faults;
 

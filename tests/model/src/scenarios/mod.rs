@@ -1,10 +1,14 @@
-//! The scenarios: who calls, and what happens to them.
+//! The scenarios: the actions of threads and tasks, and the events around them.
 
+mod anything;
 mod calls;
 mod idle;
+mod jobs;
 mod messages;
 mod mixed;
 mod posts;
+mod values;
+mod work;
 
 /// Some callers of one connection, and what may happen to them.
 pub struct Scenario {
@@ -24,6 +28,14 @@ pub const POSTS: &[Scenario] = posts::SCENARIOS;
 pub const MESSAGES: &[Scenario] = messages::SCENARIOS;
 /// Calls after a pause.
 pub const IDLE: &[Scenario] = idle::SCENARIOS;
+/// The jobs of a gate.
+pub const JOBS: &[Scenario] = jobs::SCENARIOS;
+/// Work for the gate's own thread, and tasks that sleep.
+pub const WORK: &[Scenario] = work::SCENARIOS;
+/// Threads and tasks that wait for a change.
+pub const VALUES: &[Scenario] = values::SCENARIOS;
 
-/// Three threads and two tasks, which do anything.
+/// Three threads and two tasks use a connection, and do anything.
 pub const ANYTHING: Scenario = scenario("anything", mixed::anything);
+/// Three threads and two tasks use a gate, and do anything.
+pub const ANYTHING_WITH_GATE: Scenario = scenario("anything with a gate", anything::anything);

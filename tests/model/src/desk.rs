@@ -1,0 +1,115 @@
+//! A job of the gate's own thread: it has errands, each with a time.
+
+use crate::board::Board;
+use crate::engine::worker::{Job, Next, Worker};
+use crate::sync::{Mutex, lock};
+use crate::world::{Id, fail, foreign, has_failed, is_missed, new_id, now, wait_on, wake};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The work of an errand.
+pub(crate) enum Task {
+    Nothing,
+    /// It starts work that waits for a change of this board. After that, the desk has another errand.
+    Renew(Arc<Board>),
+}
+
+struct Errand {
+    at: Instant,
+    task: Task,
+    is_done: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct State {
+    errands: Vec<Errand>,
+    /// The work that errands have started and that is not over.
+    renewals: usize,
+    is_closed: bool,
+}
+
+pub(crate) struct Desk {
+    worker: Worker,
+    state: Mutex<State>,
+    is_working: AtomicBool,
+    changed: Id,
+}
+
+impl Desk {
+    pub(crate) fn new(worker: Worker) -> Arc<Desk> {
+        Arc::new(Desk { worker, state: Mutex::default(), is_working: AtomicBool::new(false), changed: new_id() })
+    }
+
+    /// Adds an errand. Returns whether it is done. The caller calls the gate's own thread.
+    pub(crate) fn add(&self, at: Instant, task: Task) -> Arc<AtomicBool> {
+        let is_done = Arc::new(AtomicBool::new(false));
+        lock(&self.state).errands.push(Errand { at, task, is_done: is_done.clone() });
+        is_done
+    }
+
+    /// Blocks until an errand is done.
+    pub(crate) fn wait(&self, is_done: &AtomicBool) {
+        while !is_done.load(Ordering::Relaxed) {
+            wait_on(self.changed, None);
+        }
+    }
+
+    /// The gate was dropped. The errands that are left will still be done.
+    pub(crate) fn close(&self) {
+        lock(&self.state).is_closed = true;
+    }
+
+    async fn renew(self: Arc<Desk>, board: Arc<Board>) {
+        board.changed(1).await;
+        let next = now() + Duration::from_millis(10);
+        lock(&self.state).renewals -= 1;
+        self.add(next, Task::Nothing);
+        self.worker.call();
+    }
+
+    /// Does what is due. Returns when the next errand is due, and whether the desk has nothing left to do.
+    fn work_at(self: &Arc<Desk>, time: Instant) -> (Option<Instant>, bool) {
+        let mut state = lock(&self.state);
+        let (due, later) = std::mem::take(&mut state.errands).into_iter().partition(|errand| errand.at <= time);
+        state.errands = later;
+        let due: Vec<_> = due;
+        state.renewals += due.iter().filter(|errand| matches!(errand.task, Task::Renew(_))).count();
+        let next = state.errands.iter().map(|errand| errand.at).min();
+        let is_over = state.is_closed && next.is_none() && state.renewals == 0;
+        drop(state);
+        for Errand { at, task, is_done } in due {
+            if is_missed(at) {
+                fail("a job was called too late".into());
+            }
+            if let Task::Renew(board) = task {
+                self.worker.spawn(self.clone().renew(board));
+            }
+            is_done.store(true, Ordering::Relaxed);
+            wake(self.changed);
+        }
+        (next, is_over)
+    }
+}
+
+impl Job for Desk {
+    fn work(self: Arc<Desk>) -> Next {
+        if self.is_working.swap(true, Ordering::Relaxed) {
+            fail("two threads do the work of one job".into());
+        }
+        foreign("works");
+        let (next, is_over) = self.work_at(now());
+        self.is_working.store(false, Ordering::Relaxed);
+        if is_over { Next::Never } else { Next::At(next) }
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        foreign("drops a job");
+        let is_over = has_failed() || lock(&self.state).errands.is_empty();
+        if !is_over {
+            fail("a job was dropped that had work left".into());
+        }
+    }
+}

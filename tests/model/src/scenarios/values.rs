@@ -1,0 +1,127 @@
+//! Threads and tasks wait for a change of a value.
+
+use super::{Scenario, scenario};
+use crate::board::Board;
+use crate::engine::mode::{Mode, block};
+use crate::engine::watched::run_blocking;
+use crate::tasks::{Ending, Tasks};
+use crate::world::{allow, fail, join_all, spawn};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    scenario("threads wait for changes", || threads(0, None)),
+    scenario("threads wait for changes until a time", || threads(0, Some(SHORT))),
+    scenario("threads wait for changes until a time, the clock steps", || threads(2, Some(SHORT))),
+    scenario("a thread waits for nothing until a time", nothing),
+    scenario("tasks wait for changes", || tasks([Ending::Done; 2])),
+    scenario("tasks wait for changes, one is dropped", || tasks([Ending::Dropped(1), Ending::Done])),
+    scenario("tasks wait for changes, one is dropped when it is woken", || {
+        tasks([Ending::DroppedWoken(1), Ending::Done])
+    }),
+    scenario("a task that waits has another waker", another_waker),
+    scenario("two tasks of one thread wait for changes", one_thread),
+    scenario("a thread and a task wait for changes", mixed),
+    scenario("a task runs work that blocks", || blocking(0, Ending::Done)),
+    scenario("a task that runs work that blocks is dropped", || blocking(0, Ending::Dropped(1))),
+    scenario("a task runs work that blocks, no thread can be started", || blocking(1, Ending::Done)),
+];
+
+const SHORT: Duration = Duration::from_millis(20);
+
+fn waits(board: &Arc<Board>, name: &'static str, count: usize, limit: Option<Duration>) {
+    let board = board.clone();
+    spawn(name, false, move || board.wait(count, limit));
+}
+
+fn task(board: &Arc<Board>, name: &'static str, count: usize, ending: Ending) {
+    let (mut tasks, board) = (Tasks::new(), board.clone());
+    tasks.add_work(ending, async move { board.changed(count).await });
+    spawn(name, false, || tasks.run(drop));
+}
+
+fn threads(steps: usize, limit: Option<Duration>) {
+    allow(steps, true, 0);
+    let board = Board::new();
+    waits(&board, "A", 1, limit);
+    waits(&board, "B", 2, limit);
+    board.changes(2);
+    join_all();
+}
+
+/// One change is missing.
+fn nothing() {
+    allow(1, true, 0);
+    let board = Board::new();
+    waits(&board, "A", 2, Some(SHORT));
+    waits(&board, "B", 1, Some(2 * SHORT));
+    waits(&board, "C", 1, None);
+    board.changes(1);
+    join_all();
+}
+
+fn tasks(endings: [Ending; 2]) {
+    let board = Board::new();
+    task(&board, "K", 1, endings[0]);
+    task(&board, "L", 2, endings[1]);
+    board.changes(2);
+    join_all();
+}
+
+fn another_waker() {
+    let board = Board::new();
+    let (mut tasks, moved) = (Tasks::new(), board.clone());
+    tasks.add_work(Ending::Done, async move { moved.changed_elsewhere(1).await });
+    spawn("K", false, || tasks.run(drop));
+    task(&board, "L", 1, Ending::Done);
+    board.changes(1);
+    join_all();
+}
+
+fn one_thread() {
+    let board = Board::new();
+    let mut tasks = Tasks::new();
+    for count in [2, 1] {
+        let board = board.clone();
+        tasks.add_work(Ending::Done, async move { board.changed(count).await });
+    }
+    spawn("K", false, || tasks.run(drop));
+    board.changes(2);
+    join_all();
+}
+
+fn mixed() {
+    let board = Board::new();
+    waits(&board, "A", 1, None);
+    waits(&board, "B", 1, None);
+    task(&board, "K", 2, Ending::Done);
+    board.changes(2);
+    join_all();
+}
+
+/// A thread and a task wait for the result of work that blocks.
+fn blocking(lacks_threads: usize, ending: Ending) {
+    allow(0, true, lacks_threads);
+    let board = Board::new();
+    let (for_thread, for_task) = (board.clone(), board.clone());
+    spawn("A", false, move || judge(block(|mode| work(for_thread, mode)), 0));
+    let mut tasks = Tasks::new();
+    tasks.add_work(ending, async move { judge(work(for_task, Mode::Async).await, lacks_threads) });
+    spawn("K", false, || tasks.run(drop));
+    board.changes(1);
+    join_all();
+}
+
+async fn work(board: Arc<Board>, mode: Mode) -> Option<u8> {
+    let work = move |_| {
+        board.wait(1, None);
+        7
+    };
+    run_blocking(mode, "work", work).await
+}
+
+fn judge(result: Option<u8>, lacks_threads: usize) {
+    if result != (lacks_threads == 0).then_some(7) {
+        fail(format!("work that blocks returned {result:?}"));
+    }
+}

@@ -71,8 +71,8 @@ impl Run<'_> {
             if !doubt {
                 gate.read_model(self.server);
             }
-            states.push(gate.check_keys(self.server, self.now())?);
             note_ends(gate, &before, self.now() + asked[place].lease_ms.max(asked[place].at_least_ms));
+            states.push(gate.check_keys(self.server, self.now())?);
         }
         Ok(Done { reply, raw, messages, grants, states })
     }

@@ -159,7 +159,9 @@ impl Ledger {
             let start = Start { permits: entry.permits, until: now + entry.at_least_ms };
             self.starts.insert(entry.fence, start);
         }
-        self.latest_end = self.latest_end.max(entry.ends.unwrap_or(0));
+        // A permanent permit that is released early stays in use until the end of its minimum hold.
+        let end = entry.ends.unwrap_or(if entry.at_least_ms > 0 { now + entry.at_least_ms } else { 0 });
+        self.latest_end = self.latest_end.max(end);
         self.latest = self.latest.max(self.latest_end);
         self.holders.insert(id.to_owned(), entry);
         Ok(())

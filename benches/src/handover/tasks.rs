@@ -1,12 +1,12 @@
-//! The same with tasks: from a release to the running task in another process, compared with a message that wakes a
-//! task there.
+//! The same with tasks: from a release to the running task in another process, compared with the bare script, which wakes
+//! a task there.
 
-use super::{MESSAGE, Other, now};
+use super::{BareLock, Other, now};
 use crate::server::Server;
 use crate::tasks::{connection, runtime};
 use luagate::aio::{Gate, Mutex};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncCommands, AsyncConnectionConfig, PushKind};
+use redis::{AsyncConnectionConfig, PushKind};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
@@ -63,6 +63,7 @@ pub struct HandOver {
     /// The same mutex, to see whether the other process waits.
     seen: luagate::Mutex,
     con: MultiplexedConnection,
+    bare: BareLock,
     waiter: Other,
     listener: Other,
 }
@@ -76,13 +77,14 @@ impl HandOver {
             mutex: runtime.block_on(mutex(&server.url, &server.prefix)),
             con: runtime.block_on(connection(&server.url, AsyncConnectionConfig::new())),
             seen: server.gate().mutex(NAME),
+            bare: BareLock::new(server, NAME),
             waiter: Other::start(WAITER, server),
             listener,
             runtime,
         }
     }
 
-    /// The time in µs from the release to the running task, and from a message to the task that it wakes.
+    /// The time in µs from the release to the running task, and the same with the bare script.
     pub fn round(&mut self) -> (f64, f64) {
         let guard = self.runtime.block_on(self.mutex.lock()).unwrap();
         self.waiter.go();
@@ -96,13 +98,13 @@ impl HandOver {
         });
         let released = self.runtime.block_on(release).unwrap();
         let handed = self.waiter.says() - released;
-        let mut con = self.con.clone();
-        let publish = self.runtime.spawn(async move {
-            let published = now();
-            con.publish::<_, _, ()>(NAME, MESSAGE).await.unwrap();
-            published
+        let (mut con, hands_over) = (self.con.clone(), self.bare.hands_over());
+        let release = self.runtime.spawn(async move {
+            let released = now();
+            hands_over.exec_async(&mut con).await.unwrap();
+            released
         });
-        let published = self.runtime.block_on(publish).unwrap();
-        (handed, self.listener.says() - published)
+        let released = self.runtime.block_on(release).unwrap();
+        (handed, self.listener.says() - released)
     }
 }

@@ -4,10 +4,13 @@ use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind, Redirect};
 use std::time::{Duration, Instant};
 
-/// How many times a call is redirected to another node at most.
-const MOST_REDIRECTS: u32 = 16;
+/// How many redirects are followed at once. Two nodes may redirect to each other for a moment, until they agree about a slot.
+const AT_ONCE: u32 = 4;
 
-/// The pause while a slot is moving and only a part of its keys has arrived.
+/// After how many redirects in a row the nodes are not asked for the slots.
+const MANY: u32 = 16;
+
+/// The pause while nodes disagree about a slot, or while only a part of its keys has arrived.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// The attempts of a call so far.
@@ -56,6 +59,11 @@ impl Attempts {
         self.may_have_run
     }
 
+    /// The pause before the next attempt.
+    pub fn pause(&self) -> Option<Duration> {
+        (self.redirects > AT_ONCE).then_some(TRY_AGAIN)
+    }
+
     /// The error of a call that could not be sent, or could not be repeated.
     pub fn failed(&self, failure: Failure) -> CallError {
         match self.may_have_run {
@@ -91,9 +99,8 @@ impl Attempts {
             return Next::Failed(error);
         };
         self.redirects += 1;
-        let is_over = is_late || self.redirects > MOST_REDIRECTS;
         let next = match failure.redirect() {
-            Some(_) if is_over => return Next::Failed(still_moving(error)),
+            Some(_) if is_late => return Next::Failed(still_moving(error)),
             Some(Redirect::Moved(to)) => Next::Moved(to.to_owned()),
             Some(Redirect::Ask(to)) => Next::Ask(to.to_owned()),
             Some(Redirect::TryAgain) => {
@@ -102,7 +109,7 @@ impl Attempts {
             }
             None if failure.may_mean_another_owner() => {
                 // A call is not repeated on a stalled server: the first one is still in progress.
-                let asks = !is_over && failure.kind() != FailureKind::TimedOut;
+                let asks = !is_late && self.redirects <= MANY && failure.kind() != FailureKind::TimedOut;
                 Next::Doubt { error, asks }
             }
             None => return Next::Failed(error),

@@ -222,12 +222,15 @@ impl Model {
         ends
     }
 
-    /// Takes back what has ended.
-    fn expire(&mut self, at: &Moment) {
+    /// Takes back what has ended: of the hundred leases that end first, and the ended lease of this id.
+    fn expire(&mut self, own: Option<&str>, at: &Moment) {
         for (end, id) in self.by_end().into_iter().take(BATCH) {
             if end <= at.ms() {
                 self.holders.remove(&id);
             }
+        }
+        if let Some(own) = own {
+            self.holders.remove(own);
         }
     }
 

@@ -117,8 +117,8 @@ pub struct World {
     pub count: Count,
     /// Since when nothing was lost or late.
     calm_since: Option<u64>,
-    /// For each gate, the waiter that could be served, and since when.
-    waits: Vec<Option<(String, u64)>>,
+    /// For each gate, the waiter that could be served (id and ticket), and since when.
+    waits: Vec<Option<((String, u64), u64)>>,
     /// The story, if it is wanted.
     pub story: Option<Vec<String>>,
 }

@@ -16,8 +16,7 @@ impl Model {
         if limit == 0 {
             return Err("LUAGATE no limit".to_owned());
         }
-        self.holders.remove(&ask.id); // permits of its ended lease
-        self.expire(at);
+        self.expire(Some(&ask.id), at);
         if ask.permits.is_some_and(|permits| permits > limit) {
             self.leave(&ask.id);
             self.serve(None, at, effects);
@@ -108,7 +107,7 @@ impl Model {
             let Waiter { id, inbox, .. } = self.queue.remove(place);
             effects.reported.push(Reported::Revoked { inbox, id });
         }
-        self.expire(at);
+        self.expire(None, at);
         self.serve(None, at, effects);
         if answer == "released" {
             return words(&[&answer, &left, &self.in_use(), &self.limit]);
@@ -153,7 +152,7 @@ impl Model {
         if new == 0 && !self.exists {
             return words(&[&"resized", &0, &0, &0]);
         }
-        self.expire(at);
+        self.expire(None, at);
         self.exists = true;
         self.pinned = new > 0;
         if new == 0 && self.holders.is_empty() && self.queue.is_empty() {

@@ -39,9 +39,8 @@ impl Model {
         // The first place that denies, in order, and when to ask again there.
         let mut blocked = None;
         for place in places() {
-            models[place].holders.remove(id); // permits of its ended lease
             models[place].leave(id);
-            let own = models[place].advance(limits[place], at, effects);
+            let own = models[place].advance(limits[place], Some(id), at, effects);
             let can_have = models[place].could_grant(asked[place].permits, limits[place]);
             if !can_have && blocked.is_none() {
                 blocked = Some((place, models[place].ask_again(at, &own)));
@@ -50,7 +49,7 @@ impl Model {
         if above.is_some() || blocked.is_some() {
             for (place, model) in models.iter_mut().enumerate().filter(|(place, _)| held[*place]) {
                 model.give_back(id, 0, at);
-                model.advance(limits[place], at, effects);
+                model.advance(limits[place], None, at, effects);
             }
         }
         if let Some(place) = above {
@@ -64,7 +63,7 @@ impl Model {
         }
         for place in places() {
             let (model, ask) = (&mut models[place], &asked[place]);
-            model.advance(limits[place], at, effects);
+            model.advance(limits[place], None, at, effects);
             model.limit = limits[place];
             model.grant(id, ask.permits, ask.lease_ms, ask.at_least_ms, at);
         }
@@ -77,15 +76,16 @@ impl Model {
         Ok(head.into_iter().chain(grants).chain(["]".to_owned()]).collect())
     }
 
-    /// Takes back ended leases and serves the line, under this limit. Only a grant to the caller stores the limit.
-    fn advance(&mut self, limit: u32, at: &Moment, effects: &mut Effects) -> Effects {
-        let (stored, mut own) = (self.limit, Effects::default());
+    /// Takes back ended leases, also that of this id, and serves the line, under this limit. Only a grant to the caller stores
+    /// the limit.
+    fn advance(&mut self, limit: u32, own: Option<&str>, at: &Moment, effects: &mut Effects) -> Effects {
+        let (stored, mut done) = (self.limit, Effects::default());
         self.limit = limit;
-        self.expire(at);
-        self.serve(None, at, &mut own);
+        self.expire(own, at);
+        self.serve(None, at, &mut done);
         self.limit = stored;
-        effects.reported.append(&mut own.reported);
-        own
+        effects.reported.append(&mut done.reported);
+        done
     }
 
     fn could_grant(&self, permits: u32, limit: u32) -> bool {

@@ -80,19 +80,21 @@ impl World {
                 self.waits[place] = None;
                 continue;
             };
-            let id = waiter.id.clone();
+            // The same id may have been served and have joined the line again.
+            let waits = (waiter.id.clone(), waiter.ticket);
             let since = match &self.waits[place] {
-                Some((same, since)) if *same == id => *since,
+                Some((same, since)) if *same == waits => *since,
                 _ => self.mono,
             };
             // It knows the number of waiters that were ahead when it last asked.
             let position = waiting.waiter.target.entry.position.saturating_sub(1);
             let bound = SOON + 1_000_000 * position.max(first as u64).min(5);
             if self.mono > since + bound {
+                let id = &waiter.id;
                 let text = format!("{id} could have been served since {since} µs, at place {first}: {:?}", gate.model);
                 return broken("wake-up", text);
             }
-            self.waits[place] = Some((id, since));
+            self.waits[place] = Some((waits, since));
         }
         self.check_times()
     }

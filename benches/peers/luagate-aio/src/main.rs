@@ -1,4 +1,5 @@
-//! A semaphore of luagate in tasks of tokio, with its defaults: a lease of 30 s, renewed while it is held.
+//! A semaphore of luagate in tasks of tokio, with its defaults: a lease of 30 s, renewed while it is held. A
+//! permit is released by dropping it.
 
 use luagate::aio::{Gate, Permit};
 use scenes::Scene;
@@ -12,8 +13,6 @@ async fn main() {
         let semaphore = semaphore.clone();
         async move { semaphore.acquire().await.unwrap() }
     };
-    let leave = |permit: Permit| async move {
-        permit.release().await.unwrap();
-    };
-    scene.play_tasks(1, enter, leave).await;
+    scene.play_tasks(1, enter, async |permit: Permit| drop(permit)).await;
+    gate.close().await.unwrap();
 }

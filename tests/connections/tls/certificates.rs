@@ -105,7 +105,7 @@ fn a_certificate_change_while_a_gate_is_open_is_a_tls_error() {
     let mut server = own_tls!(authority.server(&authority.identity(), &[]));
     let gate = both(&server.url, &authority, &authority.identity()).open().unwrap();
     let semaphore = gate.semaphore("renewed", 1);
-    drop(semaphore.try_acquire().unwrap());
+    semaphore.try_acquire().unwrap().release().unwrap();
     server.kill();
     authority.put(&other.identity());
     server.start_again();
@@ -117,5 +117,5 @@ fn a_certificate_change_while_a_gate_is_open_is_a_tls_error() {
     server.kill();
     authority.put(&authority.identity());
     server.start_again();
-    drop(semaphore.try_acquire().unwrap());
+    semaphore.try_acquire().unwrap().release().unwrap();
 }

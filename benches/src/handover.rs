@@ -1,5 +1,5 @@
-//! The time from a release to the running waiter in another process, compared with the minimal script and with a message
-//! that wake a thread there.
+//! The time from a release to the running waiter in another process. It is compared with the minimal script, which wakes a
+//! thread there.
 
 mod tasks;
 

@@ -83,7 +83,7 @@ fn beside_raw(server: &Server, threads: usize, work: Work, limit: f64) -> Figure
     }
 }
 
-/// What each thread does so many times.
+/// The work that each thread repeats.
 #[derive(Clone, Copy)]
 struct Work {
     name: &'static str,

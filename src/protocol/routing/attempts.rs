@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// How many redirects are followed at once. Two nodes may redirect to each other for a moment, until they agree about a slot.
 const AT_ONCE: u32 = 4;
 
-/// After how many redirects in a row the nodes are not asked for the slots.
-const MANY: u32 = 16;
+/// After more redirects in a row, the nodes are not asked for the slots again.
+const MOST: u32 = 16;
 
 /// The pause while nodes disagree about a slot, or while only a part of its keys has arrived.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
@@ -59,8 +59,8 @@ impl Attempts {
         self.may_have_run
     }
 
-    /// The pause before the next attempt.
-    pub fn pause(&self) -> Option<Duration> {
+    /// The pause before the next redirect is followed.
+    pub fn redirect_pause(&self) -> Option<Duration> {
         (self.redirects > AT_ONCE).then_some(TRY_AGAIN)
     }
 
@@ -109,7 +109,7 @@ impl Attempts {
             }
             None if failure.may_mean_another_owner() => {
                 // A call is not repeated on a stalled server: the first one is still in progress.
-                let asks = !is_late && self.redirects <= MANY && failure.kind() != FailureKind::TimedOut;
+                let asks = !is_late && self.redirects <= MOST && failure.kind() != FailureKind::TimedOut;
                 Next::Doubt { error, asks }
             }
             None => return Next::Failed(error),

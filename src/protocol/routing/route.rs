@@ -173,7 +173,7 @@ impl Route {
             }
         };
         match followed {
-            Ok(()) => Ok(self.attempts.pause().map_or(State::LookUp, State::Pause)),
+            Ok(()) => Ok(self.attempts.redirect_pause().map_or(State::LookUp, State::Pause)),
             Err(failure) => Err(self.failed(failure)), // the new address is not valid
         }
     }
@@ -358,6 +358,18 @@ mod tests {
         redirect(&mut route, &mut slots, now + READ_TIMEOUT);
         let ended = error(&mut route, &mut slots, now);
         assert!(matches!(ended, CallError::Failed(failure) if failure.kind() == FailureKind::NotReady));
+        // What was redirected before a slot had to be waited for does not count.
+        let mut route = self::route(now);
+        for _ in 0..4 {
+            redirect(&mut route, &mut slots, now);
+        }
+        sent(&mut route, &mut slots, now);
+        route.unanswered(Some(&mut slots), redirected(TryAgain, ""), now);
+        assert!(matches!(route.next(Some(&mut slots), now), Step::Pause(_)));
+        for _ in 0..4 {
+            redirect(&mut route, &mut slots, now);
+        }
+        sent(&mut route, &mut slots, now);
         // A slot that moves slowly: only the time ends it.
         let mut route = self::route(now);
         for ms in [0, 1_000, 1_999] {
@@ -412,6 +424,23 @@ mod tests {
             route.learned(Ok(()));
             assert!(matches!(error(&mut route, &mut slots, now), CallError::Failed(failure) if failure.kind() == kind));
         }
+    }
+
+    #[test]
+    fn a_call_does_not_search_for_a_successor_without_an_end() {
+        let now = Instant::now();
+        let mut slots = cluster(now);
+        let mut route = route(now);
+        for node in [1, 0].into_iter().cycle().take(16) {
+            assert_eq!(sent(&mut route, &mut slots, now), (node, false));
+            route.unanswered(Some(&mut slots), failed(FailureKind::ReadOnly), now);
+            let (mut learning, _) = asked(&mut route, &mut slots, now);
+            report(&mut learning, &mut slots, if node == 0 { "b:2" } else { "a:1" }, now);
+            route.learned(Ok(()));
+        }
+        sent(&mut route, &mut slots, now);
+        route.unanswered(Some(&mut slots), failed(FailureKind::ReadOnly), now);
+        error(&mut route, &mut slots, now);
     }
 
     #[test]

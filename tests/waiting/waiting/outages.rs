@@ -10,8 +10,15 @@ use crate::support::{self, Server, eventually};
 
 use luagate::errors::AcquireError;
 use luagate::scripts::semaphore::Ask;
-use luagate::{Cancel, Gate};
+use luagate::{Cancel, Gate, Semaphore};
 use std::time::{Duration, Instant};
+
+/// Waits for a permit and drops it. Returns how long it waited.
+fn time_in_line(semaphore: &Semaphore) -> Duration {
+    let start = Instant::now();
+    drop(semaphore.acquire_timeout(MINUTE).unwrap());
+    start.elapsed()
+}
 
 #[test]
 fn a_lost_subscription_is_reestablished_and_no_wait_hangs() {
@@ -22,11 +29,7 @@ fn a_lost_subscription_is_reestablished_and_no_wait_hangs() {
     for _ in 0..10 {
         let holder = semaphore.acquire().unwrap();
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| {
-                let start = Instant::now();
-                drop(semaphore.acquire_timeout(MINUTE).unwrap());
-                start.elapsed()
-            });
+            let waiter = scope.spawn(|| time_in_line(&semaphore));
             await_waiters(&mut raw, 1);
             support::kill_connections(&mut raw.con, "pubsub");
             holder.release().unwrap();
@@ -45,11 +48,7 @@ fn a_subscription_that_the_server_ends_because_its_buffer_is_full_delays_no_call
     let holder = semaphore.acquire().unwrap();
     let calls_before = connections(&mut raw, "normal");
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            let start = Instant::now();
-            drop(semaphore.acquire_timeout(MINUTE).unwrap());
-            start.elapsed()
-        });
+        let waiter = scope.spawn(|| time_in_line(&semaphore));
         await_waiters(&mut raw, 1);
         let subscribed = connections(&mut raw, "pubsub");
         let channels: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").query(&mut raw.con).unwrap();

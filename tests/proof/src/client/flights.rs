@@ -156,10 +156,10 @@ impl Client {
 
     /// The replies are delivered.
     pub(crate) fn come_back(&mut self, number: u64, now: Moment) {
-        let mut flights = self.flights.iter_mut();
-        let flight = flights.find(|flight| flight.number == number);
-        if let Some(replies) = flight.and_then(|flight| flight.replies.take())
-            && let Some(flight) = self.take(number)
+        let has_arrived = |flight: &Flight| flight.number == number && flight.replies.is_some();
+        if self.flights.iter().any(has_arrived)
+            && let Some(mut flight) = self.take(number)
+            && let Some(replies) = flight.replies.take()
         {
             self.received(flight, Ok(replies), now);
         }

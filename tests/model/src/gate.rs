@@ -1,10 +1,10 @@
 //! A gate with its own thread: the threads and tasks that use it, and the promises that each execution must keep.
 
 use crate::clock::Clock;
-use crate::desk::{Desk, Task};
 use crate::engine::worker::{Job, Worker};
-use crate::nap::Nap;
 use crate::tasks::Tasks;
+use crate::timed_job::{Task, TimedJob};
+use crate::timer::Timer;
 use crate::world::{self, fail, foreign, has_failed, now};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(crate) struct Gate {
     worker: Worker,
-    desks: Vec<Arc<Desk>>,
+    jobs: Vec<Arc<TimedJob>>,
 }
 
 impl Gate {
@@ -28,16 +28,16 @@ impl Gate {
     /// A gate that does not have its jobs yet.
     pub(crate) fn unopened(jobs: usize) -> Arc<Gate> {
         let worker = Worker::new(&Clock::real());
-        let desks = (0..jobs).map(|_| Desk::new(worker.handle())).collect();
-        Arc::new(Gate { worker, desks })
+        let jobs = (0..jobs).map(|_| TimedJob::new(worker.handle())).collect();
+        Arc::new(Gate { worker, jobs })
     }
 
     pub(crate) fn open(&self) {
-        let job = |desk: &Arc<Desk>| {
-            let job: Arc<dyn Job> = desk.clone();
+        let job = |timed_job: &Arc<TimedJob>| {
+            let job: Arc<dyn Job> = timed_job.clone();
             Arc::downgrade(&job)
         };
-        self.worker.set_jobs(self.desks.iter().map(job).collect());
+        self.worker.set_jobs(self.jobs.iter().map(job).collect());
     }
 
     /// Starts a thread that uses the gate. It is dropped when its last user is over.
@@ -53,10 +53,10 @@ impl Gate {
 
     /// Drops the gate, and waits until all threads are over.
     pub(crate) fn finish(self: Arc<Gate>) {
-        let desks: Vec<Weak<Desk>> = self.desks.iter().map(Arc::downgrade).collect();
+        let jobs: Vec<Weak<TimedJob>> = self.jobs.iter().map(Arc::downgrade).collect();
         drop(self);
         world::join_all();
-        if desks.iter().any(|desk| desk.strong_count() > 0) {
+        if jobs.iter().any(|timed_job| timed_job.strong_count() > 0) {
             fail("a job was not dropped".into());
         }
     }
@@ -69,12 +69,12 @@ impl Gate {
     /// A job has work now. Waits until it is done.
     pub(crate) fn call_and_wait(&self, job: usize) {
         let is_done = self.send(job, Task::Nothing);
-        self.desks[job].wait(&is_done);
+        self.jobs[job].wait(&is_done);
     }
 
     /// A job has work now.
     pub(crate) fn send(&self, job: usize, task: Task) -> Arc<AtomicBool> {
-        let is_done = self.desks[job].add(now(), task);
+        let is_done = self.jobs[job].add(now(), task);
         self.worker.call();
         is_done
     }
@@ -82,7 +82,7 @@ impl Gate {
     /// A job has work after this time.
     pub(crate) fn call_after(&self, job: usize, time: Duration) {
         let at = now() + time;
-        self.desks[job].add(at, Task::Nothing);
+        self.jobs[job].add(at, Task::Nothing);
         self.worker.call_at(at);
     }
 
@@ -101,8 +101,8 @@ impl Gate {
     }
 
     /// Sleeps in a task.
-    pub(crate) fn nap(&self, time: Duration) -> Nap {
-        Nap::new(self.worker.handle(), now() + time)
+    pub(crate) fn timer(&self, time: Duration) -> Timer {
+        Timer::new(self.worker.handle(), now() + time)
     }
 }
 
@@ -111,7 +111,7 @@ impl Drop for Gate {
         if has_failed() {
             return;
         }
-        self.desks.iter().for_each(|desk| desk.close());
+        self.jobs.iter().for_each(|timed_job| timed_job.close());
         self.worker.call();
     }
 }

@@ -4,8 +4,8 @@
 //! `build.rs` copies the files of the library. In place of the library's locks, threads and clock, the copy uses those of
 //! this crate. So the model decides the order in which threads run, and when time passes: see `world.rs`. The server is a
 //! thread of the model (`wire.rs`), and so are the callers (`case.rs`, `tasks.rs`, `mailboxes.rs`). The gate's own thread
-//! works for a gate of the model (`gate.rs`, `desk.rs`, `nap.rs`), and a board is a value that is watched (`board.rs`). The
-//! folder `scenarios` lists what they do.
+//! works for a gate of the model (`gate.rs`, `timed_job.rs`, `timer.rs`). `changes.rs` has a value that callers watch. The
+//! folder `scenarios` lists the work of the callers.
 //!
 //! # What is checked of the connection
 //! - Each call gets its own replies, or an error that the events of the scenario explain. A call that failed as not sent
@@ -51,20 +51,20 @@
 //! - A write does not block.
 //! - The stream itself, and a clock that a test moves.
 
-mod board;
 mod case;
+mod changes;
 mod clock;
-mod desk;
 mod error;
 mod gate;
 mod mailboxes;
-mod nap;
 mod plan;
 pub mod planted;
 mod run;
 mod scenarios;
 mod sync;
 mod tasks;
+mod timed_job;
+mod timer;
 mod wire;
 mod world;
 

@@ -1,10 +1,10 @@
 //! Three threads and two tasks use a gate, and do anything.
 
 use super::work::again;
-use crate::board::Board;
-use crate::desk::Task;
+use crate::changes::Changes;
 use crate::gate::Gate;
 use crate::tasks::{Ending, Tasks};
+use crate::timed_job::Task;
 use crate::world::{allow, choose, sleep};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,8 +53,8 @@ fn op() -> Op {
     }
 }
 
-fn perform(gate: &Arc<Gate>, board: &Arc<Board>, op: Op) {
-    let changed = board.clone();
+fn perform(gate: &Arc<Gate>, changes: &Arc<Changes>, op: Op) {
+    let changed = changes.clone();
     match op {
         Op::Call(job) => gate.call(job),
         Op::CallAndWait(job) => gate.call_and_wait(job),
@@ -62,16 +62,16 @@ fn perform(gate: &Arc<Gate>, board: &Arc<Board>, op: Op) {
         Op::Renew(job) => {
             gate.send(job, Task::Renew(changed));
         }
-        Op::Change => board.change(),
+        Op::Change => changes.change(),
         Op::WorkWaits(count) => gate.spawn(async move { changed.changed(count).await }),
         Op::WorkWakesItself => gate.spawn(again()),
-        Op::WorkSleeps(time) => gate.spawn(gate.nap(time)),
+        Op::WorkSleeps(time) => gate.spawn(gate.timer(time)),
         Op::WorkDropsTimer(time) => {
-            let nap = gate.nap(time);
-            gate.spawn(async move { drop(nap.begin()) });
+            let timer = gate.timer(time);
+            gate.spawn(async move { drop(timer.begin()) });
         }
-        Op::Wait(count) => board.wait(count, None),
-        Op::WaitUntil(count, time) => board.wait(count, Some(time)),
+        Op::Wait(count) => changes.wait(count, None),
+        Op::WaitUntil(count, time) => changes.wait(count, Some(time)),
         Op::Pause(time) => sleep(time),
     }
 }
@@ -86,28 +86,28 @@ fn ending() -> Ending {
 
 pub(super) fn anything() {
     allow(choose(5), true, 0);
-    let (gate, board) = (Gate::unopened(JOBS), Board::new());
-    board.changes(CHANGES);
+    let (gate, changes) = (Gate::unopened(JOBS), Changes::new());
+    changes.changes(CHANGES);
     if choose(2) == 0 {
-        drop(gate.nap(time()).begin()); // while the gate is opened
+        drop(gate.timer(time()).begin()); // while the gate is opened
     }
     gate.open();
     for name in THREADS {
-        let (board, ops) = (board.clone(), (0..1 + choose(3)).map(|_| op()).collect::<Vec<_>>());
-        gate.thread(name, move |gate| ops.iter().for_each(|op| perform(gate, &board, *op)));
+        let (changes, ops) = (changes.clone(), (0..1 + choose(3)).map(|_| op()).collect::<Vec<_>>());
+        gate.thread(name, move |gate| ops.iter().for_each(|op| perform(gate, &changes, *op)));
     }
     let mut tasks = Tasks::new();
     for name in ["K", "L"] {
-        let (board, nap, count) = (board.clone(), gate.nap(time()), 1 + choose(CHANGES));
+        let (changes, timer, count) = (changes.clone(), gate.timer(time()), 1 + choose(CHANGES));
         let (waits, is_moved) = (choose(2) == 0, choose(3) == 0);
         tasks.add_work(ending(), async move {
             match is_moved {
-                true => nap.begin().await,
-                false => nap.await,
+                true => timer.begin().await,
+                false => timer.await,
             }
             match (waits, is_moved) {
-                (true, true) => board.changed_elsewhere(count).await,
-                (true, false) => board.changed(count).await,
+                (true, true) => changes.changed_elsewhere(count).await,
+                (true, false) => changes.changed(count).await,
                 (false, _) => {}
             }
         });

@@ -95,7 +95,7 @@ fn dropped() {
 fn late(ending: Ending) {
     let gate = Gate::unopened(1);
     let mut tasks = Tasks::new();
-    tasks.add_work(ending, gate.nap(TEN));
+    tasks.add_work(ending, gate.timer(TEN));
     gate.tasks("K", tasks);
     gate.thread("A", |gate| {
         gate.open();
@@ -109,7 +109,7 @@ fn late(ending: Ending) {
 fn opens(has_ended: bool) {
     let gate = Gate::unopened(1);
     gate.thread("A", move |gate| {
-        drop(gate.nap(TEN).begin());
+        drop(gate.timer(TEN).begin());
         if has_ended {
             sleep(2 * TEN);
         }

@@ -1,7 +1,7 @@
 //! Threads and tasks wait for a change of a value.
 
 use super::{Scenario, scenario};
-use crate::board::Board;
+use crate::changes::Changes;
 use crate::engine::mode::{Mode, block};
 use crate::engine::watched::run_blocking;
 use crate::tasks::{Ending, Tasks};
@@ -29,92 +29,92 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 
 const SHORT: Duration = Duration::from_millis(20);
 
-fn waits(board: &Arc<Board>, name: &'static str, count: usize, limit: Option<Duration>) {
-    let board = board.clone();
-    spawn(name, false, move || board.wait(count, limit));
+fn waits(changes: &Arc<Changes>, name: &'static str, count: usize, limit: Option<Duration>) {
+    let changes = changes.clone();
+    spawn(name, false, move || changes.wait(count, limit));
 }
 
-fn task(board: &Arc<Board>, name: &'static str, count: usize, ending: Ending) {
-    let (mut tasks, board) = (Tasks::new(), board.clone());
-    tasks.add_work(ending, async move { board.changed(count).await });
+fn task(changes: &Arc<Changes>, name: &'static str, count: usize, ending: Ending) {
+    let (mut tasks, changes) = (Tasks::new(), changes.clone());
+    tasks.add_work(ending, async move { changes.changed(count).await });
     spawn(name, false, || tasks.run(drop));
 }
 
 fn threads(steps: usize, limit: Option<Duration>) {
     allow(steps, true, 0);
-    let board = Board::new();
-    waits(&board, "A", 1, limit);
-    waits(&board, "B", 2, limit);
-    board.changes(2);
+    let changes = Changes::new();
+    waits(&changes, "A", 1, limit);
+    waits(&changes, "B", 2, limit);
+    changes.changes(2);
     join_all();
 }
 
 /// One change is missing.
 fn nothing() {
     allow(1, true, 0);
-    let board = Board::new();
-    waits(&board, "A", 2, Some(SHORT));
-    waits(&board, "B", 1, Some(2 * SHORT));
-    waits(&board, "C", 1, None);
-    board.changes(1);
+    let changes = Changes::new();
+    waits(&changes, "A", 2, Some(SHORT));
+    waits(&changes, "B", 1, Some(2 * SHORT));
+    waits(&changes, "C", 1, None);
+    changes.changes(1);
     join_all();
 }
 
 fn tasks(endings: [Ending; 2]) {
-    let board = Board::new();
-    task(&board, "K", 1, endings[0]);
-    task(&board, "L", 2, endings[1]);
-    board.changes(2);
+    let changes = Changes::new();
+    task(&changes, "K", 1, endings[0]);
+    task(&changes, "L", 2, endings[1]);
+    changes.changes(2);
     join_all();
 }
 
 fn another_waker() {
-    let board = Board::new();
-    let (mut tasks, moved) = (Tasks::new(), board.clone());
+    let changes = Changes::new();
+    let (mut tasks, moved) = (Tasks::new(), changes.clone());
     tasks.add_work(Ending::Done, async move { moved.changed_elsewhere(1).await });
     spawn("K", false, || tasks.run(drop));
-    task(&board, "L", 1, Ending::Done);
-    board.changes(1);
+    task(&changes, "L", 1, Ending::Done);
+    changes.changes(1);
     join_all();
 }
 
 fn one_thread() {
-    let board = Board::new();
+    let changes = Changes::new();
     let mut tasks = Tasks::new();
     for count in [2, 1] {
-        let board = board.clone();
-        tasks.add_work(Ending::Done, async move { board.changed(count).await });
+        let changes = changes.clone();
+        tasks.add_work(Ending::Done, async move { changes.changed(count).await });
     }
     spawn("K", false, || tasks.run(drop));
-    board.changes(2);
+    changes.changes(2);
     join_all();
 }
 
 fn mixed() {
-    let board = Board::new();
-    waits(&board, "A", 1, None);
-    waits(&board, "B", 1, None);
-    task(&board, "K", 2, Ending::Done);
-    board.changes(2);
+    let changes = Changes::new();
+    waits(&changes, "A", 1, None);
+    waits(&changes, "B", 1, None);
+    task(&changes, "K", 2, Ending::Done);
+    changes.changes(2);
     join_all();
 }
 
 /// A thread and a task wait for the result of work that blocks.
 fn blocking(lacks_threads: usize, ending: Ending) {
     allow(0, true, lacks_threads);
-    let board = Board::new();
-    let (for_thread, for_task) = (board.clone(), board.clone());
+    let changes = Changes::new();
+    let (for_thread, for_task) = (changes.clone(), changes.clone());
     spawn("A", false, move || judge(block(|mode| work(for_thread, mode)), 0));
     let mut tasks = Tasks::new();
     tasks.add_work(ending, async move { judge(work(for_task, Mode::Async).await, lacks_threads) });
     spawn("K", false, || tasks.run(drop));
-    board.changes(1);
+    changes.changes(1);
     join_all();
 }
 
-async fn work(board: Arc<Board>, mode: Mode) -> Option<u8> {
+async fn work(changes: Arc<Changes>, mode: Mode) -> Option<u8> {
     let work = move |_| {
-        board.wait(1, None);
+        changes.wait(1, None);
         7
     };
     run_blocking(mode, "work", work).await

@@ -1,10 +1,10 @@
 //! Work that the gate's own thread polls, and tasks that it wakes at a time.
 
 use super::{Scenario, scenario};
-use crate::board::Board;
-use crate::desk::Task;
+use crate::changes::Changes;
 use crate::gate::Gate;
 use crate::tasks::{Ending, Tasks};
+use crate::timed_job::Task;
 use crate::world::{allow, foreign, sleep};
 use std::future::poll_fn;
 use std::task::Poll;
@@ -50,24 +50,24 @@ pub(super) async fn again() {
 }
 
 fn waits() {
-    let (gate, board) = (Gate::new(1), Board::new());
-    board.changes(2);
-    let first = board.clone();
+    let (gate, changes) = (Gate::new(1), Changes::new());
+    changes.changes(2);
+    let first = changes.clone();
     gate.thread("A", |gate| {
         gate.spawn(async move { first.changed(1).await });
         gate.call(0);
     });
-    gate.thread("B", |gate| gate.spawn(async move { board.changed(2).await }));
+    gate.thread("B", |gate| gate.spawn(async move { changes.changed(2).await }));
     gate.finish();
 }
 
 fn wakes_itself() {
-    let (gate, board) = (Gate::new(0), Board::new());
-    board.changes(1);
+    let (gate, changes) = (Gate::new(0), Changes::new());
+    changes.changes(1);
     gate.thread("A", |gate| {
         gate.spawn(async move {
             again().await;
-            board.changed(1).await;
+            changes.changed(1).await;
             again().await;
         });
     });
@@ -79,15 +79,15 @@ fn work_sleeps(steps: usize) {
     allow(steps, true, 0);
     let gate = Gate::new(1);
     gate.thread("A", |gate| {
-        let (short, long) = (gate.nap(SHORT), gate.nap(LONG));
+        let (short, long) = (gate.timer(SHORT), gate.timer(LONG));
         gate.spawn(async move {
             short.await;
             long.await;
         });
     });
     gate.thread("B", |gate| {
-        let nap = gate.nap(SHORT);
-        gate.spawn(async move { drop(nap.begin()) });
+        let timer = gate.timer(SHORT);
+        gate.spawn(async move { drop(timer.begin()) });
         gate.call_after(0, LONGER);
     });
     gate.finish();
@@ -95,21 +95,21 @@ fn work_sleeps(steps: usize) {
 
 /// The gate's last user is its own thread.
 fn drops_gate() {
-    let (gate, board) = (Gate::new(1), Board::new());
-    board.changes(1);
+    let (gate, changes) = (Gate::new(1), Changes::new());
+    changes.changes(1);
     let user = gate.clone();
     gate.spawn(async move {
-        board.changed(1).await;
+        changes.changed(1).await;
         user.call_after(0, SHORT);
     });
     gate.finish();
 }
 
 fn starts_work() {
-    let (gate, board) = (Gate::new(1), Board::new());
-    board.changes(1);
+    let (gate, changes) = (Gate::new(1), Changes::new());
+    changes.changes(1);
     gate.thread("A", |gate| {
-        gate.send(0, Task::Renew(board));
+        gate.send(0, Task::Renew(changes));
     });
     gate.thread("B", |gate| gate.call(0));
     gate.finish();
@@ -120,7 +120,7 @@ fn tasks_sleep(steps: usize, second: Duration, endings: [Ending; 2]) {
     let gate = Gate::new(0);
     for (name, ending, time) in [("K", endings[0], SHORT), ("L", endings[1], second)] {
         let mut tasks = Tasks::new();
-        tasks.add_work(ending, gate.nap(time));
+        tasks.add_work(ending, gate.timer(time));
         gate.tasks(name, tasks);
     }
     gate.finish();
@@ -130,11 +130,11 @@ fn another_waker(steps: usize) {
     allow(steps, true, 0);
     let gate = Gate::new(0);
     let mut tasks = Tasks::new();
-    let nap = gate.nap(SHORT);
-    tasks.add_work(Ending::Done, async move { nap.begin().await });
+    let timer = gate.timer(SHORT);
+    tasks.add_work(Ending::Done, async move { timer.begin().await });
     gate.tasks("K", tasks);
     let mut tasks = Tasks::new();
-    tasks.add_work(Ending::Done, gate.nap(LONG));
+    tasks.add_work(Ending::Done, gate.timer(LONG));
     gate.tasks("L", tasks);
     gate.finish();
 }
@@ -142,8 +142,8 @@ fn another_waker(steps: usize) {
 fn sleep_and_call() {
     let gate = Gate::new(1);
     let mut tasks = Tasks::new();
-    tasks.add_work(Ending::Done, gate.nap(LONG));
-    tasks.add_work(Ending::Dropped(1), gate.nap(SHORT));
+    tasks.add_work(Ending::Done, gate.timer(LONG));
+    tasks.add_work(Ending::Dropped(1), gate.timer(SHORT));
     gate.tasks("K", tasks);
     gate.thread("A", |gate| {
         gate.call_after(0, LONGER);
@@ -154,14 +154,14 @@ fn sleep_and_call() {
 
 /// A gate without jobs: its thread ends after each of these.
 fn starts_again() {
-    let (gate, board) = (Gate::new(0), Board::new());
-    board.changes(1);
+    let (gate, changes) = (Gate::new(0), Changes::new());
+    changes.changes(1);
     gate.thread("A", |gate| {
         gate.spawn(async {});
-        gate.spawn(async move { board.changed(1).await });
+        gate.spawn(async move { changes.changed(1).await });
     });
     let mut tasks = Tasks::new();
-    let (short, long) = (gate.nap(SHORT), gate.nap(LONGER));
+    let (short, long) = (gate.timer(SHORT), gate.timer(LONGER));
     tasks.add_work(Ending::Done, async move {
         short.await;
         sleep(SHORT);
@@ -173,10 +173,10 @@ fn starts_again() {
 
 fn no_thread() {
     allow(0, true, 1);
-    let (gate, board) = (Gate::new(0), Board::new());
-    board.changes(1);
+    let (gate, changes) = (Gate::new(0), Changes::new());
+    changes.changes(1);
     gate.thread("A", |gate| {
-        gate.spawn(async move { board.changed(1).await });
+        gate.spawn(async move { changes.changed(1).await });
         gate.spawn(again());
     });
     gate.finish();

@@ -8,44 +8,44 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
-pub(crate) struct Nap {
+pub(crate) struct Timer {
     until: Instant,
     begun: Option<Instant>,
     /// `None`: it is over, or was dropped.
     sleep: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    bell: Option<Arc<Bell>>,
+    waker: Option<Arc<TimerWaker>>,
 }
 
 /// Wakes the task.
-struct Bell {
+struct TimerWaker {
     task: Waker,
     /// Its timer was dropped before its time.
     is_removed: AtomicBool,
 }
 
-impl Nap {
-    pub(crate) fn new(worker: Worker, until: Instant) -> Nap {
+impl Timer {
+    pub(crate) fn new(worker: Worker, until: Instant) -> Timer {
         let sleep = Box::pin(async move { worker.sleep(until).await });
-        Nap { until, begun: None, sleep: Some(sleep), bell: None }
+        Timer { until, begun: None, sleep: Some(sleep), waker: None }
     }
 
     /// Polls it once, with a waker that wakes nobody.
-    pub(crate) fn begin(mut self) -> Nap {
+    pub(crate) fn begin(mut self) -> Timer {
         let _ = Pin::new(&mut self).poll(&mut Context::from_waker(Waker::noop()));
         self
     }
 
-    /// Its timer with this bell is dropped.
-    fn remove(&self, bell: Option<Arc<Bell>>) {
-        if let Some(bell) = bell
+    /// The timer that had this waker is dropped.
+    fn remove(&self, waker: Option<Arc<TimerWaker>>) {
+        if let Some(waker) = waker
             && now() < self.until
         {
-            bell.is_removed.store(true, Ordering::Relaxed);
+            waker.is_removed.store(true, Ordering::Relaxed);
         }
     }
 }
 
-impl Future for Nap {
+impl Future for Timer {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<()> {
@@ -54,10 +54,12 @@ impl Future for Nap {
         }
         let begun = *self.begun.get_or_insert_with(now);
         let mut old = None;
-        if !self.bell.as_ref().is_some_and(|bell| bell.task.will_wake(cx.waker())) {
-            old = self.bell.replace(Arc::new(Bell { task: cx.waker().clone(), is_removed: AtomicBool::new(false) }));
+        if !self.waker.as_ref().is_some_and(|waker| waker.task.will_wake(cx.waker())) {
+            old = self
+                .waker
+                .replace(Arc::new(TimerWaker { task: cx.waker().clone(), is_removed: AtomicBool::new(false) }));
         }
-        let waker = Waker::from(self.bell.clone().unwrap());
+        let waker = Waker::from(self.waker.clone().unwrap());
         let sleep = self.sleep.as_mut().unwrap();
         if sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
             self.remove(old);
@@ -74,16 +76,16 @@ impl Future for Nap {
     }
 }
 
-impl Drop for Nap {
+impl Drop for Timer {
     fn drop(&mut self) {
         self.sleep = None;
-        let bell = self.bell.take();
-        self.remove(bell);
+        let waker = self.waker.take();
+        self.remove(waker);
     }
 }
 
-impl Wake for Bell {
-    fn wake(self: Arc<Bell>) {
+impl Wake for TimerWaker {
+    fn wake(self: Arc<TimerWaker>) {
         foreign("wakes a task at its time");
         if self.is_removed.load(Ordering::Relaxed) {
             fail("a dropped timer woke its task".into());
@@ -92,7 +94,7 @@ impl Wake for Bell {
     }
 }
 
-impl Drop for Bell {
+impl Drop for TimerWaker {
     fn drop(&mut self) {
         foreign("drops a waker");
     }

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 /// The times of all changes.
 #[derive(Default)]
-pub(crate) struct Board(Watched<Vec<Instant>>);
+pub(crate) struct Changes(Watched<Vec<Instant>>);
 
-impl Board {
-    pub(crate) fn new() -> Arc<Board> {
+impl Changes {
+    pub(crate) fn new() -> Arc<Changes> {
         Arc::default()
     }
 
@@ -22,10 +22,10 @@ impl Board {
     }
 
     /// `count` changes happen, each at any point.
-    pub(crate) fn changes(self: &Arc<Board>, count: usize) {
+    pub(crate) fn changes(self: &Arc<Changes>, count: usize) {
         for _ in 0..count {
-            let board = self.clone();
-            spawn("change", true, move || board.change());
+            let changes = self.clone();
+            spawn("change", true, move || changes.change());
         }
     }
 

@@ -32,6 +32,7 @@ impl World {
                 host.promised.clear();
                 host.ids.clear();
                 host.groups.clear();
+                self.redirected.retain(|(client, ..), _| *client != name); // its requests are numbered from 1 again
                 self.tell(|| format!("c{name} dies"));
             }
             Action::Born { .. } if !host.client.is_alive => {

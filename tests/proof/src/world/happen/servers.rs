@@ -31,11 +31,9 @@ impl World {
             }
             Action::Backup => {
                 if self.gates.iter().all(|gate| !gate.is_in_doubt()) {
-                    self.backup = Some(Backup {
-                        store: self.server.store(),
-                        gates: self.gates.clone(),
-                        latch: self.latch.clone(),
-                    });
+                    let (now, mut gates) = (self.now(), self.gates.clone());
+                    gates.iter_mut().for_each(|gate| gate.clock_steps(now)); // the clock may step before it is used
+                    self.backup = Some(Backup { store: self.server.store(), gates, latch: self.latch.clone() });
                     self.tell(|| "a copy of all keys is made".to_owned());
                 }
                 Ok(())

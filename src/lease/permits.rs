@@ -1,6 +1,6 @@
 //! The permits of a gate. The gate's own thread renews them, and reports those that are lost.
 
-use super::store::{self, OnLost, Refreshed, Store};
+use super::store::{OnLost, Store};
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Outcome, Sending, Servers};
 use crate::engine::worker::{Job, Next, Worker};
@@ -9,7 +9,7 @@ use crate::error::RefreshError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::held::{HeldPermit, Identity};
-use crate::protocol::keeper::{Number, Task};
+use crate::protocol::keeper::{Number, Refreshed, Task};
 use crate::protocol::replicas::MinReplicas;
 use crate::protocol::routing::NodeId;
 use crate::protocol::semaphore::Refresh;
@@ -135,9 +135,8 @@ impl<'a> Refreshing<'a> {
 impl Drop for Refreshing<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            let sent = self.shared.servers.clock.moment();
             let dropped = || Failure::new(FailureKind::TimedOut, "the caller did not wait for the reply");
-            self.end(self.refreshes.iter().map(|_| (Err(CallError::Unknown(dropped())), sent)).collect());
+            self.end(self.refreshes.iter().map(|_| Err(CallError::Unknown(dropped()))).collect());
         }
     }
 }
@@ -156,20 +155,19 @@ impl Shared {
 
     /// Sends refreshes, each with its lease in ms.
     async fn refresh(&self, refreshes: &[(&Identity, u64)], until: Option<Instant>, mode: Mode) -> Vec<Refreshed> {
-        let before = self.servers.clock.moment();
         let calls = refreshes.iter().map(|(identity, lease_ms)| identity.refresh(*lease_ms));
         let calls: Vec<Refresh> = calls.collect();
         let packed: Vec<Packed> = calls.iter().map(Call::pack).collect();
         let sending = Sending { until, replicas: self.replicas, mode };
         let outcomes = self.servers.send_all(&packed, sending).await;
         let read = |(call, outcome): (&Refresh, Outcome)| {
-            let answered = match outcome {
-                Ok(answered) => answered,
-                Err(unanswered) => return (Err(unanswered.error), before),
-            };
+            let answered = outcome.map_err(|unanswered| unanswered.error)?;
             let (sent, unconfirmed) = (answered.sent, answered.unconfirmed.clone());
-            let answer = answered.read(|reply| call.answer(reply));
-            (store::confirmed(answer.map_err(|unanswered| unanswered.error), unconfirmed), sent)
+            let grant = answered.read(|reply| call.answer(reply)).map_err(|unanswered| unanswered.error)?;
+            match (grant, unconfirmed) {
+                (Some(_), Some(failure)) => Err(CallError::Failed(failure)),
+                (grant, _) => Ok(grant.map(|grant| (grant, sent))),
+            }
         };
         calls.iter().zip(outcomes).map(read).collect()
     }

@@ -3,13 +3,10 @@
 use super::callbacks::Callbacks;
 use crate::clock::Clock;
 use crate::counters::Counts;
-use crate::error::failure::Failure;
-use crate::error::{CallError, Lost, RefreshError};
+use crate::error::{Lost, RefreshError};
 use crate::protocol::held::{HeldPermit, Identity};
-use crate::protocol::keeper::{Keeper, Loss, Number, Task};
-use crate::protocol::lease::Moment;
+use crate::protocol::keeper::{Keeper, Loss, Number, Refreshed, Task};
 use crate::protocol::routing::NodeId;
-use crate::protocol::semaphore::Grant;
 use crate::sync::lock;
 use crate::trace;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -19,9 +16,6 @@ use std::time::{Duration, Instant};
 
 /// Called once when a permit turns out to be lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
-
-/// The answer to a refresh, and when it was sent.
-pub(crate) type Refreshed = (Result<Option<Grant>, CallError>, Moment);
 
 pub(crate) struct Store {
     clock: Clock,
@@ -159,9 +153,8 @@ impl Store {
         let now = self.clock.moment();
         self.with(|keeper| {
             let refreshed = refreshes.iter().zip(outcomes);
-            let refreshed = refreshed.map(|((number, _, lease_ms), (outcome, sent))| {
-                keeper.refreshed(*number, *lease_ms, outcome, sent, now)
-            });
+            let refreshed =
+                refreshed.map(|((number, _, lease_ms), outcome)| keeper.refreshed(*number, *lease_ms, outcome, now));
             refreshed.collect()
         })
     }
@@ -171,9 +164,9 @@ impl Store {
         let now = self.clock.moment();
         let mut state = self.lock();
         let outcomes = batch.iter().zip(outcomes);
-        let outcomes = outcomes.map(|((number, identity), (outcome, sent))| {
+        let outcomes = outcomes.map(|((number, identity), outcome)| {
             let error = outcome.as_ref().err().cloned();
-            let is_renewed = state.keeper.renewed(*number, outcome, sent, now).is_ok();
+            let is_renewed = state.keeper.renewed(*number, outcome, now).is_ok();
             (identity, is_renewed, error)
         });
         let outcomes: Vec<_> = outcomes.collect();
@@ -247,16 +240,5 @@ impl Drop for Watch<'_> {
     fn drop(&mut self) {
         let waker = self.store.lock().waiting.remove(&(self.number, self.future));
         drop(waker); // without the lock
-    }
-}
-
-/// The answer to a refresh that replicas must confirm. Without their confirmation it is a failure.
-pub(crate) fn confirmed(
-    answer: Result<Option<Grant>, CallError>,
-    unconfirmed: Option<Failure>,
-) -> Result<Option<Grant>, CallError> {
-    match (answer, unconfirmed) {
-        (Ok(Some(_)), Some(failure)) => Err(CallError::Failed(failure)),
-        (answer, _) => answer,
     }
 }

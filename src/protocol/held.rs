@@ -149,6 +149,16 @@ impl HeldPermit {
         }
     }
 
+    /// A refresh with this lease will have no answer. If the server ran it, the lease may end earlier now. If several ask
+    /// for the same lease, it may be the first of them.
+    pub fn unanswered(&mut self, lease_ms: u64) {
+        let mut under_way = self.under_way.iter();
+        if let Some(index) = under_way.position(|(other, _)| *other == lease_ms) {
+            let (_, end) = self.under_way.remove(index);
+            self.deadline = self.deadline.earlier(end);
+        }
+    }
+
     /// Takes a confirmed refresh. Returns `false` if the fence is of another permit, or if this permit has been
     /// reported as lost: a lost permit must never become valid again.
     pub fn extend(&mut self, grant: &Grant, sent: Moment, now: Moment) -> bool {
@@ -164,15 +174,6 @@ impl HeldPermit {
         };
         self.replied_at = self.replied_at.max(grant.now);
         true
-    }
-
-    /// A refresh with this lease, sent at `sent`, was not answered. If the server ran it, the lease may end earlier
-    /// now.
-    pub fn may_end(&mut self, sent: Moment, lease_ms: u64) {
-        if lease_ms > 0 {
-            let end = Deadline::after(sent, Some(Duration::from_millis(lease_ms)));
-            self.deadline = self.deadline.earlier(end);
-        }
     }
 
     /// A call that releases it is about to be sent. Returns `false` if there is nothing to release, and whether a loss is

@@ -3,6 +3,7 @@
 use super::held::{HeldPermit, Identity, State};
 use super::lease::{LeaseOptions, Moment};
 use super::semaphore::Grant;
+use crate::error::failure::FailureKind;
 use crate::error::{CallError, RefreshError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,6 +40,9 @@ pub struct Loss {
     /// The holder's callback must be called.
     pub is_reported: bool,
 }
+
+/// The outcome of a refresh: the new lease, and when the call was sent; `None`: the permit is lost.
+pub type Refreshed = Result<Option<(Grant, Moment)>, CallError>;
 
 /// All permits of a gate.
 #[derive(Clone, Debug, Default)]
@@ -274,19 +278,13 @@ impl Keeper {
     }
 
     /// Takes the outcome of a renewal.
-    pub fn renewed(
-        &mut self,
-        number: Number,
-        outcome: Result<Option<Grant>, CallError>,
-        sent: Moment,
-        now: Moment,
-    ) -> Result<(), RefreshError> {
+    pub fn renewed(&mut self, number: Number, outcome: Refreshed, now: Moment) -> Result<(), RefreshError> {
         let Some(kept) = self.permits.get(&number) else {
             return Ok(());
         };
         let lease_ms = kept.held.identity.lease.lease_ms;
         let is_releasing = matches!(kept.held.state(), State::Releasing { .. });
-        let result = self.refresh(number, lease_ms, outcome, sent, now);
+        let result = self.refresh(number, lease_ms, outcome, now);
         match &result {
             Ok(()) => self.plan(number, now),
             Err(RefreshError::Lost(_)) if is_releasing => {} // its release may have run first, and reports a loss itself
@@ -304,11 +302,10 @@ impl Keeper {
         &mut self,
         number: Number,
         lease_ms: u64,
-        outcome: Result<Option<Grant>, CallError>,
-        sent: Moment,
+        outcome: Refreshed,
         now: Moment,
     ) -> Result<(), RefreshError> {
-        let result = self.refresh(number, lease_ms, outcome, sent, now);
+        let result = self.refresh(number, lease_ms, outcome, now);
         match &result {
             // The end may now be earlier than planned.
             Ok(()) | Err(RefreshError::Unknown(_)) => self.plan(number, now),
@@ -318,27 +315,17 @@ impl Keeper {
         result
     }
 
-    fn refresh(
-        &mut self,
-        number: Number,
-        lease_ms: u64,
-        outcome: Result<Option<Grant>, CallError>,
-        sent: Moment,
-        now: Moment,
-    ) -> Result<(), RefreshError> {
+    fn refresh(&mut self, number: Number, lease_ms: u64, outcome: Refreshed, now: Moment) -> Result<(), RefreshError> {
         let Some(kept) = self.permits.get_mut(&number) else {
             return Ok(());
         };
-        kept.held.answered(lease_ms);
-        match outcome {
-            Ok(Some(grant)) if kept.held.extend(&grant, sent, now) => Ok(()),
-            Ok(_) => Err(RefreshError::Lost(kept.held.identity.lost())),
-            Err(error) => {
-                if let CallError::Unknown(_) = error {
-                    kept.held.may_end(sent, lease_ms);
-                }
-                Err(error.into())
-            }
+        match &outcome {
+            Err(error) if may_have_run(error) => kept.held.unanswered(lease_ms),
+            _ => kept.held.answered(lease_ms),
+        }
+        match outcome? {
+            Some((grant, sent)) if kept.held.extend(&grant, sent, now) => Ok(()),
+            _ => Err(RefreshError::Lost(kept.held.identity.lost())),
         }
     }
 
@@ -385,5 +372,14 @@ impl Keeper {
     /// The losses since the last call of this function.
     pub fn take_losses(&mut self) -> Vec<Loss> {
         std::mem::take(&mut self.losses)
+    }
+}
+
+/// Whether the server may have run a refresh that failed. It did if too few replicas confirmed it.
+fn may_have_run(error: &CallError) -> bool {
+    match error {
+        CallError::Unknown(_) => true,
+        CallError::Failed(failure) => failure.kind() == FailureKind::TooFewReplicas,
+        CallError::Invalid(_) => false,
     }
 }

@@ -3,14 +3,16 @@
 use crate::steps::Steps;
 use crate::support::proxy::Proxy;
 use crate::support::random::Random;
+use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually, kill_connections, within};
 use crate::{own, runtime};
 use luagate::aio::{Gate, Permit, Semaphore};
+use luagate::scripts::semaphore::LookupAnswer;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -211,13 +213,20 @@ fn after_a_refresh_that_was_dropped_the_earlier_of_the_two_ends_counts() {
     let (proxy, runtime) = (Proxy::new(&server), runtime());
     let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open()).unwrap();
     let permit = runtime.block_on(gate.semaphore("s", 1).acquire()).unwrap();
+    runtime.block_on(permit.refresh()).unwrap(); // the server knows the script
+    let mut raw = Raw::named(&server, "s", 1);
     proxy.keep_replies();
-    let short = Duration::from_millis(800);
+    let short = Duration::from_secs(8);
     let mut refresh = Steps::new(&runtime, permit.refresh_for(short));
     assert!(refresh.poll().is_pending());
-    eventually("the server has run it", || proxy.has_any_back().then_some(()));
+    let end = eventually("the server has run it", || {
+        let LookupAnswer::Held(held) = raw.lookup(permit.id()) else { panic!("it is lost") };
+        let left = Duration::from_millis(held.expires_at.unwrap() - held.now);
+        (left <= short).then(|| Instant::now() + left)
+    });
+    std::thread::sleep(Duration::from_millis(100)); // the lease counts from when the refresh was sent, not from its drop
     drop(refresh);
-    assert!(permit.remaining().is_some_and(|left| left <= short), "{:?}", permit.remaining());
+    assert!(Instant::now() + permit.remaining().unwrap() <= end, "{:?}", permit.remaining());
     proxy.let_go();
     // The next refresh counts again.
     runtime.block_on(permit.refresh()).unwrap();

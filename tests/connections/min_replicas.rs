@@ -130,6 +130,9 @@ fn a_new_lease_that_no_replica_has_does_not_count() {
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
     assert!(permit.remaining().unwrap() <= before);
+    // The master has run it, so a shorter lease counts.
+    assert!(permit.refresh_for(LEASE / 2).is_err());
+    assert!(permit.remaining().unwrap() <= LEASE / 2, "{:?}", permit.remaining());
     replica.resume();
     permit.refresh_for(LEASE * 2).unwrap();
     assert!(permit.remaining().unwrap() > LEASE);

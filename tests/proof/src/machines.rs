@@ -109,14 +109,14 @@ fn renewals() {
     assert!(due(&mut keeper, at(998)).is_empty());
     assert_eq!(due(&mut keeper, at(1_000)), [number]);
     assert_eq!(next(&keeper, RENEWAL), None);
-    keeper.renewed(number, Ok(Some(grant(1_000, 3_000))), at(1_000), at(1_010)).unwrap();
+    keeper.renewed(number, Ok(Some((grant(1_000, 3_000), at(1_000)))), at(1_010)).unwrap();
     assert_eq!(next(&keeper, RENEWAL), Some(1_010 + 2_989 / 3));
     assert_eq!(next(&keeper, Task::Report), Some(3_999));
     // Its holder asks for a shorter lease.
     keeper.refreshing(number, 300, at(1_100));
-    keeper.refreshed(number, 300, Ok(Some(grant(1_100, 300))), at(1_100), at(1_100)).unwrap();
+    keeper.refreshed(number, 300, Ok(Some((grant(1_100, 300), at(1_100)))), at(1_100)).unwrap();
     assert_eq!(next(&keeper, RENEWAL), Some(1_100 + 299 / 3));
-    keeper.refreshed(number, 3_000, Ok(Some(grant(1_100, 3_000))), at(1_100), at(1_100)).unwrap();
+    keeper.refreshed(number, 3_000, Ok(Some((grant(1_100, 3_000), at(1_100)))), at(1_100)).unwrap();
     assert_eq!(
         keeper.remaining(number, at(1_100)),
         Some(Duration::from_millis(2_999)),
@@ -124,7 +124,7 @@ fn renewals() {
     );
     keeper.stop_renewal(number);
     assert_eq!(next(&keeper, RENEWAL), None);
-    keeper.renewed(number, Ok(Some(grant(1_100, 300))), at(1_100), at(1_100)).unwrap();
+    keeper.renewed(number, Ok(Some((grant(1_100, 300), at(1_100)))), at(1_100)).unwrap();
     assert_eq!(next(&keeper, RENEWAL), None);
     let other = keep(&mut keeper, 3_000);
     keeper.hand_on(other);
@@ -144,17 +144,29 @@ fn renewals() {
     let number = keep(&mut keeper, 3_000);
     keeper.refreshing(number, 300, at(0));
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(299)));
-    let unknown = CallError::Unknown(failure(FailureKind::TimedOut, "no answer"));
-    keeper.refreshed(number, 300, Err(unknown), at(0), at(0)).unwrap_err();
+    let unknown = || CallError::Unknown(failure(FailureKind::TimedOut, "no answer"));
+    keeper.refreshed(number, 300, Err(unknown()), at(0)).unwrap_err();
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(299)));
     assert_eq!(next(&keeper, Task::Report), Some(299));
+    // It counts from when it was sent, also if its caller stops waiting much later. Of several, the first counts.
+    let number = keep(&mut keeper, 3_000);
+    keeper.refreshing(number, 300, at(0));
+    keeper.refreshing(number, 300, at(100));
+    keeper.refreshed(number, 300, Err(unknown()), at(200)).unwrap_err();
+    assert_eq!(keeper.remaining(number, at(200)), Some(Duration::from_millis(99)));
+    // The server ran a refresh that too few replicas confirmed, but not one that could not be sent.
+    for (kind, left) in [(FailureKind::TooFewReplicas, 299), (FailureKind::Unreachable, 2_999)] {
+        let number = keep(&mut keeper, 3_000);
+        keeper.refreshing(number, 300, at(0));
+        keeper.refreshed(number, 300, Err(CallError::Failed(failure(kind, "too few"))), at(0)).unwrap_err();
+        assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(left)), "{kind:?}");
+    }
     // The same applies to a renewal after a longer lease.
     let number = keep(&mut keeper, 3_000);
-    keeper.refreshed(number, 60_000, Ok(Some(grant(0, 60_000))), at(0), at(0)).unwrap();
+    keeper.refreshed(number, 60_000, Ok(Some((grant(0, 60_000), at(0)))), at(0)).unwrap();
     keeper.batch(&[number], at(0));
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(2_999)));
-    let unknown = CallError::Unknown(failure(FailureKind::TimedOut, "no answer"));
-    keeper.renewed(number, Err(unknown), at(0), at(0)).unwrap_err();
+    keeper.renewed(number, Err(unknown()), at(0)).unwrap_err();
     keeper.remove(other);
     assert!(matches!(keeper.due(Task::Report, at(2_999)), Some(lost) if lost.is_empty()));
     assert!(keeper.take_losses().iter().any(|loss| loss.number == number), "its end is reported in time");
@@ -168,7 +180,7 @@ fn failed_renewals() {
         let number = keep(&mut keeper, lease_ms);
         due(&mut keeper, at(then));
         let failed = CallError::Failed(failure(FailureKind::Unreachable, "no server"));
-        keeper.renewed(number, Err(failed), at(then), at(then)).unwrap_err();
+        keeper.renewed(number, Err(failed), at(then)).unwrap_err();
         assert_eq!(next(&keeper, RENEWAL), Some(again), "{lease_ms}");
     }
 }
@@ -210,13 +222,13 @@ fn losses() {
     assert_eq!(reported(&mut keeper), []);
     let overtaken = keep(&mut keeper, 600);
     assert!(keeper.begin_release(overtaken, at(0))); // its release is on its way and reaches the server before a renewal
-    let _ = keeper.renewed(overtaken, Ok(None), at(0), at(0));
+    let _ = keeper.renewed(overtaken, Ok(None), at(0));
     assert_eq!(reported(&mut keeper), []);
     let lost = keep(&mut keeper, 600);
-    keeper.renewed(lost, Ok(None), at(0), at(0)).unwrap_err();
+    keeper.renewed(lost, Ok(None), at(0)).unwrap_err();
     assert_eq!(reported(&mut keeper), [(lost, true, true)]);
     let by_holder = keep(&mut keeper, 600);
-    keeper.refreshed(by_holder, 600, Ok(None), at(0), at(0)).unwrap_err();
+    keeper.refreshed(by_holder, 600, Ok(None), at(0)).unwrap_err();
     assert_eq!(reported(&mut keeper), [(by_holder, true, false)], "its holder knows");
     assert_eq!((next(&keeper, RENEWAL), next(&keeper, Task::Report)), (None, None));
 }
@@ -270,8 +282,9 @@ fn leases() {
     assert_eq!(left(&mut permit, 300), Some(999));
     permit.answered(1_000);
     assert_eq!(left(&mut permit, 300), Some(3_599_899));
-    permit.may_end(at(300), 0);
-    permit.may_end(at(300), 2_000);
+    permit.unanswered(0);
+    permit.refreshing(2_000, at(300));
+    permit.unanswered(2_000);
     assert_eq!(left(&mut permit, 300), Some(1_999));
     assert_eq!(left(&mut permit, 2_299), Some(0));
     assert!(!permit.extend(&grant(2_300, 60_000), at(300), at(300)), "the holder saw it as lost");
@@ -292,9 +305,6 @@ fn leases() {
     // The same with the shortest lease.
     let mut brief = held(30_000, false);
     brief.refreshing(1, at(0));
-    assert_eq!(left(&mut brief, 0), Some(0));
-    let mut brief = held(30_000, false);
-    brief.may_end(at(0), 1);
     assert_eq!(left(&mut brief, 0), Some(0));
     let mut lost = held(30_000, false);
     assert_eq!([lost.lose(), lost.lose()], [(true, true), (false, false)]);

@@ -6,12 +6,11 @@ use super::{Client, Outcome, Thread, Want};
 use crate::ledger::Violation;
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::held::{HeldPermit, Identity};
-use crate::protocol::keeper::{Number, Task};
+use crate::protocol::keeper::{Number, Refreshed, Task};
 use crate::protocol::lease::{LeaseOptions, Moment};
 use crate::protocol::releases::PendingRelease;
-use crate::protocol::semaphore::{Release, ReleaseAnswer};
+use crate::protocol::semaphore::{Grant, Release, ReleaseAnswer};
 use crate::protocol::waiter::Granted;
-use luagate::errors::CallError;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -214,8 +213,7 @@ impl Client {
                 };
                 let sent = answered.sent;
                 let outcome = answered.read(|reply| identity.refresh(lease_ms).answer(reply));
-                let outcome = outcome.map_err(|unanswered| unanswered.error);
-                let refreshed = self.keeper.refreshed(number, lease_ms, outcome, sent, now).is_ok();
+                let refreshed = self.keeper.refreshed(number, lease_ms, refreshed(outcome, sent), now).is_ok();
                 self.take_losses();
                 if refreshed {
                     self.note_refresh(number, now);
@@ -301,8 +299,7 @@ impl Client {
         for ((number, identity), answered) in batch.into_iter().zip(answered) {
             let (sent, lease_ms) = (answered.sent, identity.lease.lease_ms);
             let outcome = answered.read(|reply| identity.refresh(lease_ms).answer(reply));
-            let outcome = outcome.map_err(|unanswered: Unanswered| -> CallError { unanswered.error });
-            if self.keeper.renewed(number, outcome, sent, now).is_ok() {
+            if self.keeper.renewed(number, refreshed(outcome, sent), now).is_ok() {
                 self.note_refresh(number, now);
             }
         }
@@ -336,4 +333,11 @@ impl Client {
 
 fn release_of(identity: &Identity, keep: u32) -> Release<'_> {
     Release { keys: &identity.keys, id: &identity.id, keep, fence: identity.own_fence() }
+}
+
+fn refreshed(outcome: Result<Option<Grant>, Unanswered>, sent: Moment) -> Refreshed {
+    match outcome {
+        Ok(grant) => Ok(grant.map(|grant| (grant, sent))),
+        Err(unanswered) => Err(unanswered.error),
+    }
 }

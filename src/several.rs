@@ -13,6 +13,7 @@ use crate::engine::mode::block;
 use crate::engine::servers::{Sending, Unanswered};
 use crate::error::{AcquireSeveralError, CallError, Invalid, TryAcquireSeveralError};
 use crate::guard::settings;
+use crate::lease::releases::Earlier;
 use crate::permit::{self, Permit};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
@@ -134,11 +135,10 @@ impl Several {
         let call = TryAcquireAll { id: &id, asked: &asked };
         loop {
             let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
-            let resent = shared.releases.resent();
+            let earlier = shared.releases.earlier();
             let (answer, sent) = Once::ask(shared, &call, caller).await?;
             if let TryAcquireAllAnswer::Denied { .. } = answer {
-                if shared.releases.resent() != resent {
-                    self.settle(shared, keys, caller).await?; // a release that precedes this call may follow it
+                if self.has_overtaken(shared, keys, earlier, caller).await? {
                     continue;
                 }
                 shared.servers.counts.denied.add_one();
@@ -161,6 +161,20 @@ impl Several {
             shared.releases.settle(keys.meta.as_bytes(), None, None, caller.mode).await?;
         }
         Ok(())
+    }
+
+    async fn has_overtaken(
+        &self,
+        shared: &Shared,
+        keys: &[&Keys],
+        earlier: Earlier,
+        caller: Caller<'_>,
+    ) -> Result<bool, CallError> {
+        let mut has_overtaken = false;
+        for keys in keys {
+            has_overtaken |= shared.releases.has_overtaken(keys.meta.as_bytes(), None, earlier, caller.mode).await?;
+        }
+        Ok(has_overtaken)
     }
 
     fn permits(

@@ -45,21 +45,30 @@ pub(crate) struct Shared {
     state: Watched<State>,
     /// How many releases hold back later calls of their names. Zero for almost every call, which then needs no lock.
     unconfirmed: AtomicUsize,
-    /// How many posted releases had to be sent again.
+    /// How many posted releases had to be sent again, because the server had lost the script, or the key has moved.
     resent: AtomicU64,
+    /// The number of the last release that was posted.
+    last: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     releases: releases::Releases<Arc<Connection>>,
-    /// How many releases are posted and not answered.
-    posted: usize,
+    posted: releases::Posted,
 }
 
 impl State {
     fn is_empty(&self) -> bool {
-        self.posted == 0 && self.releases.is_empty()
+        self.posted.is_empty() && self.releases.is_empty()
     }
+}
+
+/// The releases that precede a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Earlier {
+    /// The number of the last one.
+    last: u64,
+    resent: u64,
 }
 
 impl Releases {
@@ -72,6 +81,7 @@ impl Releases {
                 state,
                 unconfirmed: AtomicUsize::new(0),
                 resent: AtomicU64::new(0),
+                last: AtomicU64::new(0),
             }),
         }
     }
@@ -95,10 +105,33 @@ impl Releases {
         Posted::send(&self.shared, pending, Some(dropped));
     }
 
-    /// How many posted releases had to be sent again, because the server had lost the script, or the key has moved. If
-    /// this changes while a call is on its way, the call may have run before a release that precedes it.
-    pub(crate) fn resent(&self) -> u64 {
-        self.shared.resent.load(Ordering::Acquire)
+    /// The releases that precede a call which is made now.
+    pub(crate) fn earlier(&self) -> Earlier {
+        let (last, resent) = (&self.shared.last, &self.shared.resent);
+        Earlier { last: last.load(Ordering::Acquire), resent: resent.load(Ordering::Acquire) }
+    }
+
+    /// Whether a call for this key, which the server has denied, must be made again: it may have run before a release that
+    /// precedes it, since that was sent again, or went to another node of a cluster. Waits until those are confirmed, for
+    /// the read timeout at most.
+    pub(crate) async fn has_overtaken(
+        &self,
+        key: &[u8],
+        own_id: Option<&str>,
+        earlier: Earlier,
+        mode: Mode,
+    ) -> Result<bool, CallError> {
+        let shared = &self.shared;
+        let is_posted = |state: &mut State| state.posted.has(key, earlier.last);
+        if shared.resent.load(Ordering::Acquire) == earlier.resent && !shared.state.look(is_posted) {
+            return Ok(false);
+        }
+        let until = shared.servers.clock.now() + shared.servers.read_timeout();
+        let machine = shared.servers.clock.machine_time(until);
+        let answered = shared.state.until(Some(machine), mode, |state| (!is_posted(state)).then_some(()));
+        shared.servers.limited(Some(until), mode, answered).await.flatten().ok_or_else(late)?;
+        shared.settle(key, own_id, Some(until), mode).await?;
+        Ok(true)
     }
 
     /// Releases once, by `until`. Returns whether the server confirmed it. If not, or if this is dropped, the gate's own
@@ -146,6 +179,7 @@ impl Drop for Releases {
 /// A release that is posted, until its reply is here.
 struct Posted {
     shared: Arc<Shared>,
+    number: u64,
     pending: PendingRelease,
     steps: Steps,
     dropped: Option<Dropped>,
@@ -155,14 +189,18 @@ impl Posted {
     fn send(shared: &Arc<Shared>, mut pending: PendingRelease, dropped: Option<Dropped>) {
         let steps = pending.steps();
         let behind = pending.connection.take();
-        let posted = Posted { shared: shared.clone(), pending, steps, dropped };
-        let key = posted.pending.keys.meta.clone();
-        let Some(call) = posted.steps.call() else {
+        let Some(call) = steps.call() else {
             return;
         };
+        let key = pending.keys.meta.clone();
         let connected = || shared.servers.connected(key.as_bytes());
         let connection = behind.filter(|connection| !connection.is_closed()).or_else(connected);
-        shared.state.look(|state| state.posted += 1);
+        let number = shared.state.look(|state| {
+            let number = shared.last.fetch_add(1, Ordering::AcqRel) + 1;
+            state.posted.add(number, &key);
+            number
+        });
+        let posted = Posted { shared: shared.clone(), number, pending, steps, dropped };
         match connection {
             Some(connection) => {
                 let is_first = connection.is_first_release();
@@ -216,23 +254,23 @@ impl Posted {
     }
 
     fn confirmed(self) {
-        let Posted { shared, steps, dropped, .. } = self;
+        let Posted { shared, number: posted, steps, dropped, .. } = self;
         if let Some(Dropped { store, number, span }) = dropped {
             store.released(number, !steps.has_found_nothing);
             span.ended(if steps.has_found_nothing { "gone" } else { "released" });
         }
-        shared.state.change(|state| state.posted -= 1);
+        shared.state.change(|state| state.posted.answered(posted));
     }
 
     /// The gate's own thread repeats it.
     fn failed(self) {
-        let Posted { shared, pending, dropped, .. } = self;
+        let Posted { shared, number: posted, pending, dropped, .. } = self;
         if let Some(Dropped { store, number, span }) = dropped {
             store.remove(number);
             span.ended("unknown"); // the gate's own thread repeats it
         }
         shared.change(|state| {
-            state.posted -= 1;
+            state.posted.answered(posted);
             state.releases.add([pending]);
         });
         shared.resent.fetch_add(1, Ordering::Release);
@@ -284,7 +322,7 @@ impl Shared {
                         let is_own = own_id == Some(pending.id.as_str());
                         match self.release(pending, Some(until), mode).await {
                             // The call itself would wait in vain too.
-                            Err(error) if is_own || is_late(&error) => return Err(unsettled(error)),
+                            Err(error) if is_own || is_in_vain(&error) => return Err(unsettled(error)),
                             Err(_) => return Ok(()),
                             Ok(()) => {}
                         }
@@ -414,8 +452,12 @@ impl Job for Shared {
     }
 }
 
-fn is_late(error: &CallError) -> bool {
-    matches!(error, CallError::Failed(failure) | CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut)
+/// Whether another call to the same server would wait just as long.
+fn is_in_vain(error: &CallError) -> bool {
+    let (CallError::Failed(failure) | CallError::Unknown(failure)) = error else {
+        return false;
+    };
+    matches!(failure.kind(), FailureKind::TimedOut | FailureKind::Unreachable)
 }
 
 fn late() -> CallError {

@@ -7,6 +7,7 @@ use super::semaphore::{Lookup, LookupAnswer, Release, ReleaseAnswer};
 use crate::error::CallError;
 use redis::Value;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -209,6 +210,37 @@ pub struct Current {
     pub keys: Keys,
     pub id: String,
     is_aside: bool,
+}
+
+/// Releases that are sent and not answered, in the order of their numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Posted {
+    open: VecDeque<(u64, Arc<str>)>,
+}
+
+impl Posted {
+    /// The release with this number, for this key, is about to be sent. Each has a higher number than the one before.
+    pub fn add(&mut self, number: u64, key: &Arc<str>) {
+        self.open.push_back((number, key.clone()));
+    }
+
+    /// The release with this number has its reply, or will have none.
+    pub fn answered(&mut self, number: u64) {
+        if let Some(index) = self.open.iter().position(|(open, _)| *open == number) {
+            self.open.remove(index);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whether a release for this key, with this number or a lower one, has no reply yet. If a later call has its reply,
+    /// the release went to another server, and may run after that call.
+    pub fn has(&self, key: &[u8], latest: u64) -> bool {
+        let mut earlier = self.open.iter().take_while(|(number, _)| *number <= latest);
+        earlier.any(|(_, open)| open.as_bytes() == key)
+    }
 }
 
 /// The next step for pending releases.

@@ -97,7 +97,7 @@ impl Waits {
             polled.asks(vec![Asked::of(target, None)]);
         }
         loop {
-            let resent = self.releases.resent();
+            let earlier = self.releases.earlier();
             let mut once = Once { waits: self, target, connection: None, is_sent: false };
             let (answer, sent) = once.ask(caller.mode).await?;
             if caller.is_given_back() {
@@ -112,8 +112,8 @@ impl Waits {
             }
             once.is_sent = false;
             if let Err(TryAcquireError::Denied(_)) = &result {
-                if self.releases.resent() != resent {
-                    self.settle(once.target, None, caller.mode).await?; // a release that precedes this call may follow it
+                let PermitTarget { keys, id, .. } = &*once.target;
+                if self.releases.has_overtaken(keys.meta.as_bytes(), Some(id), earlier, caller.mode).await? {
                     continue;
                 }
                 self.servers.counts.denied.add_one();

@@ -5,6 +5,7 @@ use super::{LEASE, MINUTE, builder, gate, slot_of};
 use crate::own;
 use crate::support::circles;
 use crate::support::cluster::Cluster;
+use crate::support::counts::command_counts;
 use crate::support::eventually;
 use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
@@ -85,6 +86,35 @@ fn whoever_learns_of_a_drop_gets_the_permit_although_its_slot_moves() {
             circles::hand_on(&gate, std::slice::from_ref(&name), 100);
         }
     });
+}
+
+/// The old node has not answered the release yet when the gate learns from another node where the slot is.
+#[test]
+fn whoever_learns_of_a_drop_gets_the_permit_although_its_call_goes_to_another_node() {
+    let mut cluster = own!(Cluster::new());
+    let masters = cluster.masters();
+    let (old, new, third) = (masters[0], masters[1], masters[2]);
+    let (name, other) = (cluster.name_on(old), cluster.name_on(third));
+    let gate = builder(&cluster).read_timeout(MINUTE).open().unwrap();
+    let semaphore = gate.semaphore(&name, 1).lease(LEASE);
+    let permit = semaphore.try_acquire().unwrap();
+    gate.semaphore(&other, 1).inspect().unwrap();
+    for name in [&name, &other] {
+        let moving = cluster.begin_move(slot_of(&cluster, name), new);
+        moving.move_keys(&cluster);
+        moving.end(&cluster);
+    }
+    std::thread::sleep(Duration::from_millis(110)); // a gate asks for the slots at most each 100 ms
+    cluster.pause(old);
+    drop(permit);
+    gate.semaphore(&other, 1).inspect().unwrap(); // it has moved, so the gate asks for all slots
+    let mut con = cluster.connection(new);
+    let mut scripts = || command_counts(&mut con)["time"]; // each script reads the time
+    let before = scripts();
+    let asking = std::thread::spawn(move || semaphore.try_acquire());
+    eventually("the new node has denied it", || (scripts() > before).then_some(()));
+    cluster.resume(old);
+    asking.join().unwrap().unwrap().release().unwrap();
 }
 
 #[test]

@@ -70,24 +70,20 @@ impl Store {
         (number, tasks.into_iter().filter_map(|task| state.keeper.next(task)).min())
     }
 
-    /// The guard of a permit is dropped. If there is something to release, returns the end of its lease, and keeps the permit
-    /// until its release is answered.
-    pub(crate) fn drop_permit(&self, number: Number) -> Option<Option<Instant>> {
-        let now = self.clock.moment();
+    /// The guard of a permit is dropped at `now`. If there is something to release, returns when the server has ended its
+    /// lease, and keeps the permit until its release is answered.
+    pub(crate) fn drop_permit(&self, number: Number, now: Instant) -> Option<Option<Instant>> {
         let mut state = self.lock();
-        if !state.keeper.begin_release(number, now) {
+        if !state.keeper.begin_release(number) {
             self.remove_from(state, number);
             return None;
         }
-        let deadline = state.keeper.held(number).and_then(|held| held.deadline().instant());
-        self.report(state);
-        Some(deadline)
+        Some(state.keeper.held(number).and_then(|held| held.ends_by(now)))
     }
 
     /// A call that releases the permit is about to be sent. `false`: there is nothing to release.
     pub(crate) fn begin_release(&self, number: Number) -> bool {
-        let now = self.clock.moment();
-        self.with(|keeper| keeper.begin_release(number, now))
+        self.with(|keeper| keeper.begin_release(number))
     }
 
     /// The posted release of a permit is answered, or repeated by others.

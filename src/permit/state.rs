@@ -146,9 +146,9 @@ impl PermitState {
     /// The guard is dropped. If there is something to release: the release, and the permit, which the store forgets when the
     /// release is answered. `now`: the last refresh of the holder was answered by then, or not at all.
     pub(crate) fn end(&self, now: Instant) -> Option<(PendingRelease, Dropped)> {
-        let deadline = self.store.drop_permit(self.number)?;
+        let until = self.store.drop_permit(self.number, now)?;
         let span = Operation::Release.on([self.key()]);
-        let pending = PendingRelease::of_permit(&self.identity, deadline, now, None);
+        let pending = PendingRelease::of_permit(&self.identity, until, None);
         Some((pending, Dropped { store: self.store.clone(), number: self.number, span }))
     }
 

@@ -5,7 +5,7 @@ use super::lease::{Deadline, LeaseOptions, Moment, ServerTime};
 use super::semaphore::{Grant, Refresh};
 use crate::error::Lost;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The properties of a permit that never change.
 #[derive(Debug)]
@@ -61,6 +61,8 @@ pub struct HeldPermit {
     /// For each refresh that is in progress: the lease that it asks for, and when that lease would end. This end may be
     /// earlier than the deadline, and the server may have run the refresh already.
     under_way: Vec<(u64, Deadline)>,
+    /// The longest lease that was ever asked for, in ms; 0: permanent.
+    longest_ms: u64,
     /// The server's time in the reply that set the deadline.
     replied_at: ServerTime,
     state: State,
@@ -69,6 +71,7 @@ pub struct HeldPermit {
 impl HeldPermit {
     pub fn new(identity: Arc<Identity>, grant: &Grant, deadline: Deadline) -> HeldPermit {
         HeldPermit {
+            longest_ms: identity.lease.lease_ms,
             identity,
             permits: grant.permits,
             deadline,
@@ -86,6 +89,7 @@ impl HeldPermit {
             identity: Arc::new(identity),
             deadline: self.deadline(),
             under_way: Vec::new(),
+            longest_ms: longer(self.longest_ms, lease.lease_ms),
             state: std::mem::replace(&mut self.state, State::HandedOn), // so that it does not count twice
             ..*self
         }
@@ -102,6 +106,13 @@ impl HeldPermit {
     pub fn deadline(&self) -> Deadline {
         let ends = self.under_way.iter().map(|(_, end)| *end);
         ends.fold(self.deadline, Deadline::earlier)
+    }
+
+    /// When the server has ended its lease, whatever it has run of the refreshes until `latest`. `None`: the lease may be
+    /// permanent.
+    pub fn ends_by(&self, latest: Instant) -> Option<Instant> {
+        let lease = (self.longest_ms > 0).then(|| Duration::from_millis(self.longest_ms))?;
+        Some(latest.checked_add(lease)?.max(self.deadline.instant()?))
     }
 
     pub fn state(&self) -> State {
@@ -134,6 +145,7 @@ impl HeldPermit {
 
     /// A refresh with this lease is about to be sent.
     pub fn refreshing(&mut self, lease_ms: u64, now: Moment) {
+        self.longest_ms = longer(self.longest_ms, lease_ms);
         if lease_ms > 0 {
             let end = Deadline::after(now, Some(Duration::from_millis(lease_ms)));
             self.under_way.push((lease_ms, end));
@@ -176,22 +188,17 @@ impl HeldPermit {
         true
     }
 
-    /// A call that releases it is about to be sent. Returns `false` if there is nothing to release, and whether a loss is
-    /// new to the holder.
-    ///
-    /// A lost permit is released too, since the server may count its lease longer. But if the application chose the id,
-    /// another caller may hold with it by now, and the release would affect that one.
-    pub fn begin_release(&mut self, now: Moment) -> (bool, bool) {
-        let is_new = self.identity.lease.own_id && self.remaining(now).1;
+    /// A call that releases it is about to be sent. Returns `false` if there is nothing to release. A lost permit is
+    /// released too, since the server may count its lease longer, or for ever.
+    pub fn begin_release(&mut self) -> bool {
         let (state, is_sent) = match self.state {
             State::Held => (State::Releasing { unanswered: 1 }, true),
             State::Releasing { unanswered } => (State::Releasing { unanswered: unanswered + 1 }, true),
-            State::Lost { .. } if self.identity.lease.own_id => (State::Gone, false),
             State::Lost { .. } => (State::Lost { is_reported: true }, true),
             over @ (State::Released | State::Gone | State::HandedOn) => (over, false),
         };
         self.state = state;
-        (is_sent, is_new)
+        is_sent
     }
 
     /// Its release was answered. `found`: there was something to release. `repeated`: the server may have run it twice.
@@ -223,4 +230,9 @@ impl HeldPermit {
         }
         (is_watched, is_new)
     }
+}
+
+/// The longer of two leases in ms. 0: permanent.
+fn longer(one: u64, other: u64) -> u64 {
+    if one == 0 || other == 0 { 0 } else { one.max(other) }
 }

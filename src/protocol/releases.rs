@@ -70,24 +70,14 @@ impl<C> PendingRelease<C> {
         PendingRelease { keys: keys.clone(), id: id.to_owned(), target, connection, until }
     }
 
-    /// The release of a permit that ends at `deadline`. A refresh until `latest`, whose reply was lost, may have
-    /// extended its lease on the server.
-    pub fn of_permit(
-        identity: &Identity,
-        deadline: Option<Instant>,
-        latest: Instant,
-        connection: Option<C>,
-    ) -> PendingRelease<C> {
-        let lease = Duration::from_millis(identity.lease.lease_ms);
+    /// The release of a permit. At `until` the server has ended its lease.
+    pub fn of_permit(identity: &Identity, until: Option<Instant>, connection: Option<C>) -> PendingRelease<C> {
         PendingRelease {
             keys: identity.keys.clone(),
             id: identity.id.clone(),
             target: Target::Fence(identity.fence),
             connection,
-            until: match deadline {
-                Some(deadline) if !lease.is_zero() => latest.checked_add(lease).map(|latest| latest.max(deadline)),
-                _ => None, // a permanent permit has no end
-            },
+            until,
         }
     }
 

@@ -8,7 +8,7 @@ use crate::support::{Server, command_counts, eventually, within};
 
 use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::ReleaseAnswer;
-use luagate::{Cancel, Gate, Mutex, MutexGuard};
+use luagate::{Cancel, Gate, Mutex, MutexGuard, Released};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -179,10 +179,29 @@ fn a_former_holder_of_an_id_neither_refreshes_nor_releases_its_successors_permit
     assert!(matches!(error, RefreshError::Lost(_)), "{error}");
     let error = former.refresh_for(Duration::from_secs(1)).unwrap_err();
     assert!(matches!(error, RefreshError::Lost(_)), "{error}");
-    drop(former);
+    assert_eq!(former.release().unwrap(), Released::Gone);
     let held = raw.inspect().holders.remove(0);
     assert_eq!((held.fence, held.permits), (next.fence(), 3));
     next.release().unwrap();
+}
+
+/// A refresh with a shorter lease is lost on its way. Its holder cannot know, so the permit ends for it. For the server it
+/// is permanent.
+#[test]
+fn a_permanent_permit_that_its_holder_saw_end_is_released() {
+    let (server, proxy, gate) = own!(behind_a_proxy());
+    let mut raw = Raw::named(&server, "shared", 1);
+    let semaphore = gate.semaphore("shared", 1).permanent();
+    for semaphore in [semaphore.clone().id("worker-1"), semaphore] {
+        let permit = semaphore.acquire().unwrap();
+        proxy.go_silent();
+        let error = permit.refresh_for(Duration::from_millis(50)).unwrap_err();
+        assert!(matches!(error, RefreshError::Unknown(_)), "{error}");
+        assert!(permit.is_lost());
+        assert_eq!(raw.in_use(), 1);
+        drop(permit);
+        eventually("it is released", || (raw.in_use() == 0).then_some(()));
+    }
 }
 
 #[test]

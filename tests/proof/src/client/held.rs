@@ -123,7 +123,7 @@ impl Client {
     /// The holder drops the permit.
     pub(crate) fn drop_permit(&mut self, number: Number, now: Moment) {
         self.look(number, now);
-        let is_sent = self.keeper.begin_release(number, now);
+        let is_sent = self.keeper.begin_release(number);
         self.take_losses();
         let Some(permit) = self.permits.get_mut(&number) else {
             return;
@@ -131,7 +131,7 @@ impl Client {
         permit.is_had = false;
         let identity = permit.identity.clone();
         if !is_sent {
-            return self.forget(number); // another caller may hold the id by now
+            return self.forget(number);
         }
         let until = now.instant() + DROP_BOUND;
         let call = release_of(&identity, 0).pack();
@@ -254,8 +254,8 @@ impl Client {
             }
             Err(Unanswered { connection, .. }) => {
                 let held = self.keeper.held(number);
-                let deadline = held.and_then(|held| held.deadline().instant());
-                let pending = PendingRelease::of_permit(&identity, deadline, until, connection);
+                let until = held.and_then(|held| held.ends_by(until));
+                let pending = PendingRelease::of_permit(&identity, until, connection);
                 self.release_later(pending, now);
             }
         }

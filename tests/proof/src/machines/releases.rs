@@ -94,16 +94,24 @@ fn steps() {
 /// A permit is released until its lease has ended, also if a refresh without a reply has extended it. A permanent permit
 /// has no end, even if it still has its first lease.
 fn ends_of_permits() {
-    let until = |lease_ms, deadline: Option<u64>| {
-        let held = super::held(lease_ms, false);
-        let deadline = deadline.map(|ms| at(ms).instant());
-        let pending = PendingRelease::<Connection>::of_permit(&held.identity, deadline, at(5_000).instant(), None);
-        pending.until.map(|until| until.saturating_duration_since(at(0).instant()).as_millis())
+    let until = |lease_ms, refresh_ms: Option<u64>, latest| {
+        let mut held = super::held(lease_ms, false);
+        if let Some(ms) = refresh_ms {
+            held.refreshing(ms, at(0));
+            held.unanswered(ms);
+        }
+        let until = held.ends_by(at(latest).instant());
+        until.map(|until| until.saturating_duration_since(at(0).instant()).as_millis())
     };
-    assert_eq!(until(3_000, Some(4_000)), Some(8_000));
-    assert_eq!(until(3_000, Some(9_000)), Some(9_000));
-    assert_eq!(until(0, Some(9_000)), None);
-    assert_eq!(until(0, None), None);
+    assert_eq!(until(3_000, None, 5_000), Some(8_000));
+    assert_eq!(until(3_000, Some(1_000), 5_000), Some(8_000));
+    assert_eq!(until(3_000, Some(60_000), 5_000), Some(65_000));
+    assert_eq!(until(3_000, Some(0), 5_000), None);
+    assert_eq!(until(0, None, 5_000), None);
+    assert_eq!(until(0, Some(1_000), 5_000), None);
+    let mut held = super::held(3_000, false);
+    assert!(held.extend(&super::grant(0, 60_000), at(0), at(0)));
+    assert_eq!(held.ends_by(at(5_000).instant()), Some(at(59_999).instant()));
 }
 
 /// Up to a hundred releases for one server are sent together, in order. A release on an existing connection, or with a

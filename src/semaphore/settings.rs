@@ -77,8 +77,7 @@ impl Semaphore {
     ///
     /// Only one caller at a time may use the id. Consecutive calls are safe, even if one of them is delayed. Each call
     /// first waits until the last release of the id is confirmed, for at most its own timeout or the read timeout. It
-    /// also sends the fence, so a delayed call never changes a later permit. A lost permit with such an id is not
-    /// released any more.
+    /// also sends the fence, so a delayed call never changes a later permit.
     ///
     /// A wait in line takes every permit that its id gets, since the message or the reply with its own grant may have
     /// been lost. So if a second caller uses the id meanwhile, both may believe that they hold the permit.

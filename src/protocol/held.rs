@@ -61,6 +61,8 @@ pub struct HeldPermit {
     /// For each refresh that is in progress: the lease that it asks for, and when that lease would end. This end may be
     /// earlier than the deadline, and the server may have run the refresh already.
     under_way: Vec<(u64, Deadline)>,
+    /// The latest end that the server ever reported. `None`: never.
+    last_end: Option<Instant>,
     /// The longest lease that was ever asked for, in ms; 0: permanent.
     longest_ms: u64,
     /// The server's time in the reply that set the deadline.
@@ -71,6 +73,7 @@ pub struct HeldPermit {
 impl HeldPermit {
     pub fn new(identity: Arc<Identity>, grant: &Grant, deadline: Deadline) -> HeldPermit {
         HeldPermit {
+            last_end: deadline.instant(),
             longest_ms: identity.lease.lease_ms,
             identity,
             permits: grant.permits,
@@ -112,7 +115,7 @@ impl HeldPermit {
     /// permanent.
     pub fn ends_by(&self, latest: Instant) -> Option<Instant> {
         let lease = (self.longest_ms > 0).then(|| Duration::from_millis(self.longest_ms))?;
-        Some(latest.checked_add(lease)?.max(self.deadline.instant()?))
+        Some(latest.checked_add(lease)?.max(self.last_end?))
     }
 
     pub fn state(&self) -> State {
@@ -179,6 +182,7 @@ impl HeldPermit {
             return false;
         }
         let deadline = Deadline::after(sent, grant.left());
+        self.last_end = self.last_end.zip(deadline.instant()).map(|(one, other)| one.max(other));
         // Replies may arrive in another order than the server ran the calls. The call that it ran last counts.
         self.deadline = match grant.now >= self.replied_at {
             true => deadline,

@@ -1,9 +1,12 @@
 //! Unconfirmed releases: which calls each one needs, which are sent together, and when each is repeated.
 
 use super::at;
+use crate::protocol::held::HeldPermit;
 use crate::protocol::keys::Keys;
+use crate::protocol::lease::Deadline;
 use crate::protocol::releases::{Next, Ordered, PendingRelease, Releases, Settled, Target, ToRelease};
 use redis::Value;
+use std::time::Duration;
 
 /// Two releases behind the same call of a connection with an even number can share a packet.
 #[derive(Clone, Copy, PartialEq)]
@@ -109,6 +112,12 @@ fn ends_of_permits() {
     assert_eq!(until(3_000, Some(0), 5_000), None);
     assert_eq!(until(0, None, 5_000), None);
     assert_eq!(until(0, Some(1_000), 5_000), None);
+    // A permit with a minimum hold has a longer first lease, and no refresh ends it earlier.
+    let first = Deadline::after(at(0), Some(Duration::from_secs(12)));
+    let mut held = HeldPermit::new(super::held(400, false).identity, &super::grant(0, 12_000), first);
+    held.refreshing(400, at(0));
+    held.unanswered(400);
+    assert_eq!(held.ends_by(at(10).instant()), Some(at(11_999).instant()));
     let mut held = super::held(3_000, false);
     assert!(held.extend(&super::grant(0, 60_000), at(0), at(0)));
     assert_eq!(held.ends_by(at(5_000).instant()), Some(at(59_999).instant()));

@@ -61,10 +61,8 @@ pub struct HeldPermit {
     /// For each refresh that is in progress: the lease that it asks for, and when that lease would end. This end may be
     /// earlier than the deadline, and the server may have run the refresh already.
     under_way: Vec<(u64, Deadline)>,
-    /// The latest end that the server ever reported. `None`: never.
-    last_end: Option<Instant>,
-    /// The longest lease that was ever asked for, in ms; 0: permanent.
-    longest_ms: u64,
+    /// The longest lease that was ever granted or asked for; `None`: permanent.
+    longest: Option<Duration>,
     /// The server's time in the reply that set the deadline.
     replied_at: ServerTime,
     state: State,
@@ -73,8 +71,7 @@ pub struct HeldPermit {
 impl HeldPermit {
     pub fn new(identity: Arc<Identity>, grant: &Grant, deadline: Deadline) -> HeldPermit {
         HeldPermit {
-            last_end: deadline.instant(),
-            longest_ms: identity.lease.lease_ms,
+            longest: longer(lease_of(identity.lease.lease_ms), grant.left()),
             identity,
             permits: grant.permits,
             deadline,
@@ -92,7 +89,7 @@ impl HeldPermit {
             identity: Arc::new(identity),
             deadline: self.deadline(),
             under_way: Vec::new(),
-            longest_ms: longer(self.longest_ms, lease.lease_ms),
+            longest: longer(self.longest, lease_of(lease.lease_ms)),
             state: std::mem::replace(&mut self.state, State::HandedOn), // so that it does not count twice
             ..*self
         }
@@ -111,11 +108,9 @@ impl HeldPermit {
         ends.fold(self.deadline, Deadline::earlier)
     }
 
-    /// When the server has ended its lease, whatever it has run of the refreshes until `latest`. `None`: the lease may be
-    /// permanent.
+    /// When the server has ended its lease, if it has run no refresh after `latest`. `None`: the lease may be permanent.
     pub fn ends_by(&self, latest: Instant) -> Option<Instant> {
-        let lease = (self.longest_ms > 0).then(|| Duration::from_millis(self.longest_ms))?;
-        Some(latest.checked_add(lease)?.max(self.last_end?))
+        latest.checked_add(self.longest?)
     }
 
     pub fn state(&self) -> State {
@@ -148,7 +143,7 @@ impl HeldPermit {
 
     /// A refresh with this lease is about to be sent.
     pub fn refreshing(&mut self, lease_ms: u64, now: Moment) {
-        self.longest_ms = longer(self.longest_ms, lease_ms);
+        self.longest = longer(self.longest, lease_of(lease_ms));
         if lease_ms > 0 {
             let end = Deadline::after(now, Some(Duration::from_millis(lease_ms)));
             self.under_way.push((lease_ms, end));
@@ -182,7 +177,7 @@ impl HeldPermit {
             return false;
         }
         let deadline = Deadline::after(sent, grant.left());
-        self.last_end = self.last_end.zip(deadline.instant()).map(|(one, other)| one.max(other));
+        self.longest = longer(self.longest, grant.left());
         // Replies may arrive in another order than the server ran the calls. The call that it ran last counts.
         self.deadline = match grant.now >= self.replied_at {
             true => deadline,
@@ -236,7 +231,12 @@ impl HeldPermit {
     }
 }
 
-/// The longer of two leases in ms. 0: permanent.
-fn longer(one: u64, other: u64) -> u64 {
-    if one == 0 || other == 0 { 0 } else { one.max(other) }
+/// A lease of so many ms; 0: permanent.
+fn lease_of(lease_ms: u64) -> Option<Duration> {
+    (lease_ms > 0).then(|| Duration::from_millis(lease_ms))
+}
+
+/// The longer of two leases. `None`: permanent.
+fn longer(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    one.zip(other).map(|(one, other)| one.max(other))
 }

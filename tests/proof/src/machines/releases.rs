@@ -112,15 +112,16 @@ fn ends_of_permits() {
     assert_eq!(until(3_000, Some(0), 5_000), None);
     assert_eq!(until(0, None, 5_000), None);
     assert_eq!(until(0, Some(1_000), 5_000), None);
-    // A permit with a minimum hold has a longer first lease, and no refresh ends it earlier.
+    // A permit with a minimum hold has a longer first lease, and no refresh ends it earlier. The server may have run each call
+    // long after it was sent.
     let first = Deadline::after(at(0), Some(Duration::from_secs(12)));
     let mut held = HeldPermit::new(super::held(400, false).identity, &super::grant(0, 12_000), first);
     held.refreshing(400, at(0));
     held.unanswered(400);
-    assert_eq!(held.ends_by(at(10).instant()), Some(at(11_999).instant()));
+    assert_eq!(held.ends_by(at(10).instant()), Some(at(12_010).instant()));
     let mut held = super::held(3_000, false);
     assert!(held.extend(&super::grant(0, 60_000), at(0), at(0)));
-    assert_eq!(held.ends_by(at(5_000).instant()), Some(at(59_999).instant()));
+    assert_eq!(held.ends_by(at(5_000).instant()), Some(at(65_000).instant()));
 }
 
 /// Up to a hundred releases for one server are sent together, in order. A release on an existing connection, or with a

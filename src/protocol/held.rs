@@ -65,6 +65,8 @@ pub struct HeldPermit {
     longest: Option<Duration>,
     /// The server's time in the reply that set the deadline.
     replied_at: ServerTime,
+    /// When this process took the reply to the last refresh.
+    taken_at: Option<Instant>,
     state: State,
 }
 
@@ -77,6 +79,7 @@ impl HeldPermit {
             deadline,
             under_way: Vec::new(),
             replied_at: grant.now,
+            taken_at: None,
             state: State::Held,
         }
     }
@@ -178,12 +181,13 @@ impl HeldPermit {
         }
         let deadline = Deadline::after(sent, grant.left());
         self.longest = longer(self.longest, grant.left());
-        // Replies may arrive in another order than the server ran the calls. The call that it ran last counts.
-        self.deadline = match grant.now >= self.replied_at {
-            true => deadline,
-            false => deadline.earlier(self.deadline),
-        };
+        // Replies may be taken in another order than the server ran the calls. The call that it ran last counts. If both
+        // ran in the same ms, the order is known only if one was sent after the reply to the other.
+        let is_after = self.taken_at.is_none_or(|taken| taken <= sent.instant());
+        let is_last = grant.now > self.replied_at || grant.now == self.replied_at && is_after;
+        self.deadline = if is_last { deadline } else { deadline.earlier(self.deadline) };
         self.replied_at = self.replied_at.max(grant.now);
+        self.taken_at = Some(now.instant());
         true
     }
 

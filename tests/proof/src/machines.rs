@@ -279,6 +279,13 @@ fn leases() {
     assert_eq!(left(&mut permit, 200), Some(19_999));
     assert!(permit.extend(&grant(200, 3_600_000), at(200), at(200)));
     assert_eq!(left(&mut permit, 200), Some(3_599_999));
+    // Two that ran in the same ms, in an unknown order: the shorter one counts.
+    let mut both = held(30_000, false);
+    assert!(both.extend(&grant(200, 400), at(200), at(203)));
+    assert!(both.extend(&grant(200, 30_000), at(200), at(204)));
+    assert_eq!(left(&mut both, 204), Some(395));
+    assert!(both.extend(&grant(200, 30_000), at(204), at(205)), "sent after the reply to the others");
+    assert_eq!(left(&mut both, 205), Some(29_998));
     // A shorter lease counts from the moment when it is asked for. Without a reply it may have begun.
     permit.refreshing(0, at(300));
     permit.refreshing(1_000, at(300));

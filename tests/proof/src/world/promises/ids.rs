@@ -181,9 +181,10 @@ impl World {
     pub(in crate::world) fn note_id(&mut self, name: usize, gate: usize, id: &str) {
         let (key, has) = ((gate, id.to_owned()), self.has_something(gate, id));
         let may_be_of_copy = self.count.losses > 0 && (has || self.gates[gate].is_in_doubt());
-        // Its client did not release a permit that ended by its own clock.
-        let is_forgotten = !self.is_open(name, gate, id);
+        let is_open = self.is_open(name, gate, id);
         let host = &mut self.hosts[name];
+        // Its client did not release a permit that ended by its own clock. Or a former process of this client used the id.
+        let is_forgotten = !is_open || !host.ids.contains_key(&key);
         host.promised.retain(|promised| promised.gate != gate || promised.id != id);
         // Remains of an earlier call or of a copy end with their lease.
         let is_stray = host.ids.get(&key).is_some_and(|before| before.is_stray || before.is_late);

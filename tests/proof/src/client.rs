@@ -230,7 +230,7 @@ impl Client {
     pub(crate) fn excuse(&mut self, now: Moment, is_it: impl Fn(&Identity) -> bool) {
         let permits = self.permits.values_mut();
         let excused = permits.filter(|permit| is_it(&permit.identity));
-        excused.for_each(|permit| permit.is_excused = true);
+        excused.for_each(|permit| permit.excused_at = Some(now.instant()));
         for caller in self.callers.values_mut() {
             if let Caller::Waits(waiting, _) = caller {
                 waiting.excused_until = Some(now.instant() + Duration::from_millis(1));

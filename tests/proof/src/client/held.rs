@@ -29,8 +29,8 @@ pub(crate) struct Permit {
     pub(crate) least: u32,
     /// The holder has it: it was confirmed and is not being dropped.
     pub(crate) is_had: bool,
-    /// Something happened to the server that may have removed it unnoticed.
-    pub(crate) is_excused: bool,
+    /// When something happened to the server that may have removed it unnoticed.
+    pub(crate) excused_at: Option<Instant>,
     /// The holder saw that it was lost.
     pub(crate) seen_lost: bool,
     /// How often its loss was reported to the holder.
@@ -67,7 +67,7 @@ impl Client {
             identity,
             least: granted.grant.permits,
             is_had: !confirms,
-            is_excused,
+            excused_at: is_excused.then_some(now.instant()),
             seen_lost: false,
             reported: 0,
             on_lost: want.on_lost,
@@ -216,7 +216,7 @@ impl Client {
                 let refreshed = self.keeper.refreshed(number, lease_ms, refreshed(outcome, sent), now).is_ok();
                 self.take_losses();
                 if refreshed {
-                    self.note_refresh(number, now);
+                    self.note_refresh(number, sent, now);
                 }
                 if confirms && refreshed {
                     if let Some(permit) = self.permits.get_mut(&number) {
@@ -230,13 +230,13 @@ impl Client {
         }
     }
 
-    fn note_refresh(&mut self, number: Number, now: Moment) {
+    fn note_refresh(&mut self, number: Number, sent: Moment, now: Moment) {
         if self.permits.get(&number).is_some_and(|permit| permit.seen_lost) {
             self.break_promise("stays lost", format!("permit {number} was renewed after its end"));
         }
         self.note_lease(number, now);
         if let Some(permit) = self.permits.get_mut(&number) {
-            permit.is_excused = false;
+            permit.excused_at = permit.excused_at.filter(|at| *at >= sent.instant()); // later calls show that it is held
         }
     }
 
@@ -300,7 +300,7 @@ impl Client {
             let (sent, lease_ms) = (answered.sent, identity.lease.lease_ms);
             let outcome = answered.read(|reply| identity.refresh(lease_ms).answer(reply));
             if self.keeper.renewed(number, refreshed(outcome, sent), now).is_ok() {
-                self.note_refresh(number, now);
+                self.note_refresh(number, sent, now);
             }
         }
         self.take_losses();
@@ -323,7 +323,7 @@ impl Client {
                 permit.leased = None; // nobody renews it any more
             }
             let is_kept = permit.is_had && permit.identity.lease.renewed && !permit.is_brief;
-            if self.is_calm && is_kept && !permit.is_excused {
+            if self.is_calm && is_kept && permit.excused_at.is_none() {
                 let text = format!("{} is lost, although no fault happened", permit.identity.id);
                 self.break_promise("renewal", text);
             }

@@ -144,7 +144,7 @@ impl World {
                     continue; // when something may have been late
                 }
                 let passed = now.saturating_duration_since(since);
-                let is_long = left >= Duration::from_millis(20) && !permit.is_excused;
+                let is_long = left >= Duration::from_millis(20) && permit.excused_at.is_none();
                 if permit.identity.lease.renewed && is_long && passed > left / 2 {
                     let text = format!("{} is not renewed: {permit:?}", permit.identity.id);
                     return broken("renewal", text);
@@ -186,7 +186,7 @@ impl World {
                 if permit.reported > 1 {
                     return broken("loss report", format!("the loss of {} is reported twice", identity.id));
                 }
-                if !permit.is_had || permit.is_excused || permit.seen_lost {
+                if !permit.is_had || permit.excused_at.is_some() || permit.seen_lost {
                     continue;
                 }
                 let mut gates = self.gates.iter();

@@ -242,7 +242,7 @@ impl Model {
 
     /// When a caller that is not in line should ask again; -1 means never.
     fn ask_again(&self, at: &Moment, effects: &Effects) -> String {
-        if effects.stopped {
+        if effects.stopped && !self.queue.is_empty() {
             return "1".to_owned();
         }
         let head = effects.head_until.map(|end| end.saturating_sub(at.ms()).max(1));

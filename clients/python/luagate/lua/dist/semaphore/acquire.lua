@@ -382,7 +382,7 @@ end
 if place and asks and not waits then -- the caller gives up its place
   call('ZREM', queue, id)
   call('HDEL', meta, id)
-  waiting, wrote = waiting - 1, true
+  waiting, wrote, stopped = waiting - 1, true, stopped and waiting > 1
 end
 local reply
 if given then

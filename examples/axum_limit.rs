@@ -17,7 +17,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use luagate::Error;
-use luagate::aio::Gate;
+use luagate::Gate;
 use luagate::errors::{LineFull, TimedOut};
 use std::env;
 use std::time::Duration;
@@ -39,8 +39,8 @@ struct Service {
 async fn work_on(service: &Service, account: &str, waits: bool) -> Result<String, Error> {
     let requests = service.gate.semaphore(&format!("account:{account}"), 5);
     let permit = match waits {
-        true => requests.max_waiting(20).acquire_timeout(service.wait).await?,
-        false => requests.try_acquire().await?,
+        true => requests.max_waiting(20).acquire_timeout_async(service.wait).await?,
+        false => requests.try_acquire_async().await?,
     };
     tokio::select! {
         report = report(account, permit.fence(), service.work) => Ok(report),
@@ -82,7 +82,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
     // One gate for the whole process. All instances of a service share a prefix.
-    let gate = Gate::builder(&url).prefix("example:axum_limit").open().await?;
+    let gate = Gate::builder(&url).prefix("example:axum_limit").open_async().await?;
     let (_active, mut all_ended) = mpsc::channel(1);
     let (work, wait) = (setting("WORK_MS", 500)?, setting("WAIT_MS", 2_000)?);
     let service = Service { gate: gate.clone(), work, wait, _active };
@@ -91,7 +91,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, router).with_graceful_shutdown(stopped()).await?; // answers the requests that it has
     all_ended.recv().await; // axum may still have to drop the request of a client that has disconnected
-    gate.close().await?; // waits until the server has confirmed the releases of dropped permits
+    gate.close_async().await?; // waits until the server has confirmed the releases of dropped permits
     Ok(())
 }
 

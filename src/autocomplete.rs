@@ -75,7 +75,18 @@ impl Recent {
         block(|mode| self.add_by(contact.as_ref(), mode))
     }
 
-    pub(crate) async fn add_by(&self, contact: &[u8], mode: Mode) -> Result<u32, CallError> {
+    /// As [`add`](Recent::add), without blocking.
+    ///
+    /// # Errors
+    /// As [`add`](Recent::add).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not. It can be repeated.
+    pub async fn add_async(&self, contact: impl AsRef<[u8]>) -> Result<u32, CallError> {
+        self.add_by(contact.as_ref(), Mode::Async).await
+    }
+
+    async fn add_by(&self, contact: &[u8], mode: Mode) -> Result<u32, CallError> {
         let call = calls::recent_add(self.store.key()?, contact, self.keep);
         self.store.run(Operation::RecentAdd, &call, mode).await
     }
@@ -88,7 +99,18 @@ impl Recent {
         block(|mode| self.remove_by(contact.as_ref(), mode))
     }
 
-    pub(crate) async fn remove_by(&self, contact: &[u8], mode: Mode) -> Result<bool, CallError> {
+    /// As [`remove`](Recent::remove), without blocking.
+    ///
+    /// # Errors
+    /// As [`remove`](Recent::remove).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not. It can be repeated.
+    pub async fn remove_async(&self, contact: impl AsRef<[u8]>) -> Result<bool, CallError> {
+        self.remove_by(contact.as_ref(), Mode::Async).await
+    }
+
+    async fn remove_by(&self, contact: &[u8], mode: Mode) -> Result<bool, CallError> {
         let call = calls::recent_remove(self.store.key()?, contact);
         self.store.run(Operation::RecentRemove, &call, mode).await
     }
@@ -104,6 +126,17 @@ impl Recent {
         texts("contact", self.matching_bytes(prefix, count)?)
     }
 
+    /// As [`matching`](Recent::matching), without blocking.
+    ///
+    /// # Errors
+    /// As [`matching`](Recent::matching).
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn matching_async(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<String>, CallError> {
+        texts("contact", self.matching_bytes_async(prefix, count).await?)
+    }
+
     /// As [`matching`](Recent::matching), for contacts of any bytes. Blocks for one round trip and writes nothing.
     ///
     /// # Errors
@@ -112,7 +145,18 @@ impl Recent {
         block(|mode| self.matching_by(prefix.as_ref(), count, mode))
     }
 
-    pub(crate) async fn matching_by(&self, prefix: &[u8], count: u32, mode: Mode) -> Result<Vec<Vec<u8>>, CallError> {
+    /// As [`matching_bytes`](Recent::matching_bytes), without blocking.
+    ///
+    /// # Errors
+    /// As [`matching_bytes`](Recent::matching_bytes).
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn matching_bytes_async(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<Vec<u8>>, CallError> {
+        self.matching_by(prefix.as_ref(), count, Mode::Async).await
+    }
+
+    async fn matching_by(&self, prefix: &[u8], count: u32, mode: Mode) -> Result<Vec<Vec<u8>>, CallError> {
         let call = calls::recent_match(self.store.key()?, prefix, count);
         self.store.run(Operation::RecentMatch, &call, mode).await
     }
@@ -150,7 +194,19 @@ impl Prefix {
         block(|mode| self.add_by(&members, mode))
     }
 
-    pub(crate) async fn add_by<M: AsRef<[u8]>>(&self, members: &[M], mode: Mode) -> Result<u32, CallError> {
+    /// As [`add`](Prefix::add), without blocking.
+    ///
+    /// # Errors
+    /// As [`add`](Prefix::add).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not. It can be repeated.
+    pub async fn add_async<M: AsRef<[u8]>>(&self, members: impl IntoIterator<Item = M>) -> Result<u32, CallError> {
+        let members: Vec<M> = members.into_iter().collect();
+        self.add_by(&members, Mode::Async).await
+    }
+
+    async fn add_by<M: AsRef<[u8]>>(&self, members: &[M], mode: Mode) -> Result<u32, CallError> {
         let call = calls::prefix_add(self.store.key()?, members);
         self.store.run(Operation::PrefixAdd, &call, mode).await
     }
@@ -164,7 +220,19 @@ impl Prefix {
         block(|mode| self.remove_by(&members, mode))
     }
 
-    pub(crate) async fn remove_by<M: AsRef<[u8]>>(&self, members: &[M], mode: Mode) -> Result<u32, CallError> {
+    /// As [`remove`](Prefix::remove), without blocking.
+    ///
+    /// # Errors
+    /// As [`remove`](Prefix::remove).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not. It can be repeated.
+    pub async fn remove_async<M: AsRef<[u8]>>(&self, members: impl IntoIterator<Item = M>) -> Result<u32, CallError> {
+        let members: Vec<M> = members.into_iter().collect();
+        self.remove_by(&members, Mode::Async).await
+    }
+
+    async fn remove_by<M: AsRef<[u8]>>(&self, members: &[M], mode: Mode) -> Result<u32, CallError> {
         let call = calls::prefix_remove(self.store.key()?, members);
         self.store.run(Operation::PrefixRemove, &call, mode).await
     }
@@ -180,6 +248,17 @@ impl Prefix {
         texts("member", self.matching_bytes(prefix, count)?)
     }
 
+    /// As [`matching`](Prefix::matching), without blocking.
+    ///
+    /// # Errors
+    /// As [`matching`](Prefix::matching).
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn matching_async(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<String>, CallError> {
+        texts("member", self.matching_bytes_async(prefix, count).await?)
+    }
+
     /// As [`matching`](Prefix::matching), for members of any bytes. Blocks for one round trip and writes nothing.
     ///
     /// # Errors
@@ -188,7 +267,18 @@ impl Prefix {
         block(|mode| self.matching_by(prefix.as_ref(), count, mode))
     }
 
-    pub(crate) async fn matching_by(&self, prefix: &[u8], count: u32, mode: Mode) -> Result<Vec<Vec<u8>>, CallError> {
+    /// As [`matching_bytes`](Prefix::matching_bytes), without blocking.
+    ///
+    /// # Errors
+    /// As [`matching_bytes`](Prefix::matching_bytes).
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn matching_bytes_async(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<Vec<u8>>, CallError> {
+        self.matching_by(prefix.as_ref(), count, Mode::Async).await
+    }
+
+    async fn matching_by(&self, prefix: &[u8], count: u32, mode: Mode) -> Result<Vec<Vec<u8>>, CallError> {
         let call = calls::prefix_match(self.store.key()?, prefix, count);
         self.store.run(Operation::PrefixMatch, &call, mode).await
     }
@@ -220,7 +310,7 @@ impl Store {
 }
 
 /// Converts the names that were found into text.
-pub(crate) fn texts(what: &str, found: Vec<Vec<u8>>) -> Result<Vec<String>, CallError> {
+fn texts(what: &str, found: Vec<Vec<u8>>) -> Result<Vec<String>, CallError> {
     let text = |(index, bytes): (usize, Vec<u8>)| {
         String::from_utf8(bytes).map_err(|error| {
             let number = index + 1;

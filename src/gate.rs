@@ -79,6 +79,17 @@ impl Gate {
         Gate::builder(url).open()
     }
 
+    /// As [`open`](Gate::open), without blocking.
+    ///
+    /// # Errors
+    /// As [`open`](Gate::open).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, nothing stays open.
+    pub async fn open_async(url: &str) -> Result<Gate, CallError> {
+        Gate::builder(url).open_async().await
+    }
+
     /// Settings for a gate at `url`. It accepts the same URLs as [`open`](Gate::open).
     pub fn builder(url: &str) -> GateBuilder {
         GateBuilder::new(Address::parse(url), Clock::real())
@@ -144,7 +155,18 @@ impl Gate {
         block(|mode| self.close_by(mode))
     }
 
-    pub(crate) async fn close_by(self, mode: Mode) -> Result<(), CallError> {
+    /// As [`close`](Gate::close), without blocking.
+    ///
+    /// # Errors
+    /// As [`close`](Gate::close).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the gate continues with the releases.
+    pub async fn close_async(self) -> Result<(), CallError> {
+        self.close_by(Mode::Async).await
+    }
+
+    async fn close_by(self, mode: Mode) -> Result<(), CallError> {
         self.shared.check_process()?;
         match self.shared.releases.all_confirmed(self.shared.now() + CLOSE, mode).await {
             true => Ok(()),

@@ -2,6 +2,7 @@
 //! locking.
 
 use crate::error::{CallError, try_again};
+use crate::permit::{Permit, ReleaseError};
 
 /// Settings of a lock. The type must have a function `with`, which applies a function to each of its semaphores.
 macro_rules! settings {
@@ -146,8 +147,8 @@ macro_rules! guard {
 }
 pub(crate) use guard;
 
-/// The functions of locks and guards that block for a round trip.
-macro_rules! blocking {
+/// The functions of locks and guards that take a round trip.
+macro_rules! unlocking {
     ($lock:ident: $($guard:ident)*) => {
         impl $lock {
             /// Takes the lock, or the place in line, away from `id`. See
@@ -157,6 +158,17 @@ macro_rules! blocking {
             /// As [`Semaphore::revoke`](crate::Semaphore::revoke).
             pub fn revoke(&self, id: &str) -> Result<$crate::Revoked, $crate::errors::CallError> {
                 self.semaphore.revoke(id)
+            }
+
+            /// As [`revoke`](Self::revoke), without blocking.
+            ///
+            /// # Errors
+            /// As [`revoke`](Self::revoke).
+            ///
+            /// # Cancel safety
+            /// If this is dropped, the server may have run the call or not. It can be repeated.
+            pub async fn revoke_async(&self, id: &str) -> Result<$crate::Revoked, $crate::errors::CallError> {
+                self.semaphore.revoke_async(id).await
             }
         }
 
@@ -168,47 +180,18 @@ macro_rules! blocking {
             /// [`UnlockError`](crate::errors::UnlockError) if the server did not confirm the release. It contains the
             /// guard, so that the caller can try again.
             pub fn unlock(self) -> Result<$crate::Released, $crate::errors::UnlockError<$guard>> {
-                self.0.release().map_err(|error| {
-                    let (permit, error) = error.into_parts();
-                    $crate::errors::UnlockError::new($guard(permit), error)
-                })
+                self.0.release().map_err(|error| $crate::errors::UnlockError::of(error, $guard))
             }
-        })*
-    };
-}
-pub(crate) use blocking;
 
-/// The functions of locks and guards that wait for a round trip in a task.
-macro_rules! unlocking {
-    ($lock:ident: $($guard:ident)*) => {
-        impl $lock {
-            /// Takes the lock, or the place in line, away from `id`. See
-            /// [`Semaphore::revoke`](crate::aio::Semaphore::revoke).
+            /// As [`unlock`](Self::unlock), without blocking.
             ///
             /// # Errors
-            /// As [`Semaphore::revoke`](crate::aio::Semaphore::revoke).
-            ///
-            /// # Cancel safety
-            /// If this is dropped, the server may have run the call or not. It can be repeated.
-            pub async fn revoke(&self, id: &str) -> Result<$crate::Revoked, $crate::errors::CallError> {
-                self.semaphore.revoke(id).await
-            }
-        }
-
-        $(impl $guard {
-            /// Unlocks. When it returns, the server has granted the lock to the first waiter.
-            ///
-            /// # Errors
-            /// [`UnlockError`](crate::errors::UnlockError) if the server did not confirm the release. It contains the
-            /// guard, so that the caller can try again.
+            /// As [`unlock`](Self::unlock).
             ///
             /// # Cancel safety
             /// If this is dropped, the lock is released in the background.
-            pub async fn unlock(self) -> Result<$crate::Released, $crate::errors::UnlockError<$guard>> {
-                self.0.release().await.map_err(|error| {
-                    let (permit, error) = error.into_parts();
-                    $crate::errors::UnlockError::new($guard(permit), error)
-                })
+            pub async fn unlock_async(self) -> Result<$crate::Released, $crate::errors::UnlockError<$guard>> {
+                self.0.release_async().await.map_err(|error| $crate::errors::UnlockError::of(error, $guard))
             }
         })*
     };
@@ -228,8 +211,10 @@ impl<G> UnlockError<G> {
         UnlockError { guard: Box::new(guard), error }
     }
 
-    pub(crate) fn map<H>(self, map: impl FnOnce(G) -> H) -> UnlockError<H> {
-        UnlockError::new(map(*self.guard), self.error)
+    /// The error of a guard that wraps the permit.
+    pub(crate) fn of(error: ReleaseError, wrap: impl FnOnce(Permit) -> G) -> UnlockError<G> {
+        let (permit, error) = error.into_parts();
+        UnlockError::new(wrap(permit), error)
     }
 
     /// The guard, which is not unlocked yet.

@@ -10,7 +10,7 @@
 //! | [`several_at_once`] | hold several limits together, such as 3 for each user and 100 in total |
 //! | [`rate_limits`] | limit how many start in a period |
 //! | [`latch_and_autocomplete`] | wait for other processes to finish; find names by their first letters |
-//! | [`async_programs`] | use the async API, on tokio or any other executor |
+//! | [`async_programs`] | use it in async code, on tokio or any other executor |
 //! | [`testing`] | test your program without a server |
 //! | [`deployments`] | use a cluster, sentinels or TLS, and judge what a failover loses |
 //! | [`command_line`] | run commands under a permit; see holders and waiters, and take a permit away |

@@ -82,6 +82,17 @@ impl CountDownLatch {
         self.count_down_as(&self.new_id()?)
     }
 
+    /// As [`count_down`](CountDownLatch::count_down), without blocking.
+    ///
+    /// # Errors
+    /// As [`count_down`](CountDownLatch::count_down).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, it is unknown whether the call counted.
+    pub async fn count_down_async(&self) -> Result<u32, CallError> {
+        self.count_down_by(&self.new_id()?, Mode::Async).await
+    }
+
     /// As [`count_down`](CountDownLatch::count_down), with an id chosen by the caller (1 to 200 bytes without white
     /// space). An id counts once, so a worker that crashed and runs again is not counted twice. Blocks for one round
     /// trip.
@@ -92,11 +103,22 @@ impl CountDownLatch {
         block(|mode| self.count_down_by(id, mode))
     }
 
-    pub(crate) fn new_id(&self) -> Result<String, Invalid> {
+    /// As [`count_down_as`](CountDownLatch::count_down_as), without blocking.
+    ///
+    /// # Errors
+    /// As [`count_down_as`](CountDownLatch::count_down_as).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the call can be repeated: an id counts once.
+    pub async fn count_down_as_async(&self, id: &str) -> Result<u32, CallError> {
+        self.count_down_by(id, Mode::Async).await
+    }
+
+    fn new_id(&self) -> Result<String, Invalid> {
         id::new_id(self.shared.label.as_deref())
     }
 
-    pub(crate) async fn count_down_by(&self, id: &str, mode: Mode) -> Result<u32, CallError> {
+    async fn count_down_by(&self, id: &str, mode: Mode) -> Result<u32, CallError> {
         id::check_id(id)?;
         let (keys, life_ms) = self.settings.checked()?;
         let count_down = async {
@@ -117,7 +139,18 @@ impl CountDownLatch {
         block(|mode| self.count_by(mode))
     }
 
-    pub(crate) async fn count_by(&self, mode: Mode) -> Result<u32, CallError> {
+    /// As [`count`](CountDownLatch::count), without blocking.
+    ///
+    /// # Errors
+    /// As [`count`](CountDownLatch::count).
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn count_async(&self) -> Result<u32, CallError> {
+        self.count_by(Mode::Async).await
+    }
+
+    async fn count_by(&self, mode: Mode) -> Result<u32, CallError> {
         let (keys, _) = self.settings.checked()?;
         let count = async {
             Ok(match self.shared.call(&Count { keys }, mode).await? {
@@ -141,7 +174,18 @@ impl CountDownLatch {
         block(|mode| self.delete_by(mode))
     }
 
-    pub(crate) async fn delete_by(&self, mode: Mode) -> Result<bool, CallError> {
+    /// As [`delete`](CountDownLatch::delete), without blocking.
+    ///
+    /// # Errors
+    /// As [`delete`](CountDownLatch::delete).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not.
+    pub async fn delete_async(&self) -> Result<bool, CallError> {
+        self.delete_by(Mode::Async).await
+    }
+
+    async fn delete_by(&self, mode: Mode) -> Result<bool, CallError> {
         let (keys, _) = self.settings.checked()?;
         let delete = async {
             let answer = self.shared.call(&Delete { keys }, mode).await?;
@@ -160,6 +204,17 @@ impl CountDownLatch {
         block(|mode| self.wait_by(None, mode))
     }
 
+    /// As [`wait`](CountDownLatch::wait), without blocking.
+    ///
+    /// # Errors
+    /// As [`wait`](CountDownLatch::wait).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, nothing of it stays on the server for longer than 15 s.
+    pub async fn wait_async(&self) -> Result<(), WaitError> {
+        self.wait_by(None, Mode::Async).await
+    }
+
     /// Waits until the latch is open, for at most `timeout`. Blocks for at most `timeout` plus 50 ms.
     ///
     /// # Errors
@@ -170,13 +225,24 @@ impl CountDownLatch {
         block(|mode| self.wait_by(deadline, mode))
     }
 
+    /// As [`wait_timeout`](CountDownLatch::wait_timeout), without blocking.
+    ///
+    /// # Errors
+    /// As [`wait_timeout`](CountDownLatch::wait_timeout).
+    ///
+    /// # Cancel safety
+    /// As [`wait_async`](CountDownLatch::wait_async).
+    pub async fn wait_timeout_async(&self, timeout: Duration) -> Result<(), WaitError> {
+        self.wait_by(self.deadline(timeout)?, Mode::Async).await
+    }
+
     /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
-    pub(crate) fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
+    fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
         check_timeout(timeout)?;
         Ok(self.shared.now().checked_add(timeout))
     }
 
-    pub(crate) async fn wait_by(&self, deadline: Option<Instant>, mode: Mode) -> Result<(), WaitError> {
+    async fn wait_by(&self, deadline: Option<Instant>, mode: Mode) -> Result<(), WaitError> {
         let (keys, life_ms) = self.settings.checked()?;
         let target = LatchTarget::new(keys, self.settings.count, life_ms, self.shared.now());
         let caller = Caller { cancel: self.settings.cancel.as_ref(), ..Caller::of(mode) };

@@ -1,6 +1,6 @@
 //! Locks and counting semaphores on Redis and Valkey, for processes on any number of machines. Waiters are served in
 //! order, each grant has a lease and a fencing token, and each operation is one Lua script that the server runs
-//! atomically. There is an API for threads, at the top of this crate, and the same API for async code: [`aio`].
+//! atomically. Each blocking method has an async form, whose name ends in `_async`.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), luagate::Error> {
@@ -33,7 +33,8 @@
 //! - **Three ways to acquire.** At once, or the error [`Denied`](errors::Denied): `try_acquire`, `try_lock`,
 //!   `try_read`. In line without a time limit: `acquire`, `lock`, `read`. In line with a time limit: `acquire_timeout`,
 //!   `try_lock_for`, `try_read_until`. No caller overtakes the line.
-//! - **Calls block their thread**, for one round trip or until their wait ends. In [`aio`] they block no thread.
+//! - **Calls block their thread**, for one round trip or until their wait ends. Their async form, such as `acquire_async`, blocks no
+//!   thread. It needs no runtime and works on every executor.
 //! - **Dropping a guard releases it**, and does not wait for the reply. Later calls of the gate for the same name run after
 //!   the release. [`Permit::release`] returns its result, and [`Gate::close`] waits for all releases.
 //! - **Leases.** A permit of a crashed process becomes free when its lease ends. The default lease is 30 s, and the
@@ -46,7 +47,7 @@
 //! # Further pages
 //!
 //! - [`guide::getting_started`]: the guide, which reads from start to end.
-//! - [`guide::async_programs`]: [`aio`] in an async program, on any executor.
+//! - [`guide::async_programs`]: this crate in an async program, on any executor.
 //! - [`guide::production`]: settings of the server, memory, manual failover, stuck holders, upgrades.
 //! - [`guide::observability`]: the [counters](Counters) of a gate, and the feature `tracing`.
 //! - [`memory`]: a server inside the process, for your unit tests. A test moves its clock. Needs the feature `memory`.
@@ -60,7 +61,6 @@
 // No input of a caller, a server or a network makes this crate panic. Its tests may panic.
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
-pub mod aio;
 pub mod autocomplete;
 mod clock;
 mod counters;

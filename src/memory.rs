@@ -70,7 +70,6 @@ pub use luagate_memory::Server;
 
 pub use luagate_memory::Store;
 
-use crate::aio;
 use crate::clock::{Clock, Time};
 use crate::engine::address::Address;
 use crate::error::CallError;
@@ -92,18 +91,19 @@ impl Gate {
         let memory = Memory::new()?;
         Ok((memory.gate()?, memory))
     }
-}
 
-impl aio::Gate {
-    /// As [`luagate::Gate::in_memory`](Gate::in_memory), for async code. Moving the clock blocks until tasks have done what
-    /// is due, so use an executor of several threads, and call [`Memory::advance`] outside of them, for example in
-    /// `spawn_blocking` of tokio.
+    /// As [`in_memory`](Gate::in_memory), without blocking. Moving the clock blocks until tasks have done what is due, so
+    /// use an executor of several threads, and call [`Memory::advance`] outside of them, for example in `spawn_blocking`
+    /// of tokio.
     ///
     /// # Errors
-    /// [`CallError::Failed`] when the system has no free port on the loopback interface, or no thread.
-    pub async fn in_memory() -> Result<(aio::Gate, Memory), CallError> {
+    /// As [`in_memory`](Gate::in_memory).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, nothing stays open.
+    pub async fn in_memory_async() -> Result<(Gate, Memory), CallError> {
         let memory = Memory::new()?;
-        Ok((memory.aio_builder().open().await?, memory))
+        Ok((memory.builder().open_async().await?, memory))
     }
 }
 
@@ -143,11 +143,6 @@ impl Memory {
     /// Settings for a gate on the server.
     pub fn builder(&self) -> GateBuilder {
         GateBuilder::new(Address::parse(&self.url()), self.clock())
-    }
-
-    /// Settings for a gate of the async API on the server.
-    pub fn aio_builder(&self) -> aio::GateBuilder {
-        aio::GateBuilder(self.builder())
     }
 
     fn clock(&self) -> Clock {

@@ -1,8 +1,8 @@
 //! The mutex: a semaphore of one permit, with the verbs of locking.
 
-use crate::engine::mode::block;
+use crate::engine::mode::{Mode, block};
 use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError};
-use crate::guard::{blocking, guard, lock, settings};
+use crate::guard::{guard, lock, settings, unlocking};
 use crate::inspection::Inspection;
 use crate::permit::Permit;
 use crate::semaphore::Semaphore;
@@ -31,7 +31,7 @@ pub struct Mutex {
 
 settings!(Mutex);
 lock!(Mutex);
-blocking!(Mutex: MutexGuard);
+unlocking!(Mutex: MutexGuard);
 
 impl Mutex {
     /// The mutex as a semaphore with one permit, for [`Gate::several`](crate::Gate::several).
@@ -47,6 +47,17 @@ impl Mutex {
         self.semaphore.acquire().map(MutexGuard)
     }
 
+    /// As [`lock`](Mutex::lock), without blocking.
+    ///
+    /// # Errors
+    /// As [`lock`](Mutex::lock).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire_async`].
+    pub async fn lock_async(&self) -> Result<MutexGuard, AcquireError> {
+        self.semaphore.acquire_async().await.map(MutexGuard)
+    }
+
     /// Locks if the lock is free and no caller waits. Blocks for one round trip.
     ///
     /// # Errors
@@ -55,12 +66,34 @@ impl Mutex {
         self.semaphore.try_acquire().map(MutexGuard)
     }
 
+    /// As [`try_lock`](Mutex::try_lock), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_lock`](Mutex::try_lock).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, nothing stays held.
+    pub async fn try_lock_async(&self) -> Result<MutexGuard, TryAcquireError> {
+        self.semaphore.try_acquire_async().await.map(MutexGuard)
+    }
+
     /// Locks. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
     pub fn try_lock_for(&self, timeout: Duration) -> Result<MutexGuard, AcquireError> {
         self.semaphore.acquire_timeout(timeout).map(MutexGuard)
+    }
+
+    /// As [`try_lock_for`](Mutex::try_lock_for), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_lock_for`](Mutex::try_lock_for).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire_async`].
+    pub async fn try_lock_for_async(&self, timeout: Duration) -> Result<MutexGuard, AcquireError> {
+        self.semaphore.acquire_timeout_async(timeout).await.map(MutexGuard)
     }
 
     /// Locks. Waits in line until `deadline`, and blocks until then plus 50 ms at most. If `deadline` has passed, it
@@ -73,12 +106,34 @@ impl Mutex {
         permit.map(MutexGuard)
     }
 
+    /// As [`try_lock_until`](Mutex::try_lock_until), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_lock_until`](Mutex::try_lock_until).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire_async`].
+    pub async fn try_lock_until_async(&self, deadline: Instant) -> Result<MutexGuard, AcquireError> {
+        self.semaphore.acquire_many_until_async(1, deadline).await.map(MutexGuard)
+    }
+
     /// Takes over the lock that `id` holds. See [`Semaphore::adopt`].
     ///
     /// # Errors
     /// As [`Semaphore::adopt`].
     pub fn adopt(&self, id: &str) -> Result<MutexGuard, RefreshError> {
         self.semaphore.adopt(id).map(MutexGuard)
+    }
+
+    /// As [`adopt`](Mutex::adopt), without blocking.
+    ///
+    /// # Errors
+    /// As [`adopt`](Mutex::adopt).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::adopt_async`].
+    pub async fn adopt_async(&self, id: &str) -> Result<MutexGuard, RefreshError> {
+        self.semaphore.adopt_async(id).await.map(MutexGuard)
     }
 
     /// Returns whether the lock is held now, by this process or another one. For display and monitoring only: the
@@ -91,12 +146,34 @@ impl Mutex {
         block(|mode| self.semaphore.is_in_use(mode))
     }
 
+    /// As [`is_locked`](Mutex::is_locked), without blocking.
+    ///
+    /// # Errors
+    /// As [`is_locked`](Mutex::is_locked).
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn is_locked_async(&self) -> Result<bool, CallError> {
+        self.semaphore.is_in_use(Mode::Async).await
+    }
+
     /// Returns the holder and the waiters. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`Semaphore::inspect`].
     pub fn inspect(&self) -> Result<Inspection, CallError> {
         self.semaphore.inspect()
+    }
+
+    /// As [`inspect`](Mutex::inspect), without blocking.
+    ///
+    /// # Errors
+    /// As [`inspect`](Mutex::inspect).
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn inspect_async(&self) -> Result<Inspection, CallError> {
+        self.semaphore.inspect_async().await
     }
 }
 

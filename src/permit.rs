@@ -9,7 +9,6 @@ mod state;
 pub(crate) use refresh::{confirm, refresh, refresh_all};
 pub(crate) use release::release_all;
 pub use release::{ReleaseError, Released};
-pub(crate) use several::{refresh_each_of, release_each_of};
 pub(crate) use state::PermitState;
 
 use crate::engine::mode::{Mode, block};
@@ -97,6 +96,17 @@ impl Permit {
         block(|mode| refresh(&permits, None, mode))
     }
 
+    /// As [`refresh`](Permit::refresh), without blocking.
+    ///
+    /// # Errors
+    /// As [`refresh`](Permit::refresh).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the earlier of the old and the new end counts.
+    pub async fn refresh_async(&self) -> Result<(), RefreshError> {
+        refresh(&[self], None, Mode::Async).await
+    }
+
     /// Starts a new lease of another length from now, 1 ms to 100 years. If the permit is renewed in the background,
     /// the next renewal returns to the length from the settings. Blocks for one round trip.
     ///
@@ -108,6 +118,17 @@ impl Permit {
         block(|mode| refresh(&permits, Some(lease_ms), mode))
     }
 
+    /// As [`refresh_for`](Permit::refresh_for), without blocking.
+    ///
+    /// # Errors
+    /// As [`refresh_for`](Permit::refresh_for).
+    ///
+    /// # Cancel safety
+    /// As [`refresh_async`](Permit::refresh_async).
+    pub async fn refresh_for_async(&self, lease: Duration) -> Result<(), RefreshError> {
+        refresh(&[self], Some(lease::to_ms(lease)?), Mode::Async).await
+    }
+
     /// Releases the permit. Blocks for one round trip. When it returns, the server has granted it to the first waiter.
     ///
     /// # Errors
@@ -117,7 +138,18 @@ impl Permit {
         block(|mode| self.release_by(mode))
     }
 
-    pub(crate) async fn release_by(self, mode: Mode) -> Result<Released, ReleaseError> {
+    /// As [`release`](Permit::release), without blocking.
+    ///
+    /// # Errors
+    /// As [`release`](Permit::release).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the permit is released in the background.
+    pub async fn release_async(self) -> Result<Released, ReleaseError> {
+        self.release_by(Mode::Async).await
+    }
+
+    async fn release_by(self, mode: Mode) -> Result<Released, ReleaseError> {
         match release_all(slice::from_ref(&self), mode).await {
             Ok(released) => Ok(released),
             Err(error) => Err(ReleaseError::new(self, error)),
@@ -135,7 +167,18 @@ impl Permit {
         block(|mode| self.release_some_by(permits, mode))
     }
 
-    pub(crate) async fn release_some_by(&self, permits: u32, mode: Mode) -> Result<(), RefreshError> {
+    /// As [`release_some`](Permit::release_some), without blocking.
+    ///
+    /// # Errors
+    /// As [`release_some`](Permit::release_some).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have released them or not. The same call can be repeated.
+    pub async fn release_some_async(&mut self, permits: u32) -> Result<(), RefreshError> {
+        self.release_some_by(permits, Mode::Async).await
+    }
+
+    async fn release_some_by(&self, permits: u32, mode: Mode) -> Result<(), RefreshError> {
         let span = Operation::ReleaseSome.on([self.state.key()]);
         let work = async {
             self.shared.check_process()?;
@@ -145,8 +188,25 @@ impl Permit {
         span.run_async(work).await
     }
 
-    /// Returns when the permit is lost.
-    pub(crate) async fn until_lost(&self) -> Lost {
+    /// Waits until the permit is lost, for `tokio::select!`. A permanent permit is lost only if it is revoked, which the
+    /// next refresh notices.
+    ///
+    /// ```no_run
+    /// # async fn work() {}
+    /// # async fn example() -> Result<(), luagate::Error> {
+    /// let gate = luagate::Gate::open_async("redis://127.0.0.1/").await?;
+    /// let permit = gate.semaphore("market:account:17", 5).acquire_async().await?;
+    /// tokio::select! {
+    ///     () = work() => {}
+    ///     lost = permit.lost() => return Err(luagate::Error::Lost(lost)),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// It can be dropped and called again at any time. A loss in between is not missed.
+    pub async fn lost(&self) -> Lost {
         if self.state.is_own_process() {
             self.shared.permits.lost(self.state.number).await;
         }

@@ -2,7 +2,7 @@
 
 use crate::engine::mode::{Mode, block};
 use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError, try_again};
-use crate::guard::{blocking, guard, lock, settings};
+use crate::guard::{guard, lock, settings, unlocking};
 use crate::inspection::Inspection;
 use crate::permit::Permit;
 use crate::semaphore::Semaphore;
@@ -33,7 +33,7 @@ pub struct RwLock {
 
 settings!(RwLock);
 lock!(RwLock);
-blocking!(RwLock: RwLockReadGuard RwLockWriteGuard);
+unlocking!(RwLock: RwLockReadGuard RwLockWriteGuard);
 
 impl RwLock {
     /// Locks for reading. Waits in line, and blocks until the lock is granted. See [`Semaphore::acquire`].
@@ -44,12 +44,34 @@ impl RwLock {
         self.semaphore.acquire().map(RwLockReadGuard)
     }
 
+    /// As [`read`](RwLock::read), without blocking.
+    ///
+    /// # Errors
+    /// As [`read`](RwLock::read).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire_async`].
+    pub async fn read_async(&self) -> Result<RwLockReadGuard, AcquireError> {
+        self.semaphore.acquire_async().await.map(RwLockReadGuard)
+    }
+
     /// Locks for reading if no writer holds the lock and no caller waits. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`Semaphore::try_acquire`].
     pub fn try_read(&self) -> Result<RwLockReadGuard, TryAcquireError> {
         self.semaphore.try_acquire().map(RwLockReadGuard)
+    }
+
+    /// As [`try_read`](RwLock::try_read), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_read`](RwLock::try_read).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, nothing stays held.
+    pub async fn try_read_async(&self) -> Result<RwLockReadGuard, TryAcquireError> {
+        self.semaphore.try_acquire_async().await.map(RwLockReadGuard)
     }
 
     /// Locks for reading. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
@@ -59,6 +81,17 @@ impl RwLock {
     pub fn try_read_for(&self, timeout: Duration) -> Result<RwLockReadGuard, AcquireError> {
         let permit = self.semaphore.acquire_timeout(timeout);
         permit.map(RwLockReadGuard)
+    }
+
+    /// As [`try_read_for`](RwLock::try_read_for), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_read_for`](RwLock::try_read_for).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire_async`].
+    pub async fn try_read_for_async(&self, timeout: Duration) -> Result<RwLockReadGuard, AcquireError> {
+        self.semaphore.acquire_timeout_async(timeout).await.map(RwLockReadGuard)
     }
 
     /// Locks for reading. Waits in line until `deadline`, and blocks until then plus 50 ms at most. If `deadline` has
@@ -71,12 +104,34 @@ impl RwLock {
         permit.map(RwLockReadGuard)
     }
 
+    /// As [`try_read_until`](RwLock::try_read_until), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_read_until`](RwLock::try_read_until).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire_async`].
+    pub async fn try_read_until_async(&self, deadline: Instant) -> Result<RwLockReadGuard, AcquireError> {
+        self.semaphore.acquire_many_until_async(1, deadline).await.map(RwLockReadGuard)
+    }
+
     /// Locks for writing. Waits in line, and blocks until the lock is granted. See [`Semaphore::acquire`].
     ///
     /// # Errors
     /// As [`Semaphore::acquire`].
     pub fn write(&self) -> Result<RwLockWriteGuard, AcquireError> {
         self.semaphore.acquire_many(MOST).map(RwLockWriteGuard)
+    }
+
+    /// As [`write`](RwLock::write), without blocking.
+    ///
+    /// # Errors
+    /// As [`write`](RwLock::write).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire_async`].
+    pub async fn write_async(&self) -> Result<RwLockWriteGuard, AcquireError> {
+        self.semaphore.acquire_many_async(MOST).await.map(RwLockWriteGuard)
     }
 
     /// Locks for writing if the lock is free and no caller waits. Blocks for one round trip.
@@ -87,6 +142,17 @@ impl RwLock {
         self.semaphore.try_acquire_many(MOST).map(RwLockWriteGuard)
     }
 
+    /// As [`try_write`](RwLock::try_write), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_write`](RwLock::try_write).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, nothing stays held.
+    pub async fn try_write_async(&self) -> Result<RwLockWriteGuard, TryAcquireError> {
+        self.semaphore.try_acquire_many_async(MOST).await.map(RwLockWriteGuard)
+    }
+
     /// Locks for writing. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
     ///
     /// # Errors
@@ -94,6 +160,17 @@ impl RwLock {
     pub fn try_write_for(&self, timeout: Duration) -> Result<RwLockWriteGuard, AcquireError> {
         let permit = self.semaphore.acquire_many_timeout(MOST, timeout);
         permit.map(RwLockWriteGuard)
+    }
+
+    /// As [`try_write_for`](RwLock::try_write_for), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_write_for`](RwLock::try_write_for).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire_async`].
+    pub async fn try_write_for_async(&self, timeout: Duration) -> Result<RwLockWriteGuard, AcquireError> {
+        self.semaphore.acquire_many_timeout_async(MOST, timeout).await.map(RwLockWriteGuard)
     }
 
     /// Locks for writing. Waits in line until `deadline`, and blocks until then plus 50 ms at most. If `deadline` has
@@ -106,16 +183,34 @@ impl RwLock {
         permit.map(RwLockWriteGuard)
     }
 
+    /// As [`try_write_until`](RwLock::try_write_until), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_write_until`](RwLock::try_write_until).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::acquire_async`].
+    pub async fn try_write_until_async(&self, deadline: Instant) -> Result<RwLockWriteGuard, AcquireError> {
+        self.semaphore.acquire_many_until_async(MOST, deadline).await.map(RwLockWriteGuard)
+    }
+
     /// Takes over the lock that `id` holds, for reading or for writing. See [`Semaphore::adopt`].
     ///
     /// # Errors
     /// As [`Semaphore::adopt`].
     pub fn adopt(&self, id: &str) -> Result<RwLockGuard, RefreshError> {
-        let permit = self.semaphore.adopt(id)?;
-        Ok(match is_writing(permit.permits()) {
-            true => RwLockGuard::Write(RwLockWriteGuard(permit)),
-            false => RwLockGuard::Read(RwLockReadGuard(permit)),
-        })
+        self.semaphore.adopt(id).map(RwLockGuard::of)
+    }
+
+    /// As [`adopt`](RwLock::adopt), without blocking.
+    ///
+    /// # Errors
+    /// As [`adopt`](RwLock::adopt).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::adopt_async`].
+    pub async fn adopt_async(&self, id: &str) -> Result<RwLockGuard, RefreshError> {
+        self.semaphore.adopt_async(id).await.map(RwLockGuard::of)
     }
 
     /// Returns the number of readers, whether a writer holds the lock, and the number of waiters, at one instant. For
@@ -137,6 +232,17 @@ impl RwLock {
         block(|mode| RwLockUsage::of(&self.semaphore, mode))
     }
 
+    /// As [`usage`](RwLock::usage), without blocking.
+    ///
+    /// # Errors
+    /// As [`usage`](RwLock::usage).
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn usage_async(&self) -> Result<RwLockUsage, CallError> {
+        RwLockUsage::of(&self.semaphore, Mode::Async).await
+    }
+
     /// Returns the holders and the waiters. A reader holds 1 permit, a writer 2,147,483,647. Blocks for one round trip.
     ///
     /// # Errors
@@ -144,10 +250,21 @@ impl RwLock {
     pub fn inspect(&self) -> Result<Inspection, CallError> {
         self.semaphore.inspect()
     }
+
+    /// As [`inspect`](RwLock::inspect), without blocking.
+    ///
+    /// # Errors
+    /// As [`inspect`](RwLock::inspect).
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn inspect_async(&self) -> Result<Inspection, CallError> {
+        self.semaphore.inspect_async().await
+    }
 }
 
 /// Whether so many permits are those of a writer.
-pub(crate) fn is_writing(permits: u32) -> bool {
+fn is_writing(permits: u32) -> bool {
     permits == MOST
 }
 
@@ -183,6 +300,16 @@ pub enum RwLockGuard {
     Write(RwLockWriteGuard),
 }
 
+impl RwLockGuard {
+    fn of(permit: Permit) -> RwLockGuard {
+        if is_writing(permit.permits()) {
+            RwLockGuard::Write(RwLockWriteGuard(permit))
+        } else {
+            RwLockGuard::Read(RwLockReadGuard(permit))
+        }
+    }
+}
+
 guard! {
     /// A lock held for reading. Dropping the guard unlocks it.
     ///
@@ -209,6 +336,20 @@ impl RwLockWriteGuard {
     /// try cannot succeed.
     pub fn downgrade(mut self) -> Result<RwLockReadGuard, DowngradeError> {
         match self.0.release_some(MOST - 1) {
+            Ok(()) => Ok(RwLockReadGuard(self.0)),
+            Err(error) => Err(DowngradeError::new(self, error)),
+        }
+    }
+
+    /// As [`downgrade`](RwLockWriteGuard::downgrade), without blocking.
+    ///
+    /// # Errors
+    /// As [`downgrade`](RwLockWriteGuard::downgrade).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the lock is released in the background.
+    pub async fn downgrade_async(mut self) -> Result<RwLockReadGuard, DowngradeError> {
+        match self.0.release_some_async(MOST - 1).await {
             Ok(()) => Ok(RwLockReadGuard(self.0)),
             Err(error) => Err(DowngradeError::new(self, error)),
         }

@@ -1,6 +1,7 @@
 //! The counting semaphore.
 
 mod manage;
+mod run;
 mod settings;
 
 pub use manage::{Resized, Revoked};
@@ -58,6 +59,17 @@ impl Semaphore {
         self.try_acquire_many(1)
     }
 
+    /// As [`try_acquire`](Semaphore::try_acquire), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Semaphore::try_acquire).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, nothing stays held.
+    pub async fn try_acquire_async(&self) -> Result<Permit, TryAcquireError> {
+        self.try_acquire_many_async(1).await
+    }
+
     /// Takes `permits` permits together, if that many are free and no caller waits. Otherwise it takes none. Blocks for
     /// one round trip.
     ///
@@ -68,6 +80,17 @@ impl Semaphore {
         block(|mode| self.at_once(Some(permits), Caller::of(mode)))
     }
 
+    /// As [`try_acquire_many`](Semaphore::try_acquire_many), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_acquire_many`](Semaphore::try_acquire_many).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, nothing stays held.
+    pub async fn try_acquire_many_async(&self, permits: u32) -> Result<Permit, TryAcquireError> {
+        self.at_once_async(Some(permits)).await
+    }
+
     /// Takes all permits that are free now, at least one, if no caller waits. [`Permit::permits`] returns the number.
     /// Blocks for one round trip.
     ///
@@ -75,6 +98,17 @@ impl Semaphore {
     /// As [`try_acquire`](Semaphore::try_acquire).
     pub fn try_acquire_all(&self) -> Result<Permit, TryAcquireError> {
         block(|mode| self.at_once(None, Caller::of(mode)))
+    }
+
+    /// As [`try_acquire_all`](Semaphore::try_acquire_all), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Semaphore::try_acquire).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, nothing stays held.
+    pub async fn try_acquire_all_async(&self) -> Result<Permit, TryAcquireError> {
+        self.at_once_async(None).await
     }
 
     /// Takes a permit. Waits in line, and blocks until it is granted, without a time limit. Another thread can end the
@@ -87,6 +121,18 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
+    /// As [`acquire`](Semaphore::acquire), without blocking.
+    ///
+    /// # Errors
+    /// As [`acquire`](Semaphore::acquire).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the caller leaves the line, and a grant that still arrives is released. Within a round trip
+    /// the next caller is served.
+    pub async fn acquire_async(&self) -> Result<Permit, AcquireError> {
+        self.acquire_many_async(1).await
+    }
+
     /// Takes `permits` permits together. Waits in line, and blocks until they are granted. At the head of the line, the
     /// request holds back smaller requests behind it, so it does not starve.
     ///
@@ -97,6 +143,17 @@ impl Semaphore {
         block(|mode| self.acquire_by(permits, None, Caller::of(mode)))
     }
 
+    /// As [`acquire_many`](Semaphore::acquire_many), without blocking.
+    ///
+    /// # Errors
+    /// As [`acquire_many`](Semaphore::acquire_many).
+    ///
+    /// # Cancel safety
+    /// As [`acquire_async`](Semaphore::acquire_async).
+    pub async fn acquire_many_async(&self, permits: u32) -> Result<Permit, AcquireError> {
+        self.in_line_async(permits, None).await
+    }
+
     /// Takes a permit. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
     ///
     /// # Errors
@@ -104,6 +161,17 @@ impl Semaphore {
     /// for a timeout of zero. Otherwise as [`acquire`](Semaphore::acquire).
     pub fn acquire_timeout(&self, timeout: Duration) -> Result<Permit, AcquireError> {
         self.acquire_many_timeout(1, timeout)
+    }
+
+    /// As [`acquire_timeout`](Semaphore::acquire_timeout), without blocking.
+    ///
+    /// # Errors
+    /// As [`acquire_timeout`](Semaphore::acquire_timeout).
+    ///
+    /// # Cancel safety
+    /// As [`acquire_async`](Semaphore::acquire_async).
+    pub async fn acquire_timeout_async(&self, timeout: Duration) -> Result<Permit, AcquireError> {
+        self.acquire_many_timeout_async(1, timeout).await
     }
 
     /// Takes `permits` permits together. Waits in line for at most `timeout`, and blocks for at most `timeout` plus
@@ -116,11 +184,33 @@ impl Semaphore {
         block(|mode| self.acquire_by(permits, deadline, Caller::of(mode)))
     }
 
+    /// As [`acquire_many_timeout`](Semaphore::acquire_many_timeout), without blocking.
+    ///
+    /// # Errors
+    /// As [`acquire_many_timeout`](Semaphore::acquire_many_timeout).
+    ///
+    /// # Cancel safety
+    /// As [`acquire_async`](Semaphore::acquire_async).
+    pub async fn acquire_many_timeout_async(&self, permits: u32, timeout: Duration) -> Result<Permit, AcquireError> {
+        self.in_line_async(permits, self.deadline(timeout)?).await
+    }
+
     /// As `acquire_many_timeout`, until `deadline`. If `deadline` has passed, it tries once without waiting.
     pub(crate) fn acquire_many_until(&self, permits: u32, deadline: Instant) -> Result<Permit, AcquireError> {
         match self.until(deadline) {
             None => self.try_acquire_many(permits).map_err(TryAcquireError::too_late),
             Some(left) => self.acquire_many_timeout(permits, left),
+        }
+    }
+
+    pub(crate) async fn acquire_many_until_async(
+        &self,
+        permits: u32,
+        deadline: Instant,
+    ) -> Result<Permit, AcquireError> {
+        match self.until(deadline) {
+            None => self.try_acquire_many_async(permits).await.map_err(TryAcquireError::too_late),
+            Some(left) => self.acquire_many_timeout_async(permits, left).await,
         }
     }
 
@@ -134,7 +224,18 @@ impl Semaphore {
         block(|mode| self.adopt_by(id, mode))
     }
 
-    pub(crate) async fn adopt_by(&self, id: &str, mode: Mode) -> Result<Permit, RefreshError> {
+    /// As [`adopt`](Semaphore::adopt), without blocking.
+    ///
+    /// # Errors
+    /// As [`adopt`](Semaphore::adopt).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the permit stays held by `id` until the end of its lease, and can be adopted again.
+    pub async fn adopt_async(&self, id: &str) -> Result<Permit, RefreshError> {
+        self.adopt_by(id, Mode::Async).await
+    }
+
+    async fn adopt_by(&self, id: &str, mode: Mode) -> Result<Permit, RefreshError> {
         let span = Operation::Adopt.on([self.settings.keys()?.meta.as_ref()]);
         span.run_async(self.take_over(id, mode)).await
     }
@@ -174,7 +275,7 @@ impl Semaphore {
     }
 
     /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
-    pub(crate) fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
+    fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
         if timeout.is_zero() {
             let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire_many`";
             return Err(Invalid::new("timeout", why));
@@ -182,8 +283,21 @@ impl Semaphore {
         Ok(self.shared.now().checked_add(timeout))
     }
 
+    async fn at_once_async(&self, permits: Option<u32>) -> Result<Permit, TryAcquireError> {
+        let watched =
+            self.shared.watch(|polled| async move { self.at_once(permits, Caller::polled(&polled)).await })?;
+        watched.await
+    }
+
+    async fn in_line_async(&self, permits: u32, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
+        let watched = self
+            .shared
+            .watch(|polled| async move { self.acquire_by(permits, deadline, Caller::polled(&polled)).await })?;
+        watched.await
+    }
+
     /// Takes permits at once, or none. `None`: all that are free.
-    pub(crate) async fn at_once(&self, permits: Option<u32>, caller: Caller<'_>) -> Result<Permit, TryAcquireError> {
+    async fn at_once(&self, permits: Option<u32>, caller: Caller<'_>) -> Result<Permit, TryAcquireError> {
         let mut target = self.settings.target(permits, self.settings.lease_options()?)?;
         let span = Operation::TryAcquire.on([target.keys.meta.as_ref()]);
         let work = async {
@@ -202,7 +316,7 @@ impl Semaphore {
     }
 
     /// Takes permits in line, until `deadline` at the latest.
-    pub(crate) async fn acquire_by(
+    async fn acquire_by(
         &self,
         permits: u32,
         deadline: Option<Instant>,

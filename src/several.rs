@@ -70,7 +70,7 @@ impl Several {
     }
 
     /// The gate whose thread watches a future of these.
-    pub(crate) fn shared(&self) -> Result<&Shared, Invalid> {
+    fn shared(&self) -> Result<&Shared, Invalid> {
         Ok(&self.members.check()?.0.shared)
     }
 
@@ -87,7 +87,19 @@ impl Several {
         block(|mode| self.try_acquire_by(Caller::of(mode)))
     }
 
-    pub(crate) async fn try_acquire_by(&self, caller: Caller<'_>) -> Result<SeveralPermits, TryAcquireSeveralError> {
+    /// As [`try_acquire`](Several::try_acquire), without blocking.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Several::try_acquire).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, nothing stays held.
+    pub async fn try_acquire_async(&self) -> Result<SeveralPermits, TryAcquireSeveralError> {
+        let shared = self.shared()?;
+        shared.watch(|polled| async move { self.try_acquire_by(Caller::polled(&polled)).await })?.await
+    }
+
+    async fn try_acquire_by(&self, caller: Caller<'_>) -> Result<SeveralPermits, TryAcquireSeveralError> {
         let (first, keys) = self.members.check()?;
         let span = Operation::TryAcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
         span.run_async(self.at_once(first, &keys, caller)).await
@@ -111,11 +123,20 @@ impl Several {
         block(|mode| self.acquire_by(timeout, Caller::of(mode)))
     }
 
-    pub(crate) async fn acquire_by(
-        &self,
-        timeout: Duration,
-        caller: Caller<'_>,
-    ) -> Result<SeveralPermits, AcquireSeveralError> {
+    /// As [`acquire_timeout`](Several::acquire_timeout), without blocking. If this future is woken but not polled for one
+    /// second, the permits that it already holds are not renewed any more.
+    ///
+    /// # Errors
+    /// As [`acquire_timeout`](Several::acquire_timeout).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the caller leaves the line, and the permits that it already holds are released.
+    pub async fn acquire_timeout_async(&self, timeout: Duration) -> Result<SeveralPermits, AcquireSeveralError> {
+        let shared = self.shared()?;
+        shared.watch(|polled| async move { self.acquire_by(timeout, Caller::polled(&polled)).await })?.await
+    }
+
+    async fn acquire_by(&self, timeout: Duration, caller: Caller<'_>) -> Result<SeveralPermits, AcquireSeveralError> {
         let (first, keys) = self.members.check()?;
         let span = Operation::AcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
         span.run_async(in_line::acquire(&self.members, first, timeout, caller)).await

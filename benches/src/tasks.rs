@@ -5,8 +5,8 @@ use crate::figure::{Figure, Limit};
 use crate::rounds::{Compared, compare};
 use crate::server::Server;
 use crate::wire::Script;
-use luagate::aio::{Gate, Semaphore};
 use luagate::scripts::Keys;
+use luagate::{Gate, Semaphore};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion};
 use rustix::time::{ClockId, clock_gettime};
@@ -63,7 +63,7 @@ impl Raw {
 
 pub async fn pairs(semaphore: Semaphore, count: usize) {
     for _ in 0..count {
-        semaphore.try_acquire().await.unwrap().release().await.unwrap();
+        semaphore.try_acquire_async().await.unwrap().release_async().await.unwrap();
     }
 }
 
@@ -97,7 +97,7 @@ fn us<F: Future<Output = ()> + Send + 'static>(
 }
 
 pub async fn gate(server: &Server) -> Gate {
-    Gate::builder(&server.url).prefix(&server.prefix).open().await.unwrap()
+    Gate::builder(&server.url).prefix(&server.prefix).open_async().await.unwrap()
 }
 
 fn one_task(server: &Server) -> Compared {

@@ -52,16 +52,16 @@ fn report(count: usize, start: &mut dyn FnMut(usize), waiting: &mut dyn FnMut() 
 
 fn tasks(url: &str, prefix: &str) {
     let runtime = runtime();
-    let gate = luagate::aio::Gate::builder(url).prefix(prefix).read_timeout(Duration::from_secs(30));
-    let semaphore = runtime.block_on(gate.open()).unwrap().semaphore("tasks-in-line", 1).lease(LEASE);
-    let held = runtime.block_on(semaphore.try_acquire()).unwrap();
+    let gate = luagate::Gate::builder(url).prefix(prefix).read_timeout(Duration::from_secs(30));
+    let semaphore = runtime.block_on(gate.open_async()).unwrap().semaphore("tasks-in-line", 1).lease(LEASE);
+    let held = runtime.block_on(semaphore.try_acquire_async()).unwrap();
     report(
         TASKS,
         &mut |_| {
             let semaphore = semaphore.clone();
-            runtime.spawn(async move { drop(semaphore.acquire().await.unwrap()) });
+            runtime.spawn(async move { drop(semaphore.acquire_async().await.unwrap()) });
         },
-        &mut || runtime.block_on(semaphore.inspect_page(0, 0)).unwrap().waiter_count,
+        &mut || runtime.block_on(semaphore.inspect_page_async(0, 0)).unwrap().waiter_count,
     );
     drop(held);
 }

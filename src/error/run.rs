@@ -4,7 +4,7 @@ use super::{AcquireError, Error, Lost, one_of};
 use std::fmt;
 
 one_of! {
-    /// Why work under a permit has no result: see [`Semaphore::run`](crate::aio::Semaphore::run).
+    /// Why work under a permit has no result: see [`Semaphore::run`](crate::Semaphore::run).
     RunError {
         /// There was no permit in time. The work did not run.
         NotAcquired(AcquireError) "",

@@ -39,7 +39,18 @@ impl GateBuilder {
         block(|mode| self.open_by(mode))
     }
 
-    pub(crate) async fn open_by(self, mode: Mode) -> Result<Gate, CallError> {
+    /// As [`open`](GateBuilder::open), without blocking.
+    ///
+    /// # Errors
+    /// As [`open`](GateBuilder::open).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, nothing stays open.
+    pub async fn open_async(self) -> Result<Gate, CallError> {
+        self.open_by(Mode::Async).await
+    }
+
+    async fn open_by(self, mode: Mode) -> Result<Gate, CallError> {
         let address = self.options.checked()?;
         let Options { clock, timeouts, replicas, prefix, label, outage, .. } = self.options;
         let worker = Worker::new(&clock);

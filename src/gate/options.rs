@@ -1,4 +1,4 @@
-//! The settings that the gates of both APIs have, and their checks.
+//! The settings of a gate, and their checks.
 
 use crate::clock::Clock;
 use crate::engine::address::Address;

@@ -40,10 +40,6 @@ impl<P> ReleaseError<P> {
         ReleaseError { permit: Box::new(permit), error }
     }
 
-    pub(crate) fn map<Q>(self, map: impl FnOnce(P) -> Q) -> ReleaseError<Q> {
-        ReleaseError::new(map(*self.permit), self.error)
-    }
-
     pub(crate) fn into_parts(self) -> (P, CallError) {
         (*self.permit, self.error)
     }

@@ -42,6 +42,20 @@ impl Permit {
         block(|mode| refresh_each_of(&permits, mode))
     }
 
+    /// As [`refresh_all`](Permit::refresh_all), without blocking.
+    ///
+    /// # Errors
+    /// As [`refresh_all`](Permit::refresh_all).
+    ///
+    /// # Cancel safety
+    /// As [`refresh_async`](Permit::refresh_async).
+    pub async fn refresh_all_async<'a, P: AsRef<Permit> + 'a>(
+        permits: impl IntoIterator<Item = &'a P>,
+    ) -> Vec<Result<(), RefreshError>> {
+        let permits: Vec<&Permit> = permits.into_iter().map(AsRef::as_ref).collect();
+        refresh_each_of(&permits, Mode::Async).await
+    }
+
     /// Releases these permits, as [`release`](Permit::release) does. Returns a result for each, in the same order.
     /// Accepts permits and guards, of one semaphore or of several. Blocks for one round trip for each 100 permits on a
     /// server.
@@ -65,10 +79,24 @@ impl Permit {
         let permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();
         block(|mode| release_each_of(permits, mode))
     }
+
+    /// As [`release_all`](Permit::release_all), without blocking.
+    ///
+    /// # Errors
+    /// As [`release_all`](Permit::release_all).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, all of them are released in the background.
+    pub async fn release_all_async<P: Into<Permit>>(
+        permits: impl IntoIterator<Item = P>,
+    ) -> Vec<Result<Released, ReleaseError>> {
+        let permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();
+        release_each_of(permits, Mode::Async).await
+    }
 }
 
 /// Refreshes permits of any gates. Returns a result for each.
-pub(crate) async fn refresh_each_of(permits: &[&Permit], mode: Mode) -> Vec<Result<(), RefreshError>> {
+async fn refresh_each_of(permits: &[&Permit], mode: Mode) -> Vec<Result<(), RefreshError>> {
     let of_one_gate = permits.chunk_by(|one, next| one.is_of_same_gate(next));
     let packets: Vec<&[&Permit]> = of_one_gate.flat_map(|permits| permits.chunks(BATCH)).collect();
     let mut outcomes = Vec::with_capacity(permits.len());
@@ -79,7 +107,7 @@ pub(crate) async fn refresh_each_of(permits: &[&Permit], mode: Mode) -> Vec<Resu
 }
 
 /// Releases permits of any gates. Returns a result for each.
-pub(crate) async fn release_each_of(permits: Vec<Permit>, mode: Mode) -> Vec<Result<Released, ReleaseError>> {
+async fn release_each_of(permits: Vec<Permit>, mode: Mode) -> Vec<Result<Released, ReleaseError>> {
     let mut results = Vec::with_capacity(permits.len());
     let of_one_gate = permits.chunk_by(Permit::is_of_same_gate);
     for packet in of_one_gate.flat_map(|permits| permits.chunks(BATCH)) {

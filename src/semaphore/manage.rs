@@ -55,7 +55,18 @@ impl Semaphore {
         block(|mode| self.revoke_by(id, mode))
     }
 
-    pub(crate) async fn revoke_by(&self, id: &str, mode: Mode) -> Result<Revoked, CallError> {
+    /// As [`revoke`](Semaphore::revoke), without blocking.
+    ///
+    /// # Errors
+    /// As [`revoke`](Semaphore::revoke).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not. It can be repeated.
+    pub async fn revoke_async(&self, id: &str) -> Result<Revoked, CallError> {
+        self.revoke_by(id, Mode::Async).await
+    }
+
+    async fn revoke_by(&self, id: &str, mode: Mode) -> Result<Revoked, CallError> {
         let keys = self.settings.keys()?;
         let revoke = async {
             id::check_id(id)?;
@@ -78,12 +89,34 @@ impl Semaphore {
         block(|mode| self.set_limit(limit, None, mode))
     }
 
+    /// As [`resize`](Semaphore::resize), without blocking.
+    ///
+    /// # Errors
+    /// As [`resize`](Semaphore::resize).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not. It can be repeated.
+    pub async fn resize_async(&self, limit: u32) -> Result<Resized, CallError> {
+        self.set_limit(limit, None, Mode::Async).await
+    }
+
     /// As [`resize`](Semaphore::resize), but only if `expected` is the limit in force (0: no limit is stored).
     ///
     /// # Errors
     /// As [`resize`](Semaphore::resize).
     pub fn compare_and_resize(&self, expected: u32, limit: u32) -> Result<Resized, CallError> {
         block(|mode| self.set_limit(limit, Some(expected), mode))
+    }
+
+    /// As [`compare_and_resize`](Semaphore::compare_and_resize), without blocking.
+    ///
+    /// # Errors
+    /// As [`compare_and_resize`](Semaphore::compare_and_resize).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not. It can be repeated.
+    pub async fn compare_and_resize_async(&self, expected: u32, limit: u32) -> Result<Resized, CallError> {
+        self.set_limit(limit, Some(expected), Mode::Async).await
     }
 
     /// Removes the pin from the limit. If there are no holders and no waiters, the limit is removed at once, and the
@@ -96,7 +129,18 @@ impl Semaphore {
         block(|mode| self.unpin_by(mode))
     }
 
-    pub(crate) async fn unpin_by(&self, mode: Mode) -> Result<(), CallError> {
+    /// As [`unpin`](Semaphore::unpin), without blocking.
+    ///
+    /// # Errors
+    /// As [`unpin`](Semaphore::unpin).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may have run the call or not. It can be repeated.
+    pub async fn unpin_async(&self) -> Result<(), CallError> {
+        self.unpin_by(Mode::Async).await
+    }
+
+    async fn unpin_by(&self, mode: Mode) -> Result<(), CallError> {
         let keys = self.settings.keys()?;
         let unpin = async {
             self.shared.call(&Resize { keys, limit: 0, expected: None }, mode).await?;
@@ -105,7 +149,7 @@ impl Semaphore {
         Operation::Unpin.on([keys.meta.as_ref()]).run_async(unpin).await
     }
 
-    pub(crate) async fn set_limit(&self, limit: u32, expected: Option<u32>, mode: Mode) -> Result<Resized, CallError> {
+    async fn set_limit(&self, limit: u32, expected: Option<u32>, mode: Mode) -> Result<Resized, CallError> {
         if limit == 0 {
             let why = "0 is out of range. Accepted: 1 to 2147483647. To let a limit expire, use `unpin`";
             return Err(Invalid::new("limit", why).into());
@@ -130,7 +174,18 @@ impl Semaphore {
         block(|mode| self.free(mode))
     }
 
-    pub(crate) async fn free(&self, mode: Mode) -> Result<u32, CallError> {
+    /// As [`available_permits`](Semaphore::available_permits), without blocking.
+    ///
+    /// # Errors
+    /// As [`available_permits`](Semaphore::available_permits).
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn available_permits_async(&self) -> Result<u32, CallError> {
+        self.free(Mode::Async).await
+    }
+
+    async fn free(&self, mode: Mode) -> Result<u32, CallError> {
         let state = self.look(0, 0, mode).await?;
         match (state.limit, self.settings.limit()) {
             (0, 0) => {
@@ -150,6 +205,17 @@ impl Semaphore {
         self.inspect_page(0, 1_000)
     }
 
+    /// As [`inspect`](Semaphore::inspect), without blocking.
+    ///
+    /// # Errors
+    /// As [`inspect`](Semaphore::inspect).
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn inspect_async(&self) -> Result<Inspection, CallError> {
+        self.inspect_page_async(0, 1_000).await
+    }
+
     /// Returns at most `count` (up to 1,000) holders and as many waiters, each list without its first `offset` entries.
     /// Two pages show two different instants. Blocks for one round trip.
     ///
@@ -159,7 +225,18 @@ impl Semaphore {
         block(|mode| self.inspect_by(offset, count, mode))
     }
 
-    pub(crate) async fn inspect_by(&self, offset: u32, count: u32, mode: Mode) -> Result<Inspection, CallError> {
+    /// As [`inspect_page`](Semaphore::inspect_page), without blocking.
+    ///
+    /// # Errors
+    /// As [`inspect_page`](Semaphore::inspect_page).
+    ///
+    /// # Cancel safety
+    /// Dropping it has no effect.
+    pub async fn inspect_page_async(&self, offset: u32, count: u32) -> Result<Inspection, CallError> {
+        self.inspect_by(offset, count, Mode::Async).await
+    }
+
+    async fn inspect_by(&self, offset: u32, count: u32, mode: Mode) -> Result<Inspection, CallError> {
         self.look(offset, count, mode).await.map(Inspection::new)
     }
 

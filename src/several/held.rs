@@ -1,10 +1,12 @@
 //! The guard of permits that were acquired together.
 
 use crate::engine::mode::{Mode, block};
-use crate::error::RefreshError;
+use crate::error::{Lost, RefreshError};
 use crate::guard::UnlockError;
 use crate::permit::{self, Permit, Released};
 use std::fmt;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 /// Permits of several semaphores, held together. Dropping this guard releases all of them.
@@ -46,12 +48,36 @@ impl SeveralPermits {
         self.permits.iter().any(Permit::is_lost)
     }
 
+    /// Waits until one of them is lost. See [`Permit::lost`].
+    ///
+    /// # Cancel safety
+    /// As [`Permit::lost`].
+    pub async fn lost(&self) -> Lost {
+        let mut losses: Vec<_> = self.permits.iter().map(|permit| Box::pin(permit.lost())).collect();
+        poll_fn(|cx| {
+            let lost = losses.iter_mut().map(|lost| lost.as_mut().poll(cx));
+            lost.into_iter().find(Poll::is_ready).unwrap_or(Poll::Pending)
+        })
+        .await
+    }
+
     /// Starts a new lease for all of them from now. Blocks for one round trip to each gate.
     ///
     /// # Errors
     /// [`RefreshError::Lost`] if one of them is lost. After any other error they are valid until their old leases end.
     pub fn refresh(&self) -> Result<(), RefreshError> {
         block(|mode| self.refresh_by(mode))
+    }
+
+    /// As [`refresh`](SeveralPermits::refresh), without blocking.
+    ///
+    /// # Errors
+    /// As [`refresh`](SeveralPermits::refresh).
+    ///
+    /// # Cancel safety
+    /// As [`Permit::refresh_async`].
+    pub async fn refresh_async(&self) -> Result<(), RefreshError> {
+        self.refresh_by(Mode::Async).await
     }
 
     /// Releases all of them. Returns [`Released::Gone`] if one of them had been lost before; the others are released
@@ -64,11 +90,22 @@ impl SeveralPermits {
         block(|mode| self.release_by(mode))
     }
 
-    pub(crate) async fn refresh_by(&self, mode: Mode) -> Result<(), RefreshError> {
+    /// As [`release`](SeveralPermits::release), without blocking.
+    ///
+    /// # Errors
+    /// As [`release`](SeveralPermits::release).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, all of them are released in the background.
+    pub async fn release_async(self) -> Result<Released, UnlockError<SeveralPermits>> {
+        self.release_by(Mode::Async).await
+    }
+
+    async fn refresh_by(&self, mode: Mode) -> Result<(), RefreshError> {
         permit::refresh(&self.permits.iter().collect::<Vec<_>>(), None, mode).await
     }
 
-    pub(crate) async fn release_by(self, mode: Mode) -> Result<Released, UnlockError<SeveralPermits>> {
+    async fn release_by(self, mode: Mode) -> Result<Released, UnlockError<SeveralPermits>> {
         permit::release_all(&self.permits, mode).await.map_err(|error| UnlockError::new(self, error))
     }
 

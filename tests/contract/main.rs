@@ -10,6 +10,7 @@ mod support;
 mod tls_server;
 
 mod all_or_nothing;
+mod async_forms;
 mod bounded_work;
 mod capacity;
 mod contract;

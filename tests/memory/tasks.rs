@@ -2,9 +2,9 @@
 
 use crate::{HOUR, MINUTE, SOON, eventually};
 
-use luagate::aio::{Gate, Semaphore};
 use luagate::errors::AcquireError;
 use luagate::memory::Memory;
+use luagate::{Gate, Semaphore};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
@@ -13,7 +13,7 @@ fn runtime() -> Runtime {
 }
 
 fn memory(runtime: &Runtime) -> (Gate, Memory) {
-    runtime.block_on(Gate::in_memory()).unwrap()
+    runtime.block_on(Gate::in_memory_async()).unwrap()
 }
 
 /// Starts a task that waits in line, and returns when it is in line.
@@ -23,7 +23,7 @@ fn in_line<F: Future<Output: Send> + Send + 'static>(
     acquire: impl FnOnce(Semaphore) -> F,
 ) -> JoinHandle<F::Output> {
     let task = runtime.spawn(acquire(semaphore.clone()));
-    let in_line = || runtime.block_on(semaphore.inspect()).unwrap().waiters.len() == 1;
+    let in_line = || runtime.block_on(semaphore.inspect_async()).unwrap().waiters.len() == 1;
     eventually("the task is in line", in_line);
     task
 }
@@ -38,13 +38,13 @@ fn finished<T>(runtime: &Runtime, task: JoinHandle<T>) -> T {
 fn a_permit_is_renewed_while_the_clock_moves_and_another_one_is_lost() {
     let runtime = runtime();
     let (gate, memory) = memory(&runtime);
-    let renewed = runtime.block_on(gate.semaphore("renewed", 1).acquire()).unwrap();
-    let fixed = runtime.block_on(gate.semaphore("fixed", 1).lease(MINUTE).acquire()).unwrap();
+    let renewed = runtime.block_on(gate.semaphore("renewed", 1).acquire_async()).unwrap();
+    let fixed = runtime.block_on(gate.semaphore("fixed", 1).lease(MINUTE).acquire_async()).unwrap();
     let lost = runtime.spawn(async move { fixed.lost().await.id == fixed.id() });
     memory.advance(HOUR);
     assert!(!renewed.is_lost());
     assert!(finished(&runtime, lost));
-    runtime.block_on(renewed.release()).unwrap();
+    runtime.block_on(renewed.release_async()).unwrap();
 }
 
 #[test]
@@ -52,8 +52,8 @@ fn a_task_in_line_is_granted_when_the_holders_lease_ends() {
     let runtime = runtime();
     let (gate, memory) = memory(&runtime);
     let desk = gate.semaphore("desk", 1).lease(HOUR);
-    let first = runtime.block_on(desk.try_acquire()).unwrap();
-    let second = in_line(&runtime, &desk, async |desk| desk.acquire().await);
+    let first = runtime.block_on(desk.try_acquire_async()).unwrap();
+    let second = in_line(&runtime, &desk, async |desk| desk.acquire_async().await);
     memory.advance(HOUR - MINUTE);
     assert!(!second.is_finished());
     memory.advance(MINUTE);
@@ -67,8 +67,8 @@ fn a_wait_in_a_task_times_out_by_the_tests_clock() {
     let runtime = runtime();
     let (gate, memory) = memory(&runtime);
     let desk = gate.semaphore("desk", 1);
-    let held = runtime.block_on(desk.try_acquire()).unwrap();
-    let waiter = in_line(&runtime, &desk, async |desk| desk.acquire_timeout(HOUR).await.map(drop));
+    let held = runtime.block_on(desk.try_acquire_async()).unwrap();
+    let waiter = in_line(&runtime, &desk, async |desk| desk.acquire_timeout_async(HOUR).await.map(drop));
     memory.advance(HOUR - MINUTE);
     assert!(!waiter.is_finished());
     memory.advance(MINUTE);

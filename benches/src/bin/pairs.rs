@@ -43,8 +43,8 @@ fn sent_raw(url: &str, prefix: &str, count: usize) {
 
 fn by_task(url: &str, prefix: &str, count: usize) {
     runtime().block_on(async {
-        let gate = luagate::aio::Gate::builder(url).prefix(prefix);
-        let gate = gate.connect_timeout(PATIENCE).read_timeout(PATIENCE).open().await.unwrap();
+        let gate = luagate::Gate::builder(url).prefix(prefix);
+        let gate = gate.connect_timeout(PATIENCE).read_timeout(PATIENCE).open_async().await.unwrap();
         tasks::pairs(gate.semaphore("pairs", 1).lease(LEASE), count).await;
     });
 }

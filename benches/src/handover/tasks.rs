@@ -4,7 +4,7 @@
 use super::{BareLock, Other, now};
 use crate::server::Server;
 use crate::tasks::{connection, runtime};
-use luagate::aio::{Gate, Mutex};
+use luagate::{Gate, Mutex};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushKind};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub const LISTENER: &str = "--listening-task";
 const NAME: &str = "handover-to-task";
 
 async fn mutex(url: &str, prefix: &str) -> Mutex {
-    let gate = Gate::builder(url).prefix(prefix).open().await.unwrap();
+    let gate = Gate::builder(url).prefix(prefix).open_async().await.unwrap();
     gate.mutex(NAME).lease(Duration::from_secs(30))
 }
 
@@ -29,9 +29,9 @@ pub fn wait(url: &str, prefix: &str) {
     for _ in std::io::stdin().lines() {
         let mutex = mutex.clone();
         let turn = runtime.spawn(async move {
-            let guard = mutex.lock().await.unwrap();
+            let guard = mutex.lock_async().await.unwrap();
             let woken = now();
-            guard.unlock().await.unwrap();
+            guard.unlock_async().await.unwrap();
             woken
         });
         println!("{}", runtime.block_on(turn).unwrap());
@@ -86,14 +86,14 @@ impl HandOver {
 
     /// The time in µs from the release to the running task, and the same with the bare script.
     pub fn round(&mut self) -> (f64, f64) {
-        let guard = self.runtime.block_on(self.mutex.lock()).unwrap();
+        let guard = self.runtime.block_on(self.mutex.lock_async()).unwrap();
         self.waiter.go();
         while self.seen.inspect().unwrap().waiter_count == 0 {
             std::thread::sleep(Duration::from_micros(200));
         }
         let release = self.runtime.spawn(async move {
             let released = now();
-            guard.unlock().await.unwrap();
+            guard.unlock_async().await.unwrap();
             released
         });
         let released = self.runtime.block_on(release).unwrap();

@@ -129,7 +129,7 @@ pub const PEERS: [Peer; 16] = [
         "luagate-aio",
         Language::Rust,
         ("../../../Cargo.toml", "\nversion = \""),
-        "`luagate::aio`, the same API for tokio: each worker is a task, on one connection",
+        "the async form of `luagate`: each worker is a task, on one connection",
     ),
     semaphore(
         "luagate-python",

@@ -27,7 +27,7 @@ fn give_up_unanswered(semaphore: Semaphore, server: &mut Server, raw: &mut Raw) 
     let asks = semaphore.clone().cancelled_by(&cancel);
     let waiting = std::thread::spawn(move || asks.acquire().unwrap_err());
     waiter_of(raw);
-    semaphore.inspect().unwrap(); // in the async API, this reply follows the reply to the waiter
+    semaphore.inspect().unwrap(); // this reply follows the reply to the waiter
     server.pause();
     cancel.cancel();
     assert!(matches!(waiting.join().unwrap(), AcquireError::Cancelled(_)));

@@ -133,7 +133,7 @@ fn a_wait_continues_after_a_restart_of_the_server() {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| semaphore.acquire_timeout(MINUTE).unwrap().release());
         await_waiters(&mut raw, 1);
-        semaphore.inspect().unwrap(); // in the async API, this reply follows the reply to the waiter
+        semaphore.inspect().unwrap(); // this reply follows the reply to the waiter
         server.kill();
         server.start_again();
         // The server lost all data, also the holder.
@@ -156,7 +156,7 @@ fn waiters_keep_their_order_after_a_restart_without_data() {
             let looks = semaphore.clone();
             let waiter = std::thread::spawn(move || drop(semaphore.acquire_timeout(MINUTE).unwrap()));
             await_waiters(&mut raw, place);
-            looks.inspect().unwrap(); // in the async API, this reply follows the reply to the waiter
+            looks.inspect().unwrap(); // this reply follows the reply to the waiter
             waiter
         })
         .collect();

@@ -34,12 +34,12 @@ pub struct Team {
     started: u32,
 }
 
-/// Processes in Rust, with the synchronous and with the async API.
+/// Processes in Rust, with threads and with tasks.
 pub const RUST: &str = "rust";
 pub const TOKIO: &str = "rust with tokio";
 
 impl Team {
-    /// Starts `each` processes of every language and of both APIs in Rust. Returns when each process held the semaphore once.
+    /// Starts `each` processes of every language, and in Rust of both forms. Returns when each process held the semaphore once.
     pub fn new(url: &str, prefix: &str, languages: &[Language], each: u32) -> Team {
         let mut team = Team {
             url: url.to_owned(),

@@ -2,7 +2,7 @@
 
 use super::team::{RUST, TOKIO};
 use crate::support::random::Random;
-use luagate::{Error, Gate, Permit, Semaphore, aio};
+use luagate::{Error, Gate, Permit, Semaphore};
 use redis::{Cmd, Connection, FromRedisValue};
 use std::io::Read;
 use std::sync::Arc;
@@ -90,22 +90,22 @@ fn stay(semaphore: &Semaphore, random: &mut Random, log: &mut Log) -> Result<(),
     Ok(())
 }
 
-/// The same with the async API.
-async fn stay_in_task(semaphore: &aio::Semaphore, random: &mut Random, log: &mut Log) -> Result<(), Error> {
+/// The same with tasks.
+async fn stay_in_task(semaphore: &Semaphore, random: &mut Random, log: &mut Log) -> Result<(), Error> {
     let permits = 1 + random.below(2) as u32;
     let permit = match random.below(4) {
-        0 => semaphore.try_acquire_many(permits).await?,
-        _ => semaphore.acquire_many_timeout(permits, IN_LINE).await?,
+        0 => semaphore.try_acquire_many_async(permits).await?,
+        _ => semaphore.acquire_many_timeout_async(permits, IN_LINE).await?,
     };
     log.enter(TOKIO, permit.remaining(), fields!(permit));
     sleep(Duration::from_millis(random.below(20)));
     let refreshed = match random.below(3) {
-        0 => permit.refresh().await,
+        0 => permit.refresh_async().await,
         _ => Ok(()),
     };
     log.leave(permit.id());
     refreshed?;
-    permit.release().await?;
+    permit.release_async().await?;
     Ok(())
 }
 
@@ -128,7 +128,7 @@ pub fn work(language: &str, arguments: &[String]) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut stay: StayOnce = match language {
         TOKIO => {
-            let gate = runtime.block_on(aio::Gate::builder(url).prefix(prefix).open()).unwrap();
+            let gate = runtime.block_on(Gate::builder(url).prefix(prefix).open_async()).unwrap();
             let semaphore = gate.semaphore(NAME, LIMIT).lease(LEASE);
             Box::new(move |random| runtime.block_on(stay_in_task(&semaphore, random, &mut log)))
         }

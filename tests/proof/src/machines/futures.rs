@@ -1,4 +1,4 @@
-//! What only the async API uses: futures that are dropped or not polled, and releases that share a connection.
+//! What only async code uses: futures that are dropped or not polled, and releases that share a connection.
 
 use super::releases::{Connection, next, node_of, pending, plain, reply};
 use super::wait::Wait;

@@ -1,10 +1,9 @@
 //! Runs work under a permit, and drops the work when the permit is lost.
 
-use super::permit::Permit;
-use super::semaphore::Semaphore;
+use super::Semaphore;
 use crate::error::Lost;
 use crate::error::run::RunError;
-use crate::permit::Released;
+use crate::permit::{Permit, Released};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -19,7 +18,7 @@ impl Semaphore {
     ///
     /// # async fn order(fence: u64) {}
     /// # async fn example() -> Result<(), luagate::Error> {
-    /// # let gate = luagate::aio::Gate::open("redis://127.0.0.1/").await?;
+    /// # let gate = luagate::Gate::open_async("redis://127.0.0.1/").await?;
     /// let market = gate.semaphore("market:account:17", 5);
     /// market.run(Duration::from_secs(2), async |permit| order(permit.fence()).await).await?;
     /// # Ok(())
@@ -35,7 +34,7 @@ impl Semaphore {
     /// # Cancel safety
     /// If this is dropped, `work` is dropped, and the permit is released in the background.
     pub async fn run<T>(&self, timeout: Duration, work: impl AsyncFnOnce(&Permit) -> T) -> Result<T, RunError> {
-        let permit = self.acquire_timeout(timeout).await?;
+        let permit = self.acquire_timeout_async(timeout).await?;
         let done = {
             let (mut work, mut lost) = (pin!(work(&permit)), pin!(permit.lost()));
             let done = poll_fn(|cx| match work.as_mut().poll(cx) {
@@ -45,7 +44,7 @@ impl Semaphore {
             done.await.map_err(RunError::Lost)?
         };
         let lost = Lost { id: permit.id().to_owned() };
-        match permit.release().await {
+        match permit.release_async().await {
             Ok(Released::Gone) => Err(RunError::Lost(lost)),
             Ok(Released::Released) | Err(_) => Ok(done),
         }

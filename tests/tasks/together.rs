@@ -2,7 +2,7 @@
 
 use crate::support::{Server, process};
 use crate::{own, runtime};
-use luagate::aio;
+use luagate::Gate;
 use redis::Commands;
 use std::io::Read;
 use std::process::Child;
@@ -31,17 +31,17 @@ fn enter(con: &mut redis::Connection, prefix: &str, by: i64) -> i64 {
 }
 
 async fn work_in_tasks(url: &str, prefix: &str) {
-    let gate = aio::Gate::builder(url).prefix(prefix).open().await.unwrap();
+    let gate = Gate::builder(url).prefix(prefix).open_async().await.unwrap();
     let workers = (0..WORKERS).map(|_| {
         let (url, prefix, semaphore) = (url.to_owned(), prefix.to_owned(), gate.semaphore("s", LIMIT as u32));
         tokio::spawn(async move {
             let mut con = redis::Client::open(url).unwrap().get_connection().unwrap();
             for _ in 0..ROUNDS {
-                let permit = semaphore.acquire_timeout(LONG).await.unwrap();
+                let permit = semaphore.acquire_timeout_async(LONG).await.unwrap();
                 let holders = enter(&mut con, &prefix, 1);
                 assert!(holders <= LIMIT, "{holders} hold at the same time");
                 enter(&mut con, &prefix, -1);
-                permit.release().await.unwrap();
+                permit.release_async().await.unwrap();
             }
         })
     });

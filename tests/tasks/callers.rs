@@ -4,9 +4,9 @@ use crate::support::proxy::Proxy;
 use crate::support::{SOON, Server};
 use crate::{own, runtime};
 use luagate::Released;
-use luagate::aio::{Gate, Semaphore};
 use luagate::errors::TryAcquireError;
 use luagate::scripts::Keys;
+use luagate::{Gate, Semaphore};
 use redis::Commands;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -23,11 +23,11 @@ fn broken(server: &Server, gate: &Gate) -> Semaphore {
 }
 
 async fn works(semaphore: Semaphore, limit: u32) {
-    let permit = semaphore.try_acquire().await.unwrap();
+    let permit = semaphore.try_acquire_async().await.unwrap();
     assert_eq!(permit.limit(), limit);
-    let state = semaphore.inspect().await.unwrap();
+    let state = semaphore.inspect_async().await.unwrap();
     assert_eq!(state.holders.iter().map(|holder| holder.id.as_str()).collect::<Vec<_>>(), [permit.id()]);
-    assert_eq!(permit.release().await.unwrap(), Released::Released);
+    assert_eq!(permit.release_async().await.unwrap(), Released::Released);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn each_of_many_callers_gets_its_own_answer_also_if_the_calls_of_others_fail() {
             tasks.spawn(async move {
                 for _ in 0..ROUNDS {
                     works(semaphore.clone(), limit).await;
-                    let failed = broken.try_acquire().await;
+                    let failed = broken.try_acquire_async().await;
                     assert!(matches!(failed, Err(TryAcquireError::Failed(_))), "{failed:?}");
                 }
             });
@@ -62,16 +62,16 @@ fn if_the_server_stays_silent_each_of_many_callers_gets_an_error_and_later_calls
     let proxy = Proxy::new(&server);
     runtime().block_on(async {
         let builder = Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_secs(1));
-        let gate = builder.open().await.unwrap();
+        let gate = builder.open_async().await.unwrap();
         let semaphore = gate.semaphore("s", 1);
-        semaphore.try_acquire().await.unwrap().release().await.unwrap();
+        semaphore.try_acquire_async().await.unwrap().release_async().await.unwrap();
         proxy.go_silent();
         let mut tasks = JoinSet::new();
         for _ in 0..MANY {
             let semaphore = semaphore.clone();
-            tasks.spawn(
-                async move { semaphore.try_acquire().await.map(|_| "granted").map_err(|error| error.to_string()) },
-            );
+            tasks.spawn(async move {
+                semaphore.try_acquire_async().await.map(|_| "granted").map_err(|error| error.to_string())
+            });
         }
         let all = async {
             while let Some(task) = tasks.join_next().await {
@@ -80,7 +80,7 @@ fn if_the_server_stays_silent_each_of_many_callers_gets_an_error_and_later_calls
             }
         };
         tokio::time::timeout(SOON, all).await.unwrap();
-        let permit = semaphore.acquire_timeout(SOON).await.unwrap();
-        permit.release().await.unwrap();
+        let permit = semaphore.acquire_timeout_async(SOON).await.unwrap();
+        permit.release_async().await.unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! What only the async API promises: futures that are dropped or not polled, tasks that share a socket, and drops outside
+//! What only the async forms promise: futures that are dropped or not polled, tasks that share a socket, and drops outside
 //! a runtime.
 
 #[path = "../support/mod.rs"]
@@ -17,7 +17,7 @@ mod steps;
 mod together;
 mod unpolled;
 
-use luagate::aio::Gate;
+use luagate::Gate;
 use support::Server;
 use tokio::runtime::Runtime;
 
@@ -28,7 +28,7 @@ fn runtime() -> Runtime {
 
 /// A gate on this server, under the server's prefix. On a busy machine many tasks wait longer than the default for replies.
 async fn gate(server: &Server) -> Gate {
-    Gate::builder(&server.url).prefix(&server.prefix).read_timeout(support::SOON).open().await.unwrap()
+    Gate::builder(&server.url).prefix(&server.prefix).read_timeout(support::SOON).open_async().await.unwrap()
 }
 
 #[test]

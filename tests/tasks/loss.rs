@@ -14,7 +14,7 @@ fn lost_returns_when_the_lease_ends() {
     runtime().block_on(async {
         let lease = Duration::from_millis(300);
         let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(lease);
-        let permit = semaphore.acquire().await.unwrap();
+        let permit = semaphore.acquire_async().await.unwrap();
         let begun = Instant::now();
         let lost = timeout(SOON, permit.lost()).await.unwrap();
         assert_eq!(lost.id, permit.id());
@@ -28,13 +28,13 @@ fn lost_returns_when_a_refresh_finds_that_the_permit_was_revoked() {
     let server = Server::any();
     runtime().block_on(async {
         let semaphore = crate::gate(&server).await.semaphore("s", 1);
-        let permit = Arc::new(semaphore.acquire().await.unwrap());
+        let permit = Arc::new(semaphore.acquire_async().await.unwrap());
         let waiting = tokio::spawn({
             let permit = permit.clone();
             async move { permit.lost().await }
         });
-        semaphore.revoke(permit.id()).await.unwrap();
-        assert!(permit.refresh().await.is_err());
+        semaphore.revoke_async(permit.id()).await.unwrap();
+        assert!(permit.refresh_async().await.is_err());
         timeout(SOON, waiting).await.unwrap().unwrap();
     });
 }
@@ -45,9 +45,9 @@ fn lost_does_not_return_while_the_permit_is_renewed() {
     runtime().block_on(async {
         let lease = Duration::from_millis(600);
         let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(lease).auto_renew();
-        let permit = semaphore.acquire().await.unwrap();
+        let permit = semaphore.acquire_async().await.unwrap();
         assert!(timeout(3 * lease, permit.lost()).await.is_err());
-        permit.release().await.unwrap();
+        permit.release_async().await.unwrap();
     });
 }
 
@@ -94,8 +94,8 @@ fn run_returns_the_result_of_the_work_and_releases() {
             async move { semaphore.run(SOON, async |permit| permit.fence()).await }
         });
         let fence = work.await.unwrap().unwrap();
-        assert!(semaphore.try_acquire().await.unwrap().fence() > fence);
-        let _held = semaphore.acquire_timeout(SOON).await.unwrap();
+        assert!(semaphore.try_acquire_async().await.unwrap().fence() > fence);
+        let _held = semaphore.acquire_timeout_async(SOON).await.unwrap();
         let refused = semaphore.run(Duration::from_millis(50), async |_| unreachable!("it has no permit")).await;
         assert!(matches!(refused, Err::<(), _>(RunError::NotAcquired(_))), "{refused:?}");
     });
@@ -108,7 +108,7 @@ fn run_reports_a_permit_that_was_revoked_during_the_work() {
         let semaphore = crate::gate(&server).await.semaphore("s", 1);
         let result = semaphore
             .run(SOON, async |permit| {
-                semaphore.revoke(permit.id()).await.unwrap();
+                semaphore.revoke_async(permit.id()).await.unwrap();
             })
             .await;
         assert!(matches!(result, Err(RunError::Lost(_))), "{result:?}");

@@ -1,8 +1,8 @@
-//! Promise: all types and all futures of the async API can move to another thread, so that `tokio::spawn` takes them.
+//! Promise: all types and all futures can move to another thread, so that `tokio::spawn` takes them.
 
-use luagate::aio::autocomplete::{Prefix, Recent};
-use luagate::aio::*;
+use luagate::autocomplete::{Prefix, Recent};
 use luagate::errors::{DowngradeError, ReleaseError, RunError, UnlockError};
+use luagate::*;
 use std::time::{Duration, Instant};
 
 fn moves<T: Send>(_: &T) {}
@@ -15,18 +15,18 @@ fn futures(gate: Gate, semaphore: &Semaphore, mutex: &Mutex, lock: &RwLock, seve
     let time = Duration::from_secs(1);
     moves(&Gate::open(""));
     moves(&Gate::builder("").open());
-    moves(&semaphore.try_acquire());
-    moves(&semaphore.acquire_many_timeout(2, time));
-    moves(&semaphore.adopt("id"));
-    moves(&semaphore.inspect());
-    moves(&semaphore.resize(3));
+    moves(&semaphore.try_acquire_async());
+    moves(&semaphore.acquire_many_timeout_async(2, time));
+    moves(&semaphore.adopt_async("id"));
+    moves(&semaphore.inspect_async());
+    moves(&semaphore.resize_async(3));
     moves(&semaphore.run(time, async |permit| permit.lost().await));
-    moves(&mutex.try_lock_until(Instant::now()));
-    moves(&lock.try_write_for(time));
-    moves(&several.try_acquire());
-    moves(&several.acquire_timeout(time));
+    moves(&mutex.try_lock_until_async(Instant::now()));
+    moves(&lock.try_write_for_async(time));
+    moves(&several.try_acquire_async());
+    moves(&several.acquire_timeout_async(time));
     moves(&latch.wait_timeout(time));
-    moves(&Recent::new(&gate, "ann").matching("a", 1));
+    moves(&Recent::new(&gate, "ann").matching_async("a", 1));
     moves(&Prefix::new(&gate, "group").add(["a"]));
     moves(&gate.close());
 }
@@ -35,13 +35,13 @@ fn futures(gate: Gate, semaphore: &Semaphore, mutex: &Mutex, lock: &RwLock, seve
 #[allow(dead_code)]
 fn permits(mut permit: Permit, held: SeveralPermits, guard: RwLockWriteGuard) {
     moves(&permit.lost());
-    moves(&permit.refresh());
-    moves(&permit.release_some(1));
-    moves(&Permit::refresh_all([&permit]));
-    moves(&Permit::release_all([permit]));
+    moves(&permit.refresh_async());
+    moves(&permit.release_some_async(1));
+    moves(&Permit::refresh_all_async([&permit]));
+    moves(&Permit::release_all_async([permit]));
     moves(&held.lost());
-    moves(&held.release());
-    moves(&guard.downgrade());
+    moves(&held.release_async());
+    moves(&guard.downgrade_async());
 }
 
 #[test]

@@ -6,8 +6,8 @@ use crate::support::random::Random;
 use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually, kill_connections, within};
 use crate::{own, runtime};
-use luagate::aio::{Gate, Permit, Semaphore};
 use luagate::scripts::semaphore::LookupAnswer;
+use luagate::{Gate, Permit, Semaphore};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,7 +44,7 @@ fn dropped_at_each_step(blocked: bool, prepare: impl Fn(&mut Scene), work: impl 
             // Replies take a while, so that a future can be dropped while a call is on its way.
             let proxy = Proxy::new(&server);
             proxy.delay_replies((0..1_000).map(|_| Duration::from_millis(2)));
-            let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open()).unwrap();
+            let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open_async()).unwrap();
             let [name, other] = [0, 1].map(|number| format!("{{{steps}:{late}}}:{number}"));
             let (semaphore, other) = (gate.semaphore(&name, 1), gate.semaphore(&other, 1));
             let (runtime, callers) = (&runtime, JoinSet::new());
@@ -63,7 +63,7 @@ fn dropped_at_each_step(blocked: bool, prepare: impl Fn(&mut Scene), work: impl 
                 assert!(is_gone.is_some(), "after {steps} polls, late: {late}: {:?}", semaphore.inspect());
                 drop(semaphore.acquire_timeout(GONE).unwrap());
             }
-            runtime.block_on(scene.gate.clone().close()).unwrap(); // all releases are confirmed
+            runtime.block_on(scene.gate.clone().close_async()).unwrap(); // all releases are confirmed
             assert_eq!(scene.gate.counters().lost, 0, "after {steps} polls, late: {late}");
             if is_done {
                 assert!(dropped > 3, "it ends after {steps} polls");
@@ -97,11 +97,11 @@ fn polled(runtime: &Runtime, work: Work, steps: u32, late: bool, unblock: &mut d
 fn no_preparation(_: &mut Scene) {}
 
 fn acquires_at_once<'a>(scene: &'a Scene<'a>) -> Work<'a> {
-    Box::pin(async { vec![scene.semaphore.try_acquire().await.unwrap()] })
+    Box::pin(async { vec![scene.semaphore.try_acquire_async().await.unwrap()] })
 }
 
 fn waits<'a>(scene: &'a Scene<'a>) -> Work<'a> {
-    Box::pin(async { vec![scene.semaphore.acquire_timeout(SOON).await.unwrap()] })
+    Box::pin(async { vec![scene.semaphore.acquire_timeout_async(SOON).await.unwrap()] })
 }
 
 /// Enough callers for their calls to be sent together.
@@ -110,7 +110,7 @@ fn many_callers(scene: &mut Scene) {
         let semaphore = scene.gate.semaphore(&format!("caller:{number}"), 1);
         let calls = async move {
             loop {
-                semaphore.inspect().await.unwrap();
+                semaphore.inspect_async().await.unwrap();
             }
         };
         scene.callers.spawn_on(calls, scene.runtime.handle());
@@ -120,7 +120,7 @@ fn many_callers(scene: &mut Scene) {
 #[test]
 fn an_acquire_that_is_dropped_at_any_step_leaves_nothing() {
     dropped_at_each_step(false, no_preparation, |scene| {
-        Box::pin(async { vec![scene.semaphore.acquire().await.unwrap()] })
+        Box::pin(async { vec![scene.semaphore.acquire_async().await.unwrap()] })
     });
 }
 
@@ -137,7 +137,9 @@ fn a_wait_that_is_dropped_at_any_step_until_its_grant_leaves_nothing() {
 #[test]
 fn a_wait_with_an_own_id_that_is_dropped_at_any_step_leaves_nothing() {
     let with_id = |scene: &mut Scene| scene.semaphore = scene.semaphore.clone().id("me");
-    dropped_at_each_step(true, with_id, |scene| Box::pin(async { vec![scene.semaphore.acquire().await.unwrap()] }));
+    dropped_at_each_step(true, with_id, |scene| {
+        Box::pin(async { vec![scene.semaphore.acquire_async().await.unwrap()] })
+    });
 }
 
 #[test]
@@ -153,7 +155,9 @@ fn among_many_callers_a_wait_that_is_dropped_at_any_step_until_its_grant_leaves_
 #[test]
 fn an_acquire_of_a_permanent_permit_that_is_dropped_at_any_step_leaves_nothing() {
     let permanent = |scene: &mut Scene| scene.semaphore = scene.semaphore.clone().permanent();
-    dropped_at_each_step(true, permanent, |scene| Box::pin(async { vec![scene.semaphore.acquire().await.unwrap()] }));
+    dropped_at_each_step(true, permanent, |scene| {
+        Box::pin(async { vec![scene.semaphore.acquire_async().await.unwrap()] })
+    });
 }
 
 #[test]
@@ -162,7 +166,9 @@ fn an_acquire_that_has_to_connect_and_is_dropped_at_any_step_leaves_nothing() {
         kill_connections(&mut scene.server.connection(), "normal");
         eventually("the gate notices it", || (scene.gate.open_connections() == 0).then_some(()));
     };
-    dropped_at_each_step(false, disconnect, |scene| Box::pin(async { vec![scene.semaphore.acquire().await.unwrap()] }));
+    dropped_at_each_step(false, disconnect, |scene| {
+        Box::pin(async { vec![scene.semaphore.acquire_async().await.unwrap()] })
+    });
 }
 
 #[test]
@@ -170,7 +176,7 @@ fn a_wait_that_times_out_and_is_dropped_at_any_step_leaves_nothing() {
     dropped_at_each_step(true, no_preparation, |scene| {
         Box::pin(async {
             let timeout = Duration::from_millis(20);
-            scene.semaphore.acquire_timeout(timeout).await.into_iter().collect()
+            scene.semaphore.acquire_timeout_async(timeout).await.into_iter().collect()
         })
     });
 }
@@ -180,7 +186,7 @@ fn a_wait_for_several_semaphores_that_is_dropped_at_any_step_leaves_nothing() {
     dropped_at_each_step(true, no_preparation, |scene| {
         Box::pin(async {
             let both = scene.gate.several([(&scene.semaphore, 1), (&scene.other, 1)]);
-            both.acquire_timeout(SOON).await.unwrap().into_permits()
+            both.acquire_timeout_async(SOON).await.unwrap().into_permits()
         })
     });
 }
@@ -190,7 +196,7 @@ fn an_acquire_of_several_semaphores_that_is_dropped_at_any_step_leaves_nothing()
     dropped_at_each_step(false, no_preparation, |scene| {
         Box::pin(async {
             let both = scene.gate.several([(&scene.semaphore, 1), (&scene.other, 1)]);
-            both.try_acquire().await.unwrap().into_permits()
+            both.try_acquire_async().await.unwrap().into_permits()
         })
     });
 }
@@ -199,9 +205,9 @@ fn an_acquire_of_several_semaphores_that_is_dropped_at_any_step_leaves_nothing()
 fn a_release_that_is_dropped_at_any_step_releases() {
     dropped_at_each_step(false, no_preparation, |scene| {
         Box::pin(async {
-            let permit = scene.semaphore.try_acquire().await.unwrap();
-            permit.refresh().await.unwrap();
-            permit.release().await.unwrap();
+            let permit = scene.semaphore.try_acquire_async().await.unwrap();
+            permit.refresh_async().await.unwrap();
+            permit.release_async().await.unwrap();
             Vec::new()
         })
     });
@@ -211,13 +217,13 @@ fn a_release_that_is_dropped_at_any_step_releases() {
 fn after_a_refresh_that_was_dropped_the_earlier_of_the_two_ends_counts() {
     let server = own!(Server::private_tcp(&[]));
     let (proxy, runtime) = (Proxy::new(&server), runtime());
-    let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open()).unwrap();
-    let permit = runtime.block_on(gate.semaphore("s", 1).acquire()).unwrap();
-    runtime.block_on(permit.refresh()).unwrap(); // the server knows the script
+    let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open_async()).unwrap();
+    let permit = runtime.block_on(gate.semaphore("s", 1).acquire_async()).unwrap();
+    runtime.block_on(permit.refresh_async()).unwrap(); // the server knows the script
     let mut raw = Raw::named(&server, "s", 1);
     proxy.keep_replies();
     let short = Duration::from_secs(8);
-    let mut refresh = Steps::new(&runtime, permit.refresh_for(short));
+    let mut refresh = Steps::new(&runtime, permit.refresh_for_async(short));
     assert!(refresh.poll().is_pending());
     let end = eventually("the server has run it", || {
         let LookupAnswer::Held(held) = raw.lookup(permit.id()) else { panic!("it is lost") };
@@ -229,7 +235,7 @@ fn after_a_refresh_that_was_dropped_the_earlier_of_the_two_ends_counts() {
     assert!(Instant::now() + permit.remaining().unwrap() <= end, "{:?}", permit.remaining());
     proxy.let_go();
     // The next refresh counts again.
-    runtime.block_on(permit.refresh()).unwrap();
+    runtime.block_on(permit.refresh_async()).unwrap();
     assert!(permit.remaining().is_some_and(|left| left > short), "{:?}", permit.remaining());
 }
 
@@ -266,8 +272,8 @@ fn random_cancellations(tasks: u64) {
                     let waits = random.below(2) == 0;
                     let acquire = async {
                         match waits {
-                            true => busy.acquire().await.unwrap(),
-                            false => free.try_acquire().await.unwrap(),
+                            true => busy.acquire_async().await.unwrap(),
+                            false => free.try_acquire_async().await.unwrap(),
                         }
                     };
                     match tokio::time::timeout(time, acquire).await {
@@ -286,7 +292,7 @@ fn random_cancellations(tasks: u64) {
             task.await.unwrap();
         }
         assert!(granted.load(Ordering::Relaxed) > 100, "hardly any was granted");
-        gate.close().await.unwrap();
+        gate.close_async().await.unwrap();
     });
     for (seen, limit) in seen.into_iter().zip(LIMITS) {
         let state = within(GONE, || {

@@ -4,7 +4,7 @@
 use crate::support::proxy::Proxy;
 use crate::support::{SOON, Server, eventually};
 use crate::{own, runtime};
-use luagate::aio::{Gate, Semaphore};
+use luagate::{Gate, Semaphore};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
@@ -24,7 +24,7 @@ fn assert_free(server: &Server) {
 #[test]
 fn a_permit_that_is_dropped_outside_a_runtime_is_released() {
     let (server, runtime) = (Server::any(), runtime());
-    let permit = runtime.block_on(semaphore(&server, &runtime).acquire()).unwrap();
+    let permit = runtime.block_on(semaphore(&server, &runtime).acquire_async()).unwrap();
     std::thread::spawn(move || drop(permit)).join().unwrap();
     assert_free(&server);
 }
@@ -33,7 +33,7 @@ fn a_permit_that_is_dropped_outside_a_runtime_is_released() {
 fn a_drop_does_not_wait_for_a_server_that_does_not_answer() {
     let mut server = own!(Server::private(&[]));
     let runtime = runtime();
-    let permit = runtime.block_on(semaphore(&server, &runtime).acquire()).unwrap();
+    let permit = runtime.block_on(semaphore(&server, &runtime).acquire_async()).unwrap();
     server.pause();
     let begun = Instant::now();
     drop(permit);
@@ -48,7 +48,7 @@ fn a_dropped_permit_is_released_on_another_connection_if_the_first_one_stays_sil
     let (proxy, runtime) = (Proxy::new(&server), runtime());
     let permit = runtime.block_on(async {
         let builder = Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_millis(500));
-        builder.open().await.unwrap().semaphore("s", 1).acquire().await.unwrap()
+        builder.open_async().await.unwrap().semaphore("s", 1).acquire_async().await.unwrap()
     });
     proxy.go_silent(); // an attempt on the present connection is never answered
     drop(permit);
@@ -59,7 +59,7 @@ fn a_dropped_permit_is_released_on_another_connection_if_the_first_one_stays_sil
 fn a_permit_that_is_dropped_after_the_end_of_its_runtime_ends_with_its_lease() {
     let (server, first) = (Server::any(), runtime());
     let semaphore = semaphore(&server, &first).lease(Duration::from_millis(700));
-    let permit = first.block_on(semaphore.acquire()).unwrap();
+    let permit = first.block_on(semaphore.acquire_async()).unwrap();
     drop(first);
     let begun = Instant::now();
     drop(permit);
@@ -71,11 +71,11 @@ fn a_permit_that_is_dropped_after_the_end_of_its_runtime_ends_with_its_lease() {
 fn a_gate_works_in_the_next_runtime() {
     let (server, first) = (Server::any(), runtime());
     let semaphore = semaphore(&server, &first);
-    let permit = first.block_on(semaphore.acquire()).unwrap();
+    let permit = first.block_on(semaphore.acquire_async()).unwrap();
     drop(first);
     drop(permit); // outside a runtime: the next runtime releases it
     let next = runtime();
-    let permit = next.block_on(semaphore.acquire_timeout(SOON)).unwrap();
+    let permit = next.block_on(semaphore.acquire_timeout_async(SOON)).unwrap();
     assert!(!permit.is_lost());
     drop(permit);
     assert_free(&server);
@@ -86,7 +86,7 @@ fn a_permit_that_is_dropped_by_a_panic_is_released() {
     let (server, runtime) = (Server::any(), runtime());
     let semaphore = semaphore(&server, &runtime);
     let task = runtime.spawn(async move {
-        let _permit = semaphore.acquire().await.unwrap();
+        let _permit = semaphore.acquire_async().await.unwrap();
         panic!("this panic is part of the test");
     });
     assert!(runtime.block_on(task).unwrap_err().is_panic());
@@ -102,7 +102,7 @@ fn permits_of_tasks_that_are_aborted_at_shutdown_neither_hang_nor_panic() {
     for _ in 0..10 {
         let (semaphore, held) = (semaphore.clone(), held.clone());
         runtime.spawn(async move {
-            let _permit = semaphore.acquire().await;
+            let _permit = semaphore.acquire_async().await;
             let _ = held.send(());
             std::future::pending::<()>().await;
         });
@@ -122,9 +122,9 @@ fn on_one_thread_a_permit_that_is_dropped_is_released_before_the_gate_is_closed(
     runtime.block_on(async {
         let gate = crate::gate(&server).await;
         for _ in 0..10 {
-            drop(gate.semaphore("s", 1).acquire_timeout(SOON).await.unwrap());
+            drop(gate.semaphore("s", 1).acquire_timeout_async(SOON).await.unwrap());
         }
-        gate.close().await.unwrap();
+        gate.close_async().await.unwrap();
     });
     drop(runtime);
     assert_eq!(server.gate().semaphore("s", 1).inspect().unwrap().holder_count, 0);
@@ -135,10 +135,10 @@ fn closing_a_gate_without_a_server_ends_when_the_leases_have_ended() {
     let mut server = own!(Server::private(&[]));
     runtime().block_on(async {
         let builder = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(500));
-        let gate = builder.open().await.unwrap();
-        let permit = gate.semaphore("s", 1).lease(Duration::from_millis(300)).acquire().await.unwrap();
+        let gate = builder.open_async().await.unwrap();
+        let permit = gate.semaphore("s", 1).lease(Duration::from_millis(300)).acquire_async().await.unwrap();
         server.kill();
         drop(permit);
-        tokio::time::timeout(SOON, gate.close()).await.unwrap().unwrap();
+        tokio::time::timeout(SOON, gate.close_async()).await.unwrap().unwrap();
     });
 }

@@ -4,8 +4,8 @@
 use crate::own;
 use crate::support::Server;
 use crate::support::stop::Stop;
-use luagate::aio::{Gate, Permit, Semaphore};
 use luagate::errors::TryAcquireError;
+use luagate::{Gate, Permit, Semaphore};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 
@@ -20,7 +20,7 @@ async fn hands_on(semaphore: Semaphore, mut dropped: Receiver<()>, next: Sender<
         if dropped.recv().await.is_none() {
             break; // another task of the circle has failed
         }
-        let permit: Permit = semaphore.try_acquire().await?;
+        let permit: Permit = semaphore.try_acquire_async().await?;
         drop(permit);
         let _ = next.send(()).await; // at the end nobody is left
     }

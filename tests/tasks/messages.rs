@@ -3,8 +3,8 @@
 use crate::support::proxy::Proxy;
 use crate::support::{SOON, Server, kill_connections, within};
 use crate::{own, runtime};
-use luagate::aio::{Gate, Permit, Semaphore};
 use luagate::errors::{AcquireError, FailureKind};
+use luagate::{Gate, Permit, Semaphore};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -15,19 +15,19 @@ const BY_MESSAGE: Duration = Duration::from_secs(2);
 async fn waiter(semaphore: &Semaphore) -> JoinHandle<Result<Permit, AcquireError>> {
     let task = tokio::spawn({
         let semaphore = semaphore.clone();
-        async move { semaphore.acquire_timeout(SOON).await }
+        async move { semaphore.acquire_timeout_async(SOON).await }
     });
-    while semaphore.inspect().await.unwrap().waiter_count == 0 {
+    while semaphore.inspect_async().await.unwrap().waiter_count == 0 {
         assert!(!task.is_finished(), "it does not wait");
     }
     task
 }
 
 async fn is_woken_by_a_message(semaphore: &Semaphore) {
-    let holder = semaphore.acquire_timeout(SOON).await.unwrap();
+    let holder = semaphore.acquire_timeout_async(SOON).await.unwrap();
     let waiting = waiter(semaphore).await;
     let begun = Instant::now();
-    holder.release().await.unwrap();
+    holder.release_async().await.unwrap();
     drop(waiting.await.unwrap().unwrap());
     assert!(begun.elapsed() < BY_MESSAGE, "it took {:?}", begun.elapsed());
 }
@@ -57,13 +57,13 @@ fn wake_waiters_on_a_second_connection(server: Server) {
         assert_eq!(connections(&server), (1, 2));
         // If one of them breaks, waiters still receive messages: the connection for calls is made again when it is needed.
         for kind in ["pubsub", "normal"] {
-            let holder = semaphore.acquire_timeout(SOON).await.unwrap();
+            let holder = semaphore.acquire_timeout_async(SOON).await.unwrap();
             let waiting = waiter(&semaphore).await;
             kill_connections(&mut server.connection(), kind);
             let again = within(BY_MESSAGE, || (connections(&server).0 == 1).then_some(()));
             assert!(again.is_some(), "{kind}: it is not subscribed again in time");
             let begun = Instant::now();
-            holder.release().await.unwrap();
+            holder.release_async().await.unwrap();
             drop(waiting.await.unwrap().unwrap());
             assert!(begun.elapsed() < BY_MESSAGE, "{kind}: it took {:?}", begun.elapsed());
         }
@@ -76,7 +76,7 @@ fn a_waiter_is_granted_its_permit_though_the_message_was_lost_with_its_connectio
     let proxy = Proxy::new(&server);
     runtime().block_on(async {
         let builder = Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_millis(500));
-        let gate = builder.open().await.unwrap();
+        let gate = builder.open_async().await.unwrap();
         let semaphore = gate.semaphore("s", 1);
         let seen = server.gate().semaphore("s", 1);
         let holder = seen.try_acquire().unwrap();
@@ -96,17 +96,17 @@ fn a_user_who_may_not_subscribe_gets_an_error_that_names_the_channel() {
     setuser.exec(&mut server.connection()).unwrap();
     runtime().block_on(async {
         let url = server.url.replacen("redis://", "redis://mute:pw@", 1);
-        let gate = Gate::builder(&url).prefix(&server.prefix).open().await.unwrap();
+        let gate = Gate::builder(&url).prefix(&server.prefix).open_async().await.unwrap();
         let semaphore = gate.semaphore("s", 1);
-        let _holder = semaphore.try_acquire().await.unwrap();
+        let _holder = semaphore.try_acquire_async().await.unwrap();
         for _ in 0..2 {
-            let refused = semaphore.acquire_timeout(SOON).await.unwrap_err();
+            let refused = semaphore.acquire_timeout_async(SOON).await.unwrap_err();
             let AcquireError::Failed(failure) = &refused else {
                 panic!("{refused:?}");
             };
             assert_eq!(failure.kind(), FailureKind::Permission);
             assert!(refused.to_string().contains(":inbox:") || refused.to_string().contains("channel"), "{refused}");
         }
-        assert_eq!(semaphore.inspect().await.unwrap().waiter_count, 0);
+        assert_eq!(semaphore.inspect_async().await.unwrap().waiter_count, 0);
     });
 }

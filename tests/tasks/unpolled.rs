@@ -5,7 +5,7 @@ use crate::steps::Steps;
 use crate::support::proxy::Proxy;
 use crate::support::{SOON, Server, eventually};
 use crate::{own, runtime};
-use luagate::aio::Gate;
+use luagate::Gate;
 use luagate::errors::TryAcquireError;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn a_grant_that_no_poll_takes_goes_to_the_next_caller_and_the_future_is_served_a
     let semaphore = runtime.block_on(crate::gate(&server)).semaphore("s", 1);
     let others = server.gate().semaphore("s", 1);
     let holder = others.try_acquire().unwrap();
-    let mut unpolled = Steps::new(&runtime, semaphore.acquire());
+    let mut unpolled = Steps::new(&runtime, semaphore.acquire_async());
     eventually("it is in line", || {
         assert!(unpolled.poll().is_pending());
         (others.inspect().unwrap().waiter_count == 1).then_some(())
@@ -67,7 +67,7 @@ enum Way {
 fn unread_reply_goes_to_the_next_caller(permanent: bool, way: Way) {
     let (server, runtime) = (own!(Server::private_tcp(&[])), runtime());
     let proxy = Proxy::new(&server);
-    let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open()).unwrap();
+    let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open_async()).unwrap();
     proxy.delay_replies((0..1_000).map(|_| Duration::from_millis(5))); // no reply arrives during a poll
     let mut semaphore = gate.semaphore("s", 1);
     if permanent {
@@ -75,19 +75,19 @@ fn unread_reply_goes_to_the_next_caller(permanent: bool, way: Way) {
     }
     // After a first wait the gate has an inbox, and its first calls join the line.
     let busy = gate.semaphore("busy", 1);
-    let _held = runtime.block_on(busy.acquire()).unwrap();
-    assert!(runtime.block_on(busy.acquire_timeout(Duration::from_millis(20))).is_err());
+    let _held = runtime.block_on(busy.acquire_async()).unwrap();
+    assert!(runtime.block_on(busy.acquire_timeout_async(Duration::from_millis(20))).is_err());
     let several = gate.several([(&semaphore, 1)]);
     let acquire = async || match way {
         Way::AtOnce => loop {
-            match semaphore.try_acquire().await {
+            match semaphore.try_acquire_async().await {
                 Ok(permit) => break permit,
                 Err(TryAcquireError::Denied(_)) => {} // the next caller has got the grant that was given back
                 Err(error) => panic!("{error}"),
             }
         },
-        Way::InLine => semaphore.acquire().await.unwrap(),
-        Way::Several => several.try_acquire().await.unwrap().into_permits().remove(0),
+        Way::InLine => semaphore.acquire_async().await.unwrap(),
+        Way::Several => several.try_acquire_async().await.unwrap().into_permits().remove(0),
     };
     let others = server.gate().semaphore("s", 1);
     let mut checked = 0;
@@ -102,7 +102,7 @@ fn unread_reply_goes_to_the_next_caller(permanent: bool, way: Way) {
             assert!(unpolled.is_woken_within(SOON), "it is woken");
         }
         if let Some(permit) = done {
-            runtime.block_on(permit.release()).unwrap();
+            runtime.block_on(permit.release_async()).unwrap();
             continue;
         }
         let begun = Instant::now();
@@ -112,8 +112,8 @@ fn unread_reply_goes_to_the_next_caller(permanent: bool, way: Way) {
         let permit = unpolled.finish();
         assert!(!permit.is_lost());
         assert_eq!(others.inspect().unwrap().holders[0].fence, permit.fence());
-        assert!(runtime.block_on(permit.refresh()).is_ok());
-        runtime.block_on(permit.release()).unwrap();
+        assert!(runtime.block_on(permit.refresh_async()).is_ok());
+        runtime.block_on(permit.release_async()).unwrap();
         checked += 1;
         if checked > polls {
             break;
@@ -153,7 +153,7 @@ fn permits_that_an_unpolled_wait_for_several_already_holds_end_with_their_leases
     let others = server.gate();
     let holder = others.semaphore("b", 1).try_acquire().unwrap();
     let both = gate.several([(&first, 1), (&second, 1)]);
-    let mut unpolled = Steps::new(&runtime, both.acquire_timeout(SOON));
+    let mut unpolled = Steps::new(&runtime, both.acquire_timeout_async(SOON));
     eventually("it waits for the second", || {
         assert!(unpolled.poll().is_pending());
         (others.semaphore("b", 1).inspect().unwrap().waiter_count == 1).then_some(())

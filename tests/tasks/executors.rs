@@ -1,11 +1,11 @@
-//! Promise: the async API works on every executor. A gate that was opened in one runtime works in another one, also after
+//! Promise: async code works on every executor. A gate that was opened in one runtime works in another one, also after
 //! the first has ended, or while it is not driven. Under a paused clock of tokio, all times are real.
 
 use crate::own;
 use crate::support::{SOON, Server, eventually};
 use luagate::Released;
-use luagate::aio::{Gate, Permit};
 use luagate::errors::{AcquireError, Lost, RunError};
+use luagate::{Gate, Permit};
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -40,8 +40,8 @@ async fn uses_everything(gate: &Gate, server: &Server) {
     is_renewed(gate, server).await;
     learns_of_losses(gate, server).await;
     let dropped = gate.semaphore("dropped", 1);
-    drop(dropped.acquire().await.unwrap());
-    gate.clone().close().await.unwrap();
+    drop(dropped.acquire_async().await.unwrap());
+    gate.clone().close_async().await.unwrap();
     assert_eq!(server.gate().semaphore("dropped", 1).inspect().unwrap().in_use, 0);
 }
 
@@ -50,24 +50,24 @@ async fn waits_in_line(gate: &Gate, server: &Server) {
     let holder = others.try_acquire().unwrap();
     let begun = Instant::now();
     let time = Duration::from_millis(100);
-    let late = semaphore.acquire_timeout(time).await;
+    let late = semaphore.acquire_timeout_async(time).await;
     assert!(matches!(late, Err(AcquireError::TimedOut(_))), "{late:?}");
     assert!(begun.elapsed() >= time, "its time was over after {:?}", begun.elapsed());
     let releases = std::thread::spawn(move || {
         eventually("it is in line", || (others.inspect().unwrap().waiter_count == 1).then_some(()));
         holder.release().unwrap();
     });
-    let permit = semaphore.acquire_timeout(SOON).await.unwrap();
+    let permit = semaphore.acquire_timeout_async(SOON).await.unwrap();
     releases.join().unwrap();
-    assert_eq!(permit.release().await.unwrap(), Released::Released);
+    assert_eq!(permit.release_async().await.unwrap(), Released::Released);
 }
 
 async fn is_renewed(gate: &Gate, server: &Server) {
-    let permit = gate.semaphore("renewed", 1).lease(LEASE).auto_renew().acquire().await.unwrap();
+    let permit = gate.semaphore("renewed", 1).lease(LEASE).auto_renew().acquire_async().await.unwrap();
     std::thread::sleep(2 * LEASE); // meanwhile nobody drives the executor
     assert_held(&permit, server, "renewed");
-    permit.refresh().await.unwrap();
-    permit.release().await.unwrap();
+    permit.refresh_async().await.unwrap();
+    permit.release_async().await.unwrap();
 }
 
 fn assert_held(permit: &Permit, server: &Server, name: &str) {
@@ -78,7 +78,7 @@ fn assert_held(permit: &Permit, server: &Server, name: &str) {
 async fn learns_of_losses(gate: &Gate, server: &Server) {
     let (sender, losses) = channel();
     let ends = gate.semaphore("ends", 1).lease(LEASE).on_lost(move |lost| sender.send(lost.clone()).unwrap());
-    let permit = ends.acquire().await.unwrap();
+    let permit = ends.acquire_async().await.unwrap();
     assert_eq!(permit.lost().await.id, permit.id());
     assert_reported(&losses, &permit);
     let revoked = gate.semaphore("revoked", 1).lease(LEASE).auto_renew();
@@ -139,7 +139,7 @@ fn a_permit_whose_runtime_has_ended_is_renewed_and_its_loss_is_reported_to_anoth
         let gate = first.block_on(opened(&server));
         let semaphore = gate.semaphore("s", 1).lease(LEASE).auto_renew();
         let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
-        let permit = first.block_on(semaphore.acquire()).unwrap();
+        let permit = first.block_on(semaphore.acquire_async()).unwrap();
         drop(first);
         std::thread::sleep(2 * LEASE);
         assert_held(&permit, &server, "s");
@@ -157,10 +157,10 @@ fn a_drop_after_the_end_of_the_runtime_releases_and_close_waits_for_it_in_anothe
         println!("{name}");
         let (server, first) = (Server::any(), crate::runtime());
         let gate = first.block_on(opened(&server));
-        let permit = first.block_on(gate.semaphore("s", 1).acquire()).unwrap();
+        let permit = first.block_on(gate.semaphore("s", 1).acquire_async()).unwrap();
         drop(first);
         drop(permit);
-        run(Box::pin(async { gate.close().await.unwrap() }));
+        run(Box::pin(async { gate.close_async().await.unwrap() }));
         assert_eq!(server.gate().semaphore("s", 1).inspect().unwrap().in_use, 0);
     }
 }
@@ -172,7 +172,7 @@ fn while_the_clock_of_tokio_is_paused_all_times_are_real() {
     paused.block_on(async {
         let gate = opened(&server).await;
         uses_everything(&gate, &server).await;
-        let permit = gate.semaphore("s", 1).acquire().await.unwrap();
+        let permit = gate.semaphore("s", 1).acquire_async().await.unwrap();
         tokio::time::sleep(Duration::from_secs(3_600)).await; // takes no real time
         assert_held(&permit, &server, "s");
         assert!(permit.remaining().is_some_and(|left| left > Duration::from_secs(20)), "{permit}");

@@ -2,7 +2,7 @@
 
 use crate::support::{SOON, Server, within};
 use crate::{own, runtime};
-use luagate::aio::{Gate, Semaphore};
+use luagate::{Gate, Semaphore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,24 +14,24 @@ const TASKS: u64 = 10_000;
 const LONG: Duration = Duration::from_secs(180); // only bounds a failure
 
 async fn served_in_order(semaphore: Semaphore, seen: luagate::Semaphore) {
-    let holder = semaphore.acquire().await.unwrap();
+    let holder = semaphore.acquire_async().await.unwrap();
     let last = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
         let (semaphore, last) = (semaphore.clone(), last.clone());
         tasks.spawn(async move {
-            let permit = semaphore.acquire().await.unwrap();
+            let permit = semaphore.acquire_async().await.unwrap();
             let ticket = permit.ticket().unwrap();
             let before = last.swap(ticket, Ordering::SeqCst); // one holder at a time
             assert!(before < ticket, "ticket {ticket} was served after {before}");
-            permit.release().await.unwrap();
+            permit.release_async().await.unwrap();
         });
     }
     let in_line = tokio::task::spawn_blocking(move || {
         within(LONG, || (seen.inspect_page(0, 0).unwrap().waiter_count == TASKS).then_some(()))
     });
     assert!(in_line.await.unwrap().is_some(), "not all are in line");
-    holder.release().await.unwrap();
+    holder.release_async().await.unwrap();
     let all = async { while tasks.join_next().await.is_some_and(|task| task.is_ok()) {} };
     tokio::time::timeout(LONG, all).await.unwrap();
     assert_eq!(tasks.len(), 0, "a task failed");
@@ -47,7 +47,7 @@ fn connections(server: &Server) -> i64 {
 fn ten_thousand_are_served_in_order(server: &Server) {
     runtime().block_on(async {
         // On a busy machine the last of 10,000 calls at once may take longer than the default.
-        let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(LONG).open().await.unwrap();
+        let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(LONG).open_async().await.unwrap();
         assert_eq!(connections(server), 1);
         served_in_order(gate.semaphore("s", 1), server.gate().semaphore("s", 1)).await;
         assert_eq!(gate.open_connections(), 1);
@@ -71,13 +71,13 @@ fn without_resp3_ten_thousand_tasks_wait_on_two_sockets_and_are_served_in_order_
 fn after_the_connection_broke_all_that_wait_are_served_in_order() {
     let server = own!(Server::private(&[]));
     runtime().block_on(async {
-        let gate = Gate::builder(&server.url).prefix(&server.prefix).open().await.unwrap();
+        let gate = Gate::builder(&server.url).prefix(&server.prefix).open_async().await.unwrap();
         let semaphore = gate.semaphore("s", 1);
-        let holder = semaphore.acquire().await.unwrap();
+        let holder = semaphore.acquire_async().await.unwrap();
         let mut tasks = JoinSet::new();
         for _ in 0..100 {
             let semaphore = semaphore.clone();
-            tasks.spawn(async move { semaphore.acquire_timeout(SOON).await.map(|permit| permit.ticket()) });
+            tasks.spawn(async move { semaphore.acquire_timeout_async(SOON).await.map(|permit| permit.ticket()) });
         }
         let seen = server.gate().semaphore("s", 1);
         let blocking = tokio::task::spawn_blocking(move || {

@@ -1,9 +1,6 @@
 //! Code that all locks share. Their settings are those of a semaphore. Their guards wrap a permit, with the verbs of
 //! locking.
 
-use crate::error::{CallError, try_again};
-use crate::permit::{Permit, ReleaseError};
-
 /// Settings of a lock. The type must have a function `with`, which applies a function to each of its semaphores.
 macro_rules! settings {
     ($lock:ident) => {
@@ -177,10 +174,10 @@ macro_rules! unlocking {
             /// waiter.
             ///
             /// # Errors
-            /// [`UnlockError`](crate::errors::UnlockError) if the server did not confirm the release. It contains the
+            /// [`ReleaseError`](crate::errors::ReleaseError) if the server did not confirm the release. It contains the
             /// guard, so that the caller can try again.
-            pub fn unlock(self) -> Result<$crate::Released, $crate::errors::UnlockError<$guard>> {
-                self.0.release().map_err(|error| $crate::errors::UnlockError::of(error, $guard))
+            pub fn unlock(self) -> Result<$crate::Released, $crate::errors::ReleaseError<$guard>> {
+                self.0.release().map_err(|error| error.map($guard))
             }
 
             /// As [`unlock`](Self::unlock), without blocking.
@@ -190,43 +187,10 @@ macro_rules! unlocking {
             ///
             /// # Cancel safety
             /// If this is dropped, the lock is released in the background.
-            pub async fn unlock_async(self) -> Result<$crate::Released, $crate::errors::UnlockError<$guard>> {
-                self.0.release_async().await.map_err(|error| $crate::errors::UnlockError::of(error, $guard))
+            pub async fn unlock_async(self) -> Result<$crate::Released, $crate::errors::ReleaseError<$guard>> {
+                self.0.release_async().await.map_err(|error| error.map($guard))
             }
         })*
     };
 }
 pub(crate) use unlocking;
-
-/// An unlock that the server did not confirm. It contains the guard, so that the caller can try again. Dropping this
-/// error unlocks in the background.
-#[derive(Debug)]
-pub struct UnlockError<G> {
-    guard: Box<G>,
-    error: CallError,
-}
-
-impl<G> UnlockError<G> {
-    pub(crate) fn new(guard: G, error: CallError) -> UnlockError<G> {
-        UnlockError { guard: Box::new(guard), error }
-    }
-
-    /// The error of a guard that wraps the permit.
-    pub(crate) fn of(error: ReleaseError, wrap: impl FnOnce(Permit) -> G) -> UnlockError<G> {
-        let (permit, error) = error.into_parts();
-        UnlockError::new(wrap(permit), error)
-    }
-
-    /// The guard, which is not unlocked yet.
-    #[must_use = "dropping the guard unlocks in the background"]
-    pub fn into_guard(self) -> G {
-        *self.guard
-    }
-
-    /// The reason why the unlock failed.
-    pub fn error(&self) -> &CallError {
-        &self.error
-    }
-}
-
-try_again!(UnlockError<G> "the unlock is not confirmed" "Call `into_guard` and try again");

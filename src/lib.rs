@@ -98,9 +98,7 @@ pub mod errors {
         LimitMismatch, LineFull, Lost, NamedUsage, PlaceRevoked, RefreshError, StillClosed, TimedOut, TryAcquireError,
         TryAcquireSeveralError, WaitError,
     };
-    pub use crate::guard::UnlockError;
     pub use crate::permit::ReleaseError;
-    pub use crate::rwlock::DowngradeError;
 }
 
 /// Not part of the API: what the proofs in `tests/proof` use of this crate. It may change in any version.

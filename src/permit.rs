@@ -152,7 +152,7 @@ impl Permit {
     async fn release_by(self, mode: Mode) -> Result<Released, ReleaseError> {
         match release_all(slice::from_ref(&self), mode).await {
             Ok(released) => Ok(released),
-            Err(error) => Err(ReleaseError::new(self, error)),
+            Err(error) => Err(ReleaseError::new(self, error.into())),
         }
     }
 

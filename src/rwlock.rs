@@ -1,10 +1,10 @@
 //! The reader-writer lock: a semaphore with the highest possible limit. A reader takes one permit, a writer takes all.
 
 use crate::engine::mode::{Mode, block};
-use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError, try_again};
+use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError};
 use crate::guard::{guard, lock, settings, unlocking};
 use crate::inspection::Inspection;
-use crate::permit::Permit;
+use crate::permit::{Permit, ReleaseError};
 use crate::semaphore::Semaphore;
 use std::time::{Duration, Instant};
 
@@ -332,12 +332,12 @@ impl RwLockWriteGuard {
     /// the start of the line are granted. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`DowngradeError`] contains the guard, so that the caller can try again. After [`RefreshError::Lost`] another
+    /// [`ReleaseError`] contains the guard, so that the caller can try again. After [`RefreshError::Lost`] another
     /// try cannot succeed.
-    pub fn downgrade(mut self) -> Result<RwLockReadGuard, DowngradeError> {
+    pub fn downgrade(mut self) -> Result<RwLockReadGuard, ReleaseError<RwLockWriteGuard>> {
         match self.0.release_some(MOST - 1) {
             Ok(()) => Ok(RwLockReadGuard(self.0)),
-            Err(error) => Err(DowngradeError::new(self, error)),
+            Err(error) => Err(ReleaseError::new(self, error)),
         }
     }
 
@@ -348,37 +348,10 @@ impl RwLockWriteGuard {
     ///
     /// # Cancel safety
     /// If this is dropped, the lock is released in the background.
-    pub async fn downgrade_async(mut self) -> Result<RwLockReadGuard, DowngradeError> {
+    pub async fn downgrade_async(mut self) -> Result<RwLockReadGuard, ReleaseError<RwLockWriteGuard>> {
         match self.0.release_some_async(MOST - 1).await {
             Ok(()) => Ok(RwLockReadGuard(self.0)),
-            Err(error) => Err(DowngradeError::new(self, error)),
+            Err(error) => Err(ReleaseError::new(self, error)),
         }
     }
 }
-
-/// A downgrade that the server did not confirm. It contains the guard, so that the caller can try again. Dropping this
-/// error unlocks.
-#[derive(Debug)]
-pub struct DowngradeError<G = RwLockWriteGuard> {
-    guard: Box<G>,
-    error: RefreshError,
-}
-
-impl<G> DowngradeError<G> {
-    pub(crate) fn new(guard: G, error: RefreshError) -> DowngradeError<G> {
-        DowngradeError { guard: Box::new(guard), error }
-    }
-
-    /// The guard. After [`RefreshError::Unknown`] it is unknown whether it still excludes readers: try again.
-    #[must_use = "dropping the guard unlocks"]
-    pub fn into_guard(self) -> G {
-        *self.guard
-    }
-
-    /// The reason why the downgrade failed.
-    pub fn error(&self) -> &RefreshError {
-        &self.error
-    }
-}
-
-try_again!(DowngradeError<G> "the downgrade is not confirmed" "Call `into_guard` and try again");

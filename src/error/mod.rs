@@ -354,27 +354,3 @@ impl TryAcquireError {
         }
     }
 }
-
-/// The traits of an error that contains a guard for another try: it displays its words, the cause and the remedy.
-macro_rules! try_again {
-    ($type:ident $(<$guard:ident>)? $words:literal $remedy:literal) => {
-        impl $(<$guard>)? std::fmt::Display for $type $(<$guard>)? {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "{}: {}. {}", $words, self.error, $remedy)
-            }
-        }
-
-        impl $(<$guard: std::fmt::Debug>)? std::error::Error for $type $(<$guard>)? {
-            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-                Some(&self.error)
-            }
-        }
-
-        impl $(<$guard>)? From<$type $(<$guard>)?> for $crate::error::Error {
-            fn from(error: $type $(<$guard>)?) -> $crate::error::Error {
-                error.error.into()
-            }
-        }
-    };
-}
-pub(crate) use try_again;

@@ -3,9 +3,10 @@
 use super::Permit;
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Outcome, Sending, Unanswered};
-use crate::error::{CallError, try_again};
+use crate::error::{CallError, Error, RefreshError};
 use crate::protocol::call::Packed;
 use crate::trace::{Operation, words};
+use std::{error, fmt};
 
 /// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,36 +28,52 @@ words! {
     Released { Released "released", Gone "gone" }
 }
 
-/// A release that the server did not confirm. It contains the permit, so that the caller can try again. Dropping this
-/// error releases in the background.
+/// A release, an unlock or a downgrade that the server did not confirm. It contains the permit or the guard, so that the
+/// caller can try again. Dropping this error releases in the background.
 #[derive(Debug)]
-pub struct ReleaseError<P = Permit> {
-    permit: Box<P>,
-    error: CallError,
+pub struct ReleaseError<G = Permit> {
+    guard: Box<G>,
+    error: RefreshError,
 }
 
-impl<P> ReleaseError<P> {
-    pub(crate) fn new(permit: P, error: CallError) -> ReleaseError<P> {
-        ReleaseError { permit: Box::new(permit), error }
+impl<G> ReleaseError<G> {
+    pub(crate) fn new(guard: G, error: RefreshError) -> ReleaseError<G> {
+        ReleaseError { guard: Box::new(guard), error }
     }
 
-    pub(crate) fn into_parts(self) -> (P, CallError) {
-        (*self.permit, self.error)
+    pub(crate) fn map<H>(self, map: impl FnOnce(G) -> H) -> ReleaseError<H> {
+        ReleaseError::new(map(*self.guard), self.error)
     }
 
-    /// The permit, which is not released yet.
-    #[must_use = "dropping the permit releases it in the background"]
-    pub fn into_permit(self) -> P {
-        *self.permit
+    /// The permit or the guard. After [`RefreshError::Unknown`] it is unknown whether the server still counts it.
+    #[must_use = "dropping the guard releases it in the background"]
+    pub fn into_guard(self) -> G {
+        *self.guard
     }
 
-    /// The reason why the release failed.
-    pub fn error(&self) -> &CallError {
+    /// The reason. [`RefreshError::Lost`] only for a downgrade: another try cannot succeed.
+    pub fn error(&self) -> &RefreshError {
         &self.error
     }
 }
 
-try_again!(ReleaseError<P> "the release is not confirmed" "Call `into_permit` and try again");
+impl<G> fmt::Display for ReleaseError<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the release is not confirmed: {}. Call `into_guard` and try again", self.error)
+    }
+}
+
+impl<G: fmt::Debug> error::Error for ReleaseError<G> {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<G> From<ReleaseError<G>> for Error {
+    fn from(error: ReleaseError<G>) -> Error {
+        error.error.into()
+    }
+}
 
 /// Releases these permits, in one packet for each gate. Those that are released already are skipped.
 pub(crate) async fn release_all(permits: &[Permit], mode: Mode) -> Result<Released, CallError> {

@@ -114,7 +114,7 @@ async fn release_each_of(permits: Vec<Permit>, mode: Mode) -> Vec<Result<Release
         results.extend(release_packet(packet, mode).await);
     }
     let results = permits.into_iter().zip(results);
-    results.map(|(permit, result)| result.map_err(|error| ReleaseError::new(permit, error))).collect()
+    results.map(|(permit, result)| result.map_err(|error| ReleaseError::new(permit, error.into()))).collect()
 }
 
 /// Refreshes permits of one gate, in one packet.

@@ -2,8 +2,7 @@
 
 use crate::engine::mode::{Mode, block};
 use crate::error::{Lost, RefreshError};
-use crate::guard::UnlockError;
-use crate::permit::{self, Permit, Released};
+use crate::permit::{self, Permit, ReleaseError, Released};
 use std::fmt;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -84,9 +83,9 @@ impl SeveralPermits {
     /// nevertheless. Blocks for one round trip to each gate.
     ///
     /// # Errors
-    /// [`UnlockError`] if a server did not confirm the release. It contains the guard, so that the caller can try
+    /// [`ReleaseError`] if a server did not confirm the release. It contains the guard, so that the caller can try
     /// again.
-    pub fn release(self) -> Result<Released, UnlockError<SeveralPermits>> {
+    pub fn release(self) -> Result<Released, ReleaseError<SeveralPermits>> {
         block(|mode| self.release_by(mode))
     }
 
@@ -97,7 +96,7 @@ impl SeveralPermits {
     ///
     /// # Cancel safety
     /// If this is dropped, all of them are released in the background.
-    pub async fn release_async(self) -> Result<Released, UnlockError<SeveralPermits>> {
+    pub async fn release_async(self) -> Result<Released, ReleaseError<SeveralPermits>> {
         self.release_by(Mode::Async).await
     }
 
@@ -105,8 +104,8 @@ impl SeveralPermits {
         permit::refresh(&self.permits.iter().collect::<Vec<_>>(), None, mode).await
     }
 
-    async fn release_by(self, mode: Mode) -> Result<Released, UnlockError<SeveralPermits>> {
-        permit::release_all(&self.permits, mode).await.map_err(|error| UnlockError::new(self, error))
+    async fn release_by(self, mode: Mode) -> Result<Released, ReleaseError<SeveralPermits>> {
+        permit::release_all(&self.permits, mode).await.map_err(|error| ReleaseError::new(self, error.into()))
     }
 
     /// The separate permits, in the order of acquisition. Each of them can be released alone.

@@ -5,7 +5,7 @@ use crate::own;
 use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{CallError, FailureKind, RefreshError};
+use luagate::errors::{FailureKind, RefreshError};
 use luagate::{Gate, MutexGuard, Permit, Released};
 use std::time::Duration;
 
@@ -124,10 +124,10 @@ fn an_overwritten_key_does_not_prevent_other_releases() {
     let mut released = Permit::release_all(guards);
     assert!(released[0].is_ok() && released[2].is_ok(), "{released:?}");
     let error = released.swap_remove(1).unwrap_err();
-    assert!(matches!(error.error(), CallError::Failed(f) if f.kind() == FailureKind::WrongType));
+    assert!(matches!(error.error(), RefreshError::Failed(f) if f.kind() == FailureKind::WrongType));
     redis::cmd("DEL").arg(&meta).exec(&mut con).unwrap();
     // The permit is still held, and its release can be retried.
-    error.into_permit().release().unwrap();
+    error.into_guard().release().unwrap();
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn unreleased_permits_are_returned_with_the_error_or_released_in_the_background(
     let mut errors = Vec::new();
     for outcome in released {
         let error = outcome.unwrap_err();
-        assert!(matches!(error.error(), CallError::Unknown(f) if f.kind() == FailureKind::TimedOut));
+        assert!(matches!(error.error(), RefreshError::Unknown(f) if f.kind() == FailureKind::TimedOut));
         errors.push(error);
     }
     let dropped = errors.split_off(20);
@@ -150,7 +150,7 @@ fn unreleased_permits_are_returned_with_the_error_or_released_in_the_background(
     server.resume();
     eventually("they are released", || (gate.semaphore("raw", 40).inspect().ok()?.in_use <= 20).then_some(()));
     for error in errors {
-        error.into_permit().release().unwrap();
+        error.into_guard().release().unwrap();
     }
     eventually("all permits are released", || (gate.semaphore("raw", 40).inspect().ok()?.in_use == 0).then_some(()));
 }

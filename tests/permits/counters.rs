@@ -251,7 +251,7 @@ fn a_release_with_a_lost_reply_does_not_count_as_lost() {
     proxy.lose_replies(2);
     let error = permit.release().unwrap_err();
     assert!(proxy.is_done());
-    assert_eq!(error.into_permit().release().unwrap(), Released::Gone);
+    assert_eq!(error.into_guard().release().unwrap(), Released::Gone);
     assert_eq!(semaphore.available_permits().unwrap(), 2);
     assert_eq!(gate.counters().lost, 0);
 }

@@ -6,7 +6,7 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{CallError, RefreshError, TryAcquireError};
+use luagate::errors::{RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::LookupAnswer;
 use luagate::{Error, Gate, Permit, Released};
 use std::thread::JoinHandle;
@@ -103,8 +103,8 @@ fn an_unconfirmed_release_can_be_retried() {
     let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
     server.pause();
     let error = permit.release().unwrap_err();
-    assert!(matches!(error.error(), CallError::Unknown(_)), "{error}");
-    let permit = error.into_permit();
+    assert!(matches!(error.error(), RefreshError::Unknown(_)), "{error}");
+    let permit = error.into_guard();
     server.resume();
     permit.release().unwrap();
     assert_eq!(Raw::new(&server, 1).in_use(), 0);

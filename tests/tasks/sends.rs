@@ -1,7 +1,7 @@
 //! Promise: all types and all futures can move to another thread, so that `tokio::spawn` takes them.
 
 use luagate::autocomplete::{Prefix, Recent};
-use luagate::errors::{DowngradeError, ReleaseError, RunError, UnlockError};
+use luagate::errors::{ReleaseError, RunError};
 use luagate::*;
 use std::time::{Duration, Instant};
 
@@ -49,5 +49,5 @@ fn all_types_can_be_shared_by_threads() {
     is_shared::<(Gate, GateBuilder, Semaphore, Permit, Mutex, MutexGuard)>();
     is_shared::<(RwLock, RwLockGuard, RwLockReadGuard, RwLockWriteGuard)>();
     is_shared::<(Several, SeveralPermits, CountDownLatch, Recent, Prefix)>();
-    is_shared::<(ReleaseError<Permit>, UnlockError<MutexGuard>, DowngradeError<RwLockWriteGuard>, RunError)>();
+    is_shared::<(ReleaseError, ReleaseError<MutexGuard>, ReleaseError<RwLockWriteGuard>, RunError)>();
 }

@@ -50,12 +50,7 @@ pub(super) struct Page {
 }
 
 /// The words before another error.
-const BEFORE_AN_ERROR: [&str; 4] = [
-    "unknown whether the server ran the call: ",
-    "the release is not confirmed: ",
-    "the unlock is not confirmed: ",
-    "the downgrade is not confirmed: ",
-];
+const BEFORE_AN_ERROR: [&str; 2] = ["unknown whether the server ran the call: ", "the release is not confirmed: "];
 
 impl Page {
     pub(super) fn read(page: &str) -> Page {

@@ -6,7 +6,7 @@ use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{AcquireError, CallError, RefreshError};
+use luagate::errors::{AcquireError, RefreshError};
 use luagate::{Gate, Released};
 use redis::Commands;
 use std::time::{Duration, Instant};
@@ -120,7 +120,7 @@ fn an_unconfirmed_unlock_can_be_retried() {
     let guard = both.try_acquire().unwrap();
     proxy.lose_replies(2);
     let error = guard.release().unwrap_err();
-    assert!(matches!(error.error(), CallError::Unknown(_)), "{error}");
+    assert!(matches!(error.error(), RefreshError::Unknown(_)), "{error}");
     error.into_guard().release().unwrap();
     assert_free(&gate, &[SWORD, SHIELD]);
 }

@@ -28,7 +28,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
         || {
             let permits = acquire(&semaphore);
             us(|| {
-                for outcome in Permit::release_all(permits) {
+                for outcome in Permit::release_each(permits) {
                     outcome.unwrap();
                 }
             })
@@ -47,7 +47,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
         ROUNDS,
         || {
             us(|| {
-                for outcome in Permit::refresh_all(&permits) {
+                for outcome in Permit::refresh_each(&permits) {
                     outcome.unwrap();
                 }
             })

@@ -288,7 +288,7 @@ impl Running {
 fn release(permits: Vec<Permit>) -> Option<Released> {
     signals::block();
     let mut last = None;
-    for released in Permit::release_all(permits) {
+    for released in Permit::release_each(permits) {
         match released {
             Ok(Released::Gone) => return Some(Released::Gone),
             Ok(released) => last = Some(released),

@@ -24,7 +24,7 @@ impl Permit {
     /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
     /// let market = gate.semaphore("market", 50);
     /// let permits = vec![market.acquire()?, market.acquire()?];
-    /// for (permit, refreshed) in permits.iter().zip(luagate::Permit::refresh_all(&permits)) {
+    /// for (permit, refreshed) in permits.iter().zip(luagate::Permit::refresh_each(&permits)) {
     ///     if let Err(error) = refreshed {
     ///         eprintln!("{permit}: {error}");
     ///     }
@@ -35,21 +35,21 @@ impl Permit {
     ///
     /// # Errors
     /// For each permit as [`refresh`](Permit::refresh). A failure of one does not prevent the refresh of the others.
-    pub fn refresh_all<'a, P: AsRef<Permit> + 'a>(
+    pub fn refresh_each<'a, P: AsRef<Permit> + 'a>(
         permits: impl IntoIterator<Item = &'a P>,
     ) -> Vec<Result<(), RefreshError>> {
         let permits: Vec<&Permit> = permits.into_iter().map(AsRef::as_ref).collect();
         block(|mode| refresh_each_of(&permits, mode))
     }
 
-    /// As [`refresh_all`](Permit::refresh_all), without blocking.
+    /// As [`refresh_each`](Permit::refresh_each), without blocking.
     ///
     /// # Errors
-    /// As [`refresh_all`](Permit::refresh_all).
+    /// As [`refresh_each`](Permit::refresh_each).
     ///
     /// # Cancel safety
     /// As [`refresh_async`](Permit::refresh_async).
-    pub async fn refresh_all_async<'a, P: AsRef<Permit> + 'a>(
+    pub async fn refresh_each_async<'a, P: AsRef<Permit> + 'a>(
         permits: impl IntoIterator<Item = &'a P>,
     ) -> Vec<Result<(), RefreshError>> {
         let permits: Vec<&Permit> = permits.into_iter().map(AsRef::as_ref).collect();
@@ -65,7 +65,7 @@ impl Permit {
     /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
     /// let market = gate.semaphore("market", 50);
     /// let permits = vec![market.acquire()?, market.acquire()?];
-    /// let released: Result<Vec<_>, _> = luagate::Permit::release_all(permits).into_iter().collect();
+    /// let released: Result<Vec<_>, _> = luagate::Permit::release_each(permits).into_iter().collect();
     /// released?;
     /// # Ok(())
     /// # }
@@ -75,19 +75,19 @@ impl Permit {
     /// [`ReleaseError`](crate::errors::ReleaseError) for each permit whose release the server did not confirm. It
     /// contains the permit, so that the caller can try again. Dropping it does not block: the release continues in the
     /// background. A failure of one does not prevent the release of the others.
-    pub fn release_all<P: Into<Permit>>(permits: impl IntoIterator<Item = P>) -> Vec<Result<Released, ReleaseError>> {
+    pub fn release_each<P: Into<Permit>>(permits: impl IntoIterator<Item = P>) -> Vec<Result<Released, ReleaseError>> {
         let permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();
         block(|mode| release_each_of(permits, mode))
     }
 
-    /// As [`release_all`](Permit::release_all), without blocking.
+    /// As [`release_each`](Permit::release_each), without blocking.
     ///
     /// # Errors
-    /// As [`release_all`](Permit::release_all).
+    /// As [`release_each`](Permit::release_each).
     ///
     /// # Cancel safety
     /// If this is dropped, all of them are released in the background.
-    pub async fn release_all_async<P: Into<Permit>>(
+    pub async fn release_each_async<P: Into<Permit>>(
         permits: impl IntoIterator<Item = P>,
     ) -> Vec<Result<Released, ReleaseError>> {
         let permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();

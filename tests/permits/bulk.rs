@@ -33,8 +33,8 @@ fn a_hundred_permits_need_one_packet() {
     permits[0].refresh().unwrap();
     gate.semaphore("other", 1).try_acquire().unwrap().release().unwrap();
     let before = reads(&server);
-    assert!(Permit::refresh_all(&permits).iter().all(Result::is_ok));
-    assert!(Permit::release_all(permits).iter().all(Result::is_ok));
+    assert!(Permit::refresh_each(&permits).iter().all(Result::is_ok));
+    assert!(Permit::release_each(permits).iter().all(Result::is_ok));
     // The server reads a long packet in pieces of 16 kB. Single calls would take 200 reads: a round trip each for 100
     // permits, twice.
     let reads = reads(&server) - before;
@@ -54,7 +54,7 @@ fn each_permit_has_its_own_outcome_at_its_index() {
     }
     // The second call already knows which permits are lost. It still refreshes the others.
     for _ in 0..2 {
-        let refreshed = Permit::refresh_all(&permits);
+        let refreshed = Permit::refresh_each(&permits);
         assert_eq!(refreshed.len(), 250);
         for (place, (permit, outcome)) in permits.iter().zip(refreshed).enumerate() {
             match outcome {
@@ -66,7 +66,7 @@ fn each_permit_has_its_own_outcome_at_its_index() {
             }
         }
     }
-    let released = Permit::release_all(permits);
+    let released = Permit::release_each(permits);
     for (place, outcome) in released.into_iter().enumerate() {
         let expected = match lost.contains(&place) {
             true => Released::Gone,
@@ -86,7 +86,7 @@ fn refreshing_many_renews_their_leases() {
         permit.refresh_for(Duration::from_secs(60)).unwrap();
         assert!(permit.remaining().unwrap() <= Duration::from_secs(60));
     }
-    assert!(Permit::refresh_all(&permits).iter().all(Result::is_ok));
+    assert!(Permit::refresh_each(&permits).iter().all(Result::is_ok));
     for (permit, holder) in permits.iter().zip(semaphore.inspect().unwrap().holders) {
         assert!(permit.remaining().unwrap() > LONG / 2);
         assert!(holder.remaining.unwrap() > LONG / 2);
@@ -99,10 +99,10 @@ fn guards_of_several_locks_and_servers_are_released_together() {
     let gates = servers.each_ref().map(Server::gate);
     let lock = |n: usize| gates[n % 2].mutex(&format!("m{n}")).lock().unwrap();
     let guards: Vec<MutexGuard> = (0..6).map(lock).collect();
-    for refreshed in Permit::refresh_all(&guards) {
+    for refreshed in Permit::refresh_each(&guards) {
         refreshed.unwrap();
     }
-    for released in Permit::release_all(guards) {
+    for released in Permit::release_each(guards) {
         assert_eq!(released.unwrap(), Released::Released);
     }
     for n in 0..6 {
@@ -118,10 +118,10 @@ fn an_overwritten_key_does_not_prevent_other_releases() {
     let meta = guards[1].keys().names()[0].to_owned();
     let mut con = server.connection();
     redis::cmd("SET").arg(&meta).arg("").exec(&mut con).unwrap();
-    let refreshed = Permit::refresh_all(&guards);
+    let refreshed = Permit::refresh_each(&guards);
     assert!(refreshed[0].is_ok() && refreshed[2].is_ok(), "{refreshed:?}");
     assert!(matches!(&refreshed[1], Err(RefreshError::Failed(f)) if f.kind() == FailureKind::WrongType));
-    let mut released = Permit::release_all(guards);
+    let mut released = Permit::release_each(guards);
     assert!(released[0].is_ok() && released[2].is_ok(), "{released:?}");
     let error = released.swap_remove(1).unwrap_err();
     assert!(matches!(error.error(), RefreshError::Failed(f) if f.kind() == FailureKind::WrongType));
@@ -136,7 +136,7 @@ fn unreleased_permits_are_returned_with_the_error_or_released_in_the_background(
     let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_secs(1)).open().unwrap();
     let permits = permits(&gate, 40);
     server.pause();
-    let released = Permit::release_all(permits);
+    let released = Permit::release_each(permits);
     let mut errors = Vec::new();
     for outcome in released {
         let error = outcome.unwrap_err();

@@ -37,8 +37,8 @@ fn permits(mut permit: Permit, held: SeveralPermits, guard: RwLockWriteGuard) {
     moves(&permit.lost());
     moves(&permit.refresh_async());
     moves(&permit.release_some_async(1));
-    moves(&Permit::refresh_all_async([&permit]));
-    moves(&Permit::release_all_async([permit]));
+    moves(&Permit::refresh_each_async([&permit]));
+    moves(&Permit::release_each_async([permit]));
     moves(&held.lost());
     moves(&held.release_async());
     moves(&guard.downgrade_async());

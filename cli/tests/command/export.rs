@@ -192,7 +192,7 @@ fn the_first_scrape_waits_for_the_first_reading_which_leaves_the_server_time() {
     // At 2,000 calls a second, 1,000 names take half a second.
     let took = value(&text, "luagate_reading_seconds");
     assert!(took > 0.45, "{took}");
-    for outcome in luagate::Permit::release_all(held) {
+    for outcome in luagate::Permit::release_each(held) {
         outcome.unwrap();
     }
 }

@@ -158,7 +158,7 @@ fn inspect_reads_more_than_a_page() {
     assert_eq!(state["names"][0]["holder_list"].as_array().unwrap().len(), 1_200);
     let text = luagate(&server).args(words("inspect a --most 5")).done().out();
     assert!(text.contains("... and 1195 more: --most 1200 shows all"), "{text}");
-    for outcome in luagate::Permit::release_all(permits) {
+    for outcome in luagate::Permit::release_each(permits) {
         outcome.unwrap();
     }
 }
@@ -186,7 +186,7 @@ fn on_a_cluster_all_nodes_are_listed_and_used() {
         let ended = luagate().args(["try", "-n", "2", "-p", "2", name, "--", "true"]).done();
         assert_eq!(ended.code(), 75, "{ended:?}");
     }
-    for outcome in luagate::Permit::release_all(held) {
+    for outcome in luagate::Permit::release_each(held) {
         outcome.unwrap();
     }
 }

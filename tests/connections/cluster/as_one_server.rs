@@ -68,7 +68,7 @@ fn the_names_of_all_nodes_are_found() {
     found.sort();
     assert_eq!(found, expected);
     assert_eq!(gate.masters().unwrap().len(), expected.len(), "no replicas");
-    for outcome in Permit::release_all(permits) {
+    for outcome in Permit::release_each(permits) {
         outcome.unwrap();
     }
 }
@@ -96,12 +96,12 @@ fn many_permits_need_one_packet_for_each_node() {
     };
     // From here on the nodes have the scripts loaded.
     let known = on_each(1);
-    assert!(Permit::refresh_all(&known).iter().all(Result::is_ok));
-    assert!(Permit::release_all(known).iter().all(Result::is_ok));
+    assert!(Permit::refresh_each(&known).iter().all(Result::is_ok));
+    assert!(Permit::release_each(known).iter().all(Result::is_ok));
     let permits = on_each(30);
     let before: Vec<u64> = masters.iter().map(|m| reads(&cluster, *m)).collect();
-    assert!(Permit::refresh_all(&permits).iter().all(Result::is_ok));
-    assert!(Permit::release_all(permits).iter().all(Result::is_ok));
+    assert!(Permit::refresh_each(&permits).iter().all(Result::is_ok));
+    assert!(Permit::release_each(permits).iter().all(Result::is_ok));
     for (master, before) in masters.iter().zip(before) {
         // One round trip for each permit would take 60 reads.
         let reads = reads(&cluster, *master) - before;

@@ -96,7 +96,7 @@ fn a_lease_counts_from_before_its_call_is_sent() {
         assert_early("several at once", &server, permit);
     }
     late_after(0);
-    assert!(Permit::refresh_all(several.iter().copied()).iter().all(Result::is_ok));
+    assert!(Permit::refresh_each(several.iter().copied()).iter().all(Result::is_ok));
     for permit in &several {
         assert_early("several refreshed", &server, permit);
     }

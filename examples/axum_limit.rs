@@ -38,9 +38,10 @@ struct Service {
 /// disconnects, axum drops this future. Then a waiting request leaves the line, and a working one releases its permit.
 async fn work_on(service: &Service, account: &str, waits: bool) -> Result<String, Error> {
     let requests = service.gate.semaphore(&format!("account:{account}"), 5);
-    let permit = match waits {
-        true => requests.max_waiting(20).acquire_timeout_async(service.wait).await?,
-        false => requests.try_acquire_async().await?,
+    let permit = if waits {
+        requests.max_waiting(20).acquire_timeout_async(service.wait).await?
+    } else {
+        requests.try_acquire_async().await?
     };
     tokio::select! {
         report = report(account, permit.fence(), service.work) => Ok(report),

@@ -240,9 +240,10 @@ fn play(url: &str, prefix: &str, data: &str, con: &mut Connection) -> Outcome<()
     if items != items_before {
         return Err(format!("items were lost or duplicated: {items:?}").into());
     }
-    match ["sold", "swapped"].iter().all(|what| day.contains_key(*what)) {
-        true => Ok(()),
-        false => Err("no item was sold, or none was swapped".into()),
+    if ["sold", "swapped"].iter().all(|what| day.contains_key(*what)) {
+        Ok(())
+    } else {
+        Err("no item was sold, or none was swapped".into())
     }
 }
 

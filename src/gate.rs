@@ -168,12 +168,11 @@ impl Gate {
 
     async fn close_by(self, mode: Mode) -> Result<(), CallError> {
         self.shared.check_process()?;
-        match self.shared.releases.all_confirmed(self.shared.now() + CLOSE, mode).await {
-            true => Ok(()),
-            false => {
-                let text = format!("releases were not confirmed within {CLOSE:?}");
-                Err(CallError::Failed(Failure::new(FailureKind::TimedOut, text)))
-            }
+        if self.shared.releases.all_confirmed(self.shared.now() + CLOSE, mode).await {
+            Ok(())
+        } else {
+            let text = format!("releases were not confirmed within {CLOSE:?}");
+            Err(CallError::Failed(Failure::new(FailureKind::TimedOut, text)))
         }
     }
 

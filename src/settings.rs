@@ -107,10 +107,7 @@ impl Settings {
 
     pub(crate) fn lease_options(&self) -> Result<LeaseOptions, Invalid> {
         Ok(LeaseOptions {
-            lease_ms: match self.permanent {
-                true => 0,
-                false => lease::to_ms(self.lease.unwrap_or(lease::DEFAULT))?,
-            },
+            lease_ms: if self.permanent { 0 } else { lease::to_ms(self.lease.unwrap_or(lease::DEFAULT))? },
             renewed: self.is_renewed()?,
             own_id: self.id.is_some(),
             at_least_ms: match self.at_least {

@@ -135,13 +135,10 @@ fn crowd(server: &Server, tasks: usize, count: usize, is_processor_time: bool) -
     let semaphore = gate.semaphore("many-tasks", 1_000).lease(LEASE);
     let raw = runtime.block_on(Raw::new(&server.url, &server.prefix, "raw-many"));
     let (ours, theirs) = (|| pairs(semaphore.clone(), count), || raw.clone().pairs("1000", count));
-    match is_processor_time {
-        true => compare(
-            ROUNDS,
-            || processor_us(&runtime, tasks, count, ours),
-            || processor_us(&runtime, tasks, count, theirs),
-        ),
-        false => compare(ROUNDS, || us(&runtime, tasks, count, ours), || us(&runtime, tasks, count, theirs)),
+    if is_processor_time {
+        compare(ROUNDS, || processor_us(&runtime, tasks, count, ours), || processor_us(&runtime, tasks, count, theirs))
+    } else {
+        compare(ROUNDS, || us(&runtime, tasks, count, ours), || us(&runtime, tasks, count, theirs))
     }
 }
 

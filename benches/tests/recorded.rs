@@ -110,12 +110,13 @@ fn instructions_of_the_client_for_a_pair() {
         record().put(&of_compiler, compiled_by.clone());
     }
     let recorded_by = record().under(&of_compiler).unwrap_or_default();
-    let note = match recorded_by == compiled_by {
-        true => String::new(),
-        false => format!(
+    let note = if recorded_by == compiled_by {
+        String::new()
+    } else {
+        format!(
             "recorded with {}, this is rustc {version}: the difference may come from the compiler",
             json!(recorded_by)
-        ),
+        )
     };
     let pair = |by| instructions::a_pair(Path::new(env!("CARGO_BIN_EXE_pairs")), &server, by);
     let measured = [("acquire + release", "thread"), ("acquire + release, by a task", "task")];

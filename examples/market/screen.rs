@@ -122,10 +122,7 @@ impl Screen {
     }
 
     fn paint(&self, label: Option<&str>, text: String) -> String {
-        let style = match self.is_killed(label) {
-            true => Style::new().red(),
-            false => Style::new(),
-        };
+        let style = if self.is_killed(label) { Style::new().red() } else { Style::new() };
         style.apply_to(text).to_string()
     }
 

@@ -103,10 +103,9 @@ impl Address {
             return Err(Invalid::new("url", why));
         }
         let like = info_of(&format!("{scheme}://{login}localhost/{db}"), form)?;
-        let hosts = hosts.split(',').map(|host| match has_port(host) {
-            true => format!("{scheme}://{host}"),
-            false => format!("{scheme}://{host}:26379"),
-        });
+        let hosts = hosts
+            .split(',')
+            .map(|host| if has_port(host) { format!("{scheme}://{host}") } else { format!("{scheme}://{host}:26379") });
         Ok(Address::Sentinel { sentinels: infos(&hosts.collect::<Vec<_>>(), form)?, master: master.to_owned(), like })
     }
 }

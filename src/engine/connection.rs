@@ -579,12 +579,11 @@ impl Connection {
                 continue;
             }
             // While another thread reads, it looks no more often than while packets are unanswered.
-            shared = match shared.slots.is_empty() && !shared.needs_own_thread() {
-                true => {
-                    shared.thread.looks = false;
-                    wait(&self.called, shared)
-                }
-                false => wait_for(&self.called, shared, LOOK),
+            shared = if shared.slots.is_empty() && !shared.needs_own_thread() {
+                shared.thread.looks = false;
+                wait(&self.called, shared)
+            } else {
+                wait_for(&self.called, shared, LOOK)
             };
         }
     }
@@ -723,10 +722,7 @@ fn broken(error: io::Error) -> Failure {
 /// Hands the failure to callers whose packets were sent, or not.
 fn fail(given_up: Vec<(Owner, bool)>, failure: &Failure) {
     for (owner, is_sent) in given_up {
-        let error = match is_sent {
-            true => CallError::Unknown(failure.clone()),
-            false => CallError::Failed(failure.clone()),
-        };
+        let error = if is_sent { CallError::Unknown(failure.clone()) } else { CallError::Failed(failure.clone()) };
         if let Some((_, (waker, _))) = owner.finish(Err(error)) {
             waker.wake();
         }

@@ -197,9 +197,10 @@ impl Subscription {
     fn wait(&self, may: MayBlock) -> Result<bool, Failure> {
         let heard = |heard: &mut bool| std::mem::take(heard).then_some(());
         let came = self.connection.wait_for_message(&self.news, machine_now() + TICK, heard, may).is_some();
-        match self.connection.has_ended() {
-            true => Err(Failure::new(FailureKind::Disconnected, "the subscription has ended")),
-            false => Ok(came),
+        if self.connection.has_ended() {
+            Err(Failure::new(FailureKind::Disconnected, "the subscription has ended"))
+        } else {
+            Ok(came)
         }
     }
 }

@@ -178,9 +178,10 @@ impl Servers {
     /// Fails in a forked child, which must not use a gate of its parent. A lock in it may be held by a thread that does
     /// not exist in the child.
     pub(crate) fn check_process(&self) -> Result<(), Failure> {
-        match self.is_own_process() {
-            true => Ok(()),
-            false => Err(Failure::new(FailureKind::Forked, "the gate cannot be used in a forked process")),
+        if self.is_own_process() {
+            Ok(())
+        } else {
+            Err(Failure::new(FailureKind::Forked, "the gate cannot be used in a forked process"))
         }
     }
 
@@ -243,10 +244,7 @@ impl Servers {
 
     /// The warnings about the servers' settings. Empty in a forked child.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
-        match self.is_own_process() {
-            true => lock(&self.warnings).clone(),
-            false => Vec::new(),
-        }
+        if self.is_own_process() { lock(&self.warnings).clone() } else { Vec::new() }
     }
 
     /// The maximum time to wait for a reply.
@@ -256,10 +254,7 @@ impl Servers {
 
     /// The number of open connections for calls; 0 in a forked child.
     pub(crate) fn open_connections(&self) -> usize {
-        match self.is_own_process() {
-            true => self.nodes().iter().map(|server| server.open()).sum(),
-            false => 0,
-        }
+        if self.is_own_process() { self.nodes().iter().map(|server| server.open()).sum() } else { 0 }
     }
 
     /// The servers that store keys.
@@ -413,9 +408,10 @@ impl Servers {
         let latest = self.latest(until, self.timeouts.read);
         let turn = self.limited(until, mode, cluster.take_turn(waits, latest, mode)).await.flatten();
         let Some(_turn) = turn else {
-            return match waits {
-                true => Err(Failure::new(FailureKind::TimedOut, "another call still asks for the slots")),
-                false => Ok(()),
+            return if waits {
+                Err(Failure::new(FailureKind::TimedOut, "another call still asks for the slots"))
+            } else {
+                Ok(())
             };
         };
         loop {

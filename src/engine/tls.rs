@@ -44,9 +44,10 @@ pub(super) fn config_for(
         return Ok(None);
     }
     let insecure = |info: &&mut ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. });
-    let config = match infos.iter().any(insecure) {
-        true => Err(reason::of_insecure()),
-        false => Config::new(certificates.roots()?, certificates.own()?),
+    let config = if infos.iter().any(insecure) {
+        Err(reason::of_insecure())
+    } else {
+        Config::new(certificates.roots()?, certificates.own()?)
     };
     config.map(Some).map_err(CallError::Failed)
 }

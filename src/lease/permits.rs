@@ -189,10 +189,7 @@ impl Job for Shared {
             let mut next = state.keeper.next(Task::Report);
             let mut due = None;
             for (node, at) in renewals {
-                match at <= now.instant() {
-                    true => due = Some(node),
-                    false => next = next.into_iter().chain([at]).min(),
-                }
+                if at <= now.instant() { due = Some(node) } else { next = next.into_iter().chain([at]).min() }
             }
             let Some(node) = due else {
                 return Next::At(next);

@@ -94,10 +94,7 @@ impl Releases {
 
     /// Sends a release without waiting for its reply. Later calls of this gate for the same name run after it.
     pub(crate) fn post(&self, pending: PendingRelease) {
-        match pending.is_one_call() {
-            true => Posted::send(&self.shared, pending, None),
-            false => self.shared.later(pending),
-        }
+        if pending.is_one_call() { Posted::send(&self.shared, pending, None) } else { self.shared.later(pending) }
     }
 
     /// As `post`, for a permit whose guard is dropped.

@@ -93,10 +93,7 @@ impl Store {
 
     fn remove_from(&self, mut state: MutexGuard<State>, number: Number) {
         state.keeper.remove(number);
-        let on_lost = match state.on_lost.is_empty() {
-            true => None,
-            false => state.on_lost.remove(&number),
-        };
+        let on_lost = if state.on_lost.is_empty() { None } else { state.on_lost.remove(&number) };
         self.report(state);
         drop(on_lost); // outside the lock, since this drop runs the user's code
     }
@@ -222,10 +219,7 @@ impl Watch<'_> {
         let mut state = self.store.lock();
         state.keeper.report(self.number);
         let is_lost = state.keeper.is_lost(self.number, now);
-        let former = match is_lost {
-            true => None,
-            false => state.waiting.insert((self.number, self.future), cx.waker().clone()),
-        };
+        let former = if is_lost { None } else { state.waiting.insert((self.number, self.future), cx.waker().clone()) };
         self.store.report(state);
         drop(former); // without the lock
         if is_lost { Poll::Ready(()) } else { Poll::Pending }

@@ -38,17 +38,11 @@ impl PermitState {
     }
 
     pub(crate) fn permits(&self) -> u32 {
-        match self.is_own_process() {
-            true => self.held(|held| held.permits()).unwrap_or(0),
-            false => 0,
-        }
+        if self.is_own_process() { self.held(|held| held.permits()).unwrap_or(0) } else { 0 }
     }
 
     pub(crate) fn remaining(&self) -> Option<Duration> {
-        match self.is_own_process() {
-            true => self.store.remaining(self.number),
-            false => Some(Duration::ZERO),
-        }
+        if self.is_own_process() { self.store.remaining(self.number) } else { Some(Duration::ZERO) }
     }
 
     pub(crate) fn is_lost(&self) -> bool {

@@ -89,9 +89,10 @@ impl<'a> Exchange<'a> {
                 resp::word(&mut bytes, b"ASKING");
                 replies += 1;
             }
-            match number == 0 && self.round == Round::WithText {
-                true => call.write_with_text(&mut bytes),
-                false => bytes.extend_from_slice(call.by_sha1()),
+            if number == 0 && self.round == Round::WithText {
+                call.write_with_text(&mut bytes)
+            } else {
+                bytes.extend_from_slice(call.by_sha1())
             }
             replies += 1;
         }

@@ -242,10 +242,7 @@ impl Keeper {
                 Task::Renew(_) => kept.renews_at = None,
                 Task::Report => kept.reports_at = None,
             }
-            match self.is_lost(number, now) {
-                true => self.lose(number, true),
-                false => due.push(number),
-            }
+            if self.is_lost(number, now) { self.lose(number, true) } else { due.push(number) }
         }
         Some(due)
     }

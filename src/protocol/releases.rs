@@ -63,10 +63,7 @@ impl<C> PendingRelease<C> {
         connection: Option<C>,
         until: Option<Instant>,
     ) -> PendingRelease<C> {
-        let target = match is_own_id {
-            true => Target::LookUp,
-            false => Target::Whatever,
-        };
+        let target = if is_own_id { Target::LookUp } else { Target::Whatever };
         PendingRelease { keys: keys.clone(), id: id.to_owned(), target, connection, until }
     }
 
@@ -170,9 +167,10 @@ impl Steps {
                 let answer = self.release(fence).answer(reply)?;
                 self.has_found_nothing = answer == ReleaseAnswer::Gone;
                 let is_looked_up = self.lookups < 2;
-                match answer == ReleaseAnswer::Gone && is_looked_up && self.lookups > 0 && !self.keeps_place {
-                    true => Next::LookUp,
-                    false => Next::Nothing,
+                if answer == ReleaseAnswer::Gone && is_looked_up && self.lookups > 0 && !self.keeps_place {
+                    Next::LookUp
+                } else {
+                    Next::Nothing
                 }
             }
             Next::Nothing => Next::Nothing,
@@ -360,9 +358,10 @@ impl<C: Ordered> Releases<C> {
             return Settled::After(pending);
         }
         let mut current = self.current.values().flatten();
-        match current.any(|current| concerns(&current.keys, &current.id, current.is_aside)) {
-            true => Settled::Soon,
-            false => Settled::Yes,
+        if current.any(|current| concerns(&current.keys, &current.id, current.is_aside)) {
+            Settled::Soon
+        } else {
+            Settled::Yes
         }
     }
 }

@@ -28,10 +28,7 @@ pub fn error_of(error: RedisError) -> CallError {
         ));
     }
     let failure = Failure::from(error);
-    match failure.leaves_unknown() {
-        true => CallError::Unknown(failure),
-        false => CallError::Failed(failure),
-    }
+    if failure.leaves_unknown() { CallError::Unknown(failure) } else { CallError::Failed(failure) }
 }
 
 /// Reads a complete reply of a script. A reply with an extra field breaks the contract and is an error. Never panics,

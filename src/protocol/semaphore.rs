@@ -52,19 +52,13 @@ impl Grant {
             (Some(ends), Some(end)) if at_least_ms.is_none() => ends >= end,
             (ends, end) => ends == end,
         };
-        match fits {
-            true => Ok(grant),
-            false => Err(unexpected(&grant)),
-        }
+        if fits { Ok(grant) } else { Err(unexpected(&grant)) }
     }
 
     /// Rejects a grant of zero permits, without a fence, or with a lease that has ended.
     fn checked(self) -> Result<Grant, CallError> {
         let lives = self.expires_at.is_none_or(|end| end > self.now);
-        match self.permits > 0 && self.fence > 0 && lives {
-            true => Ok(self),
-            false => Err(unexpected(&self)),
-        }
+        if self.permits > 0 && self.fence > 0 && lives { Ok(self) } else { Err(unexpected(&self)) }
     }
 
     /// The time that was left of the lease at the server's `now`; `None`: permanent.

@@ -172,10 +172,7 @@ impl<T: Target> Waiter<T> {
 
     /// The first action. `listens`: the inbox is ready.
     pub fn start(&mut self, listens: bool) -> ActionOf<T> {
-        match listens {
-            true => self.sleep(),
-            false => self.ask(Ask::First),
-        }
+        if listens { self.sleep() } else { self.ask(Ask::First) }
     }
 
     /// The next action after an event.
@@ -255,9 +252,10 @@ impl<T: Target> Waiter<T> {
         // The server answered until just now. So the call failed because the time was over, and that is the error to
         // return.
         let answered_until_now = failing.is_none_or(|failing| failing <= LAST_CALL);
-        let error = match is_over && is_queued && answered_until_now && is_late(&error) {
-            true => self.target.timed_out(),
-            false => error.into(),
+        let error = if is_over && is_queued && answered_until_now && is_late(&error) {
+            self.target.timed_out()
+        } else {
+            error.into()
         };
         Action::Done { result: Err(error), give_back }
     }

@@ -54,11 +54,10 @@ impl fmt::Debug for LatchSettings {
 
 /// A timeout for waiting.
 pub(crate) fn check_timeout(timeout: Duration) -> Result<(), Invalid> {
-    match timeout.is_zero() {
-        true => {
-            let why = "got 0. Accepted: more than 0. To read the state without waiting, use `count`";
-            Err(Invalid::new("timeout", why))
-        }
-        false => Ok(()),
+    if timeout.is_zero() {
+        let why = "got 0. Accepted: more than 0. To read the state without waiting, use `count`";
+        Err(Invalid::new("timeout", why))
+    } else {
+        Ok(())
     }
 }

@@ -190,12 +190,11 @@ pub(super) fn abandoned(
 
 /// A timeout for waiting.
 pub(super) fn check_timeout(timeout: Duration) -> Result<(), Invalid> {
-    match timeout.is_zero() {
-        true => {
-            let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire`";
-            Err(Invalid::new("timeout", why))
-        }
-        false => Ok(()),
+    if timeout.is_zero() {
+        let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire`";
+        Err(Invalid::new("timeout", why))
+    } else {
+        Ok(())
     }
 }
 

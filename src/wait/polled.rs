@@ -155,10 +155,8 @@ impl Asked {
     /// A grant that a message brought, or else one that an unread reply may contain.
     fn give_back(&self, now: Instant) -> Vec<PendingRelease> {
         let fences = self.mailbox.as_ref().map(|mailbox| mailbox.take_grants()).unwrap_or_default();
-        let targets = match fences.is_empty() {
-            true => vec![Target::Held],
-            false => fences.into_iter().map(Target::Fence).collect(),
-        };
+        let targets =
+            if fences.is_empty() { vec![Target::Held] } else { fences.into_iter().map(Target::Fence).collect() };
         let until = now.checked_add(self.longest);
         let pending = targets.into_iter().map(|target| PendingRelease {
             keys: self.keys.clone(),

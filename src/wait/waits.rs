@@ -336,10 +336,7 @@ impl<'a, T: Abandon> Wait<'a, T> {
                 Event::Unanswered(unanswered.error)
             }
         };
-        match self.caller.is_given_back() {
-            true => Event::GivenBack,
-            false => event,
-        }
+        if self.caller.is_given_back() { Event::GivenBack } else { event }
     }
 
     /// Sends one call of a wait. A call in line contains the inbox at the server that has the key.

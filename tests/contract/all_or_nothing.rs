@@ -144,9 +144,10 @@ fn a_key_of_another_type_is_left_as_it_is() {
             semaphore::inspect(con, &keys, 0, 10).map(drop),
         ];
         let refreshed = semaphore::refresh(con, &keys, "id", 1_000, None).map(drop);
-        match is_queue {
-            true => assert!(refreshed.is_ok(), "refresh does not use the queue"),
-            false => failures.push(refreshed),
+        if is_queue {
+            assert!(refreshed.is_ok(), "refresh does not use the queue")
+        } else {
+            failures.push(refreshed)
         }
         for (n, failure) in failures.into_iter().enumerate() {
             match failure {

@@ -82,9 +82,10 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for path in paths {
         let name = PathBuf::from(path.file_name().unwrap());
-        match path.is_dir() {
-            true => found.extend(files(&path).into_iter().map(|(file, text)| (name.join(file), text))),
-            false => drop(found.insert(name, std::fs::read(&path).unwrap())),
+        if path.is_dir() {
+            found.extend(files(&path).into_iter().map(|(file, text)| (name.join(file), text)))
+        } else {
+            drop(found.insert(name, std::fs::read(&path).unwrap()))
         }
     }
     found
@@ -178,10 +179,7 @@ fn head(text: &str, has_words: bool) -> Head {
     Head {
         keys: names(keys[0]),
         argv: argv.filter(|name| name != "none").collect(),
-        replies: match has_words {
-            true => replies(&reply),
-            false => BTreeMap::from([(String::new(), names(&reply.join("  ")))]),
-        },
+        replies: if has_words { replies(&reply) } else { BTreeMap::from([(String::new(), names(&reply.join("  ")))]) },
     }
 }
 
@@ -231,16 +229,17 @@ fn another_number_of_keys_or_arguments_is_refused_with_their_names() {
         let key_names = keys.join(" ");
         for count in [keys.len() - 1, keys.len() + 1] {
             let error = error(count, argv.len());
-            match several {
-                true => assert!(
+            if several {
+                assert!(
                     error.starts_with(&format!("LUAGATE keys: wrong number of keys. Accepted: {key_names} of ")),
                     "{name}: {error}"
-                ),
-                false => assert_eq!(
+                )
+            } else {
+                assert_eq!(
                     error,
                     format!("LUAGATE keys: wrong number of keys. Accepted: {}: {key_names}", keys.len()),
                     "{name}"
-                ),
+                )
             }
         }
         if argv.last().is_some_and(|last| last.ends_with(" ...")) {
@@ -304,10 +303,7 @@ fn every_reply_of_the_cases_has_the_fields_of_the_manifest() {
         let Some(reply) = call.get("reply").filter(|reply| *reply != "*") else {
             continue; // an error, or any reply
         };
-        let word = match replies.contains_key("") {
-            true => "",
-            false => reply[0].as_str().unwrap(),
-        };
+        let word = if replies.contains_key("") { "" } else { reply[0].as_str().unwrap() };
         shown.insert((name.to_owned(), word.to_owned()));
         let fields = replies.get(word);
         let fields = fields.unwrap_or_else(|| panic!("{file}: no reply {word}: {call}"));

@@ -37,10 +37,7 @@ fn live(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32) {
     let semaphore = gate.semaphore("mixed", LIMIT);
     for _ in 0..asks {
         let ends_early = random.below(80) == 0;
-        let lease = match ends_early {
-            true => ms(20),
-            false => ms(300 + random.below(300)),
-        };
+        let lease = if ends_early { ms(20) } else { ms(300 + random.below(300)) };
         let mut recorded = Recorded::new(recorder, semaphore.clone(), lease);
         let permits = 1 + random.below(2) as u32;
         let timeout = ms(1 + random.below(30));

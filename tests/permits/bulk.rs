@@ -68,10 +68,7 @@ fn each_permit_has_its_own_outcome_at_its_index() {
     }
     let released = Permit::release_each(permits);
     for (place, outcome) in released.into_iter().enumerate() {
-        let expected = match lost.contains(&place) {
-            true => Released::Gone,
-            false => Released::Released,
-        };
+        let expected = if lost.contains(&place) { Released::Gone } else { Released::Released };
         assert_eq!(outcome.unwrap(), expected, "{place}");
     }
     assert_eq!(raw.in_use(), 0);

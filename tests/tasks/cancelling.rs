@@ -271,9 +271,10 @@ fn random_cancellations(tasks: u64) {
                     };
                     let waits = random.below(2) == 0;
                     let acquire = async {
-                        match waits {
-                            true => busy.acquire_async().await.unwrap(),
-                            false => free.try_acquire_async().await.unwrap(),
+                        if waits {
+                            busy.acquire_async().await.unwrap()
+                        } else {
+                            free.try_acquire_async().await.unwrap()
                         }
                     };
                     match tokio::time::timeout(time, acquire).await {

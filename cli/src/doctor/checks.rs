@@ -86,9 +86,10 @@ pub fn memory(info: &Info) -> Judgement {
         return ok(format!("{used} bytes used, without a maximum"));
     };
     let found = format!("{percent} % of maxmemory used, {used} of {most} bytes");
-    match percent > NEARLY_FULL {
-        true => warning(found, "When the memory is full, acquiring fails or keys are evicted. Raise `maxmemory`"),
-        false => ok(found),
+    if percent > NEARLY_FULL {
+        warning(found, "When the memory is full, acquiring fails or keys are evicted. Raise `maxmemory`")
+    } else {
+        ok(found)
     }
 }
 
@@ -209,13 +210,14 @@ pub fn clock(difference: i64) -> Judgement {
     let distance = Duration::from_micros(difference.unsigned_abs());
     let direction = if difference < 0 { "behind" } else { "ahead of" };
     let found = format!("the server's clock is {:.3} s {direction} this machine's", distance.as_secs_f64());
-    match distance > DIFFERENT {
-        true => warning(
+    if distance > DIFFERENT {
+        warning(
             found,
             "Leases are not affected, since only the server's clock counts. The times in logs do not match. \
              Correct the wrong clock slowly: a step of the server's clock ends leases or makes them longer",
-        ),
-        false => ok(found),
+        )
+    } else {
+        ok(found)
     }
 }
 
@@ -230,9 +232,10 @@ pub fn latency(mut times: Vec<Duration>) -> Judgement {
     };
     let ms = |time: Duration| time.as_secs_f64() * 1_000.0;
     let found = format!("round trip {:.2} ms, at most {:.2} ms in {}", ms(median), ms(largest), times.len());
-    match median > SLOW {
-        true => warning(found, "Each acquire and each release takes at least that long. Use a server that is closer"),
-        false => ok(found),
+    if median > SLOW {
+        warning(found, "Each acquire and each release takes at least that long. Use a server that is closer")
+    } else {
+        ok(found)
     }
 }
 

@@ -136,9 +136,10 @@ fn judge(waited: Result<Permit, AcquireError>, time: Duration) -> Judgement {
     match waited {
         Ok(permit) => {
             drop(permit);
-            match time > SOON {
-                true => warning(format!("a waiter was granted {:.1} s after the release", time.as_secs_f64()), advice),
-                false => ok(format!("a waiter was granted {:.1?} after the release", time)),
+            if time > SOON {
+                warning(format!("a waiter was granted {:.1} s after the release", time.as_secs_f64()), advice)
+            } else {
+                ok(format!("a waiter was granted {:.1?} after the release", time))
             }
         }
         Err(AcquireError::TimedOut(_)) => {

@@ -57,9 +57,10 @@ fn of_names<T: Copy>(option: &str, places: &[usize], values: &[T], names: &[usiz
             }
         }
     }
-    match left.is_empty() {
-        true => Ok(found),
-        false => Err(Ended::usage(format!("{option} has no NAME after it. Accepted: {option} before each NAME"))),
+    if left.is_empty() {
+        Ok(found)
+    } else {
+        Err(Ended::usage(format!("{option} has no NAME after it. Accepted: {option} before each NAME")))
     }
 }
 

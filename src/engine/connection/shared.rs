@@ -191,9 +191,10 @@ impl Shared {
 
     /// How long reads have waited in vain, with the read that goes on.
     fn waited_until(&self, now: Instant) -> Duration {
-        match self.has_reader {
-            true => self.waited + now.saturating_duration_since(self.heartbeat).min(TICK),
-            false => self.waited,
+        if self.has_reader {
+            self.waited + now.saturating_duration_since(self.heartbeat).min(TICK)
+        } else {
+            self.waited
         }
     }
 
@@ -226,10 +227,7 @@ impl Shared {
                 self.count(&former, false);
                 given_up.push((former, is_sent || is_posted));
             }
-            match is_sent || is_posted {
-                true => self.slots.push_back(slot),
-                false => self.unanswered -= slot.bytes,
-            }
+            if is_sent || is_posted { self.slots.push_back(slot) } else { self.unanswered -= slot.bytes }
         }
         given_up.retain(|(owner, _)| !matches!(owner, Owner::Nobody));
         given_up

@@ -65,14 +65,13 @@ impl Authority {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone());
         let builder = builder.with_protocol_versions(&[version]).unwrap();
-        let builder = match requires {
-            true => {
-                let mut roots = RootCertStore::empty();
-                roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                builder.with_client_cert_verifier(verifier.build().unwrap())
-            }
-            false => builder.with_no_client_auth(),
+        let builder = if requires {
+            let mut roots = RootCertStore::empty();
+            roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        } else {
+            builder.with_no_client_auth()
         };
         let chain = vec![CertificateDer::from_pem_slice(identity.chain.as_bytes()).unwrap()];
         let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();

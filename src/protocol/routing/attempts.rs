@@ -66,10 +66,7 @@ impl Attempts {
 
     /// The error of a call that could not be sent, or could not be repeated.
     pub fn failed(&self, failure: Failure) -> CallError {
-        match self.may_have_run {
-            true => CallError::Unknown(failure),
-            false => CallError::Failed(failure),
-        }
+        if self.may_have_run { CallError::Unknown(failure) } else { CallError::Failed(failure) }
     }
 
     /// Handles an attempt without an answer. `is_late`: its connection still works, and the answer may come later.

@@ -127,10 +127,7 @@ impl TryAcquireAll<'_> {
         row: impl Fn(&mut Reply) -> Result<T, CallError>,
     ) -> Result<Vec<T>, CallError> {
         let rows = reply.rows(row)?;
-        match rows.len() == self.asked.len() {
-            true => Ok(rows),
-            false => Err(unexpected(&rows.len())),
-        }
+        if rows.len() == self.asked.len() { Ok(rows) } else { Err(unexpected(&rows.len())) }
     }
 
     /// Reads a number that begins at 1, and returns it as an index that begins at 0.

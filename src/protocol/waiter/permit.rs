@@ -67,10 +67,10 @@ impl PermitTarget {
         if self.permits == Some(0) {
             return Err(Invalid::new("permits", "got 0. Accepted: 1 to the limit"));
         }
-        match self.lease.own_id {
-            true => check_id(&self.id),
-            false => Ok(()), // made by this client
+        if self.lease.own_id {
+            check_id(&self.id)?;
         }
+        Ok(())
     }
 
     /// The call that asks for the permits.

@@ -112,10 +112,7 @@ impl Plan for Random {
     }
 
     fn next(&mut self, count: usize) -> usize {
-        match self.random().trailing_zeros() >= self.calm {
-            true => self.value(count),
-            false => 0,
-        }
+        if self.random().trailing_zeros() >= self.calm { self.value(count) } else { 0 }
     }
 
     fn value(&mut self, count: usize) -> usize {

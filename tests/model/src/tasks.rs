@@ -35,9 +35,10 @@ impl Wake for TaskWaker {
     }
 
     fn wake_by_ref(self: &Arc<TaskWaker>) {
-        match self.by_reader {
-            true => point("wakes a task"),
-            false => foreign("wakes a task"),
+        if self.by_reader {
+            point("wakes a task")
+        } else {
+            foreign("wakes a task")
         }
         self.is_ready.store(true, Ordering::Relaxed);
         wake(self.executor);

@@ -210,9 +210,8 @@ impl Line {
             return Err(format!("{bytes:?} arrived"));
         }
         tell(|| format!("takes {packet:?}"));
-        let is_after = |taken: &Packet| match packet.is_second() {
-            true => taken.number == packet.number,
-            false => taken.number >= packet.number,
+        let is_after = |taken: &Packet| {
+            if packet.is_second() { taken.number == packet.number } else { taken.number >= packet.number }
         };
         let mut others = self.taken.iter().filter(|taken| taken.caller == packet.caller);
         if let Some(last) = others.find(|taken| is_after(taken)) {

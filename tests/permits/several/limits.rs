@@ -33,10 +33,7 @@ fn weights_of_several_limits_and_a_mutex_are_acquired_at_once_and_in_line() {
     let item = gate.mutex("{export}:item");
     let all = gate.several([(&total, 2), (item.as_semaphore(), 1), (&user, 3)]);
     for in_line in [false, true] {
-        let held = match in_line {
-            false => all.try_acquire().unwrap(),
-            true => all.acquire_timeout(SOON).unwrap(),
-        };
+        let held = if in_line { all.acquire_timeout(SOON).unwrap() } else { all.try_acquire().unwrap() };
         assert_eq!((in_use(&user), in_use(&total), item.is_locked().unwrap()), (3, 2, true));
         // In the order in which they are acquired: the smallest limit first.
         let names: Vec<(&str, u32, u32)> = held.iter().map(|(name, one)| (name, one.permits(), one.limit())).collect();
@@ -133,10 +130,7 @@ fn each_semaphore_keeps_its_own_settings() {
     let total = gate.semaphore("{export}:total", 4).lease(Duration::from_secs(600)).at_least(Duration::from_secs(60));
     let both = gate.several([(&user, 1), (&total, 1)]);
     for in_line in [false, true] {
-        let held = match in_line {
-            false => both.try_acquire().unwrap(),
-            true => both.acquire_timeout(SOON).unwrap(),
-        };
+        let held = if in_line { both.acquire_timeout(SOON).unwrap() } else { both.try_acquire().unwrap() };
         assert!(held.get(user.name()).unwrap().remaining().unwrap() <= Duration::from_secs(5));
         assert!(held.get(total.name()).unwrap().remaining().unwrap() > Duration::from_secs(500));
         assert!(held.remaining().unwrap() <= Duration::from_secs(5));

@@ -219,12 +219,11 @@ impl World {
             gate.time_passed(&mut self.server, now)?;
         }
         self.latch.time_passed(&mut self.server, now)?;
-        match self.latch.is_open() {
-            true => {
-                self.open_since = self.open_since.or(Some(self.mono));
-                self.open_at = Some(self.mono);
-            }
-            false => self.open_since = None,
+        if self.latch.is_open() {
+            self.open_since = self.open_since.or(Some(self.mono));
+            self.open_at = Some(self.mono);
+        } else {
+            self.open_since = None
         }
         Ok(())
     }

@@ -98,14 +98,7 @@ impl Recorded<'_> {
 
     pub fn is_lost(&self, permit: &Permit) -> bool {
         let op = Op::Look { id: permit.id().to_owned() };
-        self.record(
-            &op,
-            || permit.is_lost(),
-            |is_lost| match is_lost {
-                true => Outcome::Lost,
-                false => Outcome::Held,
-            },
-        )
+        self.record(&op, || permit.is_lost(), |is_lost| if *is_lost { Outcome::Lost } else { Outcome::Held })
     }
 }
 

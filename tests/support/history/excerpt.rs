@@ -46,9 +46,10 @@ impl Excerpt<'_> {
             Err(why) => why.to_string(),
         };
         let planned = &plan.steps[stuck.step];
-        let mut text = match stuck.complete {
-            true => "no order of the calls explains this".to_owned(),
-            false => "too many orders to try all; every tried order fails here".to_owned(),
+        let mut text = if stuck.complete {
+            "no order of the calls explains this".to_owned()
+        } else {
+            "too many orders to try all; every tried order fails here".to_owned()
         };
         let _ = writeln!(text, ": {}", stuck.why);
         let show = |planned: &Planned| match planned.step {

@@ -97,10 +97,7 @@ pub fn check(calls: &[Call], rules: &Rules, efforts: &[Effort]) -> Result<Report
         }
         if let Some(stuck) = failed {
             let at = plan.steps[stuck.step].to;
-            let rule = match stuck.complete {
-                true => stuck.why.rule(),
-                false => Rule::Undecided,
-            };
+            let rule = if stuck.complete { stuck.why.rule() } else { Rule::Undecided };
             return Err(violation(rule, at, excerpt.of_stuck(&plan, rules, &stuck)));
         }
     }

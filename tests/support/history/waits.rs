@@ -36,9 +36,6 @@ impl Waits {
             return false;
         };
         // If this call waits, its own span is one of them.
-        match matches!(call.op, Op::Acquire { waits: true, .. }) {
-            true => second >= call.start,
-            false => first >= call.start,
-        }
+        if matches!(call.op, Op::Acquire { waits: true, .. }) { second >= call.start } else { first >= call.start }
     }
 }

@@ -43,15 +43,9 @@ fn pack(lua: &Lua, (format, numbers): (LuaString, MultiValue)) -> Result<LuaStri
     for (width, is_double, little_endian) in items(&format.as_bytes())? {
         let number = lua.coerce_number(numbers.next().unwrap_or(Value::Nil))?;
         let number = number.ok_or_else(|| mlua::Error::runtime("number expected"))?;
-        let bits = match is_double {
-            true => number.to_bits(),
-            false => number as i64 as u64,
-        };
+        let bits = if is_double { number.to_bits() } else { number as i64 as u64 };
         let bytes = bits.to_le_bytes().into_iter().take(width);
-        match little_endian {
-            true => packed.extend(bytes),
-            false => packed.extend(bytes.rev()),
-        }
+        if little_endian { packed.extend(bytes) } else { packed.extend(bytes.rev()) }
     }
     lua.create_string(packed)
 }
@@ -68,14 +62,8 @@ fn unpack(_: &Lua, (format, packed): (LuaString, LuaString)) -> Result<MultiValu
         };
         rest = tail;
         let append = |bits, byte: &u8| bits << 8 | u64::from(*byte);
-        let bits = match little_endian {
-            true => bytes.iter().rev().fold(0, append),
-            false => bytes.iter().fold(0, append),
-        };
-        values.push(Value::Number(match is_double {
-            true => f64::from_bits(bits),
-            false => bits as f64,
-        }));
+        let bits = if little_endian { bytes.iter().rev().fold(0, append) } else { bytes.iter().fold(0, append) };
+        values.push(Value::Number(if is_double { f64::from_bits(bits) } else { bits as f64 }));
     }
     let next = packed.len() - rest.len() + 1;
     values.push(Value::Number(next as f64));

@@ -179,8 +179,8 @@ pub const FAULTS: &[Fault] = &[
     },
     fault(
         "a packet that was sent counts as not sent",
-        "match is_sent {",
-        "match is_sent && !FAULT {",
+        "let error = if is_sent {",
+        "let error = if is_sent && !FAULT {",
         "the server closes",
     ),
     fault(

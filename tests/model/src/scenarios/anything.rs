@@ -101,9 +101,10 @@ pub(super) fn anything() {
         let (changes, timer, count) = (changes.clone(), gate.timer(time()), 1 + choose(CHANGES));
         let (waits, is_moved) = (choose(2) == 0, choose(3) == 0);
         tasks.add_work(ending(), async move {
-            match is_moved {
-                true => timer.begin().await,
-                false => timer.await,
+            if is_moved {
+                timer.begin().await
+            } else {
+                timer.await
             }
             match (waits, is_moved) {
                 (true, true) => changes.changed_elsewhere(count).await,

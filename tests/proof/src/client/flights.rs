@@ -97,10 +97,7 @@ impl Client {
         let address = self.slots.as_ref().and_then(|slots| slots.nodes().get(node));
         let port = address.map_or(0, |(_, port)| *port);
         let new = Connection { number: self.next_number(), node, port };
-        match self.shares_connections {
-            true => *self.connections.entry(node).or_insert(new),
-            false => new,
-        }
+        if self.shares_connections { *self.connections.entry(node).or_insert(new) } else { new }
     }
 
     /// An empty packet of this thread.

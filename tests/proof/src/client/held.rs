@@ -76,10 +76,7 @@ impl Client {
         };
         self.permits.insert(number, permit);
         self.note_lease(number, now);
-        match confirms {
-            true => self.send_refresh(number, 0, true, now),
-            false => self.outcomes.push(Outcome::Granted(number)),
-        }
+        if confirms { self.send_refresh(number, 0, true, now) } else { self.outcomes.push(Outcome::Granted(number)) }
     }
 
     /// How long a permit still lasts by the clocks of its holder, without marking it as lost; `None`: for ever.

@@ -33,10 +33,7 @@ fn reported(mut target: PermitTarget, answer: Answer) -> String {
         }
         Err(error) => format!("{error:?}"),
     };
-    match gives_back {
-        true => format!("{reported}, given back"),
-        false => reported,
-    }
+    if gives_back { format!("{reported}, given back") } else { reported }
 }
 
 /// Invalid arguments are reported before anything is sent.

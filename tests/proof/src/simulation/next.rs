@@ -269,20 +269,21 @@ impl Scheduler {
         match fault {
             Fault::Late => Some(Action::Act { client, thread: self.rng.usize(..4) }),
             Fault::LostCalls if flights > 0 => Some(self.lose_call(flight)),
-            Fault::LostMessages if mails > 0 => Some(match self.rng.bool() {
-                true => Action::LoseMail { mail: self.rng.usize(..mails) },
-                false => Action::Duplicate { mail: self.rng.usize(..mails) },
+            Fault::LostMessages if mails > 0 => Some(if self.rng.bool() {
+                Action::LoseMail { mail: self.rng.usize(..mails) }
+            } else {
+                Action::Duplicate { mail: self.rng.usize(..mails) }
             }),
             Fault::Deaths if self.one_in(4) => Some(Action::Die { client }),
-            Fault::Drops => Some(match self.rng.bool() {
-                true => Action::Drop { client, by_server: self.rng.bool(), by_client: self.rng.bool() },
-                false => Action::Subscribe { client },
+            Fault::Drops => Some(if self.rng.bool() {
+                Action::Drop { client, by_server: self.rng.bool(), by_client: self.rng.bool() }
+            } else {
+                Action::Subscribe { client }
             }),
             Fault::Restarts if self.one_in(10) => Some(Action::Restart { empty: true }),
-            Fault::OlderState if self.one_in(4) => Some(match self.rng.bool() {
-                true => Action::Backup,
-                false => Action::Restart { empty: false },
-            }),
+            Fault::OlderState if self.one_in(4) => {
+                Some(if self.rng.bool() { Action::Backup } else { Action::Restart { empty: false } })
+            }
             Fault::ClockSteps if self.one_in(10) => {
                 let ms = [5, 1_000, 3_600_000][self.rng.usize(..3)];
                 Some(Action::Step(if self.rng.bool() { ms } else { -ms }))
@@ -296,10 +297,9 @@ impl Scheduler {
             Fault::Flushes if self.one_in(10) => Some(Action::Flush),
             Fault::Forgeries => Some(Action::Forge { client, caller: self.rng.usize(..4), forgery: self.forgery() }),
             Fault::Revocations if self.one_in(4) => Some(Action::Revoke { gate, client }),
-            Fault::Suspensions => Some(match self.one_in(3) {
-                true => Action::Suspend { client },
-                false => Action::Resume { client },
-            }),
+            Fault::Suspensions => {
+                Some(if self.one_in(3) { Action::Suspend { client } } else { Action::Resume { client } })
+            }
             Fault::Moves => Some(self.move_slot(key)),
             Fault::Failovers => Some(match self.rng.u8(..6) {
                 0 => Action::NodeDies { node: self.rng.usize(..3) },

@@ -190,9 +190,10 @@ fn replies_that_are_missing_or_errors(calls: &[&Packed]) {
         exchange.receive((0..come).map(|reply| Ok(Value::Int(reply))));
         assert!(exchange.packet().is_none());
         for (index, outcome) in (0..).zip(exchange.outcomes()) {
-            match (index + 1) * each <= come {
-                true => assert_eq!(outcome, Some(Ok(Value::Int((index + 1) * each - 1)))),
-                false => assert_unknown(outcome.unwrap()),
+            if (index + 1) * each <= come {
+                assert_eq!(outcome, Some(Ok(Value::Int((index + 1) * each - 1))))
+            } else {
+                assert_unknown(outcome.unwrap())
             }
         }
     }

@@ -261,9 +261,10 @@ impl World {
         if !fits {
             return broken("asked", format!("{sent} does not match what the caller wants: {wants:?}"));
         }
-        match asked.iter().all(|(_, _, lease_ms, ..)| *lease_ms > 0) {
-            true => Ok(()),
-            false => broken("lease", format!("{sent} asks for a lease without an end")),
+        if asked.iter().all(|(_, _, lease_ms, ..)| *lease_ms > 0) {
+            Ok(())
+        } else {
+            broken("lease", format!("{sent} asks for a lease without an end"))
         }
     }
 

@@ -48,10 +48,7 @@ fn with_fence(rng: &mut StdRng, argument: Word) -> Vec<Word> {
     let reported = if once_in(rng, 4) { *pick(rng, &IDS) } else { named };
     let mut words = vec![text(named), argument];
     if once_in(rng, 3) {
-        words.push(match once_in(rng, 3) {
-            true => Word::Ticket(reported.to_owned()),
-            false => Word::Fence(reported.to_owned()),
-        });
+        words.push(if once_in(rng, 3) { Word::Ticket(reported.to_owned()) } else { Word::Fence(reported.to_owned()) });
     }
     words
 }

@@ -24,10 +24,7 @@ impl Search<'_> {
                     || begin.doubt < Doubt::AfterCall
                     || way.has_taken(*unseen)
                     || alike.insert((begin.step.unseen_permits(), may_end)));
-            match is_tried {
-                true => others.push(*unseen),
-                false => self.complete = false,
-            }
+            if is_tried { others.push(*unseen) } else { self.complete = false }
         }
         others.retain(|other| *other != step && !way.has_taken(*other));
         others
@@ -52,12 +49,11 @@ impl Search<'_> {
             if let Ok((mut past, _)) = taking
                 && worth
             {
-                match planned.doubt <= doubt {
-                    true => {
-                        past.unmark(step);
-                        next.insert(past);
-                    }
-                    false => self.complete = false,
+                if planned.doubt <= doubt {
+                    past.unmark(step);
+                    next.insert(past);
+                } else {
+                    self.complete = false
                 }
             }
             match planned.must {

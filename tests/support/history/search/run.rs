@@ -27,12 +27,11 @@ impl Search<'_> {
             }
             self.now = now;
             self.more_to = self.more_to.filter(|to| *to >= past);
-            let ended = match is_end {
-                true => self.end(step),
-                false => {
-                    self.begin(step);
-                    Ok(())
-                }
+            let ended = if is_end {
+                self.end(step)
+            } else {
+                self.begin(step);
+                Ok(())
             };
             past = match ended {
                 Ok(()) => past + 1,

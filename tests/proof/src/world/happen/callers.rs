@@ -77,10 +77,7 @@ impl World {
         let own = format!("c{name}/own");
         let keys = self.gates[gate].keys.clone();
         let own_id = *own_id && may_use(client, &keys, &own);
-        let id = match own_id {
-            true => own,
-            false => format!("c{name}/{}", client.next_number()),
-        };
+        let id = if own_id { own } else { format!("c{name}/{}", client.next_number()) };
         let is_mutex = World::is_mutex(gate);
         let permits = match patience {
             Patience::None => *permits,

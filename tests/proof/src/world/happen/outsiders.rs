@@ -130,12 +130,11 @@ impl World {
         };
         let keys = &self.gates[gate].keys.clone();
         let fence = Some(fence);
-        match refresh {
-            true => {
-                let refresh = Refresh { keys, id, lease_ms: 1, fence };
-                self.call(&refresh).map(drop)
-            }
-            false => self.call(&release(keys, id, fence)).map(drop),
+        if refresh {
+            let refresh = Refresh { keys, id, lease_ms: 1, fence };
+            self.call(&refresh).map(drop)
+        } else {
+            self.call(&release(keys, id, fence)).map(drop)
         }
     }
 

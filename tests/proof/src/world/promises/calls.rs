@@ -36,11 +36,10 @@ impl World {
                 false
             }
         };
-        match is_needless {
-            true => {
-                broken("redirects", format!("{sent} is redirected again, though nothing has changed: {redirect:?}"))
-            }
-            false => Ok(()),
+        if is_needless {
+            broken("redirects", format!("{sent} is redirected again, though nothing has changed: {redirect:?}"))
+        } else {
+            Ok(())
         }
     }
 

@@ -106,9 +106,10 @@ impl World {
                 return Ok(());
             }
             Outcome::Opened { keys, begun } => {
-                return match self.open_at.is_some_and(|at| at >= begun) {
-                    true => Ok(()),
-                    false => broken("latch", format!("{} was not open", keys.names()[0])),
+                return if self.open_at.is_some_and(|at| at >= begun) {
+                    Ok(())
+                } else {
+                    broken("latch", format!("{} was not open", keys.names()[0]))
                 };
             }
             Outcome::Nothing { keys, id, why, unknown } => (keys, id, why, unknown),
@@ -169,9 +170,10 @@ impl World {
                 return broken("nothing left behind", text);
             }
             let host = &mut self.hosts[name];
-            match has || is_open {
-                true => host.promised.push(promised),
-                false => drop(host.ids.remove(&(*gate, id.clone()))),
+            if has || is_open {
+                host.promised.push(promised);
+            } else {
+                host.ids.remove(&(*gate, id.clone()));
             }
         }
         Ok(())

@@ -1,11 +1,9 @@
 //! The gate: the client, which creates all other types.
 
 mod builder;
-mod masters;
 mod options;
 
 pub use builder::GateBuilder;
-pub use masters::{Master, Names};
 
 use crate::clock::Clock;
 use crate::counters::Counters;

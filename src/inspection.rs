@@ -29,59 +29,6 @@ pub struct Inspection {
     pub waiters: Vec<Waiter>,
 }
 
-/// The name of a semaphore, mutex or reader-writer lock, and which of them it is. The same name can exist once of each
-/// kind. [`Gate::names`](crate::Gate::names) lists those that the servers store.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name {
-    /// The name.
-    pub name: String,
-    /// Its kind.
-    pub kind: Kind,
-}
-
-/// The kind of a [`Name`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Kind {
-    /// [`Semaphore`](crate::Semaphore).
-    Semaphore,
-    /// [`Mutex`](crate::Mutex).
-    Mutex,
-    /// [`RwLock`](crate::RwLock).
-    RwLock,
-}
-
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Kind; 3] = [Kind::Semaphore, Kind::Mutex, Kind::RwLock];
-
-    /// The word for it in keys and in texts.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Kind::Semaphore => "semaphore",
-            Kind::Mutex => "mutex",
-            Kind::RwLock => "rwlock",
-        }
-    }
-
-    /// The kind that this word stands for.
-    pub(crate) fn of_word(word: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.as_str() == word)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind, self.name)
-    }
-}
-
 /// A holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

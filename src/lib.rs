@@ -61,6 +61,7 @@
 // No input of a caller, a server or a network makes this crate panic. Its tests may panic.
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+pub mod admin;
 pub mod autocomplete;
 mod clock;
 mod counters;
@@ -124,7 +125,7 @@ pub mod __proof {
 pub use counters::Counters;
 pub use engine::eviction::Warning;
 pub use error::Error;
-pub use gate::{Gate, GateBuilder, Master, Names};
+pub use gate::{Gate, GateBuilder};
 pub use latch::CountDownLatch;
 pub use mutex::{Mutex, MutexGuard};
 pub use permit::{Permit, Released};

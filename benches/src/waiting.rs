@@ -3,6 +3,7 @@
 use crate::figure::{Figure, Limit};
 use crate::server::Server;
 use crate::tasks::runtime;
+use luagate::admin;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -61,7 +62,7 @@ fn tasks(url: &str, prefix: &str) {
             let semaphore = semaphore.clone();
             runtime.spawn(async move { drop(semaphore.acquire_async().await.unwrap()) });
         },
-        &mut || runtime.block_on(semaphore.inspect_page_async(0, 0)).unwrap().waiter_count,
+        &mut || runtime.block_on(semaphore.inspect_async()).unwrap().waiter_count,
     );
     drop(held);
 }
@@ -76,7 +77,7 @@ fn threads(url: &str, prefix: &str) {
             let semaphore = semaphore.clone();
             std::thread::spawn(move || drop(semaphore.acquire().unwrap()));
         },
-        &mut || semaphore.inspect_page(0, 0).unwrap().waiter_count,
+        &mut || admin::inspect_page(&semaphore, 0, 0).unwrap().waiter_count,
     );
     drop(held);
 }

@@ -9,8 +9,9 @@ mod trial;
 use crate::address::ServerArgs;
 use crate::args::DoctorArgs;
 use crate::ended::Ended;
+use luagate::admin::{self, Master};
 use luagate::errors::FailureKind;
-use luagate::{Gate, Master, Warning};
+use luagate::{Gate, Warning};
 use report::{Grade, Judgement, Report, broken, warning};
 use trial::Trial;
 
@@ -19,7 +20,7 @@ pub fn doctor(server: &ServerArgs, args: &DoctorArgs) -> Result<u8, Ended> {
     let prefix = server.prefix();
     match server.builder()?.open() {
         Ok(gate) => {
-            for master in gate.masters().map_err(Ended::of)? {
+            for master in admin::masters(&gate).map_err(Ended::of)? {
                 check(&gate, &master, &prefix, &mut report);
             }
             add_warnings(&gate, &mut report);

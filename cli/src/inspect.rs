@@ -7,7 +7,8 @@ use crate::list::print_json;
 use crate::sample::Sample;
 use crate::table::{self, age, age_or_none, ms};
 use luagate::Gate;
-use luagate::inspection::{Holder, Inspection, Kind, Name, Waiter};
+use luagate::admin::{self, Kind, Name};
+use luagate::inspection::{Holder, Inspection, Waiter};
 use serde_json::{Value, json};
 
 /// The largest page.
@@ -49,11 +50,11 @@ pub fn find(gate: &Gate, name: &str, kind: Option<KindArg>, most: u32) -> Result
 
 /// Reads at most `most` holders and as many waiters, in pages. Two pages show two different instants.
 fn read(gate: &Gate, name: &Name, most: u32) -> Result<Inspection, Ended> {
-    let semaphore = gate.named(name);
-    let mut state = semaphore.inspect_page(0, most.min(PAGE)).map_err(Ended::of)?;
+    let semaphore = admin::named(gate, name);
+    let mut state = admin::inspect_page(&semaphore, 0, most.min(PAGE)).map_err(Ended::of)?;
     let mut offset = PAGE;
     while offset < most && state.holder_count.max(state.waiter_count) > u64::from(offset) {
-        let page = semaphore.inspect_page(offset, (most - offset).min(PAGE)).map_err(Ended::of)?;
+        let page = admin::inspect_page(&semaphore, offset, (most - offset).min(PAGE)).map_err(Ended::of)?;
         state.holders.extend(page.holders);
         state.waiters.extend(page.waiters);
         offset += PAGE;

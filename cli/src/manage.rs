@@ -4,7 +4,7 @@ use crate::address::ServerArgs;
 use crate::args::{ResizeArgs, RevokeArgs};
 use crate::ended::Ended;
 use crate::inspect::{describe_holder, describe_waiter, find};
-use luagate::inspection::Name;
+use luagate::admin::{self, Name};
 use luagate::{Gate, Resized, Revoked};
 use std::collections::HashSet;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -70,7 +70,7 @@ pub fn revoke(server: &ServerArgs, args: &RevokeArgs) -> Result<u8, Ended> {
     }
     confirm(&chosen, args.yes)?;
     for owner in &chosen {
-        match gate.named(&owner.name).revoke(&owner.id).map_err(Ended::of)? {
+        match admin::named(&gate, &owner.name).revoke(&owner.id).map_err(Ended::of)? {
             Revoked::Held => println!("revoked the permit of {} for {}", owner.id, owner.name),
             Revoked::Waited => println!("removed {} from the line of {}", owner.id, owner.name),
             Revoked::Nothing => {

@@ -4,8 +4,9 @@ use crate::args::{Column, Filter, KindArg, Order};
 use crate::ended::Ended;
 use crate::table::ms;
 use luagate::Gate;
+use luagate::admin::{self, Kind, Name};
 use luagate::errors::CallError;
-use luagate::inspection::{Inspection, Kind, Name};
+use luagate::inspection::Inspection;
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::sync::atomic::{self, AtomicUsize};
@@ -39,7 +40,7 @@ pub struct Sample {
 impl Sample {
     /// Reads at most `most` holders and as many waiters. `None`: the name is not stored any more.
     pub fn read(gate: &Gate, name: &Name, most: u32) -> Result<Option<Sample>, CallError> {
-        let state = gate.named(name).inspect_page(0, most)?;
+        let state = admin::inspect_page(&admin::named(gate, name), 0, most)?;
         Ok(Sample::of(name, &state))
     }
 
@@ -123,7 +124,7 @@ impl NameFilter {
 
     /// All stored names that the filter accepts, without their state.
     pub fn find(&self, gate: &Gate) -> Result<Vec<Name>, CallError> {
-        gate.names()?.filter(|name| name.as_ref().map_or(true, |name| self.accepts(name))).collect()
+        admin::names(gate)?.filter(|name| name.as_ref().map_or(true, |name| self.accepts(name))).collect()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{list, sample};
 use crossterm::event::{self, Event};
 use keys::Action;
 use luagate::Gate;
-use luagate::inspection::Name;
+use luagate::admin::{self, Name};
 use model::{Model, Report};
 use ratatui::DefaultTerminal;
 use reader::Wish;
@@ -49,12 +49,12 @@ pub fn top(server: &ServerArgs, args: TopArgs) -> Result<u8, Ended> {
 
 /// The server and the prefix, for the header.
 fn place(gate: &Gate, prefix: &str) -> Result<String, Ended> {
-    let masters = gate.masters().map_err(Ended::of)?;
+    let masters = admin::masters(gate).map_err(Ended::of)?;
     let more = match masters.len() {
         0 | 1 => String::new(),
         count => format!(" and {} more", count - 1),
     };
-    let address = masters.first().map(luagate::Master::address).unwrap_or_default();
+    let address = masters.first().map(luagate::admin::Master::address).unwrap_or_default();
     Ok(format!("server {address}{more}, prefix {prefix}"))
 }
 

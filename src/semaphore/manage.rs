@@ -8,6 +8,9 @@ use crate::protocol::id;
 use crate::protocol::semaphore::{Inspect, Release, ReleaseAnswer, Resize, ResizeAnswer, State};
 use crate::trace::{Operation, words};
 
+/// How many holders and waiters an inspection lists.
+const LISTED: u32 = 1_000;
+
 /// The result of a [`resize`](Semaphore::resize).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resized {
@@ -197,12 +200,13 @@ impl Semaphore {
         }
     }
 
-    /// Returns the holders and the waiters: the first 1,000 of each, and the total numbers. Blocks for one round trip.
+    /// Returns the holders and the waiters: the first 1,000 of each, and the total numbers. [`inspect_page`](crate::admin::inspect_page)
+    /// returns the others. Blocks for one round trip.
     ///
     /// # Errors
     /// [`CallError`]. The call can be repeated.
     pub fn inspect(&self) -> Result<Inspection, CallError> {
-        self.inspect_page(0, 1_000)
+        block(|mode| self.inspect_by(0, LISTED, mode))
     }
 
     /// As [`inspect`](Semaphore::inspect), without blocking.
@@ -213,30 +217,11 @@ impl Semaphore {
     /// # Cancel safety
     /// Dropping it has no effect.
     pub async fn inspect_async(&self) -> Result<Inspection, CallError> {
-        self.inspect_page_async(0, 1_000).await
+        self.inspect_by(0, LISTED, Mode::Async).await
     }
 
-    /// Returns at most `count` (up to 1,000) holders and as many waiters, each list without its first `offset` entries.
-    /// Two pages show two different instants. Blocks for one round trip.
-    ///
-    /// # Errors
-    /// [`CallError::Invalid`] for a count above 1,000.
-    pub fn inspect_page(&self, offset: u32, count: u32) -> Result<Inspection, CallError> {
-        block(|mode| self.inspect_by(offset, count, mode))
-    }
-
-    /// As [`inspect_page`](Semaphore::inspect_page), without blocking.
-    ///
-    /// # Errors
-    /// As [`inspect_page`](Semaphore::inspect_page).
-    ///
-    /// # Cancel safety
-    /// Dropping it has no effect.
-    pub async fn inspect_page_async(&self, offset: u32, count: u32) -> Result<Inspection, CallError> {
-        self.inspect_by(offset, count, Mode::Async).await
-    }
-
-    async fn inspect_by(&self, offset: u32, count: u32, mode: Mode) -> Result<Inspection, CallError> {
+    /// Reads the state, with at most `count` holders and waiters, without the first `offset` of each.
+    pub(crate) async fn inspect_by(&self, offset: u32, count: u32, mode: Mode) -> Result<Inspection, CallError> {
         self.look(offset, count, mode).await.map(Inspection::new)
     }
 

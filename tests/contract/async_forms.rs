@@ -7,8 +7,13 @@ const API: &str = include_str!("../release/public-api.txt");
 const GUIDE: &str = include_str!("../../src/guide/async_programs.md");
 
 /// Functions for tools, which block and have no async form.
-const TOOLS: [&str; 4] =
-    ["luagate::Gate::masters", "luagate::Gate::names", "luagate::Master::command", "luagate::Names::next_step"];
+const TOOLS: [&str; 5] = [
+    "luagate::admin::inspect_page",
+    "luagate::admin::masters",
+    "luagate::admin::names",
+    "luagate::admin::Master::command",
+    "luagate::admin::Names::next_step",
+];
 
 /// The paths of all functions of the API that begin with this.
 fn functions(start: &str) -> BTreeSet<&'static str> {

@@ -20,7 +20,7 @@ const LAYERS: [&[&str]; 16] = [
     &["mutex", "rwlock"],
     &["several"],
     &["gate"],
-    &["autocomplete", "scripts"],
+    &["admin", "autocomplete", "scripts"],
     &["memory", "guide", "lib"],
 ];
 

@@ -4,12 +4,12 @@
 use crate::support::{Server, eventually};
 
 use luagate::Gate;
-use luagate::inspection::{Kind, Name};
+use luagate::admin::{self, Kind, Name};
 use std::time::Duration;
 
 /// The names that a gate finds, sorted.
 fn names(gate: &Gate) -> Vec<String> {
-    let mut names: Vec<String> = gate.names().unwrap().map(|name| name.unwrap().to_string()).collect();
+    let mut names: Vec<String> = admin::names(gate).unwrap().map(|name| name.unwrap().to_string()).collect();
     names.sort();
     names
 }
@@ -45,7 +45,7 @@ fn each_stored_name_is_found_once_with_its_kind() {
 fn a_name_of_each_kind_is_inspected_and_revoked() {
     let server = Server::any();
     let gate = server.gate();
-    let named = |kind| gate.named(&Name { name: "a".to_owned(), kind });
+    let named = |kind| admin::named(&gate, &Name { name: "a".to_owned(), kind });
     let held = gate.semaphore("a", 3).acquire_many(2).unwrap();
     let (mutex, writer) = (gate.mutex("a").lock().unwrap(), gate.rwlock("a").write().unwrap());
     let usage = Kind::ALL.map(|kind| named(kind).inspect().map(|state| (state.limit, state.in_use)).unwrap());
@@ -84,7 +84,7 @@ fn an_age_counts_from_the_grant_and_from_joining_the_line() {
 #[test]
 fn a_plain_command_has_the_reply_or_the_error_of_the_server() {
     let server = Server::any();
-    let masters = server.gate().masters().unwrap();
+    let masters = admin::masters(&server.gate()).unwrap();
     let [master] = &masters[..] else { panic!("{masters:?}") };
     assert_eq!(
         master.command(&luagate::redis::cmd("PING")).unwrap(),

@@ -2,6 +2,7 @@
 
 use crate::support::{SOON, Server, within};
 use crate::{own, runtime};
+use luagate::admin;
 use luagate::{Gate, Semaphore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +29,7 @@ async fn served_in_order(semaphore: Semaphore, seen: luagate::Semaphore) {
         });
     }
     let in_line = tokio::task::spawn_blocking(move || {
-        within(LONG, || (seen.inspect_page(0, 0).unwrap().waiter_count == TASKS).then_some(()))
+        within(LONG, || (admin::inspect_page(&seen, 0, 0).unwrap().waiter_count == TASKS).then_some(()))
     });
     assert!(in_line.await.unwrap().is_some(), "not all are in line");
     holder.release_async().await.unwrap();
@@ -81,7 +82,7 @@ fn after_the_connection_broke_all_that_wait_are_served_in_order() {
         }
         let seen = server.gate().semaphore("s", 1);
         let blocking = tokio::task::spawn_blocking(move || {
-            within(SOON, || (seen.inspect_page(0, 0).unwrap().waiter_count == 100).then_some(())).unwrap();
+            within(SOON, || (admin::inspect_page(&seen, 0, 0).unwrap().waiter_count == 100).then_some(())).unwrap();
             let mut con = server.connection();
             crate::support::kill_connections(&mut con, "normal");
             crate::support::kill_connections(&mut con, "pubsub");

@@ -3,7 +3,7 @@
 use super::checks::Info;
 use super::permissions::{self, CLUSTER_NEEDS, LPUSH, NEEDS, Need, SUBSCRIBE};
 use super::report::Judgement;
-use luagate::Master;
+use luagate::admin::Master;
 use luagate::errors::{CallError, Failure, FailureKind};
 use luagate::redis::{self, Cmd, FromRedisValue};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -2,10 +2,11 @@
 
 use super::report::{Judgement, broken, ok, warning};
 use super::server::{ask, kind};
+use luagate::admin::{self, Master};
 use luagate::errors::{AcquireError, FailureKind};
 use luagate::redis;
 use luagate::scripts::Keys;
-use luagate::{Error, Gate, Master, Permit, Semaphore};
+use luagate::{Error, Gate, Permit, Semaphore};
 use std::thread;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -112,7 +113,7 @@ impl<'a> Trial<'a> {
     }
 
     fn is_in_line(&self) -> bool {
-        self.semaphore().inspect_page(0, 1).is_ok_and(|state| state.waiter_count > 0)
+        admin::inspect_page(&self.semaphore(), 0, 1).is_ok_and(|state| state.waiter_count > 0)
     }
 }
 

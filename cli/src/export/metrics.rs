@@ -1,7 +1,7 @@
 //! Makes the metrics of a reading. Nothing here connects.
 
 use crate::sample::Sample;
-use luagate::inspection::Kind;
+use luagate::admin::Kind;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_text};
 use prometheus_client::metrics::MetricType;

@@ -5,7 +5,7 @@ use super::metrics::{Busiest, Reading, encode};
 use super::pace::Pace;
 use crate::sample::{NameFilter, Sample};
 use luagate::Gate;
-use luagate::inspection::Name;
+use luagate::admin::{self, Name};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -44,7 +44,7 @@ impl Reader {
 
     /// The names that the filter accepts, each once.
     fn find(&self, pace: &Pace) -> Result<Vec<Name>, String> {
-        let mut search = self.gate.names().map_err(|error| error.to_string())?;
+        let mut search = admin::names(&self.gate).map_err(|error| error.to_string())?;
         let mut found = Vec::new();
         pace.wait(STEP);
         while let Some(names) = search.next_step() {

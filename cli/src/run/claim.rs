@@ -3,7 +3,7 @@
 use crate::args::{Limit, RunArgs};
 use crate::ended::Ended;
 use clap::ArgMatches;
-use luagate::inspection::{Kind, Name};
+use luagate::admin::{self, Kind, Name};
 use luagate::{Cancel, Gate, Permit, Semaphore};
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ pub fn semaphores(
     let semaphores = claims.iter().map(|claim| {
         let semaphore = match claim.limit {
             Some(Limit::Declared(limit)) => gate.semaphore(&claim.name.name, limit),
-            Some(Limit::Stored) | None => gate.named(&claim.name),
+            Some(Limit::Stored) | None => admin::named(gate, &claim.name),
         };
         let lost = on_lost.clone();
         let semaphore = semaphore.lease(args.lease).auto_renew().cancelled_by(cancel).on_lost(move |_| lost());

@@ -3,6 +3,7 @@
 use super::Event;
 use crate::table::age;
 use luagate::Semaphore;
+use luagate::admin;
 use luagate::inspection::Inspection;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub fn watch(semaphores: Vec<Semaphore>, own: String, is_over: Arc<AtomicBool>, 
         thread::sleep(FIRST);
         while !is_over.load(Ordering::Acquire) {
             let shown = semaphores.iter().find_map(|semaphore| {
-                let state = semaphore.inspect_page(0, MOST).ok()?;
+                let state = admin::inspect_page(semaphore, 0, MOST).ok()?;
                 text(semaphore.name(), &state, &own, begun.elapsed())
             });
             // During an outage, the last text stays.

@@ -3,7 +3,8 @@
 use crate::inspect::{describe_holder, describe_waiter, holder_cells, share};
 use crate::sample::Sample;
 use crate::table::{NONE, age};
-use luagate::inspection::{Inspection, Name};
+use luagate::admin::Name;
+use luagate::inspection::Inspection;
 
 /// The columns of an opened name.
 pub const HEAD: [&str; 6] = ["STATE", "PERMITS", "SINCE", "LEASE LEFT", "FENCE", "ID"];

@@ -5,7 +5,7 @@ use super::scroll::Step;
 use crate::args::{Column, Order};
 use clap::ValueEnum;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use luagate::inspection::Name;
+use luagate::admin::Name;
 
 /// The effect of a key besides a change of the model.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use super::detail::{Detail, Owner};
 use super::scroll::{Scroll, Step};
 use crate::args::{Filter, Order};
 use crate::sample::{self, NameFilter, Sample};
-use luagate::inspection::Name;
+use luagate::admin::Name;
 use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
 use wildmatch::WildMatch;

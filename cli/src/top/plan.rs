@@ -1,6 +1,6 @@
 //! Decides on the next work of the reading thread, so that it costs the server little.
 
-use luagate::inspection::Name;
+use luagate::admin::Name;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -183,7 +183,7 @@ pub fn pause(took: Duration, entries: usize) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use luagate::inspection::Kind;
+    use luagate::admin::Kind;
 
     const INTERVAL: Duration = Duration::from_secs(1);
 

@@ -5,9 +5,10 @@ use super::model::Report;
 use super::plan::{self, Plan, Work};
 use crate::ended::Ended;
 use crate::sample::{self, Sample};
+use luagate::admin::Names;
+use luagate::admin::{self, Name};
 use luagate::errors::{CallError, FailureKind};
-use luagate::inspection::Name;
-use luagate::{Gate, Names, Revoked};
+use luagate::{Gate, Revoked};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -118,7 +119,7 @@ impl Reader {
     }
 
     fn revoke(&self, name: &Name, id: &str) -> String {
-        match self.gate.named(name).revoke(id) {
+        match admin::named(&self.gate, name).revoke(id) {
             Ok(Revoked::Held) => format!("revoked the permit of {id} for {name}"),
             Ok(Revoked::Waited) => format!("removed {id} from the line of {name}"),
             Ok(Revoked::Nothing) => format!("{id} has nothing any more"),
@@ -135,7 +136,7 @@ impl Reader {
             Work::Open(name) => (name, true),
         };
         let page = if is_opened { PAGE_OPENED } else { PAGE };
-        let state = match self.gate.named(&name).inspect_page(0, page) {
+        let state = match admin::inspect_page(&admin::named(&self.gate, &name), 0, page) {
             Ok(state) => state,
             Err(error) if is_of_one_name(&error) => {
                 return Ok((Some(Report::Unreadable(name, first_line(&error))), 0));
@@ -160,7 +161,7 @@ impl Reader {
             Some(search) => search,
             None => {
                 self.plan.search_begun();
-                Search { names: self.gate.names()?, found: Vec::new(), begun, busy: Duration::ZERO }
+                Search { names: admin::names(&self.gate)?, found: Vec::new(), begun, busy: Duration::ZERO }
             }
         };
         let Some(found) = search.names.next_step().transpose()? else {

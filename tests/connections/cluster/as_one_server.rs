@@ -6,6 +6,7 @@ use crate::own;
 use crate::support::cluster::Cluster;
 use crate::support::eventually;
 
+use luagate::admin;
 use luagate::errors::FailureKind;
 use luagate::{Gate, Permit, autocomplete};
 use std::time::{Duration, Instant};
@@ -63,11 +64,11 @@ fn the_names_of_all_nodes_are_found() {
     let gate = gate(&cluster);
     let mut expected: Vec<String> = cluster.masters().iter().map(|master| cluster.name_on(*master)).collect();
     let permits: Vec<_> = expected.iter().map(|name| gate.semaphore(name, 1).acquire().unwrap()).collect();
-    let mut found: Vec<String> = gate.names().unwrap().map(|name| name.unwrap().name).collect();
+    let mut found: Vec<String> = admin::names(&gate).unwrap().map(|name| name.unwrap().name).collect();
     expected.sort();
     found.sort();
     assert_eq!(found, expected);
-    assert_eq!(gate.masters().unwrap().len(), expected.len(), "no replicas");
+    assert_eq!(admin::masters(&gate).unwrap().len(), expected.len(), "no replicas");
     for outcome in Permit::release_each(permits) {
         outcome.unwrap();
     }

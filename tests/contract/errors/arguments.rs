@@ -4,6 +4,7 @@ use super::Printed;
 use crate::support::{Server, eventually};
 
 use luagate::Gate;
+use luagate::admin;
 use luagate::autocomplete::Recent;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ fn numbers(printed: &mut Printed, gate: &Gate) {
     printed.error(gate.semaphore("numbers", 0).try_acquire());
     printed.call(semaphore.resize(0));
     printed.call(semaphore.resize(u32::MAX)); // the script refuses it
-    printed.call(semaphore.inspect_page(0, 1_001));
+    printed.call(admin::inspect_page(&semaphore, 0, 1_001));
     printed.error(semaphore.try_acquire_many(0));
     printed.error(semaphore.acquire_timeout(Duration::ZERO));
     for lease in [SHORT, LONG] {

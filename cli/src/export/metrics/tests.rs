@@ -1,7 +1,7 @@
 //! The text of the metrics, and the choice of names.
 
 use super::*;
-use luagate::inspection::Name;
+use luagate::admin::Name;
 
 fn sample(name: &str, kind: Kind, in_use: u32, waiting: u64) -> Sample {
     Sample {

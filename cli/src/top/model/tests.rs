@@ -4,7 +4,7 @@ use super::*;
 use crate::args::Column;
 use crate::top::keys::Action;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use luagate::inspection::Kind;
+use luagate::admin::Kind;
 
 const HEIGHT: usize = 3;
 

@@ -6,7 +6,7 @@ use crate::sample::Sample;
 use crate::top::detail::{Detail, Owner};
 use crate::top::model::Report;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use luagate::inspection::{Kind, Name};
+use luagate::admin::{Kind, Name};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::time::Duration;

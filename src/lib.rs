@@ -51,6 +51,7 @@
 //! - [`guide::production`]: settings of the server, memory, manual failover, stuck holders, upgrades.
 //! - [`guide::observability`]: the [counters](Counters) of a gate, and the feature `tracing`.
 //! - [`memory`]: a server inside the process, for your unit tests. A test moves its clock. Needs the feature `memory`.
+//! - [`admin`]: what tools need to operate the servers of a gate.
 //! - [`scripts`]: every Lua script as a plain function on your connection.
 //! - [`GateBuilder::root_certificates`]: TLS, with the feature `tls`. Your program chooses the cryptography library.
 //! - [`guide::internals`]: the code of this crate, for contributors.

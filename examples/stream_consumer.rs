@@ -5,7 +5,7 @@
 //! cargo run --example stream_consumer    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 
-use luagate::{Gate, MutexGuard, scripts};
+use luagate::{Gate, Lease, MutexGuard, scripts};
 use redis::{Commands, Connection, RedisResult, Script};
 use std::env;
 use std::error::Error;
@@ -45,7 +45,7 @@ fn consume(name: &'static str, url: &str, prefix: &str) -> Outcome<Option<String
     let gate = Gate::builder(url).prefix(prefix).label(name).open()?;
     let mut con = redis::Client::open(url)?.get_connection()?;
     // `on_lost` is for code that cannot check the lock itself: it wakes a blocked thread, or sends an alarm.
-    let orders = gate.mutex("orders").lease(LEASE).auto_renew();
+    let orders = gate.mutex("orders").lease(Lease::renewed(LEASE));
     let orders = orders.on_lost(move |lost| println!("{name}: alarm: {lost}"));
 
     let lock = orders.lock()?; // in line: granted as soon as the lock is free

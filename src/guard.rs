@@ -5,24 +5,11 @@
 macro_rules! settings {
     ($lock:ident) => {
         impl $lock {
-            /// The lease: how long a grant is valid unless it is refreshed, 1 ms to 100 years. A lease that is set here
-            /// is renewed only with [`auto_renew`](Self::auto_renew).
+            /// How long a grant is valid unless it is refreshed. See [`Semaphore::lease`](crate::Semaphore::lease).
             #[must_use]
-            pub fn lease(self, lease: std::time::Duration) -> Self {
+            pub fn lease(self, lease: impl Into<crate::Lease>) -> Self {
+                let lease = lease.into();
                 self.with(|semaphore| semaphore.lease(lease))
-            }
-
-            /// Renews the lease after each third of it, until the guard is dropped. See
-            /// [`Semaphore::auto_renew`](crate::Semaphore::auto_renew).
-            #[must_use]
-            pub fn auto_renew(self) -> Self {
-                self.with(|semaphore| semaphore.auto_renew())
-            }
-
-            /// Grants never expire. See [`Semaphore::permanent`](crate::Semaphore::permanent).
-            #[must_use]
-            pub fn permanent(self) -> Self {
-                self.with(|semaphore| semaphore.permanent())
             }
 
             /// Joins the line only while fewer than `n` wait. See

@@ -135,6 +135,7 @@ pub use protocol::name_from::name_from;
 pub use redis;
 pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockUsage, RwLockWriteGuard};
 pub use semaphore::{Resized, Revoked, Semaphore};
+pub use settings::Lease;
 pub use several::{Several, SeveralPermits};
 pub use wait::cancel::Cancel;
 

@@ -22,10 +22,7 @@ pub(crate) struct Settings {
     pub(crate) label: Option<String>,
     /// Chosen by the application; `None`: a new one for each acquire.
     pub(crate) id: Option<String>,
-    /// `None`: the default, which is renewed.
-    pub(crate) lease: Option<Duration>,
-    pub(crate) renewed: bool,
-    pub(crate) permanent: bool,
+    pub(crate) lease: Lease,
     pub(crate) strict: bool,
     pub(crate) at_least: Option<Duration>,
     pub(crate) max_waiting: Option<u32>,
@@ -49,9 +46,7 @@ impl Settings {
             limit: limit.unwrap_or(0),
             label: label.map(str::to_owned),
             id: None,
-            lease: None,
-            renewed: false,
-            permanent: false,
+            lease: Lease::renewed(lease::DEFAULT),
             strict: false,
             at_least: None,
             max_waiting: None,
@@ -107,8 +102,8 @@ impl Settings {
 
     pub(crate) fn lease_options(&self) -> Result<LeaseOptions, Invalid> {
         Ok(LeaseOptions {
-            lease_ms: if self.permanent { 0 } else { lease::to_ms(self.lease.unwrap_or(lease::DEFAULT))? },
-            renewed: self.is_renewed()?,
+            lease_ms: self.lease.checked_ms()?,
+            renewed: self.lease.renewed,
             own_id: self.id.is_some(),
             at_least_ms: match self.at_least {
                 Some(least) => lease::at_least_ms(least)?,
@@ -130,18 +125,52 @@ impl Settings {
             }
         }
     }
+}
 
-    fn is_renewed(&self) -> Result<bool, Invalid> {
-        let lease = self.lease.unwrap_or(lease::DEFAULT);
-        let renewed = !self.permanent && (self.renewed || self.lease.is_none());
-        if renewed && lease < lease::SHORTEST_RENEWED {
+/// How long a permit is valid: the argument of [`Semaphore::lease`](crate::Semaphore::lease) and of the locks. A
+/// [`Duration`] is a lease that is not renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// `None`: without an end.
+    length: Option<Duration>,
+    renewed: bool,
+}
+
+impl Lease {
+    /// Permits never expire. After a crash, a permit is held until it is [revoked](crate::Semaphore::revoke).
+    pub const PERMANENT: Lease = Lease { length: None, renewed: false };
+
+    /// A lease of `length`, 30 ms to 100 years, which the gate renews after each third of it until the permit is dropped. With
+    /// another length the first call returns [`Invalid`](crate::errors::Invalid). The default is `Lease::renewed` of 30 s.
+    pub const fn renewed(length: Duration) -> Lease {
+        Lease { length: Some(length), renewed: true }
+    }
+
+    /// A lease of `length`, 1 ms to 100 years, which ends unless the holder [refreshes](crate::Permit::refresh) it.
+    pub const fn fixed(length: Duration) -> Lease {
+        Lease { length: Some(length), renewed: false }
+    }
+
+    /// The lease in ms; 0: permanent.
+    fn checked_ms(&self) -> Result<u64, Invalid> {
+        let Some(length) = self.length else {
+            return Ok(0);
+        };
+        if self.renewed && length < lease::SHORTEST_RENEWED {
             let shortest = lease::SHORTEST_RENEWED;
             let why = format!(
-                "{lease:?} is too short for `auto_renew`. Accepted: {shortest:?} or more. Use a longer lease, or leave out `auto_renew`"
+                "{length:?} is too short to be renewed. Accepted: {shortest:?} or more. Use a longer lease, or `Lease::fixed`"
             );
             return Err(Invalid::new("lease", why));
         }
-        Ok(renewed)
+        lease::to_ms(length)
+    }
+}
+
+/// A lease that is not renewed.
+impl From<Duration> for Lease {
+    fn from(length: Duration) -> Lease {
+        Lease::fixed(length)
     }
 }
 
@@ -151,7 +180,6 @@ impl fmt::Debug for Settings {
             .field("name", &self.name)
             .field("limit", &self.limit)
             .field("lease", &self.lease)
-            .field("permanent", &self.permanent)
             .field("label", &self.label)
             .field("id", &self.id)
             .finish_non_exhaustive()

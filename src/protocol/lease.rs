@@ -107,7 +107,7 @@ impl LeaseOptions {
 pub fn to_ms(lease: Duration) -> Result<u64, Invalid> {
     checked_ms(lease).ok_or_else(|| {
         let why = format!(
-            "{lease:?} is out of range. Accepted: 1 ms to 100 years. For a lease without an end, use `permanent`"
+            "{lease:?} is out of range. Accepted: 1 ms to 100 years. For a lease without an end, use `Lease::PERMANENT`"
         );
         Invalid::new("lease", why)
     })

@@ -2,34 +2,17 @@
 
 use super::Semaphore;
 use crate::error::Lost;
+use crate::settings::Lease;
 use crate::wait::cancel::Cancel;
 use std::sync::Arc;
 use std::time::Duration;
 
 impl Semaphore {
-    /// The lease: how long a permit is valid unless it is refreshed, 1 ms to 100 years. A lease that is set here is
-    /// renewed only with [`auto_renew`](Self::auto_renew).
+    /// How long a permit is valid unless it is refreshed: a [`Lease`], or a [`Duration`] for a lease of 1 ms to 100 years that
+    /// is not renewed. By default the lease is 30 s, and it is renewed until the permit is dropped.
     #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.settings.lease = Some(lease);
-        self.settings.permanent = false;
-        self
-    }
-
-    /// Renews permits in the background after each third of their lease, until they are dropped. The lease must be 30 ms or longer; otherwise the first call returns
-    /// [`Invalid`](crate::errors::Invalid).
-    #[must_use]
-    pub fn auto_renew(mut self) -> Self {
-        self.settings.renewed = true;
-        self
-    }
-
-    /// Permits without a lease: they never expire. After a crash, a permit is held until it is
-    /// [revoked](Self::revoke).
-    #[must_use]
-    pub fn permanent(mut self) -> Self {
-        self.settings.permanent = true;
-        self.settings.lease = None;
+    pub fn lease(mut self, lease: impl Into<Lease>) -> Self {
+        self.settings.lease = lease.into();
         self
     }
 

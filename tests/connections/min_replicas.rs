@@ -5,7 +5,7 @@ use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually};
 
 use luagate::errors::{AcquireError, FailureKind, RefreshError, TryAcquireError};
-use luagate::{Gate, GateBuilder};
+use luagate::{Gate, GateBuilder, Lease};
 use std::time::Duration;
 
 /// The wait for a replica that does not confirm. `PATIENT` is for one that does.
@@ -173,8 +173,8 @@ fn renewal_continues_when_the_replicas_return() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let mut replica = replica_of(&master);
     let gate = gate(&master, WITHIN);
-    let semaphore = gate.semaphore("s", 1).lease(Duration::from_secs(12));
-    let permit = semaphore.auto_renew().try_acquire().unwrap();
+    let semaphore = gate.semaphore("s", 1).lease(Lease::renewed(Duration::from_secs(12)));
+    let permit = semaphore.try_acquire().unwrap();
     replica.pause();
     // The next renewal comes with two thirds of the lease left. Less than half means that a renewal did not count.
     eventually("a renewal is not confirmed", || (permit.remaining().unwrap() < Duration::from_secs(6)).then_some(()));

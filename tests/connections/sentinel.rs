@@ -9,7 +9,7 @@ use crate::support::workers::{self, Deployment, Workers};
 use crate::support::{SOON, Server, eventually};
 
 use luagate::errors::FailureKind;
-use luagate::{Gate, GateBuilder};
+use luagate::{Gate, GateBuilder, Lease};
 use redis::Connection;
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ impl Deployment for Sentinels {
 fn calls_waits_and_renewals_work_within_3_s_of_the_promotion() {
     let mut group = own!(Sentinels::new());
     let gate = builder(&group).read_timeout(Duration::from_millis(500)).open().unwrap();
-    let held = gate.semaphore("s", 1).lease(SOON * 6).auto_renew().try_acquire().unwrap();
+    let held = gate.semaphore("s", 1).lease(Lease::renewed(SOON * 6)).try_acquire().unwrap();
     let waiting = {
         let semaphore = gate.semaphore("s", 1).lease(LEASE);
         std::thread::spawn(move || semaphore.acquire_timeout(MINUTE).unwrap())

@@ -11,7 +11,7 @@ use crate::support::{self, Server, eventually};
 use crate::tls_server::{Authority, Identity};
 
 use luagate::errors::{CallError, Failure, FailureKind};
-use luagate::{Gate, GateBuilder};
+use luagate::{Gate, GateBuilder, Lease};
 use std::time::{Duration, Instant};
 
 /// Messages arrive within this time. A waiter that receives none asks again after 5 s.
@@ -43,7 +43,7 @@ fn assert_reported(opened: Result<Gate, CallError>, words: &[&str]) {
 /// Acquires, waits in line, is woken by a message, renews and counts down.
 fn use_it(server: &Server, gate: &Gate) {
     let semaphore = gate.semaphore("all", 1).lease(Duration::from_secs(3));
-    let held = semaphore.clone().auto_renew().try_acquire().unwrap();
+    let held = semaphore.clone().lease(Lease::renewed(Duration::from_secs(3))).try_acquire().unwrap();
     assert!(semaphore.try_acquire().is_err());
     let fence = held.fence();
     let granted = std::thread::scope(|scope| {

@@ -4,9 +4,9 @@ use crate::own;
 use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 
-use luagate::Permit;
 use luagate::scripts::HOLDS;
 use luagate::scripts::semaphore::Ask;
+use luagate::{Lease, Permit};
 use redis::{Commands, Connection, Script};
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ fn holds_works_for_permits_of_every_kind() {
     let key = format!("{}:{{any}}", server.prefix);
     let many = gate.semaphore("any", 5).acquire_many(3).unwrap();
     assert!(Write::new(&server, many.keys(), &key).by(&many, "many"));
-    let permanent = gate.semaphore("any", 5).permanent().acquire().unwrap();
+    let permanent = gate.semaphore("any", 5).lease(Lease::PERMANENT).acquire().unwrap();
     assert!(Write::new(&server, permanent.keys(), &key).by(&permanent, "permanent"));
     let writer = gate.rwlock("any").write().unwrap();
     assert!(Write::new(&server, writer.keys(), &key).by(&writer, "writer"));

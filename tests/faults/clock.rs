@@ -9,7 +9,7 @@ use crate::support::workers::{self, Workers};
 use crate::support::{self, SOON, Server, skip_since};
 
 use luagate::errors::{RefreshError, TryAcquireError};
-use luagate::{Gate, Permit, Released, Revoked};
+use luagate::{Gate, Lease, Permit, Released, Revoked};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ fn a_clock_step_ahead_ends_leases_notifies_holders_and_keeps_fences_increasing()
     let semaphore = gate.semaphore("ahead", 1).lease(LONG);
     let early = semaphore.acquire().unwrap();
     let (sender, reported) = channel();
-    let renewed = gate.semaphore("renewed", 1).lease(Duration::from_secs(3));
-    let renewed = renewed.auto_renew().on_lost(move |lost| sender.send(lost.id.clone()).unwrap()).acquire().unwrap();
+    let renewed = gate.semaphore("renewed", 1).lease(Lease::renewed(Duration::from_secs(3)));
+    let renewed = renewed.on_lost(move |lost| sender.send(lost.id.clone()).unwrap()).acquire().unwrap();
     clock.set(HOUR);
     let next = semaphore.try_acquire().unwrap();
     assert!(next.fence() > early.fence());
@@ -96,7 +96,7 @@ pub fn hold_while_the_own_clock_steps(arguments: &[String]) {
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
     let semaphore = gate.semaphore("raw", 2).lease(LONG);
     let permit = semaphore.acquire().unwrap();
-    let renewed = semaphore.lease(Duration::from_millis(600)).auto_renew().acquire().unwrap();
+    let renewed = semaphore.lease(Lease::renewed(Duration::from_millis(600))).acquire().unwrap();
     for ahead in [HOUR, 0, -HOUR, 0] {
         clock::set_own(ahead);
         assert!(!permit.is_lost() && !renewed.is_lost(), "lost: the clock steps to {ahead} s ahead");

@@ -3,7 +3,7 @@
 
 use crate::fuzz;
 
-use luagate::Gate;
+use luagate::{Gate, Lease};
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::io::{Read, Write};
@@ -227,7 +227,7 @@ fn call_everything(url: &str, now: &Mutex<&'static str>) -> Result<usize, String
     timed("acquire_timeout with an own id", &mut || {
         permits.extend(semaphore.clone().id("own").acquire_timeout(TIMEOUT));
     });
-    timed("permanent", &mut || permits.extend(semaphore.clone().permanent().try_acquire()));
+    timed("permanent", &mut || permits.extend(semaphore.clone().lease(Lease::PERMANENT).try_acquire()));
     timed("refresh", &mut || permits.iter().for_each(|permit| drop(permit.refresh())));
     timed("available_permits", &mut || drop(semaphore.available_permits()));
     timed("inspect", &mut || drop(semaphore.inspect()));

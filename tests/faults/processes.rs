@@ -6,7 +6,7 @@ use crate::support::history::Rules;
 use crate::support::workers::{self, Workers};
 use crate::support::{Server, eventually, process, signal};
 
-use luagate::Gate;
+use luagate::{Gate, Lease};
 use redis::Script;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Child;
@@ -85,7 +85,7 @@ pub fn sleep_over_the_lease(arguments: &[String]) {
     let mut con = redis::Client::open(url.as_str()).unwrap().get_connection().unwrap();
     let mut mutex = gate.mutex("account").lease(LEASE);
     if renewed == "true" {
-        mutex = mutex.auto_renew();
+        mutex = mutex.lease(Lease::renewed(LEASE));
     }
     let guard = mutex.lock().unwrap();
     println!("locked {}", write(&mut con, store, guard.fence(), "first"));

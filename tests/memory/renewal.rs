@@ -2,7 +2,7 @@
 
 use crate::{HOUR, MINUTE, SECOND, finished, in_line, memory};
 
-use luagate::{Permit, Released, Semaphore};
+use luagate::{Lease, Permit, Released, Semaphore};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
@@ -16,7 +16,7 @@ fn a_renewed_permit_is_held_for_hours() {
         reported.fetch_add(1, Ordering::SeqCst);
     });
     let held = mutex.lock().unwrap();
-    let short = gate.semaphore("short", 1).lease(5 * SECOND).auto_renew();
+    let short = gate.semaphore("short", 1).lease(Lease::renewed(5 * SECOND));
     let short = short.try_acquire().unwrap();
     memory.advance(HOUR);
     assert!(!held.is_lost() && !short.is_lost());
@@ -31,7 +31,7 @@ fn a_renewed_permit_is_held_for_hours() {
 #[test]
 fn each_of_many_permits_is_renewed_although_all_are_due_at_once() {
     let (gate, memory) = memory();
-    let market = gate.semaphore("market", 250).lease(HOUR).auto_renew();
+    let market = gate.semaphore("market", 250).lease(Lease::renewed(HOUR));
     let permits: Vec<Permit> = (0..250).map(|_| market.try_acquire().unwrap()).collect();
     for _ in 0..4 {
         // All renewals are overdue when the machine wakes up. They are sent in packets of maximum size.
@@ -95,7 +95,7 @@ fn a_callback_that_does_not_return_stops_neither_clock_nor_calls() {
 fn each_renewal_is_counted_once() {
     let (gate, memory) = memory();
     let lease = gate.semaphore("counted", 2).lease(30 * SECOND);
-    let permits = [lease.clone().auto_renew().acquire().unwrap(), lease.acquire().unwrap()];
+    let permits = [lease.clone().lease(Lease::renewed(30 * SECOND)).acquire().unwrap(), lease.acquire().unwrap()];
     memory.advance(35 * SECOND);
     assert_eq!(gate.counters().renewed, 3, "a third of the lease has passed three times");
     assert!(!permits[0].is_lost() && permits[1].is_lost());

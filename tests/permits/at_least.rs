@@ -6,7 +6,7 @@ use crate::support::{SOON, Server, eventually};
 
 use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::{Ask, LookupAnswer};
-use luagate::{Released, Semaphore};
+use luagate::{Lease, Released, Semaphore};
 use std::thread;
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ fn no_lease_ends_before_the_minimum_hold() {
     permit.refresh_for(2 * LONG).unwrap();
     assert!(left(&permit) > LONG, "{permit}");
     // A permanent permit also cools down.
-    let other = server.gate().semaphore("other", 1).permanent().at_least(LONG);
+    let other = server.gate().semaphore("other", 1).lease(Lease::PERMANENT).at_least(LONG);
     let permit = other.acquire().unwrap();
     assert_eq!(permit.remaining(), None);
     permit.release().unwrap();

@@ -6,7 +6,7 @@ use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually, kill_connections};
 
 use luagate::errors::{AcquireError, AcquireSeveralError, RefreshError};
-use luagate::{Cancel, Counters, Gate, Released, Revoked, Semaphore};
+use luagate::{Cancel, Counters, Gate, Lease, Released, Revoked, Semaphore};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn each_grant_counts_once() {
     let adopted = semaphore.adopt(&id).unwrap();
     assert_eq!(gate.counters().granted, 2, "adopting is not a grant");
     many.refresh().unwrap();
-    let permanent = semaphore.clone().permanent().try_acquire().unwrap();
+    let permanent = semaphore.clone().lease(Lease::PERMANENT).try_acquire().unwrap();
     let locked = gate.mutex("granted").lock().unwrap();
     let read = gate.rwlock("granted").read().unwrap();
     assert_eq!(gate.counters().granted, 5);
@@ -212,7 +212,7 @@ fn a_lost_permit_counts_once_however_it_is_detected() {
     drop(partly);
     lost("at a release of a part", 4);
 
-    let renewed = semaphore.clone().lease(Duration::from_secs(3)).auto_renew();
+    let renewed = semaphore.clone().lease(Lease::renewed(Duration::from_secs(3)));
     let renewed = renewed.acquire().unwrap();
     semaphore.revoke(renewed.id()).unwrap();
     eventually("the renewal is refused", || (gate.counters().lost == 5).then_some(()));
@@ -264,7 +264,7 @@ fn renewals_are_counted_and_refreshes_are_not() {
     let by_hand = semaphore.acquire().unwrap();
     by_hand.refresh().unwrap();
     assert_eq!(gate.counters().renewed, 0);
-    let renewed = semaphore.auto_renew();
+    let renewed = semaphore.lease(Lease::renewed(Duration::from_secs(3)));
     let two = (renewed.acquire().unwrap(), renewed.acquire().unwrap());
     eventually("each permit is renewed twice", || (gate.counters().renewed >= 4).then_some(()));
     drop(two);
@@ -316,8 +316,8 @@ fn a_reestablished_subscription_counts_as_a_reconnect() {
 fn the_renewal_thread_reconnects_by_itself() {
     let server = own!(Server::private(&[]));
     let gate = server.gate();
-    let semaphore = gate.semaphore("alone", 1).lease(Duration::from_secs(3));
-    let permit = semaphore.auto_renew().acquire().unwrap();
+    let semaphore = gate.semaphore("alone", 1).lease(Lease::renewed(Duration::from_secs(3)));
+    let permit = semaphore.acquire().unwrap();
     kill_connections(&mut server.connection(), "normal");
     eventually("the permit is renewed", || (gate.counters().renewed > 0).then_some(()));
     assert_eq!(gate.counters().reconnects, 1);
@@ -337,7 +337,7 @@ fn a_gate_on_a_cluster_counts_all_nodes_together() {
         .iter()
         .map(|master| {
             let semaphore = gate.semaphore(&cluster.name_on(*master), 1);
-            let semaphore = semaphore.lease(Duration::from_secs(6)).auto_renew();
+            let semaphore = semaphore.lease(Lease::renewed(Duration::from_secs(6)));
             let permit = semaphore.acquire().unwrap();
             assert!(semaphore.acquire_timeout(MOMENT).is_err());
             permit

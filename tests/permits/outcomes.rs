@@ -3,8 +3,8 @@
 use crate::own;
 use crate::support::{SOON, Server, eventually};
 
-use luagate::Error;
 use luagate::errors::{AcquireError, FailureKind, TryAcquireError};
+use luagate::{Error, Lease};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -94,8 +94,8 @@ fn the_first_call_after_the_server_is_gone_is_a_failure_and_not_unknown() {
 #[test]
 fn a_lease_too_short_to_be_renewed_is_refused() {
     let server = Server::any();
-    let semaphore = server.gate().semaphore("market", 2).auto_renew();
-    let short = semaphore.clone().lease(Duration::from_millis(29));
+    let semaphore = server.gate().semaphore("market", 2);
+    let short = semaphore.clone().lease(Lease::renewed(Duration::from_millis(29)));
     let refused: [Error; 2] =
         [short.try_acquire().unwrap_err().into(), short.acquire_timeout(SOON).unwrap_err().into()];
     for error in refused {

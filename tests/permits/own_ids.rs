@@ -8,7 +8,7 @@ use crate::support::{Server, command_counts, eventually, within};
 
 use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::ReleaseAnswer;
-use luagate::{Cancel, Gate, Mutex, MutexGuard, Released};
+use luagate::{Cancel, Gate, Lease, Mutex, MutexGuard, Released};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -191,7 +191,7 @@ fn a_former_holder_of_an_id_neither_refreshes_nor_releases_its_successors_permit
 fn a_permanent_permit_that_its_holder_saw_end_is_released() {
     let (server, proxy, gate) = own!(behind_a_proxy());
     let mut raw = Raw::named(&server, "shared", 1);
-    let semaphore = gate.semaphore("shared", 1).permanent();
+    let semaphore = gate.semaphore("shared", 1).lease(Lease::PERMANENT);
     for semaphore in [semaphore.clone().id("worker-1"), semaphore] {
         let permit = semaphore.acquire().unwrap();
         proxy.go_silent();

@@ -8,7 +8,7 @@ use crate::support::{Server, eventually};
 
 use luagate::errors::{RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::LookupAnswer;
-use luagate::{Error, Gate, Permit, Released};
+use luagate::{Error, Gate, Lease, Permit, Released};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -169,7 +169,7 @@ fn a_call_that_may_have_run_is_released_although_its_retry_was_refused() {
 fn a_permanent_permit_expires_if_its_reply_was_lost() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
-    let semaphore = gate.semaphore("raw", 1).permanent();
+    let semaphore = gate.semaphore("raw", 1).lease(Lease::PERMANENT);
     semaphore.try_acquire().unwrap().release().unwrap(); // the next grant is the only one
     let acquire = || {
         let semaphore = semaphore.clone();
@@ -252,7 +252,7 @@ fn permits_outlive_their_gate() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let semaphore = server.gate().semaphore("raw", 1);
-    let permit = semaphore.lease(Duration::from_secs(3)).auto_renew().acquire().unwrap();
+    let permit = semaphore.lease(Lease::renewed(Duration::from_secs(3))).acquire().unwrap();
     let mut lease_end = || match raw.lookup(permit.id()) {
         LookupAnswer::Held(grant) => grant.expires_at.unwrap(),
         other => panic!("{other:?}"),

@@ -12,8 +12,8 @@ pub use thread::hold_a_thousand;
 use crate::support::Server;
 use crate::support::raw::Raw;
 
-use luagate::Permit;
 use luagate::errors::Lost;
+use luagate::{Lease, Permit};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn pass(raw: &mut Raw, leases: u32) {
 /// A permit that reports its loss to the receiver.
 fn watched(server: &Server) -> (Permit, Receiver<Lost>) {
     let (sender, receiver) = channel();
-    let semaphore = server.gate().semaphore("raw", 1).lease(LEASE).auto_renew();
+    let semaphore = server.gate().semaphore("raw", 1).lease(Lease::renewed(LEASE));
     let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
     (semaphore.acquire().unwrap(), receiver)
 }

@@ -6,7 +6,7 @@ use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually, process};
 
 use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
-use luagate::{Gate, Released, RwLock, RwLockGuard};
+use luagate::{Gate, Lease, Released, RwLock, RwLockGuard};
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -130,8 +130,8 @@ fn readers_and_writers_are_granted_in_order_of_arrival() {
 /// The main function of a reader process, which is killed.
 pub fn read(arguments: &[String]) {
     let gate = Gate::builder(&arguments[0]).prefix(&arguments[1]).open().unwrap();
-    let lock = gate.rwlock("book").lease(Duration::from_millis(500));
-    let _guard = lock.auto_renew().read().unwrap();
+    let lock = gate.rwlock("book").lease(Lease::renewed(Duration::from_millis(500)));
+    let _guard = lock.read().unwrap();
     println!("reading");
     loop {
         std::thread::park();
@@ -146,7 +146,7 @@ fn a_crashed_readers_share_is_freed_at_its_own_lease_end() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     while lines.next().unwrap().unwrap() != "reading" {}
     // Keeps reading, with a short lease that is renewed.
-    let other = lock.clone().lease(Duration::from_secs(2)).auto_renew();
+    let other = lock.clone().lease(Lease::renewed(Duration::from_secs(2)));
     let other = other.read().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();

@@ -7,7 +7,7 @@ use crate::support::{Server, eventually};
 use luagate::autocomplete::{Prefix, Recent};
 use luagate::errors::{AcquireError, AcquireSeveralError, RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::Ask;
-use luagate::{Cancel, Released, Resized, Revoked};
+use luagate::{Cancel, Lease, Released, Resized, Revoked};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -149,7 +149,7 @@ fn fine_grained_locks() {
 fn named_semaphore_with_identities() {
     let server = Server::any();
     let gate = server.gate();
-    let seats = gate.stored_semaphore("seats").permanent();
+    let seats = gate.stored_semaphore("seats").lease(Lease::PERMANENT);
     let Err(TryAcquireError::Invalid(invalid)) = seats.try_acquire() else { panic!("granted without a limit") };
     assert!(invalid.to_string().contains("no limit"), "{invalid}");
     assert!(seats.available_permits().is_err());

@@ -7,7 +7,7 @@ use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually, kill_connections, within};
 use crate::{own, runtime};
 use luagate::scripts::semaphore::LookupAnswer;
-use luagate::{Gate, Permit, Semaphore};
+use luagate::{Gate, Lease, Permit, Semaphore};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -154,7 +154,7 @@ fn among_many_callers_a_wait_that_is_dropped_at_any_step_until_its_grant_leaves_
 
 #[test]
 fn an_acquire_of_a_permanent_permit_that_is_dropped_at_any_step_leaves_nothing() {
-    let permanent = |scene: &mut Scene| scene.semaphore = scene.semaphore.clone().permanent();
+    let permanent = |scene: &mut Scene| scene.semaphore = scene.semaphore.clone().lease(Lease::PERMANENT);
     dropped_at_each_step(true, permanent, |scene| {
         Box::pin(async { vec![scene.semaphore.acquire_async().await.unwrap()] })
     });

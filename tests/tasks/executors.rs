@@ -5,7 +5,7 @@ use crate::own;
 use crate::support::{SOON, Server, eventually};
 use luagate::Released;
 use luagate::errors::{AcquireError, Lost, RunError};
-use luagate::{Gate, Permit};
+use luagate::{Gate, Lease, Permit};
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ async fn waits_in_line(gate: &Gate, server: &Server) {
 }
 
 async fn is_renewed(gate: &Gate, server: &Server) {
-    let permit = gate.semaphore("renewed", 1).lease(LEASE).auto_renew().acquire_async().await.unwrap();
+    let permit = gate.semaphore("renewed", 1).lease(Lease::renewed(LEASE)).acquire_async().await.unwrap();
     std::thread::sleep(2 * LEASE); // meanwhile nobody drives the executor
     assert_held(&permit, server, "renewed");
     permit.refresh_async().await.unwrap();
@@ -81,7 +81,7 @@ async fn learns_of_losses(gate: &Gate, server: &Server) {
     let permit = ends.acquire_async().await.unwrap();
     assert_eq!(permit.lost().await.id, permit.id());
     assert_reported(&losses, &permit);
-    let revoked = gate.semaphore("revoked", 1).lease(LEASE).auto_renew();
+    let revoked = gate.semaphore("revoked", 1).lease(Lease::renewed(LEASE));
     let result = revoked
         .run(SOON, async |permit| {
             server.gate().semaphore("revoked", 1).revoke(permit.id()).unwrap();
@@ -137,7 +137,7 @@ fn a_permit_whose_runtime_has_ended_is_renewed_and_its_loss_is_reported_to_anoth
         let (server, first) = (Server::any(), crate::runtime());
         let (sender, losses) = channel();
         let gate = first.block_on(opened(&server));
-        let semaphore = gate.semaphore("s", 1).lease(LEASE).auto_renew();
+        let semaphore = gate.semaphore("s", 1).lease(Lease::renewed(LEASE));
         let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
         let permit = first.block_on(semaphore.acquire_async()).unwrap();
         drop(first);

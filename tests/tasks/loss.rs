@@ -2,6 +2,7 @@
 
 use crate::support::{SOON, Server};
 use crate::{own, runtime};
+use luagate::Lease;
 use luagate::errors::RunError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +45,7 @@ fn lost_does_not_return_while_the_permit_is_renewed() {
     let server = Server::any();
     runtime().block_on(async {
         let lease = Duration::from_millis(600);
-        let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(lease).auto_renew();
+        let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(Lease::renewed(lease));
         let permit = semaphore.acquire_async().await.unwrap();
         assert!(timeout(3 * lease, permit.lost()).await.is_err());
         permit.release_async().await.unwrap();
@@ -64,7 +65,7 @@ impl Drop for Dropped {
 fn run_drops_the_work_before_the_server_can_grant_the_permit_to_another() {
     let mut server = own!(Server::private(&[]));
     runtime().block_on(async {
-        let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(Duration::from_millis(600)).auto_renew();
+        let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(Lease::renewed(Duration::from_millis(600)));
         let is_dropped = Arc::new(AtomicBool::new(false));
         let dropped = Dropped(is_dropped.clone());
         let begun = Instant::now();

@@ -5,8 +5,8 @@ use crate::steps::Steps;
 use crate::support::proxy::Proxy;
 use crate::support::{SOON, Server, eventually};
 use crate::{own, runtime};
-use luagate::Gate;
 use luagate::errors::TryAcquireError;
+use luagate::{Gate, Lease};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ fn unread_reply_goes_to_the_next_caller(permanent: bool, way: Way) {
     proxy.delay_replies((0..1_000).map(|_| Duration::from_millis(5))); // no reply arrives during a poll
     let mut semaphore = gate.semaphore("s", 1);
     if permanent {
-        semaphore = semaphore.permanent();
+        semaphore = semaphore.lease(Lease::PERMANENT);
     }
     // After a first wait the gate has an inbox, and its first calls join the line.
     let busy = gate.semaphore("busy", 1);

@@ -4,6 +4,7 @@ use crate::own;
 use crate::recorder::{self, Reported, events, record};
 use crate::support::{Server, eventually, kill_connections};
 use crate::{MOMENT, gate, is_in_line};
+use luagate::Lease;
 
 use std::time::Duration;
 use tracing::Level;
@@ -36,8 +37,8 @@ fn renewals_and_failed_renewals_are_events() {
     record();
     let mut server = own!(Server::private(&[]));
     let gate = server.gate();
-    let semaphore = gate.semaphore("looked-after", 9).lease(Duration::from_secs(3));
-    let permit = semaphore.auto_renew().try_acquire().unwrap();
+    let semaphore = gate.semaphore("looked-after", 9).lease(Lease::renewed(Duration::from_secs(3)));
+    let permit = semaphore.try_acquire().unwrap();
     let fence = permit.fence().to_string();
     let renewed = eventually("it is renewed", || {
         let reported = events(&fence);
@@ -60,8 +61,8 @@ fn renewals_and_failed_renewals_are_events() {
 fn the_remaining_time_can_be_read_while_a_subscriber_handles_the_renewal_event() {
     let server = Server::any();
     let lease = Duration::from_secs(2);
-    let semaphore = gate(&server).semaphore(recorder::SLOW, 1).lease(lease);
-    let permit = semaphore.auto_renew().acquire().unwrap();
+    let semaphore = gate(&server).semaphore(recorder::SLOW, 1).lease(Lease::renewed(lease));
+    let permit = semaphore.acquire().unwrap();
     let waits = recorder::SLOW_EVENTS.lock().unwrap();
     let (sender, reported) = std::sync::mpsc::channel();
     let looking = std::thread::spawn(move || {

@@ -5,7 +5,7 @@ use crate::recorder::{self, record};
 use crate::support::{Server, eventually, kill_connections};
 use crate::{MOMENT, reported};
 
-use luagate::Gate;
+use luagate::{Gate, Lease};
 use std::time::Duration;
 
 #[test]
@@ -20,7 +20,7 @@ fn no_span_or_event_contains_a_password_or_an_id() {
     let gate = Gate::builder(&format!("{url}?user=market&pass=pa55word"));
     let gate = gate.prefix(&server.prefix).open().unwrap();
     let own = gate.semaphore("kept-quiet", 9).id("customer-17");
-    let permit = own.lease(Duration::from_secs(3)).auto_renew().acquire().unwrap();
+    let permit = own.lease(Lease::renewed(Duration::from_secs(3))).acquire().unwrap();
     permit.refresh().unwrap();
     kill_connections(&mut con, "normal");
     permit.refresh().unwrap();

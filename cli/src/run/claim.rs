@@ -4,7 +4,7 @@ use crate::args::{Limit, RunArgs};
 use crate::ended::Ended;
 use clap::ArgMatches;
 use luagate::admin::{self, Kind, Name};
-use luagate::{Cancel, Gate, Permit, Semaphore};
+use luagate::{Cancel, Gate, Lease, Permit, Semaphore};
 use std::time::Duration;
 
 /// Longer than any program runs.
@@ -87,7 +87,7 @@ pub fn semaphores(
             Some(Limit::Stored) | None => admin::named(gate, &claim.name),
         };
         let lost = on_lost.clone();
-        let semaphore = semaphore.lease(args.lease).auto_renew().cancelled_by(cancel).on_lost(move |_| lost());
+        let semaphore = semaphore.lease(Lease::renewed(args.lease)).cancelled_by(cancel).on_lost(move |_| lost());
         // Of several at once, the library chooses the id.
         let semaphore = if claims.len() == 1 { semaphore.id(id) } else { semaphore.label(label) };
         let semaphore = match args.max_waiting {

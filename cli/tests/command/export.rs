@@ -4,7 +4,7 @@ use super::tool::{Run, Text, bare, luagate, words};
 use crate::own;
 use crate::support::cluster::Cluster;
 use crate::support::{SOON, Server, eventually};
-use luagate::Gate;
+use luagate::{Gate, Lease};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -201,7 +201,7 @@ fn the_first_scrape_waits_for_the_first_reading_which_leaves_the_server_time() {
 fn a_scrape_is_answered_while_the_server_is_paused_or_down() {
     let mut server = own!(Server::private_tcp(&["--appendonly", "yes", "--appendfsync", "always"]));
     let gate = server.gate();
-    let held = gate.semaphore("a", 2).permanent().acquire().unwrap();
+    let held = gate.semaphore("a", 2).lease(Lease::PERMANENT).acquire().unwrap();
     let exporter = Exporter::start(&server, "--interval 100ms");
     let row = r#"luagate_in_use{name="a",kind="semaphore"} 1.0"#;
     exporter.shows(&[row, "luagate_up 1.0"]);

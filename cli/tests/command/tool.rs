@@ -13,9 +13,14 @@ pub fn luagate(server: &Server) -> Command {
     command
 }
 
-/// The command without an address.
+/// The command without an address. Each signal has its default effect, though a shell may ignore some of them for its jobs in the
+/// background, and with them for these tests.
 pub fn bare() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_luagate"));
+    let program = env!("CARGO_BIN_EXE_luagate");
+    let mut command = Command::new(if cfg!(target_os = "linux") { "env" } else { program });
+    if cfg!(target_os = "linux") {
+        command.args(["--default-signal", program]);
+    }
     for name in ["LUAGATE_URL", "REDIS_URL", "LUAGATE_PREFIX", "LUAGATE_NAME"] {
         command.env_remove(name);
     }

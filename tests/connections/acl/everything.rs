@@ -5,7 +5,7 @@ use crate::support::eventually;
 
 use luagate::autocomplete::{Prefix, Recent};
 use luagate::scripts::semaphore::{self, Answer, Ask};
-use luagate::{Cancel, Error, Gate, Released, Semaphore};
+use luagate::{Cancel, Error, Gate, Lease, Released, Semaphore};
 use redis::{Commands, Connection, IntoConnectionInfo};
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ fn acquire_and_give_back(semaphore: &Semaphore) -> Result<(), Error> {
     let permit = semaphore.try_acquire()?;
     permit.refresh()?;
     permit.release()?;
-    let mut permits = semaphore.clone().permanent().try_acquire_all()?;
+    let mut permits = semaphore.clone().lease(Lease::PERMANENT).try_acquire_all()?;
     permits.release_some(1)?;
     assert_eq!(semaphore.available_permits()?, 1);
     let permits = semaphore.adopt(&permits.into_id())?;

@@ -8,7 +8,7 @@ use crate::support::eventually;
 
 use luagate::admin;
 use luagate::errors::FailureKind;
-use luagate::{Gate, Permit, autocomplete};
+use luagate::{Gate, Lease, Permit, autocomplete};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -49,7 +49,7 @@ fn every_kind_of_lock_works_on_every_node() {
         latch.count_down().unwrap();
         latch.wait_timeout(MINUTE).unwrap();
         autocomplete::Recent::new(&gate, name).add("contact").unwrap();
-        let short = gate.semaphore(name, 1).lease(Duration::from_secs(2)).auto_renew();
+        let short = gate.semaphore(name, 1).lease(Lease::renewed(Duration::from_secs(2)));
         let permit = short.try_acquire().unwrap();
         eventually("time passes", || (permit.remaining().unwrap() < Duration::from_millis(1_700)).then_some(()));
         eventually("it is renewed", || (permit.remaining().unwrap() > Duration::from_millis(1_900)).then_some(()));

@@ -7,6 +7,7 @@ use crate::support::cluster::Cluster;
 use crate::support::history::{Forgotten, Op};
 use crate::support::workers::{self, Workers};
 use crate::support::{self, SOON, eventually, process};
+use luagate::Lease;
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,8 @@ fn a_stalled_node_does_not_delay_calls_to_other_nodes() {
     let gate = builder(&cluster).read_timeout(Duration::from_secs(5)).open().unwrap();
     // A renewal of the first permit blocks for longer than the lease of the second one.
     let short = Duration::from_secs(3);
-    let _stuck = gate.semaphore(&still, 1).lease(short).auto_renew().try_acquire().unwrap();
-    let permit = gate.semaphore(&well, 1).lease(short).auto_renew().try_acquire().unwrap();
+    let _stuck = gate.semaphore(&still, 1).lease(Lease::renewed(short)).try_acquire().unwrap();
+    let permit = gate.semaphore(&well, 1).lease(Lease::renewed(short)).try_acquire().unwrap();
     // No replica replaces the node, and the other nodes keep serving their slots.
     for (_, mut con) in cluster.connections() {
         for setting in ["cluster-require-full-coverage", "cluster-replica-no-failover"] {
@@ -46,7 +47,7 @@ fn holders_and_waiters_continue_after_the_master_crashes() {
     let master = cluster.masters()[0];
     let name = cluster.name_on(master);
     let slot = slot_of(&cluster, &name);
-    let held = gate.semaphore(&name, 1).lease(SOON * 6).auto_renew().try_acquire().unwrap();
+    let held = gate.semaphore(&name, 1).lease(Lease::renewed(SOON * 6)).try_acquire().unwrap();
     let waiting: Vec<_> = (0..3).map(|_| wait_in_line(&gate, &name)).collect();
     waits(&gate, &name, 3);
     cluster.settle();

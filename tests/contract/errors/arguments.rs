@@ -3,9 +3,9 @@
 use super::Printed;
 use crate::support::{Server, eventually};
 
-use luagate::Gate;
 use luagate::admin;
 use luagate::autocomplete::Recent;
+use luagate::{Gate, Lease};
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_micros(1);
@@ -52,7 +52,7 @@ fn numbers(printed: &mut Printed, gate: &Gate) {
         printed.error(semaphore.clone().lease(lease).try_acquire());
         printed.error(semaphore.clone().at_least(lease).try_acquire());
     }
-    printed.error(semaphore.clone().lease(Duration::from_millis(1)).auto_renew().try_acquire());
+    printed.error(semaphore.clone().lease(Lease::renewed(Duration::from_millis(1))).try_acquire());
     printed.error(semaphore.clone().max_waiting(0).acquire());
     printed.error(gate.latch("latch", 0).wait());
     printed.error(gate.latch("latch", 1).life(SHORT).wait());

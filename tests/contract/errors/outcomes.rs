@@ -5,7 +5,7 @@ use super::forged;
 use crate::support::{Server, eventually};
 
 use luagate::errors::{AcquireError, AcquireSeveralError};
-use luagate::{Cancel, Gate};
+use luagate::{Cancel, Gate, Lease};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(40);
@@ -49,7 +49,7 @@ fn at_once(printed: &mut Printed, gate: &Gate) {
     printed.error(gate.semaphore("at-once", 3).try_acquire_many(3));
     printed.error(gate.semaphore("at-once", 3).acquire_many_timeout(3, SOON));
     held.release().unwrap();
-    let permanent = gate.mutex("permanent").permanent().lock().unwrap();
+    let permanent = gate.mutex("permanent").lease(Lease::PERMANENT).lock().unwrap();
     printed.error(gate.mutex("permanent").try_lock());
     permanent.unlock().unwrap();
     let lock = gate.rwlock("rwlock");

@@ -5,10 +5,10 @@ use super::forged::{self, nowhere, patient, replying, soon};
 use crate::fuzz_replies::StandIn;
 use crate::support::Server;
 
-use luagate::Gate;
 use luagate::errors::TryAcquireError;
 use luagate::scripts::semaphore::{self, Ask};
 use luagate::scripts::{Keys, autocomplete};
+use luagate::{Gate, Lease};
 use redis::Commands;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -106,7 +106,7 @@ fn confirmations(printed: &mut Printed) {
     // The permanent lease begins with a second call.
     let granted = "*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:31000\r\n:1000\r\n:1\r\n:1\r\n";
     let gate = patient(&replies_once(granted, "*2\r\n$4\r\nlost\r\n:1\r\n")).open().unwrap();
-    printed.error(gate.semaphore("s", 1).permanent().try_acquire());
+    printed.error(gate.semaphore("s", 1).lease(Lease::PERMANENT).try_acquire());
 }
 
 fn by_a_connection_of_the_users_own(printed: &mut Printed) {

@@ -5,9 +5,9 @@ use crate::own;
 use crate::support::raw::Raw;
 use crate::support::{self, Server, eventually};
 
-use luagate::Released;
 use luagate::errors::{FailureKind, RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::{Answer, Ask, LookupAnswer};
+use luagate::{Lease, Released};
 use redis::Commands;
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ fn hole_10_one_failed_renewal_ends_all_renewal_and_the_holder_is_not_notified() 
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     let (sender, receiver) = std::sync::mpsc::channel();
-    let semaphore = server.gate().semaphore("raw", 1).lease(Duration::from_millis(600)).auto_renew();
+    let semaphore = server.gate().semaphore("raw", 1).lease(Lease::renewed(Duration::from_millis(600)));
     let permit = semaphore.on_lost(move |lost| sender.send(lost.id.clone()).unwrap()).acquire().unwrap();
     for _ in 0..5 {
         support::kill_connections(&mut raw.con, "normal");
@@ -83,7 +83,7 @@ fn hole_14_a_crashed_reader_stays_as_long_as_another_reader_extends() {
     let lock = gate.rwlock("book");
     let crashed = lock.clone().lease(Duration::from_millis(900));
     let crashed = crashed.read().unwrap().into_id(); // nobody renews or releases it
-    let other = lock.clone().lease(Duration::from_millis(450)).auto_renew();
+    let other = lock.clone().lease(Lease::renewed(Duration::from_millis(450)));
     let other = other.read().unwrap();
     let begun = Instant::now();
     eventually("its share is free", || {
@@ -121,7 +121,7 @@ fn hole_23_one_thread_or_connection_for_each_guard_or_waiter() {
     let server = own!(Server::private(&[]));
     let gate = server.gate();
     let mut con = server.connection();
-    let semaphore = gate.semaphore("many", 300).lease(MINUTE).auto_renew();
+    let semaphore = gate.semaphore("many", 300).lease(Lease::renewed(MINUTE));
     let threads = || {
         std::fs::read_dir("/proc/self/task")
             .unwrap()

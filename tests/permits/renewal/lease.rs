@@ -6,9 +6,9 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually};
 
-use luagate::Permit;
 use luagate::errors::RefreshError;
 use luagate::scripts::semaphore::{LookupAnswer, lookup};
+use luagate::{Lease, Permit};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn a_renewed_permit_is_held_beyond_its_lease_and_others_are_not() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let semaphore = server.gate().semaphore("raw", 2).lease(LEASE);
-    let renewed = semaphore.clone().auto_renew().acquire().unwrap();
+    let renewed = semaphore.clone().lease(Lease::renewed(LEASE)).acquire().unwrap();
     let left_alone = semaphore.acquire().unwrap();
     pass(&mut raw, 2);
     assert!(!renewed.is_lost() && raw.holds(renewed.id()));
@@ -119,7 +119,7 @@ fn assert_early(how: &str, server: &Server, permit: &Permit) {
 fn a_permanent_lease_never_ends() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    let permit = server.gate().semaphore("raw", 1).permanent().acquire().unwrap();
+    let permit = server.gate().semaphore("raw", 1).lease(Lease::PERMANENT).acquire().unwrap();
     assert_eq!(permit.remaining(), None);
     assert!(!permit.is_lost());
     let LookupAnswer::Held(grant) = raw.lookup(permit.id()) else { panic!() };
@@ -134,7 +134,7 @@ fn a_shortened_lease_is_renewed_in_time() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 1);
     let (sender, receiver) = channel();
-    let renewed = semaphore.lease(SOON).auto_renew().on_lost(move |lost| sender.send(lost.clone()).unwrap());
+    let renewed = semaphore.lease(Lease::renewed(SOON)).on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = renewed.acquire().unwrap();
     permit.refresh_for(LEASE).unwrap();
     eventually("the permit has its own lease again", || {

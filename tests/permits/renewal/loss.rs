@@ -7,7 +7,7 @@ use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually};
 
 use luagate::errors::RefreshError;
-use luagate::{Permit, Released, Revoked};
+use luagate::{Lease, Permit, Released, Revoked};
 use std::collections::HashSet;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -37,9 +37,9 @@ fn patient(server: &Server) -> luagate::Gate {
 fn a_loss_is_notified_at_the_lease_end_although_a_renewal_has_no_reply() {
     let mut server = own!(Server::private(&[]));
     let (sender, reported) = channel();
-    let semaphore = patient(&server).semaphore("raw", 1).lease(LEASE);
+    let semaphore = patient(&server).semaphore("raw", 1).lease(Lease::renewed(LEASE));
     let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
-    let permit = semaphore.auto_renew().acquire().unwrap();
+    let permit = semaphore.acquire().unwrap();
     server.pause();
     let lost = reported.recv_timeout(SOON).expect("no notification");
     assert_eq!(lost.id, permit.id());
@@ -56,7 +56,7 @@ fn a_loss_is_notified_at_the_lease_end_although_another_renewal_has_no_reply() {
     let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = semaphore.acquire().unwrap();
     // The other permit is renewed first. The client waits for that reply until the end of the other lease.
-    let other = gate.semaphore("other", 1).lease(LEASE).auto_renew();
+    let other = gate.semaphore("other", 1).lease(Lease::renewed(LEASE));
     let other = other.acquire().unwrap();
     other.refresh_for(10 * SOON).unwrap();
     server.pause();
@@ -83,7 +83,7 @@ fn a_panic_in_a_callback_stops_neither_renewal_nor_the_next_callback() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
     let gate = server.gate();
-    let semaphore = gate.semaphore("raw", 3).lease(LEASE).auto_renew();
+    let semaphore = gate.semaphore("raw", 3).lease(Lease::renewed(LEASE));
     let (sender, receiver) = channel();
     let panicking = semaphore.clone().on_lost(|lost| panic!("on purpose, for {lost}")).acquire().unwrap();
     let telling = semaphore.clone().on_lost(move |lost| sender.send(lost.clone()).unwrap()).acquire().unwrap();
@@ -103,8 +103,7 @@ fn a_released_permit_is_never_notified_as_lost() {
     let semaphore = server
         .gate()
         .semaphore("raw", 16)
-        .lease(Duration::from_millis(450))
-        .auto_renew()
+        .lease(Lease::renewed(Duration::from_millis(450)))
         .on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let mut late = HashSet::new(); // on a machine that paused for a whole lease
     for n in 0..30 {

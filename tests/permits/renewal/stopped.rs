@@ -6,15 +6,15 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually};
 
-use luagate::Permit;
 use luagate::scripts::semaphore::LookupAnswer;
+use luagate::{Lease, Permit};
 use std::sync::mpsc::channel;
 
 #[test]
 fn a_permit_whose_renewal_is_stopped_is_held_until_its_lease_ends() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
-    let semaphore = server.gate().semaphore("raw", 3).lease(LEASE).auto_renew();
+    let semaphore = server.gate().semaphore("raw", 3).lease(Lease::renewed(LEASE));
     let (sender, reported) = channel();
     let telling = semaphore.clone().on_lost(move |lost| sender.send(lost.clone()).unwrap()).acquire().unwrap();
     let silent = semaphore.acquire().unwrap();
@@ -44,7 +44,7 @@ fn a_pending_renewal_is_the_last_one_after_renewal_is_stopped() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
     let (sender, reported) = channel();
-    let semaphore = gate.semaphore("raw", 1).lease(LEASE).auto_renew();
+    let semaphore = gate.semaphore("raw", 1).lease(Lease::renewed(LEASE));
     let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = semaphore.acquire().unwrap();
     let granted_until = expiry(&mut raw, &permit);
@@ -75,7 +75,7 @@ fn a_permit_whose_renewal_is_stopped_can_be_refreshed_by_hand() {
 fn the_renewal_of_one_of_several_mutexes_can_be_stopped() {
     let server = Server::any();
     let gate = server.gate();
-    let both = gate.mutexes(["one", "other"]).lease(LEASE).auto_renew();
+    let both = gate.mutexes(["one", "other"]).lease(Lease::renewed(LEASE));
     let guard = both.acquire_timeout(SOON).unwrap();
     let (one, other) = (guard.get("one").unwrap(), guard.get("other").unwrap());
     one.stop_renewal();

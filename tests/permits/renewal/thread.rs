@@ -7,7 +7,7 @@ use crate::support::raw::Raw;
 use crate::support::{self, Server, eventually};
 
 use luagate::scripts::semaphore::Ask;
-use luagate::{Gate, Permit};
+use luagate::{Gate, Lease, Permit};
 use std::time::{Duration, Instant};
 
 /// The number of threads of this process with this name.
@@ -33,7 +33,7 @@ fn one_thread_and_one_connection_renew_a_thousand_permits() {
 pub fn hold_a_thousand(arguments: &[String]) {
     let [url, prefix] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
-    let semaphore = gate.semaphore("raw", 1_000).lease(Duration::from_secs(3)).auto_renew();
+    let semaphore = gate.semaphore("raw", 1_000).lease(Lease::renewed(Duration::from_secs(3)));
     let permits: Vec<Permit> = (0..1_000).map(|_| semaphore.acquire().unwrap()).collect();
     let start = Instant::now();
     eventually("more than two leases pass", || {
@@ -67,7 +67,7 @@ fn one_failed_renewal_does_not_end_renewal() {
 fn nothing_is_renewed_after_its_release() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 3);
-    let semaphore = server.gate().semaphore("raw", 3).lease(LEASE).auto_renew();
+    let semaphore = server.gate().semaphore("raw", 3).lease(Lease::renewed(LEASE));
     let released = semaphore.acquire().unwrap();
     let handed_on = semaphore.acquire().unwrap();
     let still_held = semaphore.acquire().unwrap();
@@ -86,7 +86,7 @@ fn nothing_is_renewed_after_its_release() {
 fn a_silent_connection_causes_no_loss() {
     let (_server, proxy, _) = own!(support::proxy::Proxy::with_gate());
     let gate = Gate::builder(&proxy.url).read_timeout(Duration::from_millis(200)).open().unwrap();
-    let semaphore = gate.semaphore("raw", 50).lease(Duration::from_secs(3)).auto_renew();
+    let semaphore = gate.semaphore("raw", 50).lease(Lease::renewed(Duration::from_secs(3)));
     let permits: Vec<Permit> = (0..50).map(|_| semaphore.acquire().unwrap()).collect();
     proxy.go_silent();
     let start = Instant::now();
@@ -101,7 +101,7 @@ fn a_renewal_without_a_reply_delays_others_at_most_until_its_own_lease_ends() {
     let builder = builder.read_timeout(Duration::from_secs(1));
     let gate = builder.open().unwrap();
     let renewed = |name: &str, lease| {
-        let semaphore = gate.semaphore(name, 1).lease(lease).auto_renew();
+        let semaphore = gate.semaphore(name, 1).lease(Lease::renewed(lease));
         semaphore.acquire().unwrap()
     };
     let permit = renewed("raw", Duration::from_secs(3));

@@ -6,8 +6,8 @@ use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::{self, Server, eventually};
 
-use luagate::Released;
 use luagate::errors::{AcquireSeveralError, TryAcquireSeveralError};
+use luagate::{Lease, Released};
 use std::time::Duration;
 
 #[test]
@@ -110,7 +110,7 @@ fn several_mutexes_work_on_a_cluster() {
 fn permanent_locks_are_held_until_unlocked() {
     let server = Server::any();
     let gate = server.gate();
-    let both = gate.mutexes([SWORD, SHIELD]).permanent();
+    let both = gate.mutexes([SWORD, SHIELD]).lease(Lease::PERMANENT);
     let held_for_ever = |guard: luagate::SeveralPermits| {
         assert_eq!(guard.remaining(), None);
         let seen = gate.mutex(SWORD).inspect().unwrap();

@@ -5,8 +5,8 @@ use super::{SOON, assert_free};
 use crate::own;
 use crate::support::{Server, eventually};
 
-use luagate::Cancel;
 use luagate::errors::{AcquireSeveralError, TryAcquireError};
+use luagate::{Cancel, Lease};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -127,7 +127,7 @@ fn permanent_locks_stay_held_while_waiting_for_the_next() {
     let gate = server.gate();
     let held = gate.mutex("b").lock().unwrap();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| gate.mutexes(["a", "b"]).permanent().acquire_timeout(SOON));
+        let waiting = scope.spawn(|| gate.mutexes(["a", "b"]).lease(Lease::PERMANENT).acquire_timeout(SOON));
         eventually("the first is locked permanently", || {
             let seen = gate.mutex("a").inspect().unwrap();
             (seen.holders.first()?.remaining.is_none()).then_some(())

@@ -10,7 +10,7 @@ use crate::support::{self, Server, eventually};
 
 use luagate::errors::AcquireError;
 use luagate::scripts::semaphore::Ask;
-use luagate::{Cancel, Gate, Semaphore};
+use luagate::{Cancel, Gate, Lease, Semaphore};
 use std::time::{Duration, Instant};
 
 /// Waits for a permit and drops it. Returns how long it waited.
@@ -76,7 +76,7 @@ fn waits_succeed_while_connections_are_killed_in_a_loop() {
     let server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 2);
     let gate = server.gate();
-    let semaphore = gate.semaphore("raw", 2).lease(Duration::from_secs(2)).auto_renew();
+    let semaphore = gate.semaphore("raw", 2).lease(Lease::renewed(Duration::from_secs(2)));
     let stop = Stop::default();
     std::thread::scope(|scope| {
         let stopping = stop.at_end();

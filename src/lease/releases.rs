@@ -54,12 +54,12 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct State {
     releases: releases::Releases<Arc<Connection>>,
-    posted: releases::Posted,
+    in_flight: releases::InFlight,
 }
 
 impl State {
     fn is_empty(&self) -> bool {
-        self.posted.is_empty() && self.releases.is_empty()
+        self.in_flight.is_empty() && self.releases.is_empty()
     }
 }
 
@@ -119,7 +119,7 @@ impl Releases {
         mode: Mode,
     ) -> Result<bool, CallError> {
         let shared = &self.shared;
-        let is_posted = |state: &mut State| state.posted.has(key, earlier.last);
+        let is_posted = |state: &mut State| state.in_flight.has(key, earlier.last);
         if shared.resent.load(Ordering::Acquire) == earlier.resent && !shared.state.look(is_posted) {
             return Ok(false);
         }
@@ -194,7 +194,7 @@ impl Posted {
         let connection = behind.filter(|connection| !connection.is_closed()).or_else(connected);
         let number = shared.state.look(|state| {
             let number = shared.last.fetch_add(1, Ordering::AcqRel) + 1;
-            state.posted.add(number, &key);
+            state.in_flight.add(number, &key);
             number
         });
         let posted = Posted { shared: shared.clone(), number, pending, steps, dropped };
@@ -256,7 +256,7 @@ impl Posted {
             store.released(number, !steps.has_found_nothing);
             span.ended(if steps.has_found_nothing { "gone" } else { "released" });
         }
-        shared.state.change(|state| state.posted.answered(posted));
+        shared.state.change(|state| state.in_flight.answered(posted));
     }
 
     /// The gate's own thread repeats it.
@@ -267,7 +267,7 @@ impl Posted {
             span.ended("unknown"); // the gate's own thread repeats it
         }
         shared.change(|state| {
-            state.posted.answered(posted);
+            state.in_flight.answered(posted);
             state.releases.add([pending]);
         });
         shared.resent.fetch_add(1, Ordering::Release);

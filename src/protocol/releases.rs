@@ -202,11 +202,11 @@ pub struct Current {
 
 /// Releases that are sent and not answered, in the order of their numbers.
 #[derive(Clone, Debug, Default)]
-pub struct Posted {
+pub struct InFlight {
     open: VecDeque<(u64, Arc<str>)>,
 }
 
-impl Posted {
+impl InFlight {
     /// The release with this number, for this key, is about to be sent. Each has a higher number than the one before.
     pub fn add(&mut self, number: u64, key: &Arc<str>) {
         self.open.push_back((number, key.clone()));

@@ -4,7 +4,6 @@
 use crate::own;
 use crate::support::circles;
 use crate::support::raw::Raw;
-use crate::support::stop::Stop;
 use crate::support::{SOON, Server, eventually, process, within};
 use luagate::Gate;
 use std::time::{Duration, Instant};
@@ -130,16 +129,5 @@ fn whoever_learns_of_a_drop_gets_the_permit_although_the_server_had_no_scripts()
 #[test]
 fn whoever_learns_of_a_drop_gets_the_permit_although_the_server_loses_its_scripts() {
     let server = own!(Server::private(&[]));
-    let stop = Stop::default();
-    std::thread::scope(|scope| {
-        let _stop = stop.at_end();
-        scope.spawn(|| {
-            let mut con = server.connection();
-            while !stop.is_set() {
-                redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con).unwrap();
-                std::thread::sleep(Duration::from_millis(1)); // other calls get their turn
-            }
-        });
-        threads_hand_permits_on(&server, 100);
-    });
+    circles::while_scripts_are_lost(&server, || threads_hand_permits_on(&server, 100));
 }

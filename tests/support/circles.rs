@@ -1,7 +1,10 @@
 //! Circles of threads that hand a permit on by dropping it.
 
+use super::Server;
+use super::stop::Stop;
 use luagate::Gate;
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 /// How many threads are in a circle.
 const CIRCLE: usize = 4;
@@ -27,5 +30,21 @@ pub fn hand_on(gate: &Gate, names: &[String], rounds: usize) {
                 });
             }
         }
+    });
+}
+
+/// Runs `work` while the server loses its scripts again and again.
+pub fn while_scripts_are_lost(server: &Server, work: impl FnOnce()) {
+    let stop = Stop::default();
+    std::thread::scope(|scope| {
+        let _stop = stop.at_end();
+        scope.spawn(|| {
+            let mut con = server.connection();
+            while !stop.is_set() {
+                redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con).unwrap();
+                std::thread::sleep(Duration::from_millis(1)); // other calls get their turn
+            }
+        });
+        work();
     });
 }

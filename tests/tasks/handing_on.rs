@@ -2,8 +2,7 @@
 //! another task, gets the permit at once.
 
 use crate::own;
-use crate::support::Server;
-use crate::support::stop::Stop;
+use crate::support::{Server, circles};
 use luagate::errors::TryAcquireError;
 use luagate::{Gate, Permit, Semaphore};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -65,16 +64,7 @@ fn on_a_server_without_scripts_tasks_hand_permits_on_by_dropping_them() {
 #[test]
 fn while_the_server_loses_its_scripts_tasks_hand_permits_on_by_dropping_them() {
     let server = own!(Server::private(&[]));
-    let stop = Stop::default();
-    std::thread::scope(|scope| {
-        let _stop = stop.at_end();
-        scope.spawn(|| {
-            let mut con = server.connection();
-            while !stop.is_set() {
-                redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con).unwrap();
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-        });
-        each_task_gets_the_permit_that_the_one_before_it_dropped(&server, TASKS / 10);
+    circles::while_scripts_are_lost(&server, || {
+        each_task_gets_the_permit_that_the_one_before_it_dropped(&server, TASKS / 10)
     });
 }

@@ -17,8 +17,9 @@ pub fn luagate(server: &Server) -> Command {
 /// background, and with them for these tests.
 pub fn bare() -> Command {
     let program = env!("CARGO_BIN_EXE_luagate");
-    let mut command = Command::new(if cfg!(target_os = "linux") { "env" } else { program });
+    let mut command = Command::new(program);
     if cfg!(target_os = "linux") {
+        command = Command::new("env");
         command.args(["--default-signal", program]);
     }
     for name in ["LUAGATE_URL", "REDIS_URL", "LUAGATE_PREFIX", "LUAGATE_NAME"] {

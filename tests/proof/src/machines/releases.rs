@@ -4,8 +4,9 @@ use super::at;
 use crate::protocol::held::HeldPermit;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::Deadline;
-use crate::protocol::releases::{Next, Ordered, PendingRelease, Releases, Settled, Target, ToRelease};
+use crate::protocol::releases::{InFlight, Next, Ordered, PendingRelease, Releases, Settled, Target, ToRelease};
 use redis::Value;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Two releases behind the same call of a connection with an even number can share a packet.
@@ -62,6 +63,7 @@ pub(super) fn reply(words: &str) -> Value {
 pub(super) fn check() {
     steps();
     ends_of_permits();
+    in_flight();
     together();
     pauses();
     the_last();
@@ -122,6 +124,26 @@ fn ends_of_permits() {
     let mut held = super::held(3_000, false);
     assert!(held.extend(&super::grant(0, 60_000), at(0), at(0)));
     assert_eq!(held.ends_by(at(5_000).instant()), Some(at(65_000).instant()));
+}
+
+/// A call may have overtaken only releases of its own name that were sent before it.
+fn in_flight() {
+    let [one, other]: [Arc<str>; 2] =
+        ["one", "other"].map(|name| Keys::mutex("luagate", name).unwrap().names()[0].into());
+    let mut releases = InFlight::default();
+    for (number, key) in [(1, &one), (2, &other), (3, &one)] {
+        releases.add(number, key);
+    }
+    let has = |releases: &InFlight, key: &Arc<str>| [0, 1, 2, 3].map(|latest| releases.has(key.as_bytes(), latest));
+    assert_eq!(has(&releases, &one), [false, true, true, true]);
+    assert_eq!(has(&releases, &other), [false, false, true, true]);
+    releases.answered(1); // not always the first one: each server answers its own in order
+    assert_eq!(has(&releases, &one), [false, false, false, true]);
+    releases.answered(3);
+    releases.answered(3);
+    assert!(!releases.is_empty() && has(&releases, &other)[2]);
+    releases.answered(2);
+    assert!(releases.is_empty());
 }
 
 /// Up to a hundred releases for one server are sent together, in order. A release on an existing connection, or with a

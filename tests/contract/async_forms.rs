@@ -32,8 +32,8 @@ fn blocking() -> BTreeSet<&'static str> {
 fn the_clippy_settings_of_the_guide_forbid_every_method_that_blocks() {
     let (_, settings) = GUIDE.split_once("disallowed-methods = [").expect("the settings are in the guide");
     let (settings, _) = settings.split_once(']').unwrap();
-    let forbidden: Vec<_> = settings.split(',').map(|path| path.trim().trim_matches('"')).collect();
-    let forbidden: BTreeSet<_> = forbidden.into_iter().filter(|path| !path.is_empty()).collect();
+    let forbidden = settings.split(',').map(|path| path.trim().trim_matches('"'));
+    let forbidden: BTreeSet<_> = forbidden.filter(|path| !path.is_empty()).collect();
     let expected: BTreeSet<_> = blocking().into_iter().chain(TOOLS).collect();
     assert_eq!(forbidden, expected);
     let all = functions("pub fn ");

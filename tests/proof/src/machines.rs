@@ -158,6 +158,8 @@ fn unanswered_refreshes() {
     keeper.refreshing(number, 300, at(0));
     keeper.refreshing(number, 300, at(100));
     keeper.refreshed(number, 300, Err(unknown()), at(200)).unwrap_err();
+    let unsent = CallError::Failed(failure(FailureKind::Unreachable, "no server"));
+    keeper.refreshed(number, 300, Err(unsent), at(200)).unwrap_err();
     assert_eq!(keeper.remaining(number, at(200)), Some(Duration::from_millis(99)));
     // The server ran a refresh that too few replicas confirmed, but not one that could not be sent.
     for (kind, left) in [(FailureKind::TooFewReplicas, 299), (FailureKind::Unreachable, 2_999)] {

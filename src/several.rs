@@ -18,7 +18,7 @@ use crate::permit::{self, Permit};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, Moment};
-use crate::protocol::semaphore::{Grant, TryAcquireAll, TryAcquireAllAnswer, Usage};
+use crate::protocol::semaphore::{Grant, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage};
 use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::trace::Operation;
@@ -153,12 +153,12 @@ impl Several {
         let asked = self.members.asked(first, keys)?;
         let id = first.settings().next_id()?;
         self.settle(shared, keys, caller).await?;
-        let call = TryAcquireAll { id: &id, asked: &asked };
+        let call = TryAcquireSeveral { id: &id, asked: &asked };
         loop {
             let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
             let earlier = shared.releases.earlier();
             let (answer, sent) = Once::ask(shared, &call, caller).await?;
-            if let TryAcquireAllAnswer::Denied { .. } = answer {
+            if let TryAcquireSeveralAnswer::Denied { .. } = answer {
                 if self.has_overtaken(shared, keys, earlier, caller).await? {
                     continue;
                 }
@@ -218,7 +218,7 @@ impl Several {
 /// One call for several semaphores. If this is dropped before its answer is here, the permits are released.
 struct Once<'a> {
     shared: &'a Shared,
-    call: &'a TryAcquireAll<'a>,
+    call: &'a TryAcquireSeveral<'a>,
     connection: Option<Arc<Connection>>,
     is_sent: bool,
 }
@@ -226,9 +226,9 @@ struct Once<'a> {
 impl<'a> Once<'a> {
     async fn ask(
         shared: &'a Shared,
-        call: &'a TryAcquireAll<'a>,
+        call: &'a TryAcquireSeveral<'a>,
         caller: Caller<'_>,
-    ) -> Result<(TryAcquireAllAnswer, Moment), CallError> {
+    ) -> Result<(TryAcquireSeveralAnswer, Moment), CallError> {
         let asks = || {
             call.asked
                 .iter()

@@ -64,7 +64,7 @@ func (s *Several) try(ctx context.Context) (Permits, error) {
 		args = append(args, want.Permits, of.limit, of.lease().Milliseconds(), of.AtLeast.Milliseconds())
 	}
 	asked := time.Now()
-	script := s.client.scripts["semaphore/try_acquire_all"]
+	script := s.client.scripts["semaphore/try_acquire_several"]
 	word, fields, err := script.Call(context.WithoutCancel(ctx), s.client.rdb, keys, args...)
 	switch {
 	case err != nil:

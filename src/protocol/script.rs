@@ -32,7 +32,7 @@ scripts! {
     LOOKUP "semaphore/lookup"
     INSPECT "semaphore/inspect"
     RESIZE "semaphore/resize"
-    TRY_ACQUIRE_ALL "semaphore/try_acquire_all"
+    TRY_ACQUIRE_SEVERAL "semaphore/try_acquire_several"
     COUNT_DOWN "latch/count_down"
     WAIT "latch/wait"
     COUNT "latch/count"

@@ -6,8 +6,8 @@ mod several;
 
 pub use manage::{HolderRow, ResizeAnswer, State, WaiterRow};
 pub use manage::{Inspect, Resize};
-pub use several::TryAcquireAll;
-pub use several::{AskOne, Line, TryAcquireAllAnswer};
+pub use several::TryAcquireSeveral;
+pub use several::{AskOne, Line, TryAcquireSeveralAnswer};
 
 use super::call::{Argument, Call, Packed};
 use super::keys::Keys;

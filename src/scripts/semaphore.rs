@@ -18,10 +18,10 @@
 use super::run;
 use crate::error::CallError;
 use crate::protocol::keys::Keys;
-use crate::protocol::semaphore::{Acquire, Inspect, Lookup, Refresh, Release, Resize, TryAcquireAll};
+use crate::protocol::semaphore::{Acquire, Inspect, Lookup, Refresh, Release, Resize, TryAcquireSeveral};
 pub use crate::protocol::semaphore::{
-    Answer, Ask, AskOne, Grant, HolderRow, Line, LookupAnswer, ReleaseAnswer, ResizeAnswer, State, TryAcquireAllAnswer,
-    Usage, WaiterRow,
+    Answer, Ask, AskOne, Grant, HolderRow, Line, LookupAnswer, ReleaseAnswer, ResizeAnswer, State,
+    TryAcquireSeveralAnswer, Usage, WaiterRow,
 };
 use redis::ConnectionLike;
 
@@ -106,10 +106,10 @@ pub fn resize(
 ///
 /// # Errors
 /// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
-pub fn try_acquire_all(
+pub fn try_acquire_several(
     con: &mut dyn ConnectionLike,
     id: &str,
     asked: &[AskOne],
-) -> Result<TryAcquireAllAnswer, CallError> {
-    run(con, &TryAcquireAll { id, asked })
+) -> Result<TryAcquireSeveralAnswer, CallError> {
+    run(con, &TryAcquireSeveral { id, asked })
 }

@@ -11,7 +11,7 @@ use crate::lease::releases::PendingRelease;
 use crate::protocol::held::Identity;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::LeaseOptions;
-use crate::protocol::semaphore::{AskOne, Grant, Line, TryAcquireAll, TryAcquireAllAnswer, Usage};
+use crate::protocol::semaphore::{AskOne, Grant, Line, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage};
 use crate::protocol::waiter::denied;
 use crate::semaphore::Semaphore;
 use crate::settings::Settings;
@@ -109,16 +109,19 @@ impl Members {
     }
 
     /// The grants in the answer to this call.
-    pub(super) fn granted(&self, answer: TryAcquireAllAnswer) -> Result<Vec<(Grant, Usage)>, TryAcquireSeveralError> {
+    pub(super) fn granted(
+        &self,
+        answer: TryAcquireSeveralAnswer,
+    ) -> Result<Vec<(Grant, Usage)>, TryAcquireSeveralError> {
         match answer {
-            TryAcquireAllAnswer::Granted(grants) | TryAcquireAllAnswer::Held(grants) => Ok(grants),
-            TryAcquireAllAnswer::Denied { index, next_expiry, lines, .. } => {
+            TryAcquireSeveralAnswer::Granted(grants) | TryAcquireSeveralAnswer::Held(grants) => Ok(grants),
+            TryAcquireSeveralAnswer::Denied { index, next_expiry, lines, .. } => {
                 for (member, line) in self.0.iter().zip(&lines) {
                     member.semaphore.settings().check_limit(line.usage.limit)?;
                 }
                 Err(self.blocked(index, next_expiry, &lines))
             }
-            TryAcquireAllAnswer::AboveLimit { index, limit, .. } => {
+            TryAcquireSeveralAnswer::AboveLimit { index, limit, .. } => {
                 let member = self.0.get(index);
                 let name = self.names().nth(index).unwrap_or_default().to_owned();
                 let permits = member.map_or(0, |member| member.permits);
@@ -177,7 +180,7 @@ impl fmt::Debug for Members {
 
 /// The releases of everything that an unanswered call may have acquired.
 pub(super) fn abandoned(
-    call: &TryAcquireAll,
+    call: &TryAcquireSeveral,
     connection: Option<Arc<Connection>>,
     now: Instant,
 ) -> Vec<PendingRelease> {

@@ -9,8 +9,8 @@ use luagate::errors::CallError;
 use luagate::scripts::autocomplete::{prefix_add, prefix_key, prefix_match};
 use luagate::scripts::autocomplete::{recent_add, recent_key, recent_match};
 use luagate::scripts::semaphore::{Answer, LookupAnswer, ReleaseAnswer, ResizeAnswer};
-use luagate::scripts::semaphore::{Ask, AskOne, Grant, TryAcquireAllAnswer, Usage};
-use luagate::scripts::semaphore::{acquire, inspect, lookup, refresh, release, resize, try_acquire_all};
+use luagate::scripts::semaphore::{Ask, AskOne, Grant, TryAcquireSeveralAnswer, Usage};
+use luagate::scripts::semaphore::{acquire, inspect, lookup, refresh, release, resize, try_acquire_several};
 use luagate::scripts::{Keys, LatchKeys, latch};
 use redis::cluster::{ClusterClient, ClusterConnection};
 
@@ -155,18 +155,18 @@ fn several_mutexes_of_one_group_are_locked_together() {
         let asked = mutexes.each_ref().map(AskOne::mutex);
         for _ in 0..2 {
             forget_scripts(&cluster);
-            let granted = try_acquire_all(&mut con, "first", &asked).unwrap();
-            let held = try_acquire_all(&mut con, "first", &asked).unwrap();
+            let granted = try_acquire_several(&mut con, "first", &asked).unwrap();
+            let held = try_acquire_several(&mut con, "first", &asked).unwrap();
             match (granted, held) {
-                (TryAcquireAllAnswer::Granted(granted), TryAcquireAllAnswer::Held(held)) => {
+                (TryAcquireSeveralAnswer::Granted(granted), TryAcquireSeveralAnswer::Held(held)) => {
                     assert_eq!(granted.len(), 2);
                     assert_eq!(fences(&granted), fences(&held));
                 }
                 other => panic!("{other:?}"),
             }
             give_back(&mut con, &mutexes[0], "first");
-            let denied = try_acquire_all(&mut con, "second", &asked).unwrap();
-            let shield_is = matches!(denied, TryAcquireAllAnswer::Denied { index: 1, .. });
+            let denied = try_acquire_several(&mut con, "second", &asked).unwrap();
+            let shield_is = matches!(denied, TryAcquireSeveralAnswer::Denied { index: 1, .. });
             assert!(shield_is, "{denied:?}");
             give_back(&mut con, &mutexes[1], "first");
         }
@@ -182,7 +182,7 @@ fn mutexes_of_several_groups_are_refused() {
     // The slot decides, not the node.
     for other in [format!("{here}-2"), elsewhere] {
         let mutexes = [&here, &other].map(|name| Keys::mutex(&cluster.prefix, name).unwrap());
-        let locked = try_acquire_all(&mut con, "id", &mutexes.each_ref().map(AskOne::mutex));
+        let locked = try_acquire_several(&mut con, "id", &mutexes.each_ref().map(AskOne::mutex));
         let Err(CallError::Invalid(error)) = locked else { panic!("expected an error about the keys: {locked:?}") };
         assert!(error.to_string().contains("hash"), "{error}");
         for keys in &mutexes {

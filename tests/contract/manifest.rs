@@ -347,7 +347,7 @@ fn this_crate_runs_the_scripts_of_the_manifest() {
     semaphore::inspect(&mut con, &keys, 0, 10).unwrap();
     semaphore::resize(&mut con, &keys, 2, None).unwrap();
     semaphore::release(&mut con, &keys, "id", 0, None).unwrap();
-    semaphore::try_acquire_all(&mut con, "id", &[AskOne::mutex(&server.keys("several"))]).unwrap();
+    semaphore::try_acquire_several(&mut con, "id", &[AskOne::mutex(&server.keys("several"))]).unwrap();
     let recent = autocomplete::recent_key(&server.prefix, "all").unwrap();
     autocomplete::recent_add(&mut con, &recent, "a", 1).unwrap();
     autocomplete::recent_match(&mut con, &recent, "a", 1).unwrap();

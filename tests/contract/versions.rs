@@ -127,11 +127,11 @@ fn locks_held_together_by_one_version_are_held_for_the_other() {
         let gate = server.gate();
         let lock = gate.mutex(names[1]).try_lock().unwrap();
         let denied =
-            earlier.call_on("try_acquire_all", &keys, &["old", "1", "1", "10000", "0", "1", "1", "10000", "0"]);
+            earlier.call_on("try_acquire_several", &keys, &["old", "1", "1", "10000", "0", "1", "1", "10000", "0"]);
         assert_eq!((&*denied.word, denied.numbers[0]), ("denied", 2));
         lock.unlock().unwrap();
         let granted =
-            earlier.call_on("try_acquire_all", &keys, &["old", "1", "1", "10000", "0", "1", "1", "10000", "0"]);
+            earlier.call_on("try_acquire_several", &keys, &["old", "1", "1", "10000", "0", "1", "1", "10000", "0"]);
         assert_eq!(granted.word, "granted");
         assert!(gate.mutexes(names).try_acquire().is_err());
         assert_eq!(gate.semaphore("unused", 1).try_acquire().unwrap().permits(), 1);

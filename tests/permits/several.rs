@@ -13,7 +13,7 @@ use crate::support::raw::Raw;
 use luagate::Gate;
 use luagate::errors::CallError;
 use luagate::scripts::Keys;
-use luagate::scripts::semaphore::{self, AskOne, TryAcquireAllAnswer};
+use luagate::scripts::semaphore::{self, AskOne, TryAcquireSeveralAnswer};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -27,9 +27,9 @@ fn raw(server: &Server, name: &str) -> Raw {
 }
 
 /// Calls the script for mutexes with these keys.
-fn ask(raws: &mut [&mut Raw], id: &str, lease_ms: u64) -> Result<TryAcquireAllAnswer, CallError> {
+fn ask(raws: &mut [&mut Raw], id: &str, lease_ms: u64) -> Result<TryAcquireSeveralAnswer, CallError> {
     let keys: Vec<Keys> = raws.iter().map(|raw| raw.keys.clone()).collect();
-    semaphore::try_acquire_all(&mut raws[0].con, id, &mutexes(&keys, lease_ms))
+    semaphore::try_acquire_several(&mut raws[0].con, id, &mutexes(&keys, lease_ms))
 }
 
 /// One permit of each.
@@ -38,9 +38,9 @@ fn mutexes(keys: &[Keys], lease_ms: u64) -> Vec<AskOne<'_>> {
 }
 
 #[track_caller]
-fn assert_blocked(answer: Result<TryAcquireAllAnswer, CallError>, expected: usize) {
+fn assert_blocked(answer: Result<TryAcquireSeveralAnswer, CallError>, expected: usize) {
     match answer {
-        Ok(TryAcquireAllAnswer::Denied { index, .. }) => assert_eq!(index, expected),
+        Ok(TryAcquireSeveralAnswer::Denied { index, .. }) => assert_eq!(index, expected),
         other => panic!("{other:?}"),
     }
 }

@@ -51,7 +51,7 @@ export class Several {
     const keys = this.#wants.flatMap(({ settings }) => settings.keys);
     const terms = ({ settings, permits }) => [permits, settings.limit, settings.lease, settings.atLeast];
     const argv = [id, ...this.#wants.flatMap(terms)];
-    const script = scripts['semaphore/try_acquire_all'];
+    const script = scripts['semaphore/try_acquire_several'];
     const reply = await untilReplied(() => callOnce(redis, script, keys, argv));
     if (reply.word === 'denied') return null;
     if (reply.word === 'above_limit') {

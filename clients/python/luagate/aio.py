@@ -104,7 +104,7 @@ class Several:
 
     async def try_acquire(self) -> Permits | None:
         """Returns permits of all at once, or None. The names must share a group, as in `{market}:user:7` and `{market}:total`."""
-        held = await self.gate.run(several_steps.try_acquire_all(self.gate, self.wants))
+        held = await self.gate.run(several_steps.try_acquire_several(self.gate, self.wants))
         return held and Permits(self.gate, held)
 
     async def acquire(self, timeout: float = math.inf) -> Permits:
@@ -114,7 +114,7 @@ class Several:
         exception nothing stays held.
         """
         end = time.monotonic() + timeout
-        return Permits(self.gate, await self.gate.run(several_steps.acquire_all(self.gate, self.wants, timeout, end)))
+        return Permits(self.gate, await self.gate.run(several_steps.acquire_several(self.gate, self.wants, timeout, end)))
 
 
 class Luagate(Gate):

@@ -19,7 +19,7 @@ def check(wants):
             raise Invalid(f"several: got {key} twice. Accepted: each semaphore once. Ask for more permits of it instead")
 
 
-def try_acquire_all(gate, wants):
+def try_acquire_several(gate, wants):
     """Permits of all at once, in the order of the wants; or None."""
     tags = sorted({settings.tag for settings, _ in wants})
     if len(tags) > 1:
@@ -42,7 +42,7 @@ def _ask(gate, requests):
         settings = request.settings
         keys += settings.keys
         argv += [request.permits, settings.limit, settings.lease_ms, settings.at_least_ms]
-    reply = yield from call(gate.scripts, "semaphore/try_acquire_all", keys, argv)
+    reply = yield from call(gate.scripts, "semaphore/try_acquire_several", keys, argv)
     if reply.word == "above_limit":
         above = requests[reply.index - 1]
         raise above_limit(above.settings, above.permits, reply.limit)
@@ -55,7 +55,7 @@ def _ask(gate, requests):
     ]
 
 
-def acquire_all(gate, wants, timeout, end):
+def acquire_several(gate, wants, timeout, end):
     """Waits in line for permits of all, one semaphore after the other. Returns them in the order of the wants.
 
     The order of the waits is by limit, the smallest first, then by key. All clients use it, so no two callers wait for each
@@ -79,7 +79,7 @@ def acquire_all(gate, wants, timeout, end):
         if not all(one.remaining for one in held):
             raise Lost(f"several: a lease ended before the permits of all of {', '.join(w.key for w, _ in wants)} were granted")
     except BaseException as error:
-        yield "finish", release_all(gate, held), error
+        yield "finish", release_each(gate, held), error
         raise
     for one in held:
         gate.keeper.remove(one)
@@ -87,7 +87,7 @@ def acquire_all(gate, wants, timeout, end):
     return [next(one for one in held if one.settings is settings) for settings, _ in wants]
 
 
-def release_all(gate, held):
+def release_each(gate, held):
     """Releases all permits, whatever happens. Errors of the server are ignored: the leases end."""
     for one in held:
         with contextlib.suppress(redis.RedisError):

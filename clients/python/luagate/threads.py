@@ -81,7 +81,7 @@ class Several:
 
     def try_acquire(self) -> Permits | None:
         """Returns permits of all at once, or None. The names must share a group, as in `{market}:user:7` and `{market}:total`."""
-        held = self.gate.run(several_steps.try_acquire_all(self.gate, self.wants))
+        held = self.gate.run(several_steps.try_acquire_several(self.gate, self.wants))
         return held and Permits(self.gate, held)
 
     def acquire(self, timeout: float = math.inf) -> Permits:
@@ -91,7 +91,7 @@ class Several:
         exception nothing stays held.
         """
         end = time.monotonic() + timeout
-        return Permits(self.gate, self.gate.run(several_steps.acquire_all(self.gate, self.wants, timeout, end)))
+        return Permits(self.gate, self.gate.run(several_steps.acquire_several(self.gate, self.wants, timeout, end)))
 
 
 class Luagate(Gate):

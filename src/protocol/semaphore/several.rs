@@ -6,10 +6,10 @@ use crate::protocol::call::{Argument, Call, Packed, PackedKeys};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::ServerTime;
 use crate::protocol::reply::{Reply, read, unexpected};
-use crate::protocol::script::TRY_ACQUIRE_ALL;
+use crate::protocol::script::TRY_ACQUIRE_SEVERAL;
 use redis::Value;
 
-/// The arguments of [`try_acquire_all`](crate::scripts::semaphore::try_acquire_all) for one semaphore.
+/// The arguments of [`try_acquire_several`](crate::scripts::semaphore::try_acquire_several) for one semaphore.
 #[derive(Clone, Copy, Debug)]
 pub struct AskOne<'a> {
     /// The keys of the semaphore.
@@ -41,10 +41,10 @@ pub struct Line {
     pub waiting: u64,
 }
 
-/// The answer of [`try_acquire_all`](crate::scripts::semaphore::try_acquire_all). Lists have the order of the
+/// The answer of [`try_acquire_several`](crate::scripts::semaphore::try_acquire_several). Lists have the order of the
 /// arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TryAcquireAllAnswer {
+pub enum TryAcquireSeveralAnswer {
     /// All are granted. The list includes permits that the id already held.
     Granted(Vec<(Grant, Usage)>),
     /// The id already held all of them. Nothing was granted twice.
@@ -72,13 +72,13 @@ pub enum TryAcquireAllAnswer {
     },
 }
 
-pub struct TryAcquireAll<'a> {
+pub struct TryAcquireSeveral<'a> {
     pub id: &'a str,
     pub asked: &'a [AskOne<'a>],
 }
 
-impl Call for TryAcquireAll<'_> {
-    type Answer = TryAcquireAllAnswer;
+impl Call for TryAcquireSeveral<'_> {
+    type Answer = TryAcquireSeveralAnswer;
 
     fn pack(&self) -> Packed {
         let keys: Vec<&str> = self.asked.iter().flat_map(|one| one.keys.names()).collect();
@@ -86,20 +86,20 @@ impl Call for TryAcquireAll<'_> {
         for one in self.asked {
             arguments.extend([one.permits.into(), one.limit.into(), one.lease_ms.into(), one.at_least_ms.into()]);
         }
-        Packed::new(&TRY_ACQUIRE_ALL, &PackedKeys::new(&keys), &arguments)
+        Packed::new(&TRY_ACQUIRE_SEVERAL, &PackedKeys::new(&keys), &arguments)
     }
 
-    fn answer(&self, reply: Value) -> Result<TryAcquireAllAnswer, CallError> {
+    fn answer(&self, reply: Value) -> Result<TryAcquireSeveralAnswer, CallError> {
         read(reply, |reply| match reply.word()? {
-            "granted" => Ok(TryAcquireAllAnswer::Granted(self.grants(reply)?)),
-            "held" => Ok(TryAcquireAllAnswer::Held(self.grants(reply)?)),
-            "denied" => Ok(TryAcquireAllAnswer::Denied {
+            "granted" => Ok(TryAcquireSeveralAnswer::Granted(self.grants(reply)?)),
+            "held" => Ok(TryAcquireSeveralAnswer::Held(self.grants(reply)?)),
+            "denied" => Ok(TryAcquireSeveralAnswer::Denied {
                 index: self.index(reply)?,
                 next_expiry: reply.number_or_never()?,
                 now: reply.number()?,
                 lines: self.rows(reply, |row| Ok(Line { usage: Usage::read(row)?, waiting: row.number()? }))?,
             }),
-            "above_limit" => Ok(TryAcquireAllAnswer::AboveLimit {
+            "above_limit" => Ok(TryAcquireSeveralAnswer::AboveLimit {
                 index: self.index(reply)?,
                 limit: reply.number()?,
                 now: reply.number()?,
@@ -109,7 +109,7 @@ impl Call for TryAcquireAll<'_> {
     }
 }
 
-impl TryAcquireAll<'_> {
+impl TryAcquireSeveral<'_> {
     /// The id's permit of each semaphore. It may have held one of them before, with another number of permits and
     /// another lease.
     fn grants(&self, reply: &mut Reply) -> Result<Vec<(Grant, Usage)>, CallError> {

@@ -84,7 +84,7 @@ fn semaphores(printed: &mut Printed, caller: &mut Caller) {
 fn several(printed: &mut Printed, caller: &mut Caller) {
     let one = ["id", "1", "1", "1000", "0"];
     let two = [&one[..], &one[1..]].concat();
-    let name = "semaphore/try_acquire_all";
+    let name = "semaphore/try_acquire_several";
     caller.error(printed, name, "a b", &one);
     caller.error(printed, name, "a b c", &two);
     caller.error(printed, name, "a b c a d e", &two);

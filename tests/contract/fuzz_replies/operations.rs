@@ -4,7 +4,7 @@ use super::{StandIn, reply, text};
 
 use luagate::errors::CallError;
 use luagate::scripts::semaphore::{
-    self, Answer, Ask, AskOne, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, TryAcquireAllAnswer, Usage,
+    self, Answer, Ask, AskOne, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, TryAcquireSeveralAnswer, Usage,
 };
 use luagate::scripts::{Keys, LatchKeys, autocomplete, latch};
 use redis::Value;
@@ -99,17 +99,17 @@ pub const OPERATIONS: &[(&str, Operation)] = &[
             Value::Array(waiters.collect()),
         ]))
     }),
-    ("semaphore/try_acquire_all", |con, keys, _| {
-        Ok(match semaphore::try_acquire_all(con, "id", &[AskOne::mutex(keys); 2])? {
-            TryAcquireAllAnswer::Granted(granted) => reply("granted", grants(&granted)),
-            TryAcquireAllAnswer::Held(held) => reply("held", grants(&held)),
-            TryAcquireAllAnswer::Denied { index, next_expiry, now, lines } => {
+    ("semaphore/try_acquire_several", |con, keys, _| {
+        Ok(match semaphore::try_acquire_several(con, "id", &[AskOne::mutex(keys); 2])? {
+            TryAcquireSeveralAnswer::Granted(granted) => reply("granted", grants(&granted)),
+            TryAcquireSeveralAnswer::Held(held) => reply("held", grants(&held)),
+            TryAcquireSeveralAnswer::Denied { index, next_expiry, now, lines } => {
                 assert!(index < 2 && lines.len() == 2);
                 let rows = lines.iter().map(|line| [usage(&line.usage), vec![int(line.waiting)]].concat());
                 let rows = Value::Array(rows.map(Value::Array).collect());
                 reply("denied", vec![int(index + 1), or_never(next_expiry), int(now), rows])
             }
-            TryAcquireAllAnswer::AboveLimit { index, limit, now } => {
+            TryAcquireSeveralAnswer::AboveLimit { index, limit, now } => {
                 assert!(index < 2);
                 reply("above_limit", vec![int(index + 1), int(limit), int(now)])
             }

@@ -34,7 +34,7 @@ fn field(script: &str, name: &str, now: i64, lease: Option<i64>) -> BoxedStrateg
     };
     let field = |name| field(script, name, now, lease);
     match name {
-        "permits" if script == "semaphore/try_acquire_all" => {
+        "permits" if script == "semaphore/try_acquire_several" => {
             let row = vec![count_from_1().boxed(), field("fence"), end().boxed(), count().boxed(), count().boxed()];
             proptest::collection::vec(row.prop_map(Value::Array), 2).prop_map(Value::Array).boxed()
         }

@@ -63,7 +63,7 @@ fn hole_30_undeclared_keys() {
     semaphore::release(&mut user, &keys, "id", 0, None).unwrap();
     let (one, other) = (server.keys("{few}:one"), server.keys("{few}:other"));
     allow(&[one.names(), other.names()].concat());
-    semaphore::try_acquire_all(&mut user, "id", &[&one, &other].map(AskOne::mutex)).unwrap();
+    semaphore::try_acquire_several(&mut user, "id", &[&one, &other].map(AskOne::mutex)).unwrap();
     // Other keys are refused.
     let refused = semaphore::acquire(&mut user, &keys, &ask);
     assert!(

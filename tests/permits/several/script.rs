@@ -9,7 +9,7 @@ use crate::support::raw::Listener;
 use luagate::Released;
 use luagate::errors::{CallError, FailureKind};
 use luagate::scripts::Keys;
-use luagate::scripts::semaphore::{self, Answer, Ask, ReleaseAnswer, TryAcquireAllAnswer};
+use luagate::scripts::semaphore::{self, Answer, Ask, ReleaseAnswer, TryAcquireSeveralAnswer};
 use redis::Commands;
 
 #[test]
@@ -29,7 +29,7 @@ fn the_script_refuses_invalid_arguments() {
         (both, "id", u64::MAX, "lease_ms"),
     ];
     for (keys, id, lease_ms, expected) in cases {
-        match semaphore::try_acquire_all(&mut sword.con, id, &mutexes(&keys, lease_ms)) {
+        match semaphore::try_acquire_several(&mut sword.con, id, &mutexes(&keys, lease_ms)) {
             Err(CallError::Invalid(invalid)) => {
                 assert!(invalid.to_string().contains(expected), "{invalid}");
             }
@@ -48,9 +48,9 @@ fn a_repeated_call_with_the_same_id_grants_nothing_twice() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    let Ok(TryAcquireAllAnswer::Granted(first)) = ask(both, "id", 60_000) else { panic!() };
+    let Ok(TryAcquireSeveralAnswer::Granted(first)) = ask(both, "id", 60_000) else { panic!() };
     assert!(both[0].ttls()[..2].iter().all(|ttl| *ttl > 60_000));
-    let Ok(TryAcquireAllAnswer::Held(again)) = ask(both, "id", 30_000) else { panic!() };
+    let Ok(TryAcquireSeveralAnswer::Held(again)) = ask(both, "id", 30_000) else { panic!() };
     for ((first, _), (again, _)) in first.iter().zip(&again) {
         assert_eq!(first.fence, again.fence);
         assert_eq!(first.expires_at, again.expires_at);
@@ -95,7 +95,7 @@ fn dead_waiters_do_not_block() {
     }
     sword.wait_until(gone.expires_at.unwrap());
     let answer = ask(&mut [&mut shield, &mut sword], "id", 60_000).unwrap();
-    assert!(matches!(answer, TryAcquireAllAnswer::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, TryAcquireSeveralAnswer::Granted(_)), "{answer:?}");
     assert_eq!(sword.inspect().waiter_count, 0);
 }
 
@@ -119,7 +119,7 @@ fn an_expired_lease_on_one_never_leaves_the_others_held() {
     let later = both[0].server_ms() + 5;
     both[0].wait_until(later);
     let answer = ask(both, "id", 60_000).unwrap();
-    assert!(matches!(answer, TryAcquireAllAnswer::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, TryAcquireSeveralAnswer::Granted(_)), "{answer:?}");
     assert!(both[0].holds("id") && both[1].holds("id"));
     both[0].assert_released("id");
     both[1].assert_released("id");
@@ -154,8 +154,8 @@ fn the_script_grants_permanent_locks() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    let Ok(TryAcquireAllAnswer::Granted(first)) = ask(both, "id", 0) else { panic!() };
-    let Ok(TryAcquireAllAnswer::Held(again)) = ask(both, "id", 0) else { panic!() };
+    let Ok(TryAcquireSeveralAnswer::Granted(first)) = ask(both, "id", 0) else { panic!() };
+    let Ok(TryAcquireSeveralAnswer::Held(again)) = ask(both, "id", 0) else { panic!() };
     for (grant, _) in first.iter().chain(&again) {
         assert_eq!(grant.expires_at, None);
     }
@@ -167,9 +167,9 @@ fn an_id_whose_leases_have_ended_is_granted_anew() {
     let server = Server::any();
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let both = &mut [&mut sword, &mut shield];
-    let Ok(TryAcquireAllAnswer::Granted(first)) = ask(both, "id", 20) else { panic!() };
+    let Ok(TryAcquireSeveralAnswer::Granted(first)) = ask(both, "id", 20) else { panic!() };
     both[0].wait_until(first[1].0.expires_at.unwrap());
-    let Ok(TryAcquireAllAnswer::Granted(anew)) = ask(both, "id", 10_000) else { panic!() };
+    let Ok(TryAcquireSeveralAnswer::Granted(anew)) = ask(both, "id", 10_000) else { panic!() };
     for ((first, _), (anew, _)) in first.iter().zip(&anew) {
         assert!(anew.fence > first.fence);
         assert_eq!(anew.expires_at, Some(anew.now + 10_000));
@@ -211,7 +211,7 @@ fn an_own_expired_lease_counts_once() {
     }
     sword.wait_until(end);
     let answer = ask(&mut [&mut sword, &mut shield], "h149", 60_000).unwrap();
-    assert!(matches!(answer, TryAcquireAllAnswer::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, TryAcquireSeveralAnswer::Granted(_)), "{answer:?}");
     // Its record and its lease exist once each. Nothing appears lost, and the other permits become free.
     let all = sword.acquire(Ask { permits: Some(199), ..sword.ask("others") });
     assert!(matches!(all, Answer::Granted(..)), "{all:?}");
@@ -246,7 +246,7 @@ fn with_a_lost_key_nothing_is_granted_twice() {
     assert!(sword.ttls()[0] > 60_000, "written keys have a TTL");
     sword.assert_released("holder");
     let answer = ask(&mut [&mut shield, &mut sword], "id", 60_000).unwrap();
-    assert!(matches!(answer, TryAcquireAllAnswer::Granted(_)), "{answer:?}");
+    assert!(matches!(answer, TryAcquireSeveralAnswer::Granted(_)), "{answer:?}");
 }
 
 #[test]

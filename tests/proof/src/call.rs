@@ -181,7 +181,7 @@ impl Sent {
             "semaphore/lookup" => Call::Lookup { id },
             "semaphore/inspect" => Call::Inspect,
             "semaphore/resize" => Call::Resize { limit: small(0), expected: self.number(1) },
-            "semaphore/try_acquire_all" => {
+            "semaphore/try_acquire_several" => {
                 let one = |at| AskOne {
                     permits: small(at),
                     limit: small(at + 1),
@@ -200,7 +200,7 @@ impl Sent {
 
     /// Whether it could grant a permit to this id.
     pub fn acquires(&self, id: &str) -> bool {
-        let acquires = ["semaphore/acquire", "semaphore/try_acquire_all"].contains(&self.script.as_str());
+        let acquires = ["semaphore/acquire", "semaphore/try_acquire_several"].contains(&self.script.as_str());
         acquires && self.text(0) == id
     }
 

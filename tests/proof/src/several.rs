@@ -1,4 +1,4 @@
-//! Model checking of acquiring several semaphores at once: everything that clients can do with `try_acquire_all` on two
+//! Model checking of acquiring several semaphores at once: everything that clients can do with `try_acquire_several` on two
 //! of them, for few permits or many, in every order, with one fault: a call or a reply that is lost or late, or a
 //! client that dies.
 //!
@@ -15,7 +15,7 @@ use crate::gate::Gate;
 use crate::ledger::{Check, Violation, broken};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
-use crate::protocol::semaphore::{AskOne, Release, TryAcquireAll, TryAcquireAllAnswer};
+use crate::protocol::semaphore::{AskOne, Release, TryAcquireSeveral, TryAcquireSeveralAnswer};
 use crate::run::Run;
 use crate::scripts::Scripts;
 use luagate::__proof::left_of;
@@ -183,7 +183,7 @@ impl Moment {
             at_least_ms: if place == 0 { of.at_least * TICK / 1_000 } else { 0 },
         });
         let asked: Vec<AskOne> = asked.collect();
-        let all = TryAcquireAll { id, asked: &asked };
+        let all = TryAcquireSeveral { id, asked: &asked };
         let (done, store) = of.carrier.with_server(|server, loaded| {
             server.set_store((*self.store).clone());
             let run = Run { server, loaded, micros, listens: &|_| false, full: false };
@@ -204,7 +204,10 @@ impl Moment {
             return broken("all or nothing", format!("{id} has {has} of {SEMAPHORES}"));
         }
         let grants = match (sent, done.raw.map(|reply| all.answer(reply))) {
-            (Sent::All(_), Ok(Ok(TryAcquireAllAnswer::Granted(grants) | TryAcquireAllAnswer::Held(grants)))) => grants,
+            (
+                Sent::All(_),
+                Ok(Ok(TryAcquireSeveralAnswer::Granted(grants) | TryAcquireSeveralAnswer::Held(grants))),
+            ) => grants,
             _ => Vec::new(),
         };
         Ok(Reported {

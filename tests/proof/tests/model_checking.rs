@@ -312,7 +312,7 @@ fn several_semaphores_are_acquired_all_or_none() {
         assert_eq!(explored.missing, [""; 0], "never happens");
         assert!(explored.unique >= least, "only {} situations", explored.unique);
     }
-    let try_all = "semaphore/try_acquire_all.lua";
+    let try_all = "semaphore/try_acquire_several.lua";
     for (file, right, wrong) in [
         // Takes permits of other holders.
         (try_all, "waiting == 0 and in_use + want <= limit", "waiting == 0 and in_use <= limit"),

@@ -7,7 +7,7 @@ use crate::protocol::call::Call;
 use crate::protocol::held::Identity;
 use crate::protocol::lease::{Deadline, Moment};
 use crate::protocol::releases::PendingRelease;
-use crate::protocol::semaphore::{AskOne, TryAcquireAll, TryAcquireAllAnswer};
+use crate::protocol::semaphore::{AskOne, TryAcquireSeveral, TryAcquireSeveralAnswer};
 use crate::protocol::waiter::Granted;
 use luagate::__proof::left_of;
 use luagate::errors::CallError;
@@ -29,7 +29,7 @@ impl Client {
     pub(crate) fn try_all(&mut self, wants: Vec<Want>, now: Moment) {
         let number = self.next_number();
         let asked = asked(&wants);
-        let call = TryAcquireAll { id: &wants[0].id, asked: &asked }.pack();
+        let call = TryAcquireSeveral { id: &wants[0].id, asked: &asked }.pack();
         self.send(Thread::Caller(number), &[call], None, None, now);
         self.callers.insert(number, Caller::TriesAll(wants));
     }
@@ -37,8 +37,8 @@ impl Client {
     pub(super) fn tried_all(&mut self, wants: &[Want], answered: Answered, now: Moment) {
         let (sent, id) = (answered.sent, &wants[0].id);
         let asked = asked(wants);
-        let why = match answered.read(|reply| TryAcquireAll { id, asked: &asked }.answer(reply)) {
-            Ok(TryAcquireAllAnswer::Granted(grants) | TryAcquireAllAnswer::Held(grants)) => {
+        let why = match answered.read(|reply| TryAcquireSeveral { id, asked: &asked }.answer(reply)) {
+            Ok(TryAcquireSeveralAnswer::Granted(grants) | TryAcquireSeveralAnswer::Held(grants)) => {
                 for (want, (grant, usage)) in wants.iter().zip(grants) {
                     let (keys, id, lease) = (want.keys.clone(), want.id.clone(), want.lease);
                     let identity = Identity { keys, id, fence: grant.fence, lease };

@@ -19,7 +19,7 @@ fn row(numbers: &[&dyn ToString]) -> Vec<String> {
 
 impl Model {
     /// Acquires all of several semaphores or none. If one denies, what the id held of the others is released.
-    pub fn try_acquire_all(
+    pub fn try_acquire_several(
         models: &mut [&mut Model],
         id: &str,
         asked: &[AskOne],

@@ -20,7 +20,7 @@ impl Run<'_> {
         let mut effects = Effects::default();
         let mut models: Vec<Model> = gates.iter().map(|gate| gate.model.clone()).collect();
         let mut all: Vec<&mut Model> = models.iter_mut().collect();
-        let expected = Model::try_acquire_all(&mut all, id, asked, &moment, &mut effects);
+        let expected = Model::try_acquire_several(&mut all, id, asked, &moment, &mut effects);
         if gates.iter().any(Gate::is_in_doubt) {
             return self.several_in_doubt(gates, sent, id, asked);
         }

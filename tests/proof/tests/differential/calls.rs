@@ -138,7 +138,7 @@ const PREFIXES: [&[u8]; 8] = [b"", b"a", b"AL", b"b", b"\xff", b"\xc3", b"al\0",
 pub fn call(rng: &mut StdRng, script: &str, times: &Times, hostile: bool) -> Call {
     let one = semaphore(pick::<&str>(rng, &SEMAPHORES)).to_vec();
     let (mut keys, mut words) = match script {
-        "semaphore/try_acquire_all" => several(rng, times),
+        "semaphore/try_acquire_several" => several(rng, times),
         "latch/count_down" | "latch/wait" | "latch/count" | "latch/delete" => {
             (latch(), words_to_latch(rng, script, times))
         }

@@ -5,7 +5,7 @@ use super::wrong::{refuse, text};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
 use crate::protocol::semaphore::{
-    Acquire, Answer, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireAll, TryAcquireAllAnswer,
+    Acquire, Answer, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireSeveral, TryAcquireSeveralAnswer,
 };
 use luagate::__proof::left_of;
 use redis::Value;
@@ -92,12 +92,12 @@ pub(super) fn several(wire: &mut Wire) {
     let (a, b) = (Keys::semaphore("app", "{t}:a").unwrap(), Keys::mutex("app", "{t}:b").unwrap());
     let many = |permits| [AskOne { keys: &a, permits, limit: 3, lease_ms: 9, at_least_ms: 40 }, AskOne::mutex(&b)];
     let (two, four) = (many(2), many(4));
-    let all = |id| TryAcquireAll { id, asked: &two };
-    let acquired = |wire: &mut Wire, call, words| wire.call("semaphore/try_acquire_all", call, words);
+    let all = |id| TryAcquireSeveral { id, asked: &two };
+    let acquired = |wire: &mut Wire, call, words| wire.call("semaphore/try_acquire_several", call, words);
     acquired(wire, all("ann"), "K ann 2 3 9 40 1 1 30000 0"); // granted
     acquired(wire, all("ann"), "K ann 2 3 9 40 1 1 30000 0"); // held
     acquired(wire, all("bob"), "K bob 2 3 9 40 1 1 30000 0"); // denied, for the first
-    acquired(wire, TryAcquireAll { id: "bob", asked: &four }, "K bob 4 3 9 40 1 1 30000 0"); // above_limit
+    acquired(wire, TryAcquireSeveral { id: "bob", asked: &four }, "K bob 4 3 9 40 1 1 30000 0"); // above_limit
     wire.server.with_store(|store| store.set_micros(store.micros() + 50_000));
     acquired(wire, all("bob"), "K bob 2 3 9 40 1 1 30000 0"); // denied, for the second
 
@@ -107,7 +107,7 @@ pub(super) fn several(wire: &mut Wire) {
         let rows = Value::Array(rows.iter().map(|&row| row.clone()).collect());
         Value::Array(vec![text("granted"), Value::Int(NOW), rows])
     };
-    let Ok(TryAcquireAllAnswer::Granted(grants)) = all("bob").answer(reply(&[&good, &row(1, 7, NOW + 1)])) else {
+    let Ok(TryAcquireSeveralAnswer::Granted(grants)) = all("bob").answer(reply(&[&good, &row(1, 7, NOW + 1)])) else {
         panic!("not granted");
     };
     let left = |place: usize| left_of(&grants[place].0).map(|left| left.as_millis());

@@ -7,7 +7,7 @@ use crate::ledger::Check;
 use crate::model;
 use crate::protocol::keys::Keys;
 use crate::protocol::latch::{Count, CountDown, Delete};
-use crate::protocol::semaphore::{Acquire, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireAll};
+use crate::protocol::semaphore::{Acquire, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireSeveral};
 use crate::world::{GROUP, World};
 
 impl World {
@@ -54,7 +54,7 @@ impl World {
                     at_least_ms: ask.at_least_ms,
                 };
                 let asked: Vec<AskOne> = GROUP.zip(&keys).zip(asked).map(one).collect();
-                self.call(&TryAcquireAll { id, asked: &asked }).map(drop)
+                self.call(&TryAcquireSeveral { id, asked: &asked }).map(drop)
             }
             Action::FreeAll { name } => {
                 let id = &format!("all/{}", name % 2);

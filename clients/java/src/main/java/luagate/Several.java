@@ -98,7 +98,7 @@ public final class Several {
       var terms = LongStream.of(want.permits, of.limit(), of.leaseMs(), of.atLeast().toMillis());
       terms.mapToObj(Long::toString).forEach(argv::add);
     }
-    Reply reply = gate.scripts.callWith("semaphore/try_acquire_all", keys, argv);
+    Reply reply = gate.scripts.callWith("semaphore/try_acquire_several", keys, argv);
     if (reply.word().equals("denied")) {
       return Optional.empty();
     }

@@ -1,4 +1,4 @@
--- semaphore/try_acquire_all: requests permits of several semaphores at once, all or none. A repeated call with the same id
+-- semaphore/try_acquire_several: requests permits of several semaphores at once, all or none. A repeated call with the same id
 -- grants nothing twice.
 --
 -- KEYS  meta holders queue ...

@@ -18,7 +18,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use luagate::Error;
 use luagate::Gate;
-use luagate::errors::{LineFull, TimedOut};
 use std::env;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -60,11 +59,7 @@ async fn report(account: &str, fence: u64, work: Duration) -> String {
 async fn answer(State(service): State<Service>, Path(account): Path<String>, RawQuery(query): RawQuery) -> Response {
     match work_on(&service, &account, query.as_deref() == Some("wait")).await {
         Ok(report) => report.into_response(),
-        Err(
-            Error::Denied(denied)
-            | Error::TimedOut(TimedOut::Acquire(denied))
-            | Error::LineFull(LineFull::Acquire(denied)),
-        ) => {
+        Err(Error::Denied(denied) | Error::TimedOut(denied) | Error::LineFull(denied)) => {
             // Estimated from the duration of the work. `denied.next_expiry` would be too late: most permits are released
             // long before their leases end.
             let after = denied.retry_after(service.work);

@@ -79,7 +79,7 @@ impl Trader {
         sell.key((inventory, format!("{}:market", self.data)));
         sell.arg((&item, 1 + random(100), format!("{item}.{user}")));
         self.settle(&sell, &[&lock])?;
-        lock.unlock()?;
+        lock.release()?;
         Ok(())
     }
 
@@ -102,7 +102,7 @@ impl Trader {
         pay.key((format!("{data}:inventory:{user}"), market));
         pay.arg((item, price, &listing));
         self.settle(&pay, &[&lock])?;
-        lock.unlock()?;
+        lock.release()?;
         Ok(())
     }
 

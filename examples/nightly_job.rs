@@ -17,12 +17,12 @@ use std::{env, thread};
 /// The code that each host runs at the scheduled time.
 fn on_host(host: &str, url: &str, prefix: &str) -> Result<(), Error> {
     let gate = Gate::builder(url).prefix(prefix).label(host).open()?;
-    let job = gate.mutex("report").at_least(Duration::from_secs(60));
+    let job = gate.mutex("report").with(|mutex| mutex.at_least(Duration::from_secs(60)));
     match job.try_lock() {
         Ok(lock) => {
             println!("{host}: running the job");
             thread::sleep(Duration::from_millis(200)); // the job
-            lock.unlock()?;
+            lock.release()?;
         }
         Err(TryAcquireError::Denied(_)) => println!("{host}: it runs, or ran tonight, on another host"),
         Err(error) => return Err(error.into()),

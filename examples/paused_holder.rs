@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let prefix = format!("example:{}", uuid::Uuid::new_v4().simple());
     let gate = Gate::builder(&url).prefix(&prefix).open()?;
     let mut con = redis::Client::open(url)?.get_connection()?;
-    let account = gate.mutex("account:17").lease(LEASE);
+    let account = gate.mutex("account:17").with(|mutex| mutex.lease(LEASE));
     // The same hash tag in braces as in the lock's keys: in a cluster, all keys of a script must be on one node.
     let balance = format!("{prefix}:balance:{{account:17}}");
 
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let left: Option<String> = con.get_del(&balance)?;
     println!("in the account: {}", left.as_deref().unwrap_or("nothing"));
-    second.unlock()?;
+    second.release()?;
     match (second_wrote, first_wrote, left.as_deref()) {
         (true, false, Some("150 gold")) => Ok(()),
         _ => Err("a holder without the lock wrote, or the holder of the lock could not write".into()),

@@ -5,7 +5,8 @@
 //! cargo run --example stream_consumer    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 
-use luagate::{Gate, Lease, MutexGuard, scripts};
+use luagate::errors::Lost;
+use luagate::{Gate, Lease, Permit, scripts};
 use redis::{Commands, Connection, RedisResult, Script};
 use std::env;
 use std::error::Error;
@@ -45,8 +46,8 @@ fn consume(name: &'static str, url: &str, prefix: &str) -> Outcome<Option<String
     let gate = Gate::builder(url).prefix(prefix).label(name).open()?;
     let mut con = redis::Client::open(url)?.get_connection()?;
     // `on_lost` is for code that cannot check the lock itself: it wakes a blocked thread, or sends an alarm.
-    let orders = gate.mutex("orders").lease(Lease::renewed(LEASE));
-    let orders = orders.on_lost(move |lost| println!("{name}: alarm: {lost}"));
+    let alarm = move |lost: &Lost| println!("{name}: alarm: {lost}");
+    let orders = gate.mutex("orders").with(|mutex| mutex.lease(Lease::renewed(LEASE)).on_lost(alarm));
 
     let lock = orders.lock()?; // in line: granted as soon as the lock is free
     println!("{name}: it is mine, with fence {}", lock.fence());
@@ -63,7 +64,7 @@ fn consume(name: &'static str, url: &str, prefix: &str) -> Outcome<Option<String
         offset = id;
     }
     println!("{name}: the end of the stream");
-    lock.unlock()?;
+    lock.release()?;
     Ok(None)
 }
 
@@ -77,7 +78,7 @@ fn next(con: &mut Connection, prefix: &str, offset: &str) -> RedisResult<Option<
 
 /// Processes an order in small steps. Returns false if it stopped because the lock was lost. A real one passes the
 /// fence to other systems.
-fn process(order: &str, lock: &MutexGuard) -> bool {
+fn process(order: &str, lock: &Permit) -> bool {
     let steps = if order == LONG { 100 } else { 1 };
     for _ in 0..steps {
         if lock.is_lost() {
@@ -90,7 +91,7 @@ fn process(order: &str, lock: &MutexGuard) -> bool {
 
 /// Writes the result of a message and the new offset together, and only if the lock is held. `is_lost` is a fast check;
 /// only this check is certain.
-fn commit(con: &mut Connection, prefix: &str, lock: &MutexGuard, id: &str, order: &str) -> RedisResult<bool> {
+fn commit(con: &mut Connection, prefix: &str, lock: &Permit, id: &str, order: &str) -> RedisResult<bool> {
     let script = Script::new(&format!(
         "{holds}
         if not holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2]) then return 0 end

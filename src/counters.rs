@@ -12,13 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Permits and guards that were handed out, at once or after a wait. Each counts once, regardless of its weight. If
+    /// Permits that were handed out, at once or after a wait. Each counts once, regardless of its weight. If
     /// several semaphores are acquired together, each grant counts, even if it is given back because another semaphore
     /// is not free in time. An [adopted](crate::Semaphore::adopt) permit was granted before and does not count.
     pub granted: u64,
-    /// Callers that were refused because of other callers: a `try_` call that was [`Denied`](crate::errors::Denied) or
-    /// [`Blocked`](crate::errors::Blocked), a wait in line that timed out, and a full line. Failures of the server,
-    /// cancelled waits and waits for a latch do not count.
+    /// Callers that were refused because of other callers: a `try_` call that was [`Denied`](crate::errors::Denied), a wait
+    /// in line that timed out, and a full line. Failures of the server, cancelled waits and waits for a latch do not count.
     pub denied: u64,
     /// The part of `denied` that did not join the line because it was full; see
     /// [`max_waiting`](crate::Semaphore::max_waiting).

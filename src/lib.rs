@@ -35,10 +35,10 @@
 //!   `try_lock_for`, `try_read_until`. No caller overtakes the line.
 //! - **Calls block their thread**, for one round trip or until their wait ends. Their async form, such as `acquire_async`, blocks no
 //!   thread. It needs no runtime and works on every executor.
-//! - **Dropping a guard releases it**, and does not wait for the reply. Later calls of the gate for the same name run after
+//! - **Dropping a permit releases it**, and does not wait for the reply. Later calls of the gate for the same name run after
 //!   the release. [`Permit::release`] returns its result, and [`Gate::close`] waits for all releases.
 //! - **Leases.** A permit of a crashed process becomes free when its lease ends. The default lease is 30 s, and the
-//!   client renews it in the background until the guard is dropped. A permit can be lost: see [`Permit::is_lost`].
+//!   client renews it in the background until the permit is dropped. A permit can be lost: see [`Permit::is_lost`].
 //! - **Fences.** Only the [fence](Permit::fence) stops the writes of a process that was paused for longer than its
 //!   lease.
 //! - **One server decides.** A failover may forget the last grants: see [`guide::faults`].
@@ -69,7 +69,6 @@ mod counters;
 mod engine;
 mod error;
 mod gate;
-mod guard;
 pub mod guide;
 pub mod inspection;
 mod latch;
@@ -96,9 +95,8 @@ pub mod errors {
     pub use crate::error::failure::{Failure, FailureKind};
     pub use crate::error::run::RunError;
     pub use crate::error::{
-        AboveLimit, AcquireError, AcquireSeveralError, AlreadyHeld, Blocked, CallError, Cancelled, Denied, Invalid,
-        LimitMismatch, LineFull, Lost, NamedUsage, PlaceRevoked, RefreshError, StillClosed, TimedOut, TryAcquireError,
-        TryAcquireSeveralError, WaitError,
+        AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch, Lost,
+        PlaceRevoked, RefreshError, StillClosed, TryAcquireError, WaitError,
     };
     pub use crate::permit::ReleaseError;
 }
@@ -128,12 +126,12 @@ pub use engine::eviction::Warning;
 pub use error::Error;
 pub use gate::{Gate, GateBuilder};
 pub use latch::CountDownLatch;
-pub use mutex::{Mutex, MutexGuard};
+pub use mutex::Mutex;
 pub use permit::{Permit, Released};
 pub use protocol::name_from::name_from;
 /// The crate `redis` that luagate uses. A program that takes it from here has the matching version.
 pub use redis;
-pub use rwlock::{RwLock, RwLockGuard, RwLockReadGuard, RwLockUsage, RwLockWriteGuard};
+pub use rwlock::{RwLock, RwLockUsage};
 pub use semaphore::{Resized, Revoked, Semaphore};
 pub use settings::Lease;
 pub use several::{Several, SeveralPermits};

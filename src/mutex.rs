@@ -2,25 +2,25 @@
 
 use crate::engine::mode::{Mode, block};
 use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError};
-use crate::guard::{guard, lock, settings, unlocking};
 use crate::inspection::Inspection;
 use crate::permit::Permit;
-use crate::semaphore::Semaphore;
+use crate::semaphore::{Revoked, Semaphore};
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// A lock that only one caller at a time holds, over all processes and machines.
 ///
 /// [`Gate::mutex`](crate::Gate::mutex) creates it. It is fair: first come, first served. It is not re-entrant: a caller
 /// that holds it and locks it again waits for its own release. By default the lock has a lease of 30 s, which is
-/// renewed until the guard is dropped.
+/// renewed until its [`Permit`] is dropped. The permit also unlocks it, with [`release`](Permit::release).
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
 /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
 /// let item = gate.mutex("item:42");
-/// let guard = item.lock()?;
-/// println!("changing the item under fence {}", guard.fence());
-/// guard.unlock()?;
+/// let locked = item.lock()?;
+/// println!("changing the item under fence {}", locked.fence());
+/// locked.release()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -29,22 +29,43 @@ pub struct Mutex {
     pub(crate) semaphore: Semaphore,
 }
 
-settings!(Mutex);
-lock!(Mutex);
-unlocking!(Mutex: MutexGuard);
-
 impl Mutex {
-    /// The mutex as a semaphore with one permit, for [`Gate::several`](crate::Gate::several).
-    pub fn as_semaphore(&self) -> &Semaphore {
-        &self.semaphore
+    pub(crate) fn new(semaphore: Semaphore) -> Mutex {
+        Mutex { semaphore }
+    }
+
+    /// Changes the settings, which are those of a [`Semaphore`]:
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// let job = gate.mutex("report:nightly").with(|mutex| mutex.lease(Duration::from_secs(60)).label("host-7"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with(self, set: impl FnOnce(Semaphore) -> Semaphore) -> Mutex {
+        Mutex::new(self.semaphore.with(set))
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.semaphore.name()
+    }
+
+    /// The mutex as one of [`several`](crate::Gate::several).
+    pub fn to_lock(&self) -> (&Semaphore, u32) {
+        (&self.semaphore, 1)
     }
 
     /// Locks. Waits in line, and blocks until the lock is granted. See [`Semaphore::acquire`].
     ///
     /// # Errors
     /// As [`Semaphore::acquire`].
-    pub fn lock(&self) -> Result<MutexGuard, AcquireError> {
-        self.semaphore.acquire().map(MutexGuard)
+    pub fn lock(&self) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire()
     }
 
     /// As [`lock`](Mutex::lock), without blocking.
@@ -54,16 +75,16 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire_async`].
-    pub async fn lock_async(&self) -> Result<MutexGuard, AcquireError> {
-        self.semaphore.acquire_async().await.map(MutexGuard)
+    pub async fn lock_async(&self) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_async().await
     }
 
     /// Locks if the lock is free and no caller waits. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`Semaphore::try_acquire`].
-    pub fn try_lock(&self) -> Result<MutexGuard, TryAcquireError> {
-        self.semaphore.try_acquire().map(MutexGuard)
+    pub fn try_lock(&self) -> Result<Permit, TryAcquireError> {
+        self.semaphore.try_acquire()
     }
 
     /// As [`try_lock`](Mutex::try_lock), without blocking.
@@ -73,16 +94,16 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// If this is dropped, nothing stays held.
-    pub async fn try_lock_async(&self) -> Result<MutexGuard, TryAcquireError> {
-        self.semaphore.try_acquire_async().await.map(MutexGuard)
+    pub async fn try_lock_async(&self) -> Result<Permit, TryAcquireError> {
+        self.semaphore.try_acquire_async().await
     }
 
     /// Locks. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
-    pub fn try_lock_for(&self, timeout: Duration) -> Result<MutexGuard, AcquireError> {
-        self.semaphore.acquire_timeout(timeout).map(MutexGuard)
+    pub fn try_lock_for(&self, timeout: Duration) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_timeout(timeout)
     }
 
     /// As [`try_lock_for`](Mutex::try_lock_for), without blocking.
@@ -92,8 +113,8 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire_async`].
-    pub async fn try_lock_for_async(&self, timeout: Duration) -> Result<MutexGuard, AcquireError> {
-        self.semaphore.acquire_timeout_async(timeout).await.map(MutexGuard)
+    pub async fn try_lock_for_async(&self, timeout: Duration) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_timeout_async(timeout).await
     }
 
     /// Locks. Waits in line until `deadline`, and blocks until then plus 50 ms at most. If `deadline` has passed, it
@@ -101,9 +122,8 @@ impl Mutex {
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
-    pub fn try_lock_until(&self, deadline: Instant) -> Result<MutexGuard, AcquireError> {
-        let permit = self.semaphore.acquire_many_until(1, deadline);
-        permit.map(MutexGuard)
+    pub fn try_lock_until(&self, deadline: Instant) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_many_until(1, deadline)
     }
 
     /// As [`try_lock_until`](Mutex::try_lock_until), without blocking.
@@ -113,16 +133,16 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire_async`].
-    pub async fn try_lock_until_async(&self, deadline: Instant) -> Result<MutexGuard, AcquireError> {
-        self.semaphore.acquire_many_until_async(1, deadline).await.map(MutexGuard)
+    pub async fn try_lock_until_async(&self, deadline: Instant) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_many_until_async(1, deadline).await
     }
 
     /// Takes over the lock that `id` holds. See [`Semaphore::adopt`].
     ///
     /// # Errors
     /// As [`Semaphore::adopt`].
-    pub fn adopt(&self, id: &str) -> Result<MutexGuard, RefreshError> {
-        self.semaphore.adopt(id).map(MutexGuard)
+    pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
+        self.semaphore.adopt(id)
     }
 
     /// As [`adopt`](Mutex::adopt), without blocking.
@@ -132,8 +152,8 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// As [`Semaphore::adopt_async`].
-    pub async fn adopt_async(&self, id: &str) -> Result<MutexGuard, RefreshError> {
-        self.semaphore.adopt_async(id).await.map(MutexGuard)
+    pub async fn adopt_async(&self, id: &str) -> Result<Permit, RefreshError> {
+        self.semaphore.adopt_async(id).await
     }
 
     /// Returns whether the lock is held now, by this process or another one. For display and monitoring only: the
@@ -175,12 +195,29 @@ impl Mutex {
     pub async fn inspect_async(&self) -> Result<Inspection, CallError> {
         self.semaphore.inspect_async().await
     }
+
+    /// Takes the lock, or the place in line, away from `id`. See [`Semaphore::revoke`].
+    ///
+    /// # Errors
+    /// As [`Semaphore::revoke`].
+    pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
+        self.semaphore.revoke(id)
+    }
+
+    /// As [`revoke`](Mutex::revoke), without blocking.
+    ///
+    /// # Errors
+    /// As [`revoke`](Mutex::revoke).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::revoke_async`].
+    pub async fn revoke_async(&self, id: &str) -> Result<Revoked, CallError> {
+        self.semaphore.revoke_async(id).await
+    }
 }
 
-guard! {
-    /// A locked mutex. Dropping the guard unlocks it.
-    ///
-    /// It has the functions of a [`Permit`](crate::Permit), for example `fence`, and [`unlock`](MutexGuard::unlock).
-    #[must_use = "a mutex is unlocked as soon as its guard is dropped"]
-    MutexGuard
+impl fmt::Debug for Mutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex").field("name", &self.name()).finish_non_exhaustive()
+    }
 }

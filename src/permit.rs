@@ -1,4 +1,4 @@
-//! The permit: the guard that a grant returns.
+//! The permit that a grant returns.
 
 mod functions;
 mod refresh;
@@ -152,11 +152,11 @@ impl Permit {
     async fn release_by(self, mode: Mode) -> Result<Released, ReleaseError> {
         match release_all(slice::from_ref(&self), mode).await {
             Ok(released) => Ok(released),
-            Err(error) => Err(ReleaseError::new(self, error.into())),
+            Err(error) => Err(ReleaseError::new(self, error)),
         }
     }
 
-    /// Releases `permits` of the permits in this guard and keeps the rest, which is at least one. Blocks for one round
+    /// Releases `permits` of these permits and keeps the rest, which is at least one. Blocks for one round
     /// trip.
     ///
     /// # Errors
@@ -176,6 +176,26 @@ impl Permit {
     /// If this is dropped, the server may have released them or not. The same call can be repeated.
     pub async fn release_some_async(&mut self, permits: u32) -> Result<(), RefreshError> {
         self.release_some_by(permits, Mode::Async).await
+    }
+
+    /// Keeps one permit and releases the others. So the writer of a [`RwLock`](crate::RwLock) continues as a reader, with
+    /// the same fence and lease. No writer is granted in between. Blocks for one round trip.
+    ///
+    /// # Errors
+    /// As [`release_some`](Permit::release_some). [`RefreshError::Invalid`] if it has only one permit.
+    pub fn downgrade(&mut self) -> Result<(), RefreshError> {
+        self.release_some(self.permits().saturating_sub(1))
+    }
+
+    /// As [`downgrade`](Permit::downgrade), without blocking.
+    ///
+    /// # Errors
+    /// As [`downgrade`](Permit::downgrade).
+    ///
+    /// # Cancel safety
+    /// As [`release_some_async`](Permit::release_some_async).
+    pub async fn downgrade_async(&mut self) -> Result<(), RefreshError> {
+        self.release_some_async(self.permits().saturating_sub(1)).await
     }
 
     async fn release_some_by(&self, permits: u32, mode: Mode) -> Result<(), RefreshError> {

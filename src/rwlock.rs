@@ -2,10 +2,10 @@
 
 use crate::engine::mode::{Mode, block};
 use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError};
-use crate::guard::{guard, lock, settings, unlocking};
 use crate::inspection::Inspection;
-use crate::permit::{Permit, ReleaseError};
-use crate::semaphore::Semaphore;
+use crate::permit::Permit;
+use crate::semaphore::{Revoked, Semaphore};
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// A lock that many readers or one writer can hold at the same time, over all processes and machines.
@@ -13,16 +13,17 @@ use std::time::{Duration, Instant};
 /// [`Gate::rwlock`](crate::Gate::rwlock) creates it. It is fair: first come, first served. A waiting writer holds back
 /// the readers that come after it, so neither readers nor writers starve. Each reader has a separate lease: the share
 /// of a crashed reader becomes free when that lease ends, even if others continue to read. The lock is not re-entrant.
-/// A writer can continue as a reader with [`downgrade`](RwLockWriteGuard::downgrade). A reader that asks to write waits
-/// for its own release. By default the lock has a lease of 30 s, which is renewed until the guard is dropped.
+/// A writer can continue as a reader with [`downgrade`](Permit::downgrade). A reader that asks to write waits for its own
+/// release. By default the lock has a lease of 30 s, which is renewed until its [`Permit`] is dropped. The permit also
+/// unlocks it, with [`release`](Permit::release).
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
 /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
 /// let prices = gate.rwlock("prices");
-/// let writing = prices.write()?; // no other reader or writer holds the lock
-/// let reading = writing.downgrade()?; // no writer is granted in between
-/// reading.unlock()?;
+/// let mut locked = prices.write()?; // no other reader or writer holds the lock
+/// locked.downgrade()?; // now it reads; no writer is granted in between
+/// locked.release()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -31,17 +32,38 @@ pub struct RwLock {
     pub(crate) semaphore: Semaphore,
 }
 
-settings!(RwLock);
-lock!(RwLock);
-unlocking!(RwLock: RwLockReadGuard RwLockWriteGuard);
-
 impl RwLock {
+    pub(crate) fn new(semaphore: Semaphore) -> RwLock {
+        RwLock { semaphore }
+    }
+
+    /// Changes the settings, which are those of a [`Semaphore`]. See [`Mutex::with`](crate::Mutex::with).
+    #[must_use]
+    pub fn with(self, set: impl FnOnce(Semaphore) -> Semaphore) -> RwLock {
+        RwLock::new(self.semaphore.with(set))
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.semaphore.name()
+    }
+
+    /// The lock for reading, as one of [`several`](crate::Gate::several).
+    pub fn to_read(&self) -> (&Semaphore, u32) {
+        (&self.semaphore, 1)
+    }
+
+    /// The lock for writing, as one of [`several`](crate::Gate::several).
+    pub fn to_write(&self) -> (&Semaphore, u32) {
+        (&self.semaphore, MOST)
+    }
+
     /// Locks for reading. Waits in line, and blocks until the lock is granted. See [`Semaphore::acquire`].
     ///
     /// # Errors
     /// As [`Semaphore::acquire`].
-    pub fn read(&self) -> Result<RwLockReadGuard, AcquireError> {
-        self.semaphore.acquire().map(RwLockReadGuard)
+    pub fn read(&self) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire()
     }
 
     /// As [`read`](RwLock::read), without blocking.
@@ -51,16 +73,16 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire_async`].
-    pub async fn read_async(&self) -> Result<RwLockReadGuard, AcquireError> {
-        self.semaphore.acquire_async().await.map(RwLockReadGuard)
+    pub async fn read_async(&self) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_async().await
     }
 
     /// Locks for reading if no writer holds the lock and no caller waits. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`Semaphore::try_acquire`].
-    pub fn try_read(&self) -> Result<RwLockReadGuard, TryAcquireError> {
-        self.semaphore.try_acquire().map(RwLockReadGuard)
+    pub fn try_read(&self) -> Result<Permit, TryAcquireError> {
+        self.semaphore.try_acquire()
     }
 
     /// As [`try_read`](RwLock::try_read), without blocking.
@@ -70,17 +92,16 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// If this is dropped, nothing stays held.
-    pub async fn try_read_async(&self) -> Result<RwLockReadGuard, TryAcquireError> {
-        self.semaphore.try_acquire_async().await.map(RwLockReadGuard)
+    pub async fn try_read_async(&self) -> Result<Permit, TryAcquireError> {
+        self.semaphore.try_acquire_async().await
     }
 
     /// Locks for reading. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
-    pub fn try_read_for(&self, timeout: Duration) -> Result<RwLockReadGuard, AcquireError> {
-        let permit = self.semaphore.acquire_timeout(timeout);
-        permit.map(RwLockReadGuard)
+    pub fn try_read_for(&self, timeout: Duration) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_timeout(timeout)
     }
 
     /// As [`try_read_for`](RwLock::try_read_for), without blocking.
@@ -90,8 +111,8 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire_async`].
-    pub async fn try_read_for_async(&self, timeout: Duration) -> Result<RwLockReadGuard, AcquireError> {
-        self.semaphore.acquire_timeout_async(timeout).await.map(RwLockReadGuard)
+    pub async fn try_read_for_async(&self, timeout: Duration) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_timeout_async(timeout).await
     }
 
     /// Locks for reading. Waits in line until `deadline`, and blocks until then plus 50 ms at most. If `deadline` has
@@ -99,9 +120,8 @@ impl RwLock {
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
-    pub fn try_read_until(&self, deadline: Instant) -> Result<RwLockReadGuard, AcquireError> {
-        let permit = self.semaphore.acquire_many_until(1, deadline);
-        permit.map(RwLockReadGuard)
+    pub fn try_read_until(&self, deadline: Instant) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_many_until(1, deadline)
     }
 
     /// As [`try_read_until`](RwLock::try_read_until), without blocking.
@@ -111,16 +131,16 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire_async`].
-    pub async fn try_read_until_async(&self, deadline: Instant) -> Result<RwLockReadGuard, AcquireError> {
-        self.semaphore.acquire_many_until_async(1, deadline).await.map(RwLockReadGuard)
+    pub async fn try_read_until_async(&self, deadline: Instant) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_many_until_async(1, deadline).await
     }
 
     /// Locks for writing. Waits in line, and blocks until the lock is granted. See [`Semaphore::acquire`].
     ///
     /// # Errors
     /// As [`Semaphore::acquire`].
-    pub fn write(&self) -> Result<RwLockWriteGuard, AcquireError> {
-        self.semaphore.acquire_many(MOST).map(RwLockWriteGuard)
+    pub fn write(&self) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_many(MOST)
     }
 
     /// As [`write`](RwLock::write), without blocking.
@@ -130,16 +150,16 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire_async`].
-    pub async fn write_async(&self) -> Result<RwLockWriteGuard, AcquireError> {
-        self.semaphore.acquire_many_async(MOST).await.map(RwLockWriteGuard)
+    pub async fn write_async(&self) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_many_async(MOST).await
     }
 
     /// Locks for writing if the lock is free and no caller waits. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`Semaphore::try_acquire`].
-    pub fn try_write(&self) -> Result<RwLockWriteGuard, TryAcquireError> {
-        self.semaphore.try_acquire_many(MOST).map(RwLockWriteGuard)
+    pub fn try_write(&self) -> Result<Permit, TryAcquireError> {
+        self.semaphore.try_acquire_many(MOST)
     }
 
     /// As [`try_write`](RwLock::try_write), without blocking.
@@ -149,17 +169,16 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// If this is dropped, nothing stays held.
-    pub async fn try_write_async(&self) -> Result<RwLockWriteGuard, TryAcquireError> {
-        self.semaphore.try_acquire_many_async(MOST).await.map(RwLockWriteGuard)
+    pub async fn try_write_async(&self) -> Result<Permit, TryAcquireError> {
+        self.semaphore.try_acquire_many_async(MOST).await
     }
 
     /// Locks for writing. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
-    pub fn try_write_for(&self, timeout: Duration) -> Result<RwLockWriteGuard, AcquireError> {
-        let permit = self.semaphore.acquire_many_timeout(MOST, timeout);
-        permit.map(RwLockWriteGuard)
+    pub fn try_write_for(&self, timeout: Duration) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_many_timeout(MOST, timeout)
     }
 
     /// As [`try_write_for`](RwLock::try_write_for), without blocking.
@@ -169,8 +188,8 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire_async`].
-    pub async fn try_write_for_async(&self, timeout: Duration) -> Result<RwLockWriteGuard, AcquireError> {
-        self.semaphore.acquire_many_timeout_async(MOST, timeout).await.map(RwLockWriteGuard)
+    pub async fn try_write_for_async(&self, timeout: Duration) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_many_timeout_async(MOST, timeout).await
     }
 
     /// Locks for writing. Waits in line until `deadline`, and blocks until then plus 50 ms at most. If `deadline` has
@@ -178,9 +197,8 @@ impl RwLock {
     ///
     /// # Errors
     /// As [`Semaphore::acquire_timeout`].
-    pub fn try_write_until(&self, deadline: Instant) -> Result<RwLockWriteGuard, AcquireError> {
-        let permit = self.semaphore.acquire_many_until(MOST, deadline);
-        permit.map(RwLockWriteGuard)
+    pub fn try_write_until(&self, deadline: Instant) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_many_until(MOST, deadline)
     }
 
     /// As [`try_write_until`](RwLock::try_write_until), without blocking.
@@ -190,16 +208,17 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// As [`Semaphore::acquire_async`].
-    pub async fn try_write_until_async(&self, deadline: Instant) -> Result<RwLockWriteGuard, AcquireError> {
-        self.semaphore.acquire_many_until_async(MOST, deadline).await.map(RwLockWriteGuard)
+    pub async fn try_write_until_async(&self, deadline: Instant) -> Result<Permit, AcquireError> {
+        self.semaphore.acquire_many_until_async(MOST, deadline).await
     }
 
-    /// Takes over the lock that `id` holds, for reading or for writing. See [`Semaphore::adopt`].
+    /// Takes over the lock that `id` holds, for reading or for writing. A writer has more than one
+    /// [permit](Permit::permits). See [`Semaphore::adopt`].
     ///
     /// # Errors
     /// As [`Semaphore::adopt`].
-    pub fn adopt(&self, id: &str) -> Result<RwLockGuard, RefreshError> {
-        self.semaphore.adopt(id).map(RwLockGuard::of)
+    pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
+        self.semaphore.adopt(id)
     }
 
     /// As [`adopt`](RwLock::adopt), without blocking.
@@ -209,8 +228,8 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// As [`Semaphore::adopt_async`].
-    pub async fn adopt_async(&self, id: &str) -> Result<RwLockGuard, RefreshError> {
-        self.semaphore.adopt_async(id).await.map(RwLockGuard::of)
+    pub async fn adopt_async(&self, id: &str) -> Result<Permit, RefreshError> {
+        self.semaphore.adopt_async(id).await
     }
 
     /// Returns the number of readers, whether a writer holds the lock, and the number of waiters, at one instant. For
@@ -261,11 +280,31 @@ impl RwLock {
     pub async fn inspect_async(&self) -> Result<Inspection, CallError> {
         self.semaphore.inspect_async().await
     }
+
+    /// Takes the lock, or the place in line, away from `id`. See [`Semaphore::revoke`].
+    ///
+    /// # Errors
+    /// As [`Semaphore::revoke`].
+    pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
+        self.semaphore.revoke(id)
+    }
+
+    /// As [`revoke`](RwLock::revoke), without blocking.
+    ///
+    /// # Errors
+    /// As [`revoke`](RwLock::revoke).
+    ///
+    /// # Cancel safety
+    /// As [`Semaphore::revoke_async`].
+    pub async fn revoke_async(&self, id: &str) -> Result<Revoked, CallError> {
+        self.semaphore.revoke_async(id).await
+    }
 }
 
-/// Whether so many permits are those of a writer.
-fn is_writing(permits: u32) -> bool {
-    permits == MOST
+impl fmt::Debug for RwLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RwLock").field("name", &self.name()).finish_non_exhaustive()
+    }
 }
 
 /// The result of [`RwLock::usage`]. Leases that have ended are not counted.
@@ -285,73 +324,7 @@ impl RwLockUsage {
     /// The usage of the lock that consists of this semaphore.
     pub(crate) async fn of(semaphore: &Semaphore, mode: Mode) -> Result<RwLockUsage, CallError> {
         let state = semaphore.look(0, 0, mode).await?;
-        let writing = is_writing(state.in_use);
+        let writing = state.in_use == MOST;
         Ok(RwLockUsage { readers: if writing { 0 } else { state.in_use }, writing, waiting: state.waiter_count })
-    }
-}
-
-/// The result of [`RwLock::adopt`].
-#[derive(Debug)]
-#[must_use = "the lock is given back as soon as its guard is dropped"]
-pub enum RwLockGuard {
-    /// The id holds the lock for reading.
-    Read(RwLockReadGuard),
-    /// The id holds the lock for writing.
-    Write(RwLockWriteGuard),
-}
-
-impl RwLockGuard {
-    fn of(permit: Permit) -> RwLockGuard {
-        if is_writing(permit.permits()) {
-            RwLockGuard::Write(RwLockWriteGuard(permit))
-        } else {
-            RwLockGuard::Read(RwLockReadGuard(permit))
-        }
-    }
-}
-
-guard! {
-    /// A lock held for reading. Dropping the guard unlocks it.
-    ///
-    /// It has the functions of a [`Permit`](crate::Permit), and [`unlock`](RwLockReadGuard::unlock).
-    #[must_use = "the lock is given back as soon as its guard is dropped"]
-    RwLockReadGuard
-}
-
-guard! {
-    /// A lock held for writing. Dropping the guard unlocks it.
-    ///
-    /// It has the functions of a [`Permit`](crate::Permit), and [`unlock`](RwLockWriteGuard::unlock) and
-    /// [`downgrade`](RwLockWriteGuard::downgrade). Its fence is higher than that of every earlier reader and writer.
-    #[must_use = "the lock is given back as soon as its guard is dropped"]
-    RwLockWriteGuard
-}
-
-impl RwLockWriteGuard {
-    /// Changes from writing to reading, with the same fence and lease. No writer is granted in between. The readers at
-    /// the start of the line are granted. Blocks for one round trip.
-    ///
-    /// # Errors
-    /// [`ReleaseError`] contains the guard, so that the caller can try again. After [`RefreshError::Lost`] another
-    /// try cannot succeed.
-    pub fn downgrade(mut self) -> Result<RwLockReadGuard, ReleaseError<RwLockWriteGuard>> {
-        match self.0.release_some(MOST - 1) {
-            Ok(()) => Ok(RwLockReadGuard(self.0)),
-            Err(error) => Err(ReleaseError::new(self, error)),
-        }
-    }
-
-    /// As [`downgrade`](RwLockWriteGuard::downgrade), without blocking.
-    ///
-    /// # Errors
-    /// As [`downgrade`](RwLockWriteGuard::downgrade).
-    ///
-    /// # Cancel safety
-    /// If this is dropped, the lock is released in the background.
-    pub async fn downgrade_async(mut self) -> Result<RwLockReadGuard, ReleaseError<RwLockWriteGuard>> {
-        match self.0.release_some_async(MOST - 1).await {
-            Ok(()) => Ok(RwLockReadGuard(self.0)),
-            Err(error) => Err(ReleaseError::new(self, error)),
-        }
     }
 }

@@ -261,8 +261,19 @@ impl Semaphore {
         Ok(permit.with_limit(self.settings.limit()))
     }
 
+    /// The same semaphore, with the settings that `set` changes.
+    pub(crate) fn with(self, set: impl FnOnce(Semaphore) -> Semaphore) -> Semaphore {
+        let changed = set(self.clone());
+        Semaphore { shared: self.shared, settings: self.settings.changed_to(changed.settings) }
+    }
+
+    /// Whether both have the same keys on the same server.
+    pub(crate) fn is_same(&self, other: &Semaphore) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared) && self.settings.is_same(&other.settings)
+    }
+
     /// The time until `deadline`. `None`: it has passed.
-    pub(crate) fn until(&self, deadline: Instant) -> Option<Duration> {
+    fn until(&self, deadline: Instant) -> Option<Duration> {
         Some(deadline.saturating_duration_since(machine_now())).filter(|left| !left.is_zero())
     }
 
@@ -275,12 +286,17 @@ impl Semaphore {
     }
 
     /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
-    fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
+    pub(crate) fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
         if timeout.is_zero() {
-            let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire_many`";
+            let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire`";
             return Err(Invalid::new("timeout", why));
         }
         Ok(self.shared.now().checked_add(timeout))
+    }
+
+    /// Whether this deadline has passed.
+    pub(crate) fn is_over(&self, deadline: Option<Instant>) -> bool {
+        deadline.is_some_and(|end| end <= self.shared.now())
     }
 
     async fn at_once_async(&self, permits: Option<u32>) -> Result<Permit, TryAcquireError> {

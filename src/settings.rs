@@ -55,6 +55,11 @@ impl Settings {
         }
     }
 
+    /// These name, keys and limit, with all other settings of `other`.
+    pub(crate) fn changed_to(self, other: Settings) -> Settings {
+        Settings { name: self.name, keys: self.keys, limit: self.limit, ..other }
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

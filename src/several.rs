@@ -1,24 +1,22 @@
 //! Permits of several semaphores, acquired together or not at all.
 
-mod held;
-mod in_line;
-mod members;
+mod permits;
 
-pub use held::SeveralPermits;
-
-use members::{Members, abandoned};
+pub use permits::SeveralPermits;
 
 use crate::engine::connection::Connection;
 use crate::engine::mode::block;
 use crate::engine::servers::{Sending, Unanswered};
-use crate::error::{AcquireSeveralError, CallError, Invalid, TryAcquireSeveralError};
-use crate::guard::settings;
-use crate::lease::releases::Earlier;
+use crate::error::failure::FailureKind;
+use crate::error::{AboveLimit, AcquireError, CallError, Invalid, RefreshError, TryAcquireError};
+use crate::lease::releases::{Earlier, PendingRelease};
 use crate::permit::{self, Permit};
 use crate::protocol::call::Call;
+use crate::protocol::held::Identity;
 use crate::protocol::keys::Keys;
-use crate::protocol::lease::{Deadline, Moment};
-use crate::protocol::semaphore::{Grant, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage};
+use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
+use crate::protocol::semaphore::{AskOne, Grant, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage};
+use crate::protocol::waiter::{LAST_CALL, denied};
 use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::trace::Operation;
@@ -26,12 +24,15 @@ use crate::wait::polled::Asked;
 use crate::wait::waits::{Caller, MakeOnce};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// The maximum number of semaphores of one acquire.
+const MOST_SEMAPHORES: usize = 64;
 
 /// Permits of several semaphores, which are acquired together or not at all.
 ///
 /// Use it for several limits at once, for example 3 for each user and 100 in total. Use it also for work on several
-/// things that each have a mutex. [`Gate::several`](crate::Gate::several) creates it, and
+/// things that each have a lock. [`Gate::several`](crate::Gate::several) creates it, and
 /// [`Gate::mutexes`](crate::Gate::mutexes) creates it for mutexes only.
 ///
 /// It replaces acquiring one after the other: two callers that do so in different orders wait for each other for ever.
@@ -55,23 +56,43 @@ use std::time::Duration;
 /// different limits.
 #[derive(Clone)]
 pub struct Several {
-    members: Members,
+    /// In the order of waiting: the smallest declared limit first, then by the bytes of their keys.
+    members: Vec<Member>,
 }
 
-settings!(Several);
+/// One semaphore, and the number of permits to take.
+#[derive(Clone)]
+struct Member {
+    semaphore: Semaphore,
+    permits: u32,
+}
 
 impl Several {
     pub(crate) fn new(semaphores: impl Iterator<Item = (Semaphore, u32)>) -> Several {
-        Several { members: Members::new(semaphores) }
+        let mut members: Vec<_> = semaphores.map(|(semaphore, permits)| Member { semaphore, permits }).collect();
+        members.sort_by_cached_key(|Member { semaphore, .. }| {
+            let key = semaphore.settings().keys().map(|keys| keys.meta.clone()).ok();
+            // A semaphore without a declared limit is the last one to wait for.
+            (semaphore.settings().limit().checked_sub(1).unwrap_or(u32::MAX), key)
+        });
+        Several { members }
     }
 
-    pub(crate) fn with(self, set: impl Fn(Semaphore) -> Semaphore) -> Several {
-        Several { members: self.members.with(set) }
-    }
-
-    /// The gate whose thread watches a future of these.
-    fn shared(&self) -> Result<&Shared, Invalid> {
-        Ok(&self.members.check()?.0.shared)
+    /// Changes the settings of each semaphore, in place of its own ones:
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// let items = gate.mutexes(["item:1", "item:2"]).with(|mutex| mutex.max_waiting(10));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with(mut self, set: impl Fn(Semaphore) -> Semaphore) -> Several {
+        for member in &mut self.members {
+            member.semaphore = member.semaphore.clone().with(&set);
+        }
+        self
     }
 
     /// Takes the permits of all semaphores with one script, if each has enough free permits and no caller waits for any
@@ -79,11 +100,10 @@ impl Several {
     /// `{group}:name`, so that one server stores them. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`TryAcquireSeveralError::Blocked`] names the first semaphore that did not grant, and contains the usage of
-    /// each. [`TryAcquireSeveralError::Invalid`] for names of different groups, a semaphore given twice, no semaphore,
-    /// more than 64, or a semaphore with an [id](Semaphore::id) chosen by the application. After any error nothing
-    /// stays held.
-    pub fn try_acquire(&self) -> Result<SeveralPermits, TryAcquireSeveralError> {
+    /// [`TryAcquireError::Denied`] names the first semaphore that did not grant. [`TryAcquireError::Invalid`] for names
+    /// of different groups, a semaphore given twice, no semaphore, more than 64, or a semaphore with an
+    /// [id](Semaphore::id) chosen by the application. After any error nothing stays held.
+    pub fn try_acquire(&self) -> Result<SeveralPermits, TryAcquireError> {
         block(|mode| self.try_acquire_by(Caller::of(mode)))
     }
 
@@ -94,19 +114,13 @@ impl Several {
     ///
     /// # Cancel safety
     /// If this is dropped, nothing stays held.
-    pub async fn try_acquire_async(&self) -> Result<SeveralPermits, TryAcquireSeveralError> {
+    pub async fn try_acquire_async(&self) -> Result<SeveralPermits, TryAcquireError> {
         let shared = self.shared()?;
         shared.watch(|polled| async move { self.try_acquire_by(Caller::polled(&polled)).await })?.await
     }
 
-    async fn try_acquire_by(&self, caller: Caller<'_>) -> Result<SeveralPermits, TryAcquireSeveralError> {
-        let (first, keys) = self.members.check()?;
-        let span = Operation::TryAcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
-        span.run_async(self.at_once(first, &keys, caller)).await
-    }
-
-    /// Takes the permits of all semaphores, one semaphore after the other. Waits in line for at most `timeout`, and
-    /// blocks for at most `timeout` plus 50 ms.
+    /// Takes the permits of all semaphores, one semaphore after the other. Waits in line, and blocks until all are
+    /// granted, without a time limit.
     ///
     /// The order is: the smallest declared limit first, then by the bytes of their keys. All callers that declare the
     /// same limits use this order, so two of them never wait for each other. No caller holds a permit of a semaphore
@@ -115,31 +129,133 @@ impl Several {
     /// served. The names need no common group, and the semaphores can be of different gates.
     ///
     /// # Errors
-    /// [`AcquireSeveralError::TimedOut`] names the semaphore that was waited for. [`AcquireSeveralError::Lost`] if
-    /// permits that were already granted were lost during the wait. [`AcquireSeveralError::Invalid`] for a timeout of
-    /// zero, a semaphore given twice, no semaphore, more than 64, or a semaphore with an [id](Semaphore::id) chosen by
-    /// the application. After any error nothing stays held.
-    pub fn acquire_timeout(&self, timeout: Duration) -> Result<SeveralPermits, AcquireSeveralError> {
-        block(|mode| self.acquire_by(timeout, Caller::of(mode)))
+    /// As [`Semaphore::acquire`]. [`AcquireError::Lost`] if permits that were already granted were lost during the
+    /// wait. [`AcquireError::Invalid`] for a semaphore given twice, no semaphore, more than 64, or a semaphore with an
+    /// [id](Semaphore::id) chosen by the application. After any error nothing stays held.
+    pub fn acquire(&self) -> Result<SeveralPermits, AcquireError> {
+        block(|mode| self.acquire_by(None, Caller::of(mode)))
     }
 
-    /// As [`acquire_timeout`](Several::acquire_timeout), without blocking. If this future is woken but not polled for one
-    /// second, the permits that it already holds are not renewed any more.
+    /// As [`acquire`](Several::acquire), without blocking. If this future is woken but not polled for one second, the
+    /// permits that it already holds are not renewed any more.
+    ///
+    /// # Errors
+    /// As [`acquire`](Several::acquire).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the caller leaves the line, and the permits that it already holds are released.
+    pub async fn acquire_async(&self) -> Result<SeveralPermits, AcquireError> {
+        self.in_line_async(None).await
+    }
+
+    /// As [`acquire`](Several::acquire), for at most `timeout`. Blocks for at most `timeout` plus 50 ms.
+    ///
+    /// # Errors
+    /// [`AcquireError::TimedOut`] names the semaphore that was waited for. [`AcquireError::Invalid`] for a timeout of
+    /// zero. Otherwise as [`acquire`](Several::acquire).
+    pub fn acquire_timeout(&self, timeout: Duration) -> Result<SeveralPermits, AcquireError> {
+        let deadline = self.deadline(timeout)?;
+        block(|mode| self.acquire_by(deadline, Caller::of(mode)))
+    }
+
+    /// As [`acquire_timeout`](Several::acquire_timeout), without blocking. A future that is not polled is treated as by
+    /// [`acquire_async`](Several::acquire_async).
     ///
     /// # Errors
     /// As [`acquire_timeout`](Several::acquire_timeout).
     ///
     /// # Cancel safety
-    /// If this is dropped, the caller leaves the line, and the permits that it already holds are released.
-    pub async fn acquire_timeout_async(&self, timeout: Duration) -> Result<SeveralPermits, AcquireSeveralError> {
-        let shared = self.shared()?;
-        shared.watch(|polled| async move { self.acquire_by(timeout, Caller::polled(&polled)).await })?.await
+    /// As [`acquire_async`](Several::acquire_async).
+    pub async fn acquire_timeout_async(&self, timeout: Duration) -> Result<SeveralPermits, AcquireError> {
+        self.in_line_async(self.deadline(timeout)?).await
     }
 
-    async fn acquire_by(&self, timeout: Duration, caller: Caller<'_>) -> Result<SeveralPermits, AcquireSeveralError> {
-        let (first, keys) = self.members.check()?;
+    async fn in_line_async(&self, deadline: Option<Instant>) -> Result<SeveralPermits, AcquireError> {
+        let shared = self.shared()?;
+        shared.watch(|polled| async move { self.acquire_by(deadline, Caller::polled(&polled)).await })?.await
+    }
+
+    fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
+        self.checked()?.0.deadline(timeout)
+    }
+
+    /// The gate whose thread watches a future of these.
+    fn shared(&self) -> Result<&Shared, Invalid> {
+        Ok(&self.checked()?.0.shared)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().map(|member| member.semaphore.name())
+    }
+
+    /// Checks the arguments. Returns the first semaphore, and the keys of all.
+    fn checked(&self) -> Result<(&Semaphore, Vec<&Keys>), Invalid> {
+        let members = &self.members;
+        let keys = members.iter().map(|member| member.semaphore.settings().keys());
+        let keys: Vec<&Keys> = keys.collect::<Result<_, _>>()?;
+        let Some(first) = members.first().filter(|_| keys.len() <= MOST_SEMAPHORES) else {
+            let why = format!("got {}. Accepted: 1 to {MOST_SEMAPHORES}", keys.len());
+            return Err(Invalid::new("semaphores", why));
+        };
+        for (index, Member { semaphore, permits }) in members.iter().enumerate() {
+            let name = semaphore.name();
+            if semaphore.settings().id.is_some() {
+                let why = format!(
+                    "the semaphore {name} has a chosen id. Accepted: semaphores without `id`. Remove the call of `id`"
+                );
+                return Err(Invalid::new("id", why));
+            }
+            if members.iter().take(index).any(|before| before.semaphore.is_same(semaphore)) {
+                return Err(Invalid::new("semaphores", format!("{name:?} twice. Accepted: each semaphore once")));
+            }
+            if *permits == 0 {
+                return Err(Invalid::new("permits", format!("got 0 of {name}. Accepted: 1 to the limit")));
+            }
+        }
+        Ok((&first.semaphore, keys))
+    }
+
+    async fn acquire_by(&self, deadline: Option<Instant>, caller: Caller<'_>) -> Result<SeveralPermits, AcquireError> {
+        let (_, keys) = self.checked()?;
         let span = Operation::AcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
-        span.run_async(in_line::acquire(&self.members, first, timeout, caller)).await
+        span.run_async(self.in_line(deadline, caller)).await
+    }
+
+    /// Acquires one after the other, and then checks that all are held.
+    async fn in_line(&self, deadline: Option<Instant>, caller: Caller<'_>) -> Result<SeveralPermits, AcquireError> {
+        let leases = self.members.iter().map(|member| member.semaphore.settings().lease_options());
+        let leases: Vec<LeaseOptions> = leases.collect::<Result<_, _>>()?;
+        let mut permits: Vec<Permit> = Vec::with_capacity(leases.len());
+        for (member, lease) in self.members.iter().zip(&leases) {
+            if !permits.is_empty() && member.semaphore.is_over(deadline) {
+                return Err(late(&member.semaphore));
+            }
+            // Permits that are already held are renewed during the next wait, even if their settings do not ask for
+            // renewal.
+            let meanwhile = LeaseOptions { renewed: lease.lease_ms > 0, ..*lease };
+            caller.polled.inspect(|polled| polled.holds(permits.iter().map(Permit::renewal_end).collect()));
+            permits.push(member.semaphore.in_line(member.permits, meanwhile, None, deadline, caller).await?);
+        }
+        let until = deadline.and_then(|end| end.checked_add(LAST_CALL));
+        let held = permit::refresh_all(&permits.iter().collect::<Vec<_>>(), None, until, caller.mode).await;
+        if let (Err(RefreshError::Unknown(failure) | RefreshError::Failed(failure)), Some(last)) =
+            (&held, self.members.last())
+            && failure.kind() == FailureKind::TimedOut
+            && last.semaphore.is_over(deadline)
+        {
+            return Err(late(&last.semaphore));
+        }
+        held?;
+        let permits = permits.into_iter().zip(&self.members).zip(leases);
+        let permits =
+            permits.map(|((permit, member), lease)| permit.under(lease, member.semaphore.settings().on_lost.as_ref()));
+        Ok(SeveralPermits::new(self.names(), permits.collect()))
+    }
+
+    async fn try_acquire_by(&self, caller: Caller<'_>) -> Result<SeveralPermits, TryAcquireError> {
+        let (first, keys) = self.checked()?;
+        let span = Operation::TryAcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
+        span.run_async(self.at_once(first, &keys, caller)).await
     }
 
     async fn at_once(
@@ -147,26 +263,28 @@ impl Several {
         first: &Semaphore,
         keys: &[&Keys],
         caller: Caller<'_>,
-    ) -> Result<SeveralPermits, TryAcquireSeveralError> {
+    ) -> Result<SeveralPermits, TryAcquireError> {
         let shared = &first.shared;
         shared.check_process()?;
-        let asked = self.members.asked(first, keys)?;
+        let asked = self.asked(shared, keys)?;
         let id = first.settings().next_id()?;
-        self.settle(shared, keys, caller).await?;
+        for keys in keys {
+            shared.releases.settle(keys.meta.as_bytes(), None, None, caller.mode).await?;
+        }
         let call = TryAcquireSeveral { id: &id, asked: &asked };
         loop {
             let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
             let earlier = shared.releases.earlier();
             let (answer, sent) = Once::ask(shared, &call, caller).await?;
             if let TryAcquireSeveralAnswer::Denied { .. } = answer {
-                if self.has_overtaken(shared, keys, earlier, caller).await? {
+                if has_overtaken(shared, keys, earlier, caller).await? {
                     continue;
                 }
                 shared.servers.counts.denied.add_one();
             }
-            let grants = self.members.granted(answer)?;
-            let held = SeveralPermits::new(self.members.names(), self.permits(shared, &id, &grants, sent)?);
-            self.members.check_limits(&grants)?;
+            let grants = self.granted(answer)?;
+            let held = SeveralPermits::new(self.names(), self.permits(shared, &id, &grants, sent)?);
+            self.check_limits(grants.iter().map(|(_, usage)| usage.limit))?;
             let confirmed = permit::confirm(&held.permits.iter().collect::<Vec<_>>(), caller.mode).await;
             if caller.keeps_grant() {
                 confirmed?;
@@ -177,25 +295,47 @@ impl Several {
         }
     }
 
-    async fn settle(&self, shared: &Shared, keys: &[&Keys], caller: Caller<'_>) -> Result<(), CallError> {
-        for keys in keys {
-            shared.releases.settle(keys.meta.as_bytes(), None, None, caller.mode).await?;
+    /// The arguments of the script that takes the permits of all semaphores, or none.
+    fn asked<'a>(&self, shared: &Arc<Shared>, keys: &[&'a Keys]) -> Result<Vec<AskOne<'a>>, Invalid> {
+        let tag = keys.first().map_or("", |keys| keys.tag());
+        let is_elsewhere = |member: &Member| !Arc::ptr_eq(&member.semaphore.shared, shared);
+        if self.members.iter().any(is_elsewhere) || keys.iter().any(|other| other.tag() != tag) {
+            let why = "different gates or groups. Accepted: one gate and one group, as in `{trade}:sword` and `{trade}:shield`. \
+                       For any other semaphores use `acquire_timeout`";
+            return Err(Invalid::new("semaphores", why));
         }
-        Ok(())
+        let asked = self.members.iter().zip(keys).map(|(member, &keys)| {
+            let settings = member.semaphore.settings();
+            let (lease, limit) = (settings.lease_options()?, settings.limit());
+            let (lease_ms, at_least_ms) = (lease.first_lease_ms(), lease.at_least_ms);
+            Ok(AskOne { keys, permits: member.permits, limit, lease_ms, at_least_ms })
+        });
+        asked.collect()
     }
 
-    async fn has_overtaken(
-        &self,
-        shared: &Shared,
-        keys: &[&Keys],
-        earlier: Earlier,
-        caller: Caller<'_>,
-    ) -> Result<bool, CallError> {
-        let mut has_overtaken = false;
-        for keys in keys {
-            has_overtaken |= shared.releases.has_overtaken(keys.meta.as_bytes(), None, earlier, caller.mode).await?;
+    /// The grants in the answer to this call.
+    fn granted(&self, answer: TryAcquireSeveralAnswer) -> Result<Vec<(Grant, Usage)>, TryAcquireError> {
+        let name = |index| self.names().nth(index).unwrap_or_default();
+        match answer {
+            TryAcquireSeveralAnswer::Granted(grants) | TryAcquireSeveralAnswer::Held(grants) => Ok(grants),
+            TryAcquireSeveralAnswer::Denied { index, next_expiry, lines, .. } => {
+                self.check_limits(lines.iter().map(|line| line.usage.limit))?;
+                let line = lines.get(index).copied().unwrap_or_default();
+                Err(TryAcquireError::Denied(denied(name(index), line.usage, line.waiting, next_expiry)))
+            }
+            TryAcquireSeveralAnswer::AboveLimit { index, limit, .. } => {
+                let permits = self.members.get(index).map_or(0, |member| member.permits);
+                Err(AboveLimit { name: name(index).to_owned(), permits, limit }.into())
+            }
         }
-        Ok(has_overtaken)
+    }
+
+    /// Whether the callers accept the limits in force.
+    fn check_limits(&self, in_force: impl Iterator<Item = u32>) -> Result<(), TryAcquireError> {
+        for (member, limit) in self.members.iter().zip(in_force) {
+            member.semaphore.settings().check_limit(limit)?;
+        }
+        Ok(())
     }
 
     fn permits(
@@ -205,14 +345,36 @@ impl Several {
         grants: &[(Grant, Usage)],
         sent: Moment,
     ) -> Result<Vec<Permit>, Invalid> {
-        let identities = self.members.identities(id, grants)?.into_iter().zip(grants);
-        let permits = identities.map(|((settings, identity), (grant, usage))| {
+        let permits = self.members.iter().zip(grants).map(|(member, (grant, usage))| {
+            let settings = member.semaphore.settings();
+            let (keys, lease) = (settings.keys()?.clone(), settings.lease_options()?);
+            let identity = Identity { keys, id: id.to_owned(), fence: grant.fence, lease };
             let deadline = Deadline::after(sent, grant.left());
             let permit = Permit::new(shared, identity, grant, deadline, settings.on_lost.as_ref());
-            permit.with_limit(usage.limit)
+            Ok(permit.with_limit(usage.limit))
         });
-        Ok(permits.collect())
+        permits.collect()
     }
+}
+
+/// The time was over before this semaphore was asked, or before the grants were confirmed.
+fn late(semaphore: &Semaphore) -> AcquireError {
+    semaphore.shared.servers.counts.denied.add_one();
+    AcquireError::TimedOut(denied(semaphore.name(), Usage::default(), 0, None))
+}
+
+/// Whether the call overtook a release of one of these names.
+async fn has_overtaken(
+    shared: &Shared,
+    keys: &[&Keys],
+    earlier: Earlier,
+    caller: Caller<'_>,
+) -> Result<bool, CallError> {
+    let mut has_overtaken = false;
+    for keys in keys {
+        has_overtaken |= shared.releases.has_overtaken(keys.meta.as_bytes(), None, earlier, caller.mode).await?;
+    }
+    Ok(has_overtaken)
 }
 
 /// One call for several semaphores. If this is dropped before its answer is here, the permits are released.
@@ -266,21 +428,18 @@ impl<'a> Once<'a> {
 impl Drop for Once<'_> {
     fn drop(&mut self) {
         if self.is_sent && self.shared.servers.is_own_process() {
-            for pending in abandoned(self.call, self.connection.take(), self.shared.now()) {
+            let (connection, now) = (self.connection.take(), self.shared.now());
+            for one in self.call.asked {
+                let until = now.checked_add(Duration::from_millis(one.lease_ms));
+                let pending = PendingRelease::of_call(one.keys, self.call.id, false, connection.clone(), until);
                 self.shared.releases.post(pending);
             }
         }
     }
 }
 
-impl Semaphore {
-    fn is_of_same_gate(&self, other: &Semaphore) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
-    }
-}
-
 impl fmt::Debug for Several {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.members.fmt(f)
+        f.debug_map().entries(self.members.iter().map(|member| (member.semaphore.name(), member.permits))).finish()
     }
 }

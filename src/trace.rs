@@ -135,9 +135,7 @@ mod disabled {
 mod enabled {
     use super::{Operation, Word};
     use crate::clock::{machine_now, since};
-    use crate::error::{
-        AcquireError, AcquireSeveralError, CallError, RefreshError, TryAcquireError, TryAcquireSeveralError, WaitError,
-    };
+    use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError, WaitError};
     use crate::protocol::keys::{self, Keys};
     use std::fmt;
     use std::time::Instant;
@@ -264,17 +262,8 @@ mod enabled {
             AboveLimit "above_limit", Invalid "invalid", Failed "failed", Unknown "unknown",
         }
         AcquireError {
-            TimedOut "timed_out", LineFull "line_full", Cancelled "cancelled", Revoked "revoked", AlreadyHeld "already_held",
-            LimitMismatch "limit_mismatch", AboveLimit "above_limit", Invalid "invalid", Failed "failed", Unknown "unknown",
-        }
-        TryAcquireSeveralError {
-            Blocked "denied", LimitMismatch "limit_mismatch", AboveLimit "above_limit",
-            Invalid "invalid", Failed "failed", Unknown "unknown",
-        }
-        AcquireSeveralError {
             TimedOut "timed_out", LineFull "line_full", Cancelled "cancelled", Revoked "revoked", Lost "lost",
-            LimitMismatch "limit_mismatch", AboveLimit "above_limit",
-            Invalid "invalid", Failed "failed", Unknown "unknown",
+            AlreadyHeld "already_held", LimitMismatch "limit_mismatch", AboveLimit "above_limit", Invalid "invalid", Failed "failed", Unknown "unknown",
         }
         RefreshError { Lost "lost", Invalid "invalid", Failed "failed", Unknown "unknown" }
         WaitError {

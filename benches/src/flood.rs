@@ -28,7 +28,7 @@ fn limits(gate: &Gate, user: usize, cancel: &Cancel) -> Several {
     let lease = Duration::from_secs(60);
     let own = gate.semaphore(&format!("flood:{user}"), PER_USER).lease(lease);
     let total = gate.semaphore("flood", IN_TOTAL).lease(lease);
-    gate.several([(&own, 1), (&total, 1)]).cancelled_by(cancel)
+    gate.several([(&own, 1), (&total, 1)]).with(|semaphore| semaphore.cancelled_by(cancel))
 }
 
 /// The median and the 99th percentile of the other users' waits in ms, while one user makes this number of concurrent

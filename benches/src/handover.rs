@@ -112,11 +112,11 @@ pub fn work(arguments: &[String]) -> bool {
 /// Waits in line for each line on its standard input.
 fn wait(url: &str, prefix: &str) {
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
-    let mutex = gate.mutex(CHANNEL).lease(Duration::from_secs(30));
+    let mutex = gate.mutex(CHANNEL).with(|lock| lock.lease(Duration::from_secs(30)));
     for _ in std::io::stdin().lines() {
         let guard = mutex.lock().unwrap();
         let woken = now();
-        guard.unlock().unwrap();
+        guard.release().unwrap();
         println!("{woken}");
     }
 }
@@ -161,7 +161,7 @@ pub struct Times {
 
 pub fn times(server: &Server) -> Times {
     let mut con = server.connection();
-    let mutex = server.gate().mutex(CHANNEL).lease(Duration::from_secs(30));
+    let mutex = server.gate().mutex(CHANNEL).with(|lock| lock.lease(Duration::from_secs(30)));
     let mut waiter = Other::start(WAITER, server);
     let mut listener = Other::start(LISTENER, server);
     listener.says(); // once subscribed
@@ -175,7 +175,7 @@ pub fn times(server: &Server) -> Times {
             std::thread::sleep(Duration::from_micros(200));
         }
         let released = now();
-        guard.unlock().unwrap();
+        guard.release().unwrap();
         times.handed.push(waiter.says() - released);
         let hands_over = bare.hands_over();
         let released = now();

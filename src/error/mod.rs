@@ -5,10 +5,7 @@ mod outcome;
 pub(crate) mod permission;
 pub(crate) mod run;
 
-pub use outcome::{
-    AboveLimit, AlreadyHeld, Blocked, Cancelled, Denied, LimitMismatch, LineFull, Lost, NamedUsage, PlaceRevoked,
-    StillClosed, TimedOut,
-};
+pub use outcome::{AboveLimit, AlreadyHeld, Cancelled, Denied, LimitMismatch, Lost, PlaceRevoked, StillClosed};
 pub(crate) use outcome::{MOST, Used};
 
 use crate::error::failure::{Failure, FailureKind};
@@ -149,6 +146,8 @@ one_of! {
         Cancelled(Cancelled) "",
         /// An operator or another program revoked the place in line with `revoke`.
         Revoked(PlaceRevoked) "",
+        /// Of several semaphores, the permits of one were lost during the wait for another one.
+        Lost(Lost) "",
         /// The chosen id already holds a permit.
         AlreadyHeld(AlreadyHeld) "",
         /// The semaphore is strict, and another limit is in force.
@@ -160,50 +159,6 @@ one_of! {
         /// The server could not be used. The caller holds nothing.
         Failed(Failure) "",
         /// The call was sent, but no reply came. The background sends a release for its id, so nothing stays held.
-        Unknown(Failure) "unknown whether the server ran the call: ",
-    }
-}
-
-one_of! {
-    /// Why permits of several semaphores were not granted at once. The caller holds none of them.
-    TryAcquireSeveralError {
-        /// One semaphore has too few free permits, or other callers wait in its line.
-        Blocked(Blocked) "denied: " later,
-        /// A semaphore is strict, and another limit is in force.
-        LimitMismatch(LimitMismatch) "",
-        /// The caller asked for more permits of one semaphore than its limit in force.
-        AboveLimit(AboveLimit) "",
-        /// An argument is invalid. Nothing was changed.
-        Invalid(Invalid) "",
-        /// The server could not be used.
-        Failed(Failure) "",
-        /// The call was sent, but no reply came. The background sends a release, so nothing stays held.
-        Unknown(Failure) "unknown whether the server ran the call: ",
-    }
-}
-
-one_of! {
-    /// Why a wait for permits of several semaphores ended without them. The caller holds none of them.
-    AcquireSeveralError {
-        /// The timeout ended while the caller waited for this semaphore. The place in line is given up.
-        TimedOut(Blocked) "timed out in line: " longer,
-        /// As many callers wait for this semaphore as `max_waiting` allows.
-        LineFull(Blocked) "the line is full: " shorter,
-        /// The `cancelled_by` handle ended the wait. The place in line is given up.
-        Cancelled(Cancelled) "",
-        /// An operator or another program revoked the place in line with `revoke`.
-        Revoked(PlaceRevoked) "",
-        /// Permits that were already granted were lost during the wait for another semaphore.
-        Lost(Lost) "",
-        /// A semaphore is strict, and another limit is in force.
-        LimitMismatch(LimitMismatch) "",
-        /// The caller asked for more permits of one semaphore than its limit in force.
-        AboveLimit(AboveLimit) "",
-        /// An argument is invalid. Nothing was changed.
-        Invalid(Invalid) "",
-        /// The server could not be used.
-        Failed(Failure) "",
-        /// A call was sent, but no reply came. The background sends a release, so nothing stays held.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -244,12 +199,12 @@ one_of! {
     Error {
         /// Too few permits are free, or other callers wait in line.
         Denied(Denied) "denied: " later,
-        /// The timeout ended: in line, for several semaphores, or for a latch.
-        TimedOut(TimedOut) "timed out " longer,
+        /// The timeout ended in line.
+        TimedOut(Denied) "timed out in line: " longer,
+        /// The timeout ended, and the latch is not open.
+        StillClosed(StillClosed) "timed out at the latch: " longer,
         /// As many callers wait in line as `max_waiting` allows.
-        LineFull(LineFull) "the line is full: " shorter,
-        /// Of several semaphores, this one did not grant at once.
-        Blocked(Blocked) "denied: " later,
+        LineFull(Denied) "the line is full: " shorter,
         /// The wait was cancelled.
         Cancelled(Cancelled) "",
         /// The place in line was revoked.
@@ -271,37 +226,32 @@ one_of! {
     }
 }
 
-/// Converts a smaller set of outcomes into a larger one, variant by variant; `in` names an outcome that wraps the
-/// value.
+/// Converts a smaller set of outcomes into a larger one, variant by variant. `as` names a variant that is called
+/// differently there.
 macro_rules! widen {
-    ($($source:ident => $target:ident { $($variant:ident $(in $outer:path)?),* })*) => {
+    ($($source:ident => $target:ident { $($variant:ident $(as $other:ident)?),* })*) => {
         $(impl From<$source> for $target {
             fn from(error: $source) -> $target {
-                match error { $($source::$variant(inner) => $target::$variant($($outer)?(inner)),)* }
+                match error { $($source::$variant(inner) => widen!(@$target $variant $($other)?)(inner),)* }
             }
         })*
     };
+    (@$target:ident $variant:ident) => { $target::$variant };
+    (@$target:ident $variant:ident $other:ident) => { $target::$other };
 }
 
 widen! {
     CallError => TryAcquireError { Invalid, Failed, Unknown }
     CallError => AcquireError { Invalid, Failed, Unknown }
     CallError => RefreshError { Invalid, Failed, Unknown }
-    CallError => TryAcquireSeveralError { Invalid, Failed, Unknown }
-    CallError => AcquireSeveralError { Invalid, Failed, Unknown }
-    RefreshError => AcquireSeveralError { Lost, Invalid, Failed, Unknown }
-    TryAcquireSeveralError => Error { Blocked, LimitMismatch, AboveLimit, Invalid, Failed, Unknown }
+    RefreshError => AcquireError { Lost, Invalid, Failed, Unknown }
     CallError => WaitError { Invalid, Failed, Unknown }
     CallError => Error { Invalid, Failed, Unknown }
     TryAcquireError => Error { Denied, AlreadyHeld, LimitMismatch, AboveLimit, Invalid, Failed, Unknown }
     RefreshError => Error { Lost, Invalid, Failed, Unknown }
-    WaitError => Error { TimedOut in TimedOut::Latch, Cancelled, Invalid, Failed, Unknown }
-    AcquireSeveralError => Error {
-        TimedOut in TimedOut::Several, LineFull in LineFull::Several, Cancelled, Revoked, Lost, LimitMismatch, AboveLimit,
-        Invalid, Failed, Unknown
-    }
+    WaitError => Error { TimedOut as StillClosed, Cancelled, Invalid, Failed, Unknown }
     AcquireError => Error {
-        TimedOut in TimedOut::Acquire, LineFull in LineFull::Acquire, Cancelled, Revoked, AlreadyHeld, LimitMismatch,
+        TimedOut, LineFull, Cancelled, Revoked, Lost, AlreadyHeld, LimitMismatch,
         AboveLimit, Invalid, Failed, Unknown
     }
 }
@@ -318,8 +268,8 @@ macro_rules! wrap {
 }
 
 wrap! {
-    Invalid => CallError TryAcquireError AcquireError TryAcquireSeveralError AcquireSeveralError RefreshError WaitError Error,
-    LimitMismatch => TryAcquireError AcquireError TryAcquireSeveralError,
+    Invalid => CallError TryAcquireError AcquireError RefreshError WaitError Error,
+    LimitMismatch => TryAcquireError AcquireError,
     AboveLimit => TryAcquireError AcquireError,
 }
 
@@ -334,7 +284,7 @@ impl TryAcquireError {
             AcquireError::Invalid(invalid) => TryAcquireError::Invalid(invalid),
             AcquireError::Failed(failure) => TryAcquireError::Failed(failure),
             AcquireError::Unknown(failure) => TryAcquireError::Unknown(failure),
-            AcquireError::Cancelled(_) | AcquireError::Revoked(_) => {
+            AcquireError::Cancelled(_) | AcquireError::Revoked(_) | AcquireError::Lost(_) => {
                 let text = error.to_string();
                 TryAcquireError::Unknown(Failure::new(FailureKind::UnexpectedReply, text))
             }

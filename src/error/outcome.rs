@@ -11,9 +11,11 @@ pub(crate) const MOST: u32 = i32::MAX as u32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denied {
+    /// The name of the semaphore. Of several, the first one that did not grant.
+    pub name: String,
     /// How many permits are in use.
     pub in_use: u32,
-    /// The limit in force.
+    /// The limit in force. 0 if the timeout ended before this one of several semaphores was asked: nothing is known then.
     pub limit: u32,
     /// How many callers wait in line.
     pub waiting: u64,
@@ -45,8 +47,11 @@ impl Denied {
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.limit == 0 {
+            return write!(f, "{}: the timeout ended before this semaphore was asked", self.name);
+        }
         let used = Used(self.in_use, self.limit);
-        write!(f, "{used}, waiting in line: {}, ", self.waiting)?;
+        write!(f, "{}: {used}, waiting in line: {}, ", self.name, self.waiting)?;
         match self.next_expiry {
             Some(after) => write!(f, "next lease end: in {after:?} or later"),
             None => write!(f, "next lease end: never"),
@@ -69,44 +74,6 @@ impl fmt::Display for Used {
         }
     }
 }
-
-/// Of several semaphores, the first that did not grant. The caller holds permits of none of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Blocked {
-    /// The name of the semaphore.
-    pub name: String,
-    /// Why it did not grant. `None`: the timeout ended before the call reached this semaphore.
-    pub denied: Option<Denied>,
-    /// The usage of each semaphore, in the order of the calls. Empty after a wait in line, which asks one semaphore at
-    /// a time.
-    pub usages: Vec<NamedUsage>,
-}
-
-/// The usage of one semaphore.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NamedUsage {
-    /// The name of the semaphore.
-    pub name: String,
-    /// How many permits are in use.
-    pub in_use: u32,
-    /// The limit in force.
-    pub limit: u32,
-    /// How many callers wait in line.
-    pub waiting: u64,
-}
-
-impl fmt::Display for Blocked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.denied {
-            Some(denied) => write!(f, "{}: {denied}", self.name),
-            None => write!(f, "{}: the timeout ended before this semaphore was asked", self.name),
-        }
-    }
-}
-
-impl std::error::Error for Blocked {}
 
 /// The chosen id already holds a permit, and an id can hold only one.
 ///
@@ -197,51 +164,6 @@ pub struct StillClosed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cancelled;
-
-/// The object that the caller waited for when the timeout ended, and its state at that time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TimedOut {
-    /// A permit of a semaphore, or a lock.
-    Acquire(Denied),
-    /// Permits of several semaphores.
-    Several(Blocked),
-    /// A latch.
-    Latch(StillClosed),
-}
-
-impl fmt::Display for TimedOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TimedOut::Acquire(denied) => write!(f, "in line: {denied}"),
-            TimedOut::Several(blocked) => write!(f, "in line: {blocked}"),
-            TimedOut::Latch(closed) => write!(f, "at the latch: {closed}"),
-        }
-    }
-}
-
-impl std::error::Error for TimedOut {}
-
-/// Which line was full, and the state of its semaphore at that time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LineFull {
-    /// The line of a semaphore or a lock.
-    Acquire(Denied),
-    /// The line of one of several semaphores.
-    Several(Blocked),
-}
-
-impl fmt::Display for LineFull {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LineFull::Acquire(denied) => denied.fmt(f),
-            LineFull::Several(blocked) => blocked.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for LineFull {}
 
 /// The displayed text of each outcome.
 macro_rules! say {

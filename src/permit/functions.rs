@@ -23,7 +23,7 @@ impl Permit {
         &self.state.identity.keys
     }
 
-    /// The number of permits in this guard. 0 in a forked child.
+    /// The number of permits, as the caller asked for. 0 in a forked child.
     pub fn permits(&self) -> u32 {
         self.state.permits()
     }
@@ -62,17 +62,11 @@ impl Permit {
         self.state.stop_renewal();
     }
 
-    /// Drops the guard without releasing, and returns the id. Within [`remaining`](Self::remaining), another
+    /// Drops the permit without releasing it, and returns the id. Within [`remaining`](Self::remaining), another
     /// process can take over with [`Semaphore::adopt`](crate::Semaphore::adopt). The renewal stops.
     pub fn into_id(self) -> String {
         self.state.hand_on();
         self.state.identity.id.clone()
-    }
-}
-
-impl AsRef<Permit> for Permit {
-    fn as_ref(&self) -> &Permit {
-        self
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Permit;
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Outcome, Sending, Unanswered};
-use crate::error::{CallError, Error, RefreshError};
+use crate::error::{CallError, Error};
 use crate::protocol::call::Packed;
 use crate::trace::{Operation, words};
 use std::{error, fmt};
@@ -28,49 +28,45 @@ words! {
     Released { Released "released", Gone "gone" }
 }
 
-/// A release, an unlock or a downgrade that the server did not confirm. It contains the permit or the guard, so that the
-/// caller can try again. Dropping this error releases in the background.
+/// A release that the server did not confirm. It contains the permit or the permits, so that the caller can try again.
+/// Dropping this error releases in the background.
 #[derive(Debug)]
-pub struct ReleaseError<G = Permit> {
-    guard: Box<G>,
-    error: RefreshError,
+pub struct ReleaseError<P = Permit> {
+    permit: Box<P>,
+    error: CallError,
 }
 
-impl<G> ReleaseError<G> {
-    pub(crate) fn new(guard: G, error: RefreshError) -> ReleaseError<G> {
-        ReleaseError { guard: Box::new(guard), error }
+impl<P> ReleaseError<P> {
+    pub(crate) fn new(permit: P, error: CallError) -> ReleaseError<P> {
+        ReleaseError { permit: Box::new(permit), error }
     }
 
-    pub(crate) fn map<H>(self, map: impl FnOnce(G) -> H) -> ReleaseError<H> {
-        ReleaseError::new(map(*self.guard), self.error)
+    /// The permit. After [`CallError::Unknown`] it is unknown whether the server still counts it.
+    #[must_use = "dropping the permit releases it in the background"]
+    pub fn into_permit(self) -> P {
+        *self.permit
     }
 
-    /// The permit or the guard. After [`RefreshError::Unknown`] it is unknown whether the server still counts it.
-    #[must_use = "dropping the guard releases it in the background"]
-    pub fn into_guard(self) -> G {
-        *self.guard
-    }
-
-    /// The reason. [`RefreshError::Lost`] only for a downgrade: another try cannot succeed.
-    pub fn error(&self) -> &RefreshError {
+    /// The reason.
+    pub fn error(&self) -> &CallError {
         &self.error
     }
 }
 
-impl<G> fmt::Display for ReleaseError<G> {
+impl<P> fmt::Display for ReleaseError<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the release is not confirmed: {}. Call `into_guard` and try again", self.error)
+        write!(f, "the release is not confirmed: {}. Call `into_permit` and try again", self.error)
     }
 }
 
-impl<G: fmt::Debug> error::Error for ReleaseError<G> {
+impl<P: fmt::Debug> error::Error for ReleaseError<P> {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         Some(&self.error)
     }
 }
 
-impl<G> From<ReleaseError<G>> for Error {
-    fn from(error: ReleaseError<G>) -> Error {
+impl<P> From<ReleaseError<P>> for Error {
+    fn from(error: ReleaseError<P>) -> Error {
         error.error.into()
     }
 }

@@ -16,7 +16,7 @@ const LEAST: Duration = Duration::from_millis(50);
 
 impl Permit {
     /// Starts a new lease for each of these permits, as [`refresh`](Permit::refresh) does. Returns a result for each,
-    /// in the same order. Accepts permits and guards, of one semaphore or of several. Blocks for one round trip for
+    /// in the same order. The permits can be of one semaphore or of several. Blocks for one round trip for
     /// each 100 permits on a server.
     ///
     /// ```no_run
@@ -35,10 +35,8 @@ impl Permit {
     ///
     /// # Errors
     /// For each permit as [`refresh`](Permit::refresh). A failure of one does not prevent the refresh of the others.
-    pub fn refresh_each<'a, P: AsRef<Permit> + 'a>(
-        permits: impl IntoIterator<Item = &'a P>,
-    ) -> Vec<Result<(), RefreshError>> {
-        let permits: Vec<&Permit> = permits.into_iter().map(AsRef::as_ref).collect();
+    pub fn refresh_each<'a>(permits: impl IntoIterator<Item = &'a Permit>) -> Vec<Result<(), RefreshError>> {
+        let permits: Vec<&Permit> = permits.into_iter().collect();
         block(|mode| refresh_each_of(&permits, mode))
     }
 
@@ -49,15 +47,15 @@ impl Permit {
     ///
     /// # Cancel safety
     /// As [`refresh_async`](Permit::refresh_async).
-    pub async fn refresh_each_async<'a, P: AsRef<Permit> + 'a>(
-        permits: impl IntoIterator<Item = &'a P>,
+    pub async fn refresh_each_async<'a>(
+        permits: impl IntoIterator<Item = &'a Permit>,
     ) -> Vec<Result<(), RefreshError>> {
-        let permits: Vec<&Permit> = permits.into_iter().map(AsRef::as_ref).collect();
+        let permits: Vec<&Permit> = permits.into_iter().collect();
         refresh_each_of(&permits, Mode::Async).await
     }
 
     /// Releases these permits, as [`release`](Permit::release) does. Returns a result for each, in the same order.
-    /// Accepts permits and guards, of one semaphore or of several. Blocks for one round trip for each 100 permits on a
+    /// The permits can be of one semaphore or of several. Blocks for one round trip for each 100 permits on a
     /// server.
     ///
     /// ```no_run
@@ -75,8 +73,8 @@ impl Permit {
     /// [`ReleaseError`](crate::errors::ReleaseError) for each permit whose release the server did not confirm. It
     /// contains the permit, so that the caller can try again. Dropping it does not block: the release continues in the
     /// background. A failure of one does not prevent the release of the others.
-    pub fn release_each<P: Into<Permit>>(permits: impl IntoIterator<Item = P>) -> Vec<Result<Released, ReleaseError>> {
-        let permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();
+    pub fn release_each(permits: impl IntoIterator<Item = Permit>) -> Vec<Result<Released, ReleaseError>> {
+        let permits: Vec<Permit> = permits.into_iter().collect();
         block(|mode| release_each_of(permits, mode))
     }
 
@@ -87,10 +85,8 @@ impl Permit {
     ///
     /// # Cancel safety
     /// If this is dropped, all of them are released in the background.
-    pub async fn release_each_async<P: Into<Permit>>(
-        permits: impl IntoIterator<Item = P>,
-    ) -> Vec<Result<Released, ReleaseError>> {
-        let permits: Vec<Permit> = permits.into_iter().map(Into::into).collect();
+    pub async fn release_each_async(permits: impl IntoIterator<Item = Permit>) -> Vec<Result<Released, ReleaseError>> {
+        let permits: Vec<Permit> = permits.into_iter().collect();
         release_each_of(permits, Mode::Async).await
     }
 }
@@ -114,7 +110,7 @@ async fn release_each_of(permits: Vec<Permit>, mode: Mode) -> Vec<Result<Release
         results.extend(release_packet(packet, mode).await);
     }
     let results = permits.into_iter().zip(results);
-    results.map(|(permit, result)| result.map_err(|error| ReleaseError::new(permit, error.into()))).collect()
+    results.map(|(permit, result)| result.map_err(|error| ReleaseError::new(permit, error))).collect()
 }
 
 /// Refreshes permits of one gate, in one packet.

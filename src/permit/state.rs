@@ -137,7 +137,7 @@ impl PermitState {
         }
     }
 
-    /// The guard is dropped. If there is something to release: the release, and the permit, which the store forgets when the
+    /// The permit is dropped. If there is something to release: the release, and the permit, which the store forgets when the
     /// release is answered. `now`: the last refresh of the holder was answered by then, or not at all.
     pub(crate) fn end(&self, now: Instant) -> Option<(PendingRelease, Dropped)> {
         let until = self.store.drop_permit(self.number, now)?;

@@ -69,11 +69,11 @@ fn a_stalled_sentinel_delays_only_the_first_connection() {
     group.sentinels.pause(0);
     let asked = Instant::now();
     let gate = builder(&group).connect_timeout(SOON / 4).open().unwrap();
-    gate.mutex("m").try_lock().unwrap().unlock().unwrap();
+    gate.mutex("m").try_lock().unwrap().release().unwrap();
     assert!(asked.elapsed() < SOON / 4, "{:?}", asked.elapsed());
     // From here on the sentinel that answered is asked first.
     let asked = Instant::now();
-    gate.mutex("m").try_lock().unwrap().unlock().unwrap();
+    gate.mutex("m").try_lock().unwrap().release().unwrap();
     assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
 }
 
@@ -95,7 +95,7 @@ fn a_silent_sentinel_uses_only_its_share_of_the_connect_timeout() {
     let asked = Instant::now();
     let gate = gate.open().unwrap();
     assert!(asked.elapsed() < within, "{:?}", asked.elapsed());
-    gate.mutex("m").try_lock().unwrap().unlock().unwrap();
+    gate.mutex("m").try_lock().unwrap().release().unwrap();
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn a_former_master_that_a_sentinel_still_names_is_not_used() {
     let [late, well] = [&before, &master].map(StubSentinel::naming);
     let sentinels = [late, well];
     let gate = asking(&sentinels, &master.prefix).open().unwrap();
-    let held = gate.mutex("m").lease(LEASE).try_lock().unwrap();
+    let held = gate.mutex("m").with(|lock| lock.lease(LEASE)).try_lock().unwrap();
     let there = master.gate().mutex("m").inspect().unwrap();
     assert_eq!(there.holders.len(), 1, "granted by the former master");
-    held.unlock().unwrap();
+    held.release().unwrap();
     // The sentinel names no other server, so there is no master.
     let error = asking(&sentinels[..1], &master.prefix).open().unwrap_err();
     let luagate::errors::CallError::Failed(failure) = error else {
@@ -180,9 +180,9 @@ fn after_a_manual_failover_the_former_master_receives_no_calls() {
     let at = Gate::builder(group.urls()[after]).prefix(&group.prefix);
     let there = at.open().unwrap();
     eventually("calls go to the new master", || {
-        let lock = gate.mutex("m").lease(LEASE).try_lock().ok()?;
+        let lock = gate.mutex("m").with(|lock| lock.lease(LEASE)).try_lock().ok()?;
         let is_there = there.mutex("m").inspect().unwrap().in_use == 1;
-        lock.unlock().unwrap();
+        lock.release().unwrap();
         is_there.then_some(())
     });
     let listens = |node: usize| -> bool {

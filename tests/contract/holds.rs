@@ -58,7 +58,7 @@ fn a_holder_can_write_and_one_that_was_paused_beyond_its_lease_cannot() {
     let gate = server.gate();
     let key = format!("{}:{{account}}", server.prefix);
     let mutex = gate.mutex("account");
-    let paused = mutex.clone().lease(Duration::from_secs(60)).lock().unwrap();
+    let paused = mutex.clone().with(|lock| lock.lease(Duration::from_secs(60))).lock().unwrap();
     let mut write = Write::new(&server, paused.keys(), &key);
     assert!(write.by(&paused, "first"));
     paused.refresh_for(Duration::from_millis(20)).unwrap();
@@ -68,7 +68,7 @@ fn a_holder_can_write_and_one_that_was_paused_beyond_its_lease_cannot() {
     assert!(!write.by(&paused, "late"));
     assert_eq!(write.value().as_deref(), Some("next"));
     let (id, fence) = (next.id().to_owned(), next.fence());
-    next.unlock().unwrap();
+    next.release().unwrap();
     assert!(!write.write(&id, fence, "after its release"));
 }
 

@@ -129,7 +129,7 @@ fn locks_held_together_by_one_version_are_held_for_the_other() {
         let denied =
             earlier.call_on("try_acquire_several", &keys, &["old", "1", "1", "10000", "0", "1", "1", "10000", "0"]);
         assert_eq!((&*denied.word, denied.numbers[0]), ("denied", 2));
-        lock.unlock().unwrap();
+        lock.release().unwrap();
         let granted =
             earlier.call_on("try_acquire_several", &keys, &["old", "1", "1", "10000", "0", "1", "1", "10000", "0"]);
         assert_eq!(granted.word, "granted");

@@ -97,6 +97,6 @@ fn a_subscriber_that_is_disconnected_at_its_start_reconnects() {
             let channels: Vec<String> = channels.query(&mut con).unwrap();
             (channels.len() == gates.len()).then_some(())
         });
-        held.unlock().unwrap();
+        held.release().unwrap();
     });
 }

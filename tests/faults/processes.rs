@@ -83,16 +83,16 @@ pub fn sleep_over_the_lease(arguments: &[String]) {
     let [url, prefix, store, renewed] = arguments else { panic!("{arguments:?}") };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
     let mut con = redis::Client::open(url.as_str()).unwrap().get_connection().unwrap();
-    let mut mutex = gate.mutex("account").lease(LEASE);
+    let mut mutex = gate.mutex("account").with(|lock| lock.lease(LEASE));
     if renewed == "true" {
-        mutex = mutex.lease(Lease::renewed(LEASE));
+        mutex = mutex.with(|lock| lock.lease(Lease::renewed(LEASE)));
     }
     let guard = mutex.lock().unwrap();
     println!("locked {}", write(&mut con, store, guard.fence(), "first"));
     std::io::stdin().read_line(&mut String::new()).unwrap();
     let is_lost = guard.is_lost();
     let wrote = write(&mut con, store, guard.fence(), "late");
-    println!("woke {is_lost} {wrote} {:?}", guard.unlock().unwrap());
+    println!("woke {is_lost} {wrote} {:?}", guard.release().unwrap());
 }
 
 /// Reads the next line of a process, which must begin with this word. Returns the words after it.
@@ -125,7 +125,7 @@ fn a_holder_stopped_beyond_its_lease_detects_it_at_its_first_check_and_writes_no
         let value: String = redis::Commands::hget(&mut con, &store, "value").unwrap();
         assert_eq!(value, "second");
         guard.refresh().unwrap();
-        guard.unlock().unwrap();
+        guard.release().unwrap();
     }
 }
 
@@ -136,7 +136,7 @@ pub fn wait_in_line(arguments: &[String]) {
     let guard = gate.mutex("account").lock().unwrap();
     println!("granted");
     std::io::stdin().read_line(&mut String::new()).unwrap();
-    guard.unlock().unwrap();
+    guard.release().unwrap();
 }
 
 /// The ids of the connections that are subscribed to their own channel.
@@ -176,7 +176,7 @@ fn a_briefly_stopped_waiter_keeps_its_subscription_and_its_place() {
         signal("-CONT", waiter.id());
         eventually("the process runs again", || runs(waiter.id()).then_some(()));
     }
-    guard.unlock().unwrap();
+    guard.release().unwrap();
     let mut lines = BufReader::new(waiter.stdout.take().unwrap()).lines();
     hear(&mut lines, "granted");
     assert_eq!(subscribers(&mut con), before);

@@ -5,7 +5,7 @@ use crate::all_processors;
 use crate::support::random::Random;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{AcquireSeveralError, TryAcquireSeveralError};
+use luagate::errors::{AcquireError, TryAcquireError};
 use luagate::{Gate, Semaphore};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -53,12 +53,12 @@ fn attempts(gate: &Gate, ledger: &Ledger, mut random: Random, end: Instant) -> C
         let held = match random.below(3) {
             0 => match several.try_acquire() {
                 Ok(held) => Some(held),
-                Err(TryAcquireSeveralError::Blocked(_)) => None,
+                Err(TryAcquireError::Denied(_)) => None,
                 Err(error) => panic!("{error}"),
             },
             _ => match several.acquire_timeout(timeout) {
                 Ok(held) => Some(held),
-                Err(AcquireSeveralError::TimedOut(_)) => None,
+                Err(AcquireError::TimedOut(_)) => None,
                 Err(error) => panic!("{error}"),
             },
         };

@@ -50,17 +50,18 @@ fn a_suspended_machine_loses_its_permits_and_is_notified() {
     let (gate, memory) = memory();
     let (sender, reported) = mpsc::channel();
     let mutex = gate.mutex("nightly");
-    let sleepy = mutex.clone().on_lost(move |lost| {
+    let report = move |lost: &luagate::errors::Lost| {
         std::thread::sleep(Duration::from_millis(50)); // slow; `advance` waits for it
         sender.send(lost.id.clone()).unwrap();
-    });
+    };
+    let sleepy = mutex.clone().with(|lock| lock.on_lost(report));
     let held = sleepy.lock().unwrap();
     memory.suspend(MINUTE);
     assert!(held.is_lost());
     assert_eq!(reported.try_recv().as_deref(), Ok(held.id()));
     let next = mutex.try_lock().unwrap();
     assert!(next.fence() > held.fence());
-    assert_eq!(held.unlock().unwrap(), Released::Gone);
+    assert_eq!(held.release().unwrap(), Released::Gone);
     assert!(!next.is_lost());
 }
 

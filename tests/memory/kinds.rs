@@ -44,7 +44,7 @@ fn locks_latches_and_names_work() {
     assert_eq!((user.available_permits().unwrap(), total.available_permits().unwrap()), (0, 1));
     drop(held);
 
-    let page = gate.rwlock("page").lease(MINUTE);
+    let page = gate.rwlock("page").with(|lock| lock.lease(MINUTE));
     let readers = (page.read().unwrap(), page.try_read().unwrap());
     assert!(page.try_write().is_err());
     drop(readers);

@@ -12,8 +12,10 @@ fn a_renewed_permit_is_held_for_hours() {
     let (gate, memory) = memory();
     let lost = Arc::new(AtomicU32::new(0));
     let reported = lost.clone();
-    let mutex = gate.mutex("nightly").on_lost(move |_| {
-        reported.fetch_add(1, Ordering::SeqCst);
+    let mutex = gate.mutex("nightly").with(|lock| {
+        lock.on_lost(move |_| {
+            reported.fetch_add(1, Ordering::SeqCst);
+        })
     });
     let held = mutex.lock().unwrap();
     let short = gate.semaphore("short", 1).lease(Lease::renewed(5 * SECOND));
@@ -24,7 +26,7 @@ fn a_renewed_permit_is_held_for_hours() {
     assert!(other.mutex("nightly").try_lock().is_err());
     assert!(other.semaphore("short", 1).try_acquire().is_err());
     assert_eq!(lost.load(Ordering::SeqCst), 0);
-    assert_eq!(held.unlock().unwrap(), Released::Released);
+    assert_eq!(held.release().unwrap(), Released::Released);
     assert!(other.mutex("nightly").try_lock().is_ok());
 }
 

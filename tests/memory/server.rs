@@ -19,7 +19,7 @@ fn a_users_script_writes_only_while_its_permit_is_held() {
         redis.call('SET', KEYS[4], ARGV[3])
         return 1"
     ));
-    let lock = gate.mutex("account").lease(MINUTE).lock().unwrap();
+    let lock = gate.mutex("account").with(|lock| lock.lease(MINUTE)).lock().unwrap();
     let balance = format!("balance:{{{}}}", lock.keys().tag());
     let mut write = |text: &str| -> bool {
         let mut call = write.key(&lock.keys().names());

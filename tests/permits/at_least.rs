@@ -155,11 +155,11 @@ fn an_invalid_minimum_hold_is_refused() {
         };
         assert_eq!(invalid.what(), "at_least");
     }
-    let guard = gate.mutex("job").at_least(LONG).lock().unwrap();
-    guard.unlock().unwrap();
+    let guard = gate.mutex("job").with(|lock| lock.at_least(LONG)).lock().unwrap();
+    guard.release().unwrap();
     assert!(gate.mutex("job").try_lock().is_err());
-    let read = gate.rwlock("book").at_least(LONG).read().unwrap();
-    read.unlock().unwrap();
+    let read = gate.rwlock("book").with(|lock| lock.at_least(LONG)).read().unwrap();
+    read.release().unwrap();
     assert!(gate.rwlock("book").try_write().is_err());
-    gate.rwlock("book").try_read().unwrap().unlock().unwrap();
+    gate.rwlock("book").try_read().unwrap().release().unwrap();
 }

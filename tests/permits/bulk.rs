@@ -5,8 +5,8 @@ use crate::own;
 use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{FailureKind, RefreshError};
-use luagate::{Gate, MutexGuard, Permit, Released};
+use luagate::errors::{CallError, FailureKind, RefreshError};
+use luagate::{Gate, Permit, Released};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(600);
@@ -95,7 +95,7 @@ fn guards_of_several_locks_and_servers_are_released_together() {
     let servers = [own!(Server::private(&[])), own!(Server::private(&[]))];
     let gates = servers.each_ref().map(Server::gate);
     let lock = |n: usize| gates[n % 2].mutex(&format!("m{n}")).lock().unwrap();
-    let guards: Vec<MutexGuard> = (0..6).map(lock).collect();
+    let guards: Vec<Permit> = (0..6).map(lock).collect();
     for refreshed in Permit::refresh_each(&guards) {
         refreshed.unwrap();
     }
@@ -111,7 +111,8 @@ fn guards_of_several_locks_and_servers_are_released_together() {
 fn an_overwritten_key_does_not_prevent_other_releases() {
     let server = Server::any();
     let gate = server.gate();
-    let guards: Vec<MutexGuard> = ["a", "b", "c"].map(|name| gate.mutex(name).lease(LONG).lock().unwrap()).into();
+    let guards: Vec<Permit> =
+        ["a", "b", "c"].map(|name| gate.mutex(name).with(|lock| lock.lease(LONG)).lock().unwrap()).into();
     let meta = guards[1].keys().names()[0].to_owned();
     let mut con = server.connection();
     redis::cmd("SET").arg(&meta).arg("").exec(&mut con).unwrap();
@@ -121,10 +122,10 @@ fn an_overwritten_key_does_not_prevent_other_releases() {
     let mut released = Permit::release_each(guards);
     assert!(released[0].is_ok() && released[2].is_ok(), "{released:?}");
     let error = released.swap_remove(1).unwrap_err();
-    assert!(matches!(error.error(), RefreshError::Failed(f) if f.kind() == FailureKind::WrongType));
+    assert!(matches!(error.error(), CallError::Failed(f) if f.kind() == FailureKind::WrongType));
     redis::cmd("DEL").arg(&meta).exec(&mut con).unwrap();
     // The permit is still held, and its release can be retried.
-    error.into_guard().release().unwrap();
+    error.into_permit().release().unwrap();
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn unreleased_permits_are_returned_with_the_error_or_released_in_the_background(
     let mut errors = Vec::new();
     for outcome in released {
         let error = outcome.unwrap_err();
-        assert!(matches!(error.error(), RefreshError::Unknown(f) if f.kind() == FailureKind::TimedOut));
+        assert!(matches!(error.error(), CallError::Unknown(f) if f.kind() == FailureKind::TimedOut));
         errors.push(error);
     }
     let dropped = errors.split_off(20);
@@ -147,7 +148,7 @@ fn unreleased_permits_are_returned_with_the_error_or_released_in_the_background(
     server.resume();
     eventually("they are released", || (gate.semaphore("raw", 40).inspect().ok()?.in_use <= 20).then_some(()));
     for error in errors {
-        error.into_guard().release().unwrap();
+        error.into_permit().release().unwrap();
     }
     eventually("all permits are released", || (gate.semaphore("raw", 40).inspect().ok()?.in_use == 0).then_some(()));
 }

@@ -5,7 +5,7 @@ use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually, kill_connections};
 
-use luagate::errors::{AcquireError, AcquireSeveralError, RefreshError};
+use luagate::errors::{AcquireError, RefreshError};
 use luagate::{Cancel, Counters, Gate, Lease, Released, Revoked, Semaphore};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -102,10 +102,11 @@ fn readers_and_writers_count_like_other_callers() {
     let writer = std::thread::spawn(move || writer.write().unwrap());
     eventually("the writer is in line", || (lock.inspect().unwrap().waiter_count == 1).then_some(()));
     assert!(lock.try_read().is_err(), "a reader overtook the writer");
-    reads.unlock().unwrap();
-    let writes = writer.join().unwrap();
+    reads.release().unwrap();
+    let mut writes = writer.join().unwrap();
     assert_eq!(asked(&gate), (2, 1, 3));
-    writes.downgrade().unwrap().unlock().unwrap();
+    writes.downgrade().unwrap();
+    writes.release().unwrap();
     assert_eq!(asked(&gate), (2, 1, 3), "a downgrade is not a grant");
 }
 
@@ -119,7 +120,7 @@ fn waits_for_several_count_one_by_one() {
     let waiter = std::thread::spawn(move || several.acquire_timeout(MINUTE).unwrap());
     eventually("the thread is in line", || (second.inspect().unwrap().waiter_count == 1).then_some(()));
     assert_eq!(asked(&gate), (2, 0, 0), "the first is granted");
-    held.unlock().unwrap();
+    held.release().unwrap();
     waiter.join().unwrap().release().unwrap();
     assert_eq!(asked(&gate), (3, 1, 0));
 }
@@ -153,7 +154,7 @@ fn a_refusal_because_of_other_holders_counts_as_denied() {
     assert_eq!(gate.counters().denied, 3);
     assert_eq!(gate.counters().granted, 2);
     let late = several.acquire_timeout(MOMENT);
-    assert!(matches!(late, Err(AcquireSeveralError::TimedOut(_))), "{late:?}");
+    assert!(matches!(late, Err(AcquireError::TimedOut(_))), "{late:?}");
     assert_eq!(gate.counters().denied, 4, "once, not once for each mutex");
     drop((permit, mutex));
 }
@@ -251,7 +252,7 @@ fn a_release_with_a_lost_reply_does_not_count_as_lost() {
     proxy.lose_replies(2);
     let error = permit.release().unwrap_err();
     assert!(proxy.is_done());
-    assert_eq!(error.into_guard().release().unwrap(), Released::Gone);
+    assert_eq!(error.into_permit().release().unwrap(), Released::Gone);
     assert_eq!(semaphore.available_permits().unwrap(), 2);
     assert_eq!(gate.counters().lost, 0);
 }

@@ -31,7 +31,7 @@ fn dropping_takes_little_time_and_the_release_follows() {
 fn dropping_in_the_background_does_not_wait_for_the_server() {
     let mut server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url).prefix(&server.prefix).open().unwrap();
-    let (semaphore, mutex) = (gate.semaphore("raw", 100).lease(LONG), gate.mutex("m").lease(LONG));
+    let (semaphore, mutex) = (gate.semaphore("raw", 100).lease(LONG), gate.mutex("m").with(|lock| lock.lease(LONG)));
     let permits: Vec<_> = (0..48).map(|_| semaphore.acquire().unwrap()).collect();
     let wants = [(gate.semaphore("{g}:a", 100), 1), (gate.semaphore("{g}:b", 100), 1)];
     let several =

@@ -118,9 +118,9 @@ fn is_locked_is_true_exactly_while_a_mutex_is_held() {
     assert!(!mutex.is_locked().unwrap());
     let guard = mutex.lock().unwrap();
     assert!(server.gate().mutex("door").is_locked().unwrap());
-    guard.unlock().unwrap();
+    guard.release().unwrap();
     assert!(!mutex.is_locked().unwrap());
-    let short = mutex.clone().lease(std::time::Duration::from_millis(20));
+    let short = mutex.clone().with(|lock| lock.lease(std::time::Duration::from_millis(20)));
     let crashed = short.lock().unwrap();
     eventually("the lease ends", || (!mutex.is_locked().unwrap()).then_some(()));
     assert!(crashed.is_lost());
@@ -141,11 +141,11 @@ fn inspecting_a_read_write_lock_shows_readers_and_writer() {
         let writer = scope.spawn(|| book.try_write_for(SOON).unwrap());
         eventually("the writer is in line", || (usage() == (2, false, 1)).then_some(()));
         drop(readers);
-        let writer = writer.join().unwrap();
+        let mut writer = writer.join().unwrap();
         assert_eq!(usage(), (0, true, 0));
-        let reader = writer.downgrade().unwrap();
+        writer.downgrade().unwrap();
         assert_eq!(usage(), (1, false, 0));
-        reader.unlock().unwrap();
+        writer.release().unwrap();
     });
     assert_eq!(usage(), (0, false, 0));
 }

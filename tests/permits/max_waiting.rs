@@ -3,7 +3,7 @@
 use crate::own;
 use crate::support::{SOON, Server, eventually};
 
-use luagate::errors::{AcquireError, LineFull};
+use luagate::errors::AcquireError;
 use luagate::{Error, Semaphore};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,8 +31,8 @@ fn a_full_line_refuses_at_once_with_the_number_of_waiters() {
         assert!(begun.elapsed() < SOON / 2, "the call waited");
         assert_eq!((denied.waiting, denied.in_use, denied.limit), (2, 1, 1));
         let error = Error::from(market.acquire().unwrap_err());
-        assert!(matches!(&error, Error::LineFull(LineFull::Acquire(denied)) if denied.waiting == 2), "{error}");
-        assert!(error.to_string().starts_with("the line is full: 1 of 1 permits"), "{error}");
+        assert!(matches!(&error, Error::LineFull(denied) if denied.waiting == 2), "{error}");
+        assert!(error.to_string().starts_with("the line is full: market: 1 of 1 permits"), "{error}");
         // A try is only denied. A caller that allows a longer line may wait.
         assert!(market.try_acquire().is_err());
         let longer = market.clone().max_waiting(3).acquire_timeout(Duration::from_millis(20));
@@ -107,8 +107,8 @@ fn a_maximum_line_of_zero_is_refused() {
 fn locks_support_max_waiting() {
     let server = Server::any();
     let gate = server.gate();
-    let item = gate.mutex("item").max_waiting(1);
-    let book = gate.rwlock("book").max_waiting(1);
+    let item = gate.mutex("item").with(|lock| lock.max_waiting(1));
+    let book = gate.rwlock("book").with(|lock| lock.max_waiting(1));
     let held = (item.lock().unwrap(), book.write().unwrap());
     thread::scope(|scope| {
         let waits = (scope.spawn(|| item.lock()), scope.spawn(|| book.read()));
@@ -120,7 +120,7 @@ fn locks_support_max_waiting() {
         assert!(matches!(item.try_lock_for(SOON), Err(AcquireError::LineFull(_))));
         assert!(matches!(book.try_read_for(SOON), Err(AcquireError::LineFull(_))));
         drop(held);
-        waits.0.join().unwrap().unwrap().unlock().unwrap();
-        waits.1.join().unwrap().unwrap().unlock().unwrap();
+        waits.0.join().unwrap().unwrap().release().unwrap();
+        waits.1.join().unwrap().unwrap().release().unwrap();
     });
 }

@@ -36,9 +36,9 @@ fn each_stored_name_is_found_once_with_its_kind() {
     for permit in permits {
         permit.release().unwrap();
     }
-    mutex.unlock().unwrap();
-    writer.unlock().unwrap();
-    others.unlock().unwrap();
+    mutex.release().unwrap();
+    writer.release().unwrap();
+    others.release().unwrap();
 }
 
 #[test]

@@ -50,28 +50,29 @@ fn a_passed_deadline_allows_one_try() {
     let timed_out = |error: AcquireError| matches!(error, AcquireError::TimedOut(_));
     assert!(mutex.try_lock_until(past).is_err_and(timed_out));
     assert!(rwlock.try_write_until(past).is_err_and(timed_out));
-    read.unlock().unwrap();
+    read.release().unwrap();
     let written = rwlock.try_write_until(past).expect("there is no reader");
     assert!(rwlock.try_read_until(past).is_err_and(timed_out));
     drop((held, written));
 }
 
 #[test]
-fn every_timed_out_wait_converts_into_the_same_error() {
+fn every_caller_that_is_refused_learns_the_usage_from_one_type() {
     let server = Server::any();
     let gate = server.gate();
     let held = gate.mutex("m").lock().unwrap();
     let short = Duration::from_millis(1);
-    let errors: [Error; 3] = [
+    let errors: [Error; 4] = [
+        gate.mutex("m").try_lock().unwrap_err().into(),
+        gate.mutexes(["m"]).try_acquire().unwrap_err().into(),
         gate.mutex("m").try_lock_for(short).unwrap_err().into(),
         gate.mutexes(["m"]).acquire_timeout(short).unwrap_err().into(),
-        gate.latch("l", 1).wait_timeout(short).unwrap_err().into(),
     ];
     for error in errors {
-        assert!(matches!(error, Error::TimedOut(_)), "{error}");
-        assert!(error.to_string().starts_with("timed out"), "{error}");
+        let (Error::Denied(denied) | Error::TimedOut(denied)) = &error else { panic!("{error}") };
+        assert_eq!((denied.name.as_str(), denied.in_use, denied.limit, denied.waiting), ("m", 1, 1, 0));
     }
-    held.unlock().unwrap();
+    held.release().unwrap();
 }
 
 #[test]

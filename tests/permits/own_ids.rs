@@ -8,7 +8,7 @@ use crate::support::{Server, command_counts, eventually, within};
 
 use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::ReleaseAnswer;
-use luagate::{Cancel, Gate, Lease, Mutex, MutexGuard, Released};
+use luagate::{Cancel, Gate, Lease, Mutex, Permit, Released};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn gate(url: &str, server: &Server, read_timeout: Duration) -> Gate {
 
 /// The mutex `job` of this gate, with the id `worker-1`.
 fn job(gate: &Gate) -> Mutex {
-    gate.mutex("job").id("worker-1").lease(LONG)
+    gate.mutex("job").with(|lock| lock.id("worker-1").lease(LONG))
 }
 
 /// A server, a proxy to it, and a gate through the proxy that waits 300 ms for a reply.
@@ -35,7 +35,7 @@ fn behind_a_proxy() -> Option<(Server, Proxy, Gate)> {
 
 /// Asserts that the mutex is granted to no other holder while a delayed release could still arrive.
 #[track_caller]
-fn assert_holds_alone(server: &Server, guard: &MutexGuard) {
+fn assert_holds_alone(server: &Server, guard: &Permit) {
     let other = server.gate().mutex("job");
     let second = within(Duration::from_secs(2), || other.try_lock().ok());
     assert!(second.is_none(), "two holders: {guard} and {second:?}");
@@ -111,23 +111,23 @@ fn a_late_unanswered_call_does_not_affect_the_next_grant_of_its_id() {
 #[test]
 fn an_abandoned_place_does_not_affect_the_next_grant_of_its_id() {
     let (server, proxy, gate) = own!(behind_a_proxy());
-    let other = server.gate().mutex("job").lease(LONG);
+    let other = server.gate().mutex("job").with(|lock| lock.lease(LONG));
     let holder = other.try_lock().unwrap();
     let stop = Cancel::new();
-    let waiting = job(&gate).cancelled_by(&stop);
+    let waiting = job(&gate).with(|lock| lock.cancelled_by(&stop));
     let waiting = thread::spawn(move || waiting.lock());
     eventually("it waits", || (other.inspect().unwrap().waiter_count == 1).then_some(()));
     proxy.hold();
     stop.cancel();
     let ended = waiting.join().unwrap();
     assert!(matches!(ended, Err(AcquireError::Cancelled(_))), "{ended:?}");
-    holder.unlock().unwrap();
+    holder.release().unwrap();
     let next = eventually("the place is given up", || job(&gate).try_lock().ok());
     assert_late_calls_change_nothing(&server, &proxy, &next);
 }
 
 #[track_caller]
-fn assert_late_calls_change_nothing(server: &Server, proxy: &Proxy, guard: &MutexGuard) {
+fn assert_late_calls_change_nothing(server: &Server, proxy: &Proxy, guard: &Permit) {
     let_late_calls_run(server, proxy);
     assert_holds_alone(server, guard);
 }
@@ -250,7 +250,7 @@ fn a_waiter_with_an_own_id_gets_its_permit_although_the_server_stalls() {
     let gate = gate(&server.url, &server, Duration::from_millis(500));
     let job = job(&gate);
     let lease = Duration::from_secs(2);
-    server.gate().mutex("job").lease(lease).lock().unwrap().into_id();
+    server.gate().mutex("job").with(|lock| lock.lease(lease)).lock().unwrap().into_id();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| job.try_lock_for(LONG));
         eventually("it waits", || (job.inspect().unwrap().waiter_count == 1).then_some(()));
@@ -260,7 +260,7 @@ fn a_waiter_with_an_own_id_gets_its_permit_although_the_server_stalls() {
         server.resume();
         let guard = waiting.join().unwrap().expect("its place in line is granted");
         assert_holds_alone(&server, &guard);
-        guard.unlock().unwrap();
+        guard.release().unwrap();
     });
 }
 

@@ -6,7 +6,7 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{RefreshError, TryAcquireError};
+use luagate::errors::{CallError, RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::LookupAnswer;
 use luagate::{Error, Gate, Lease, Permit, Released};
 use std::thread::JoinHandle;
@@ -22,7 +22,6 @@ fn impatient(server: &Server) -> Gate {
 fn permits_and_guards_are_send_and_sync() {
     fn assert_bounds<T: Send + Sync + 'static>() {}
     assert_bounds::<Permit>();
-    assert_bounds::<luagate::MutexGuard>();
     assert_bounds::<Gate>();
     assert_bounds::<luagate::Semaphore>();
     assert_bounds::<Error>();
@@ -103,8 +102,8 @@ fn an_unconfirmed_release_can_be_retried() {
     let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
     server.pause();
     let error = permit.release().unwrap_err();
-    assert!(matches!(error.error(), RefreshError::Unknown(_)), "{error}");
-    let permit = error.into_guard();
+    assert!(matches!(error.error(), CallError::Unknown(_)), "{error}");
+    let permit = error.into_permit();
     server.resume();
     permit.release().unwrap();
     assert_eq!(Raw::new(&server, 1).in_use(), 0);
@@ -272,7 +271,7 @@ fn every_error_converts_into_the_common_error() {
         let gate = Gate::builder(&server.url).prefix(&server.prefix).open()?;
         let semaphore = gate.semaphore("raw", 1);
         semaphore.acquire()?.release()?;
-        gate.mutex("raw").lock()?.unlock()?;
+        gate.mutex("raw").lock()?.release()?;
         semaphore.acquire_timeout(Duration::from_secs(1))?.refresh()?;
         semaphore.resize(2)?;
         let _held = (semaphore.try_acquire()?, semaphore.try_acquire()?);

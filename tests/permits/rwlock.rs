@@ -6,7 +6,7 @@ use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually, process};
 
 use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
-use luagate::{Gate, Lease, Released, RwLock, RwLockGuard};
+use luagate::{Gate, Lease, Released, RwLock};
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -27,11 +27,11 @@ fn fifty_readers_hold_the_lock_at_once() {
             scope.spawn(|| {
                 let guard = lock.read().unwrap();
                 all_inside.wait(); // all readers stay until every reader has the lock
-                guard.unlock().unwrap();
+                guard.release().unwrap();
             });
         }
     });
-    lock.try_write().unwrap().unlock().unwrap();
+    lock.try_write().unwrap().release().unwrap();
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_waiting_writer_blocks_new_readers() {
         scope.spawn(|| {
             let guard = lock.write().unwrap();
             order.lock().unwrap().push("writer");
-            guard.unlock().unwrap();
+            guard.release().unwrap();
         });
         until_waiting(&lock, 1);
         let Err(TryAcquireError::Denied(denied)) = lock.try_read() else { panic!("overtook the writer") };
@@ -82,14 +82,14 @@ fn a_waiting_writer_blocks_new_readers() {
         let seen = lock.inspect().unwrap().to_string();
         assert!(seen.starts_with("locked for reading by 1\n  holds "), "{seen}");
         assert!(seen.ends_with(", writing, place 1"), "{seen}");
-        assert!(denied.to_string().starts_with("locked for reading by 1, "), "{denied}");
+        assert!(denied.to_string().starts_with("book: locked for reading by 1, "), "{denied}");
         scope.spawn(|| {
             let guard = lock.read().unwrap();
             order.lock().unwrap().push("reader");
-            guard.unlock().unwrap();
+            guard.release().unwrap();
         });
         until_waiting(&lock, 2);
-        first.unlock().unwrap();
+        first.release().unwrap();
     });
     assert_eq!(*order.lock().unwrap(), ["writer", "reader"]);
 }
@@ -120,7 +120,7 @@ fn readers_and_writers_are_granted_in_order_of_arrival() {
             });
             until_waiting(&gate.rwlock("book"), place as u64 + 1);
         }
-        first.unlock().unwrap();
+        first.release().unwrap();
     });
     let mut order = order.into_inner().unwrap();
     order[..2].sort_unstable();
@@ -130,7 +130,7 @@ fn readers_and_writers_are_granted_in_order_of_arrival() {
 /// The main function of a reader process, which is killed.
 pub fn read(arguments: &[String]) {
     let gate = Gate::builder(&arguments[0]).prefix(&arguments[1]).open().unwrap();
-    let lock = gate.rwlock("book").lease(Lease::renewed(Duration::from_millis(500)));
+    let lock = gate.rwlock("book").with(|lock| lock.lease(Lease::renewed(Duration::from_millis(500))));
     let _guard = lock.read().unwrap();
     println!("reading");
     loop {
@@ -146,7 +146,7 @@ fn a_crashed_readers_share_is_freed_at_its_own_lease_end() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     while lines.next().unwrap().unwrap() != "reading" {}
     // Keeps reading, with a short lease that is renewed.
-    let other = lock.clone().lease(Lease::renewed(Duration::from_secs(2)));
+    let other = lock.clone().with(|lock| lock.lease(Lease::renewed(Duration::from_secs(2))));
     let other = other.read().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -154,9 +154,9 @@ fn a_crashed_readers_share_is_freed_at_its_own_lease_end() {
     eventually("the share is free", || (lock.inspect().unwrap().in_use == 1).then_some(()));
     assert!(!other.is_lost());
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| lock.write().unwrap().unlock().unwrap());
+        let writer = scope.spawn(|| lock.write().unwrap().release().unwrap());
         until_waiting(&lock, 1);
-        assert_eq!(other.unlock().unwrap(), Released::Released);
+        assert_eq!(other.release().unwrap(), Released::Released);
         writer.join().unwrap();
     });
 }
@@ -165,7 +165,7 @@ fn a_crashed_readers_share_is_freed_at_its_own_lease_end() {
 fn a_downgraded_writer_reads_and_no_other_writes_in_between() {
     let server = Server::any();
     let lock = server.gate().rwlock("book");
-    let writing = lock.write().unwrap();
+    let mut writing = lock.write().unwrap();
     let (fence, id) = (writing.fence(), writing.id().to_owned());
     let order = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -179,13 +179,13 @@ fn a_downgraded_writer_reads_and_no_other_writes_in_between() {
             order.lock().unwrap().push("write");
         });
         until_waiting(&lock, 2);
-        let reading = writing.downgrade().unwrap();
-        assert_eq!((reading.fence(), reading.id()), (fence, &*id));
-        assert_eq!(reading.permits(), 1);
+        writing.downgrade().unwrap();
+        assert_eq!((writing.fence(), writing.id()), (fence, &*id));
+        assert_eq!(writing.permits(), 1);
         eventually("the reader at the head is granted", || order.lock().unwrap().first().copied());
         assert_eq!(*order.lock().unwrap(), ["read"]);
-        reading.refresh().unwrap();
-        assert_eq!(reading.unlock().unwrap(), Released::Released);
+        writing.refresh().unwrap();
+        assert_eq!(writing.release().unwrap(), Released::Released);
     });
     assert_eq!(*order.lock().unwrap(), ["read", "write"]);
 }
@@ -194,24 +194,24 @@ fn a_downgraded_writer_reads_and_no_other_writes_in_between() {
 fn an_unconfirmed_downgrade_can_be_retried() {
     let (_server, proxy, gate) = own!(Proxy::with_gate());
     let lock = gate.rwlock("book");
-    let writing = lock.write().unwrap();
+    let mut writing = lock.write().unwrap();
     proxy.lose_replies(2); // both calls run, and the replies are lost
     let error = writing.downgrade().unwrap_err();
-    assert!(matches!(error.error(), RefreshError::Unknown(_)), "{error}");
-    let reading = error.into_guard().downgrade().unwrap();
-    lock.try_read().unwrap().unlock().unwrap();
-    assert_eq!(reading.unlock().unwrap(), Released::Released);
+    assert!(matches!(error, RefreshError::Unknown(_)), "{error}");
+    writing.downgrade().unwrap();
+    lock.try_read().unwrap().release().unwrap();
+    assert_eq!(writing.release().unwrap(), Released::Released);
 }
 
 #[test]
 fn a_downgrade_of_a_lost_lock_is_an_error() {
     let server = Server::any();
     let lock = server.gate().rwlock("book");
-    let writing = lock.write().unwrap();
+    let mut writing = lock.write().unwrap();
     lock.revoke(writing.id()).unwrap();
     let error = writing.downgrade().unwrap_err();
-    assert!(matches!(error.error(), RefreshError::Lost(_)), "{error}");
-    assert!(error.into_guard().is_lost());
+    assert!(matches!(error, RefreshError::Lost(_)), "{error}");
+    assert!(writing.is_lost());
 }
 
 #[test]
@@ -221,17 +221,17 @@ fn tries_and_timeouts_work_for_readers_and_writers() {
     let soon = Duration::from_millis(30);
     let writing = lock.try_write_for(soon).unwrap();
     let Err(TryAcquireError::Denied(denied)) = lock.try_read() else { panic!() };
-    assert!(denied.to_string().starts_with("locked for writing, "), "{denied}");
+    assert!(denied.to_string().starts_with("book: locked for writing, "), "{denied}");
     assert!(matches!(lock.try_read_for(soon), Err(AcquireError::TimedOut(_))));
     let deadline = || std::time::Instant::now() + soon;
     assert!(matches!(lock.try_write_until(deadline()), Err(AcquireError::TimedOut(_))));
-    writing.unlock().unwrap();
+    writing.release().unwrap();
     let reading = lock.try_read_until(deadline()).unwrap();
     assert!(matches!(
         lock.try_write(),
         Err(TryAcquireError::Denied(denied)) if denied.waiting == 0
     ));
-    reading.unlock().unwrap();
+    reading.release().unwrap();
 }
 
 #[test]
@@ -239,29 +239,31 @@ fn a_share_and_the_whole_lock_can_be_handed_to_another_process() {
     let server = Server::any();
     let (here, there) = (server.gate().rwlock("book"), server.gate().rwlock("book"));
     let reader = here.read().unwrap().into_id();
-    let RwLockGuard::Read(reading) = there.adopt(&reader).unwrap() else { panic!("a reader was adopted as a writer") };
-    reading.unlock().unwrap();
+    let reading = there.adopt(&reader).unwrap();
+    assert_eq!(reading.permits(), 1);
+    reading.release().unwrap();
     let writer = here.write().unwrap().into_id();
-    let RwLockGuard::Write(writing) = there.adopt(&writer).unwrap() else { panic!("a writer was adopted as a reader") };
+    let writing = there.adopt(&writer).unwrap();
+    assert!(writing.permits() > 1);
     assert!(matches!(
         here.try_read(),
         Err(TryAcquireError::Denied(denied)) if denied.in_use == i32::MAX as u32
     ));
-    writing.unlock().unwrap();
+    writing.release().unwrap();
     assert!(matches!(there.adopt(&writer), Err(RefreshError::Lost(_))));
 }
 
 #[test]
 fn a_lost_writer_does_not_downgrade_its_successor() {
     let server = Server::any();
-    let lock = server.gate().rwlock("book").id("own");
-    let short = lock.clone().lease(Duration::from_millis(30));
-    let lost = short.write().unwrap();
+    let lock = server.gate().rwlock("book").with(|lock| lock.id("own"));
+    let short = lock.clone().with(|lock| lock.lease(Duration::from_millis(30)));
+    let mut lost = short.write().unwrap();
     let successor = eventually("the lease ends", || lock.write().ok());
     let error = lost.downgrade().unwrap_err();
-    assert!(matches!(error.error(), RefreshError::Lost(_)), "{error}");
-    drop(error);
+    assert!(matches!(error, RefreshError::Lost(_)), "{error}");
+    drop(lost);
     let other = server.gate().rwlock("book");
     assert!(other.try_read().is_err(), "a reader was granted during a write");
-    successor.unlock().unwrap();
+    successor.release().unwrap();
 }

@@ -5,7 +5,7 @@ use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 
 use luagate::autocomplete::{Prefix, Recent};
-use luagate::errors::{AcquireError, AcquireSeveralError, RefreshError, TryAcquireError};
+use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
 use luagate::scripts::semaphore::Ask;
 use luagate::{Cancel, Lease, Released, Resized, Revoked};
 use std::sync::Mutex;
@@ -99,7 +99,7 @@ fn race_free_semaphore() {
 fn lock_with_identifier_timeout_and_lease() {
     let server = Server::any();
     let gate = server.gate();
-    let market = gate.mutex("market").lease(SOON);
+    let market = gate.mutex("market").with(|lock| lock.lease(SOON));
     let guard = market.lock().unwrap();
     // Only the owner can release, and no key is without a TTL.
     assert_eq!(market.revoke("somebody-else").unwrap(), Revoked::Nothing);
@@ -116,7 +116,7 @@ fn lock_with_identifier_timeout_and_lease() {
     let in_time = market.try_lock_until(deadline);
     assert!(matches!(in_time, Err(AcquireError::TimedOut(_))));
     assert!(begun.elapsed() >= Duration::from_millis(200));
-    assert_eq!(guard.unlock().unwrap(), Released::Released);
+    assert_eq!(guard.release().unwrap(), Released::Released);
 }
 
 #[test]
@@ -137,12 +137,10 @@ fn fine_grained_locks() {
     });
     let held = gate.mutex("b").lock().unwrap();
     let both = gate.mutexes(["a", "b"]);
-    let Err(AcquireSeveralError::TimedOut(in_the_way)) = both.acquire_timeout(Duration::from_millis(20)) else {
-        panic!()
-    };
+    let Err(AcquireError::TimedOut(in_the_way)) = both.acquire_timeout(Duration::from_millis(20)) else { panic!() };
     assert_eq!(in_the_way.name, "b");
-    gate.mutex("a").try_lock().unwrap().unlock().unwrap();
-    held.unlock().unwrap();
+    gate.mutex("a").try_lock().unwrap().release().unwrap();
+    held.release().unwrap();
 }
 
 #[test]
@@ -243,9 +241,9 @@ fn redisson_read_write_fenced_and_multi_locks() {
     let gate = server.gate();
     let prices = gate.rwlock("prices");
     let before = prices.read().unwrap();
-    before.unlock().unwrap();
-    let writing = prices.write().unwrap();
-    let reading = writing.downgrade().unwrap();
+    before.release().unwrap();
+    let mut reading = prices.write().unwrap();
+    reading.downgrade().unwrap();
     let other = prices.try_read().unwrap();
     assert!(other.fence() > reading.fence());
     drop((reading, other));
@@ -253,7 +251,7 @@ fn redisson_read_write_fenced_and_multi_locks() {
     let mutex = gate.mutex("file");
     let first = mutex.lock().unwrap();
     let fence = first.fence();
-    first.unlock().unwrap();
+    first.release().unwrap();
     let keys = server.all_keys();
     let _: () = redis::Commands::del(&mut server.connection(), keys).unwrap();
     let guard = gate.mutexes(["file", "other"]).acquire_timeout(SOON).unwrap();

@@ -329,7 +329,7 @@ fn release(semaphore: &Recorded, mut permit: Permit) -> Result<(), Error> {
         if Instant::now() > end {
             return Err(error.into());
         }
-        permit = error.into_guard();
+        permit = error.into_permit();
         std::thread::sleep(Duration::from_millis(100));
     }
 }

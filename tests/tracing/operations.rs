@@ -8,7 +8,7 @@ use crate::{MINUTE, MOMENT, assert_reported, gate, is_in_line, reported, waited}
 
 use luagate::Cancel;
 use luagate::autocomplete::{Prefix, Recent};
-use luagate::errors::{AcquireError, AcquireSeveralError};
+use luagate::errors::AcquireError;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -71,7 +71,7 @@ fn a_full_line_is_a_separate_outcome() {
         let waits = scope.spawn(|| full.acquire_timeout(MINUTE));
         eventually("it waits", || (full.inspect().unwrap().waiter_count == 1).then_some(()));
         assert!(full.acquire_timeout(MINUTE).is_err());
-        assert!(gate.several([(&full, 1), (other.as_semaphore(), 1)]).acquire_timeout(MINUTE).is_err());
+        assert!(gate.several([(&full, 1), other.to_lock()]).acquire_timeout(MINUTE).is_err());
         held.release().unwrap();
         drop(waits.join().unwrap().unwrap());
     });
@@ -85,14 +85,15 @@ fn locks_are_spans_of_their_kind() {
     let gate = gate(&server);
     let locked = gate.mutex("locked").lock().unwrap();
     assert!(gate.mutex("locked").try_lock().is_err());
-    locked.unlock().unwrap();
+    locked.release().unwrap();
     let expected = [("acquire", "granted"), ("try_acquire", "denied"), ("release", "released")];
     assert_reported("locked", "mutex", &expected);
 
     let shared = gate.rwlock("{group}:shared");
-    let writing = shared.write().unwrap();
-    writing.downgrade().unwrap().unlock().unwrap();
-    shared.try_read().unwrap().unlock().unwrap();
+    let mut writing = shared.write().unwrap();
+    writing.downgrade().unwrap();
+    writing.release().unwrap();
+    shared.try_read().unwrap().release().unwrap();
     let expected = [
         ("acquire", "granted"),
         ("release_some", "released"),
@@ -274,9 +275,9 @@ fn a_lock_lost_while_waiting_for_others_is_an_outcome() {
     eventually("the thread is in line", || (second.inspect().unwrap().waiter_count == 1).then_some(()));
     let holder = first.inspect().unwrap().holders[0].id.clone();
     first.revoke(&holder).unwrap();
-    held.unlock().unwrap();
+    held.release().unwrap();
     let result = waiter.join().unwrap();
-    assert!(matches!(result, Err(AcquireSeveralError::Lost(_))), "{result:?}");
+    assert!(matches!(result, Err(AcquireError::Lost(_))), "{result:?}");
     let lost = [("acquire_several", "lost")];
     assert_reported("first second", "mutex", &lost);
 }

@@ -19,7 +19,7 @@ const NAME: &str = "handover-to-task";
 
 async fn mutex(url: &str, prefix: &str) -> Mutex {
     let gate = Gate::builder(url).prefix(prefix).open_async().await.unwrap();
-    gate.mutex(NAME).lease(Duration::from_secs(30))
+    gate.mutex(NAME).with(|lock| lock.lease(Duration::from_secs(30)))
 }
 
 /// Waits in line for each line on its standard input.
@@ -31,7 +31,7 @@ pub fn wait(url: &str, prefix: &str) {
         let turn = runtime.spawn(async move {
             let guard = mutex.lock_async().await.unwrap();
             let woken = now();
-            guard.unlock_async().await.unwrap();
+            guard.release_async().await.unwrap();
             woken
         });
         println!("{}", runtime.block_on(turn).unwrap());
@@ -93,7 +93,7 @@ impl HandOver {
         }
         let release = self.runtime.spawn(async move {
             let released = now();
-            guard.unlock_async().await.unwrap();
+            guard.release_async().await.unwrap();
             released
         });
         let released = self.runtime.block_on(release).unwrap();

@@ -136,9 +136,9 @@ fn metrics_show_what_is_held_and_who_waits() {
         r#"luagate_longest_wait_seconds{name="market:\"1\"",kind="semaphore"} 0.0"#,
     ]);
     for reader in readers {
-        reader.unlock().unwrap();
+        reader.release().unwrap();
     }
-    writer.unlock().unwrap();
+    writer.release().unwrap();
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn the_names_of_every_master_of_a_cluster_have_metrics() {
     }
     assert_eq!(value(&ended.out(), "luagate_names"), 3.0);
     for lock in held {
-        lock.unlock().unwrap();
+        lock.release().unwrap();
     }
 }
 

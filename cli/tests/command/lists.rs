@@ -47,8 +47,8 @@ fn ls_lists_every_kind_and_its_json_has_the_documented_shape() {
     let mutex = gate.mutex("deploy").lock().unwrap();
     let reader = gate.rwlock("config").read().unwrap();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| gate.mutex("deploy").lock().unwrap().unlock().unwrap());
-        waits(gate.mutex("deploy").as_semaphore(), 1);
+        let waiter = scope.spawn(|| gate.mutex("deploy").lock().unwrap().release().unwrap());
+        waits(gate.mutex("deploy").to_lock().0, 1);
         let row = |name: &str, kind: &str, limit: Value, pinned: bool, in_use: u32, waiting: u32| {
             let held = |value: Value| if in_use > 0 { value } else { Value::Null };
             json!({
@@ -76,11 +76,11 @@ fn ls_lists_every_kind_and_its_json_has_the_documented_shape() {
         assert_eq!((&cells[2][..4], cells[2][6]), (&["deploy", "mutex", "1/1", "1"][..], "web"));
         assert_eq!(cells[3][..4], ["market:1", "semaphore", "2/5", "0"]);
         assert_eq!(cells[4], ["market:2", "semaphore", "0/7*", "0", "-", "-", "-"]);
-        mutex.unlock().unwrap();
+        mutex.release().unwrap();
         waiter.join().unwrap();
     });
     two.release().unwrap();
-    reader.unlock().unwrap();
+    reader.release().unwrap();
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn ls_filters_and_sorts() {
     assert_eq!(names("--sort oldest old young"), ["semaphore old", "semaphore young"]);
     assert_eq!(names("--sort oldest -r old young"), ["semaphore young", "semaphore old"]);
     assert_eq!(names("nothing*"), [""; 0]);
-    lock.unlock().unwrap();
+    lock.release().unwrap();
     for permit in permits.into_iter().chain([oldest, youngest]) {
         permit.release().unwrap();
     }

@@ -80,7 +80,7 @@ fn all_holders_or_all_waiters_are_revoked_of_the_chosen_kind() {
     assert_eq!(luagate(&server).args(words("revoke a --holders -y --kind semaphore")).done().code(), 0);
     held.refresh().unwrap_err();
     mutex.refresh().unwrap();
-    mutex.unlock().unwrap();
+    mutex.release().unwrap();
 }
 
 #[test]

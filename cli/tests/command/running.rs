@@ -29,7 +29,7 @@ fn the_command_knows_its_permit() {
     assert!(id.starts_with("nightly/"), "{id}");
     let later = server.gate().mutex("a").lock().unwrap();
     assert!(fence.parse::<u64>().unwrap() < later.fence());
-    later.unlock().unwrap();
+    later.release().unwrap();
     let ended = luagate(&server).args(words("run -n 2 a -n 3 b -- sh -c")).arg(print).done();
     let out = ended.out();
     let lines: Vec<_> = out.lines().map(|line| line.split(' ').count()).collect();
@@ -61,7 +61,7 @@ fn the_permit_is_held_while_the_command_runs_and_free_afterwards() {
     assert_eq!(server.gate().semaphore("a", 5).inspect().unwrap().in_use, 0);
     held(&server, "a --lease 2s", |gate| assert!(gate.mutex("a").is_locked().unwrap()));
     held(&server, "--shared a", |gate| {
-        gate.rwlock("a").try_read().unwrap().unlock().unwrap();
+        gate.rwlock("a").try_read().unwrap().release().unwrap();
         gate.rwlock("a").try_write().unwrap_err();
     });
     held(&server, "--exclusive a", |gate| assert!(gate.rwlock("a").try_read().is_err()));

@@ -85,12 +85,12 @@ fn a_signal_ends_a_wait_and_leaves_nothing() {
     let held = mutex(&server).lock().unwrap();
     for (signal, status) in [("TERM", 143), ("INT", 130), ("HUP", 129), ("QUIT", 131)] {
         let run = luagate(&server).args(words("run a -- true")).started();
-        waits(mutex(&server).as_semaphore(), 1);
+        waits(mutex(&server).to_lock().0, 1);
         run.signal(signal);
         assert_eq!(run.output().code(), status);
         assert_eq!(mutex(&server).inspect().unwrap().waiter_count, 0, "{signal}");
     }
-    held.unlock().unwrap();
+    held.release().unwrap();
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn if_the_permit_is_lost_processes_that_have_left_the_group_are_ended_too() {
         shared.text("pid");
         let process = shared.text("away");
         let holder = mutex(&server).inspect().unwrap().holders.pop().unwrap();
-        mutex(&server).as_semaphore().revoke(&holder.id).unwrap();
+        mutex(&server).revoke(&holder.id).unwrap();
         assert_eq!(run.output().code(), 79, "{options}");
         eventually(options, || (!exists(&process)).then_some(())); // the kernel may need a moment to end it
         for name in ["pid", "away"] {
@@ -160,7 +160,7 @@ fn if_luagate_is_killed_its_command_is_ended() {
         let next = mutex(&server).lock().unwrap();
         assert!(next.fence() > holder.fence);
         assert!(!exists(&pid) && !exists(&grandchild), "{signal}: the command goes on");
-        next.unlock().unwrap();
+        next.release().unwrap();
         if signal == "STOP" {
             run.signal("CONT");
             let ended = run.output();

@@ -127,7 +127,7 @@ fn status_79_if_the_permit_is_revoked() {
     shared.text("pid");
     let mutex = server.gate().mutex("a");
     let holder = eventually("a holder", || mutex.inspect().unwrap().holders.pop());
-    mutex.as_semaphore().revoke(&holder.id).unwrap();
+    mutex.revoke(&holder.id).unwrap();
     let ended = run.output();
     assert_eq!(ended.code(), 79, "{ended:?}");
     assert_eq!(ended.err().lines().count(), 1, "{ended:?}");

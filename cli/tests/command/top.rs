@@ -86,9 +86,9 @@ fn names_their_usage_and_changes_are_shown() {
     top.shows(&[held, "deploy mutex 1/1 0", "market:1 semaphore 3/5 0", "market:2 semaphore 0/8* 0"]);
     two.release().unwrap();
     more.release().unwrap();
-    mutex.unlock().unwrap();
+    mutex.release().unwrap();
     top.shows(&[held, "deploy mutex 0/1 0 - - -", "market:1 semaphore 0/5 0 - - -", "market:2 semaphore 0/8* 0"]);
-    reader.unlock().unwrap();
+    reader.release().unwrap();
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn only_names_that_the_arguments_accept_are_shown_and_new_ones_are_found() {
     }
     top.shows(&["> a:0 semaphore 1/5"]);
     late.release().unwrap();
-    mutex.unlock().unwrap();
+    mutex.release().unwrap();
 }
 
 #[test]

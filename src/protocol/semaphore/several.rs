@@ -33,7 +33,7 @@ impl<'a> AskOne<'a> {
 }
 
 /// How full a semaphore is, and how many callers wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {
     /// How full the semaphore is.
     pub usage: Usage,

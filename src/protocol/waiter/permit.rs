@@ -204,7 +204,7 @@ impl Target for PermitTarget {
             Answer::Queued { .. } => Step::Done(Err(out_of_turn().into())),
             Answer::Denied { .. } if ask == Ask::First => Step::AskAt(sent.instant()),
             Answer::Denied { next_expiry, usage, waiting, .. } => {
-                let denied = denied(usage, waiting, next_expiry);
+                let denied = denied(self.keys.name(), usage, waiting, next_expiry);
                 Step::Done(Err(match ask {
                     Ask::InLine => AcquireError::LineFull(denied),
                     Ask::First | Ask::Last => AcquireError::TimedOut(denied),
@@ -257,7 +257,7 @@ impl Target for PermitTarget {
 
     fn timed_out(&self) -> AcquireError {
         let QueueEntry { usage, position, .. } = self.entry;
-        AcquireError::TimedOut(denied(usage, position, None))
+        AcquireError::TimedOut(denied(self.keys.name(), usage, position, None))
     }
 }
 
@@ -270,8 +270,9 @@ fn recheck(position: u64) -> Duration {
 }
 
 /// A refusal in the form of the public interface.
-pub fn denied(usage: Usage, waiting: u64, next_expiry: Option<u64>) -> Denied {
-    Denied { in_use: usage.in_use, limit: usage.limit, waiting, next_expiry: next_expiry.map(Duration::from_millis) }
+pub fn denied(name: &str, usage: Usage, waiting: u64, next_expiry: Option<u64>) -> Denied {
+    let Usage { in_use, limit } = usage;
+    Denied { name: name.to_owned(), in_use, limit, waiting, next_expiry: next_expiry.map(Duration::from_millis) }
 }
 
 /// The script answered `queued` to a caller that does not wait.

@@ -72,12 +72,14 @@ pub fn wait(semaphore: &Semaphore, admin: &mut Connection) -> Result<(), Error> 
 }
 
 fn locks(gate: &Gate) -> Result<(), Error> {
-    gate.mutex("m").lock()?.unlock()?;
+    gate.mutex("m").lock()?.release()?;
     gate.mutexes(["{g}:a", "{g}:b"]).try_acquire()?.release()?;
     gate.mutexes(["c", "d"]).acquire_timeout(MINUTE)?.release()?;
     let rwlock = gate.rwlock("rw");
-    rwlock.read()?.unlock()?;
-    rwlock.write()?.downgrade()?.unlock()?;
+    rwlock.read()?.release()?;
+    let mut writing = rwlock.write()?;
+    writing.downgrade()?;
+    writing.release()?;
     rwlock.inspect()?;
     Ok(())
 }

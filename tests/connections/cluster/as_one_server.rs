@@ -44,7 +44,7 @@ fn every_kind_of_lock_works_on_every_node() {
         let lock = gate.rwlock(name);
         let reader = lock.try_read().unwrap();
         assert!(lock.try_write().is_err());
-        reader.unlock().unwrap();
+        reader.release().unwrap();
         let latch = gate.latch(name, 1);
         latch.count_down().unwrap();
         latch.wait_timeout(MINUTE).unwrap();

@@ -34,7 +34,7 @@ fn a_stalled_node_does_not_delay_calls_to_other_nodes() {
     while paused.elapsed() < 2 * short {
         assert!(!permit.is_lost(), "the permit was not renewed");
         let asked = Instant::now();
-        gate.mutex(&well).try_lock().unwrap().unlock().unwrap();
+        gate.mutex(&well).try_lock().unwrap().release().unwrap();
         assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
     }
     permit.release().unwrap();
@@ -93,7 +93,7 @@ fn connections_to_former_masters_are_closed() {
         cluster.fail_over(slot, next);
         // One connection is the test's.
         eventually("the connections to the former master are closed", || {
-            gate.mutex(&name).try_lock().ok()?.unlock().ok()?;
+            gate.mutex(&name).try_lock().ok()?.release().ok()?;
             let is_subscribed = clients(&cluster, master, "pubsub") > 0;
             let is_asked = clients(&cluster, master, "normal") > 1;
             (!is_subscribed && !is_asked).then_some(())

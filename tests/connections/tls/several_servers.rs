@@ -88,7 +88,7 @@ fn tls_is_used_for_sentinels_and_every_master_that_they_name() {
     group.kill(master);
     group.promoted(master);
     let lock = eventually("the new master is used", || gate.mutex("m").try_lock().ok());
-    lock.unlock().unwrap();
+    lock.release().unwrap();
     hand_over(&gate, "all");
 }
 

@@ -4,7 +4,7 @@ use super::Printed;
 use super::forged;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{AcquireError, AcquireSeveralError};
+use luagate::errors::AcquireError;
 use luagate::{Cancel, Gate, Lease};
 use std::time::Duration;
 
@@ -49,17 +49,17 @@ fn at_once(printed: &mut Printed, gate: &Gate) {
     printed.error(gate.semaphore("at-once", 3).try_acquire_many(3));
     printed.error(gate.semaphore("at-once", 3).acquire_many_timeout(3, SOON));
     held.release().unwrap();
-    let permanent = gate.mutex("permanent").lease(Lease::PERMANENT).lock().unwrap();
+    let permanent = gate.mutex("permanent").with(|lock| lock.lease(Lease::PERMANENT)).lock().unwrap();
     printed.error(gate.mutex("permanent").try_lock());
-    permanent.unlock().unwrap();
+    permanent.release().unwrap();
     let lock = gate.rwlock("rwlock");
     let reads = lock.read().unwrap();
     printed.error(lock.try_write());
-    reads.unlock().unwrap();
+    reads.release().unwrap();
     let writes = lock.write().unwrap();
     printed.error(lock.try_read());
     printed.error(lock.try_read_for(SOON));
-    writes.unlock().unwrap();
+    writes.release().unwrap();
 }
 
 /// The ends of a wait without a permit: a timeout, a full line, a handle, a revocation.
@@ -96,7 +96,7 @@ fn several(printed: &mut Printed, gate: &Gate) {
         let id = eventually("it waits", || b.inspect().unwrap().waiters.first().map(|waiter| waiter.id.clone()));
         printed.error(gate.several([(&b.clone().max_waiting(1), 1)]).acquire_timeout(LATER));
         b.revoke(&id).unwrap();
-        let revoked: Result<_, AcquireSeveralError> = waiter.join().unwrap();
+        let revoked: Result<_, AcquireError> = waiter.join().unwrap();
         printed.error(revoked);
     });
     held.release().unwrap();
@@ -124,11 +124,11 @@ fn over_before_the_last(printed: &mut Printed, gate: &Gate) {
 fn unconfirmed(printed: &mut Printed, mut server: Server) {
     let gate = forged::patient(&server.url).prefix(&server.prefix).open().unwrap();
     let permit = gate.semaphore("s", 1).try_acquire().unwrap();
-    let (lock, writes) = (gate.mutex("m").lock().unwrap(), gate.rwlock("r").write().unwrap());
+    let (lock, mut writes) = (gate.mutex("m").lock().unwrap(), gate.rwlock("r").write().unwrap());
     server.kill();
     let error = permit.release().unwrap_err();
     printed.text(&error);
     printed.text(luagate::Error::from(error));
-    printed.text(lock.unlock().unwrap_err());
+    printed.text(lock.release().unwrap_err());
     printed.text(writes.downgrade().unwrap_err());
 }

@@ -36,7 +36,7 @@ fn hole_11_the_token_is_forgotten_before_the_release_succeeded() {
     proxy.lose_replies(2);
     let error = permit.release().unwrap_err();
     // The server has already released it. The promise is that a retry works.
-    assert_eq!(error.into_guard().release().unwrap(), Released::Gone);
+    assert_eq!(error.into_permit().release().unwrap(), Released::Gone);
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn hole_29_permits_of_several_keys_released_in_part() {
     gate.mutex("{trade}:shield").revoke(&expired).unwrap();
     assert_eq!(guard.release().unwrap(), Released::Gone);
     for name in names {
-        gate.mutex(name).try_lock().unwrap().unlock().unwrap();
+        gate.mutex(name).try_lock().unwrap().release().unwrap();
     }
 }
 

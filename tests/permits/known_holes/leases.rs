@@ -81,9 +81,9 @@ fn hole_14_a_crashed_reader_stays_as_long_as_another_reader_extends() {
     let server = Server::any();
     let gate = server.gate();
     let lock = gate.rwlock("book");
-    let crashed = lock.clone().lease(Duration::from_millis(900));
+    let crashed = lock.clone().with(|lock| lock.lease(Duration::from_millis(900)));
     let crashed = crashed.read().unwrap().into_id(); // nobody renews or releases it
-    let other = lock.clone().lease(Lease::renewed(Duration::from_millis(450)));
+    let other = lock.clone().with(|lock| lock.lease(Lease::renewed(Duration::from_millis(450))));
     let other = other.read().unwrap();
     let begun = Instant::now();
     eventually("its share is free", || {
@@ -92,8 +92,8 @@ fn hole_14_a_crashed_reader_stays_as_long_as_another_reader_extends() {
         seen.holders.iter().all(|holder| holder.id != crashed).then_some(())
     });
     assert!(begun.elapsed() < Duration::from_secs(2));
-    other.unlock().unwrap();
-    lock.try_write().unwrap().unlock().unwrap();
+    other.release().unwrap();
+    lock.try_write().unwrap().release().unwrap();
 }
 
 #[test]

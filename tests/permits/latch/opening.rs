@@ -59,7 +59,7 @@ fn a_wait_before_the_first_count_blocks() {
     assert!(server.all_keys().is_empty(), "reading the count writes nothing");
     let closed = latch.wait_timeout(Duration::from_millis(100)).unwrap_err();
     assert!(matches!(closed, WaitError::TimedOut(StillClosed { left: 2, count: 2, .. })), "{closed:?}");
-    assert!(matches!(Error::from(closed), Error::TimedOut(_)));
+    assert!(matches!(Error::from(closed), Error::StillClosed(_)));
 }
 
 #[test]

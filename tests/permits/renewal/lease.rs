@@ -87,7 +87,7 @@ fn a_lease_counts_from_before_its_call_is_sent() {
     raw.assert_released("holder");
     let permit = waiting.join().unwrap();
     assert_early("by message", &server, &permit);
-    let both = gate.mutexes(["{g}:a", "{g}:b"]).lease(SOON);
+    let both = gate.mutexes(["{g}:a", "{g}:b"]).with(|lock| lock.lease(SOON));
     drop(both.try_acquire().unwrap());
     late_after(0);
     let guard = both.try_acquire().unwrap();

@@ -75,7 +75,7 @@ fn a_permit_whose_renewal_is_stopped_can_be_refreshed_by_hand() {
 fn the_renewal_of_one_of_several_mutexes_can_be_stopped() {
     let server = Server::any();
     let gate = server.gate();
-    let both = gate.mutexes(["one", "other"]).lease(Lease::renewed(LEASE));
+    let both = gate.mutexes(["one", "other"]).with(|lock| lock.lease(Lease::renewed(LEASE)));
     let guard = both.acquire_timeout(SOON).unwrap();
     let (one, other) = (guard.get("one").unwrap(), guard.get("other").unwrap());
     one.stop_renewal();

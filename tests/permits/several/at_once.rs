@@ -6,7 +6,7 @@ use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::{self, Server, eventually};
 
-use luagate::errors::{AcquireSeveralError, TryAcquireSeveralError};
+use luagate::errors::{AcquireError, TryAcquireError};
 use luagate::{Lease, Released};
 use std::time::Duration;
 
@@ -37,15 +37,15 @@ fn a_denial_names_the_first_blocking_mutex_and_nothing_is_held() {
     let server = Server::any();
     let gate = server.gate();
     let all = gate.mutexes([SWORD, SHIELD, HELMET]);
-    let shield = gate.mutex(SHIELD).lease(Duration::from_secs(60));
+    let shield = gate.mutex(SHIELD).with(|lock| lock.lease(Duration::from_secs(60)));
     let held = shield.lock().unwrap();
-    let Err(TryAcquireSeveralError::Blocked(blocked)) = all.try_acquire() else { panic!() };
+    let Err(TryAcquireError::Denied(blocked)) = all.try_acquire() else { panic!() };
     assert_eq!(blocked.name, SHIELD);
-    let again = blocked.denied.as_ref().unwrap().next_expiry.unwrap();
+    let again = blocked.next_expiry.unwrap();
     assert!((Duration::from_secs(55)..=Duration::from_secs(60)).contains(&again), "{again:?}");
     assert!(blocked.to_string().starts_with("{trade}:shield: 1 of 1 permits"), "{blocked}");
     assert_free(&gate, &[SWORD, HELMET]);
-    held.unlock().unwrap();
+    held.release().unwrap();
     all.try_acquire().unwrap().release().unwrap();
 }
 
@@ -62,19 +62,17 @@ fn invalid_sets_are_refused_and_change_nothing() {
         (vec![SWORD, "a b"], "white space"),
     ];
     for (names, expected) in cases {
-        let Err(TryAcquireSeveralError::Invalid(invalid)) = gate.mutexes(&names).try_acquire() else {
-            panic!("{names:?}")
-        };
+        let Err(TryAcquireError::Invalid(invalid)) = gate.mutexes(&names).try_acquire() else { panic!("{names:?}") };
         assert!(invalid.to_string().contains(expected), "{invalid}");
         if expected == "one group" {
             continue; // `acquire_timeout` accepts them
         }
-        let Err(AcquireSeveralError::Invalid(invalid)) = gate.mutexes(&names).acquire_timeout(SOON) else {
+        let Err(AcquireError::Invalid(invalid)) = gate.mutexes(&names).acquire_timeout(SOON) else {
             panic!("{names:?}")
         };
         assert!(invalid.to_string().contains(expected), "{invalid}");
     }
-    assert!(matches!(gate.mutexes([SWORD]).acquire_timeout(Duration::ZERO), Err(AcquireSeveralError::Invalid(_))));
+    assert!(matches!(gate.mutexes([SWORD]).acquire_timeout(Duration::ZERO), Err(AcquireError::Invalid(_))));
     assert_eq!(server.all_keys(), Vec::<String>::new());
 }
 
@@ -90,7 +88,7 @@ fn a_call_with_a_lost_reply_acquires_nothing_twice() {
     assert_eq!(guard.release().unwrap(), Released::Released);
     // With both replies lost the outcome is unknown. The mutexes are released nevertheless.
     proxy.lose_replies(2);
-    assert!(matches!(both.try_acquire(), Err(TryAcquireSeveralError::Unknown(_))));
+    assert!(matches!(both.try_acquire(), Err(TryAcquireError::Unknown(_))));
     let direct = server.gate();
     let _ = eventually("both are free", || direct.mutexes([SWORD, SHIELD]).try_acquire().ok());
 }
@@ -110,7 +108,7 @@ fn several_mutexes_work_on_a_cluster() {
 fn permanent_locks_are_held_until_unlocked() {
     let server = Server::any();
     let gate = server.gate();
-    let both = gate.mutexes([SWORD, SHIELD]).lease(Lease::PERMANENT);
+    let both = gate.mutexes([SWORD, SHIELD]).with(|lock| lock.lease(Lease::PERMANENT));
     let held_for_ever = |guard: luagate::SeveralPermits| {
         assert_eq!(guard.remaining(), None);
         let seen = gate.mutex(SWORD).inspect().unwrap();

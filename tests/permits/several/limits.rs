@@ -4,8 +4,8 @@
 use super::SOON;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{AcquireSeveralError, TryAcquireSeveralError};
-use luagate::{Error, Gate, Released, Semaphore};
+use luagate::errors::{AcquireError, TryAcquireError};
+use luagate::{Gate, Released, Semaphore, SeveralPermits};
 use std::thread;
 use std::time::Duration;
 
@@ -31,9 +31,11 @@ fn weights_of_several_limits_and_a_mutex_are_acquired_at_once_and_in_line() {
     let gate = server.gate();
     let (user, total) = limits(&gate);
     let item = gate.mutex("{export}:item");
-    let all = gate.several([(&total, 2), (item.as_semaphore(), 1), (&user, 3)]);
-    for in_line in [false, true] {
-        let held = if in_line { all.acquire_timeout(SOON).unwrap() } else { all.try_acquire().unwrap() };
+    let all = gate.several([(&total, 2), item.to_lock(), (&user, 3)]);
+    let ways: [&dyn Fn() -> SeveralPermits; 3] =
+        [&|| all.try_acquire().unwrap(), &|| all.acquire().unwrap(), &|| all.acquire_timeout(SOON).unwrap()];
+    for acquire in ways {
+        let held = acquire();
         assert_eq!((in_use(&user), in_use(&total), item.is_locked().unwrap()), (3, 2, true));
         // In the order in which they are acquired: the smallest limit first.
         let names: Vec<(&str, u32, u32)> = held.iter().map(|(name, one)| (name, one.permits(), one.limit())).collect();
@@ -48,21 +50,35 @@ fn weights_of_several_limits_and_a_mutex_are_acquired_at_once_and_in_line() {
 }
 
 #[test]
-fn a_denial_names_the_first_blocking_semaphore_and_the_usage_of_each() {
+fn reader_writer_locks_join_for_reading_and_for_writing() {
+    let server = Server::any();
+    let gate = server.gate();
+    let [prices, stock] = ["{shop}:prices", "{shop}:stock"].map(|name| gate.rwlock(name));
+    let order = gate.several([prices.to_read(), stock.to_write()]);
+    let ways: [&dyn Fn() -> SeveralPermits; 2] = [&|| order.try_acquire().unwrap(), &|| order.acquire().unwrap()];
+    for acquire in ways {
+        let held = acquire();
+        prices.try_read().unwrap().release().unwrap();
+        assert!(prices.try_write().is_err() && stock.try_read().is_err());
+        assert!(matches!(order.try_acquire(), Err(TryAcquireError::Denied(denied)) if denied.name == stock.name()));
+        assert_eq!(held.release().unwrap(), Released::Released);
+        let writing = gate.several([prices.to_write(), stock.to_write()]).try_acquire().unwrap();
+        assert_eq!(writing.release().unwrap(), Released::Released);
+    }
+}
+
+#[test]
+fn a_denial_names_the_first_blocking_semaphore() {
     let server = Server::any();
     let gate = server.gate();
     let (user, total) = limits(&gate);
     let _held = total.try_acquire_many(3).unwrap();
     let both = gate.several([(&user, 2), (&total, 2)]);
-    let Err(TryAcquireSeveralError::Blocked(blocked)) = both.try_acquire() else { panic!("only one is free") };
-    assert_eq!(blocked.name, total.name());
-    let denied = blocked.denied.as_ref().unwrap();
+    let Err(TryAcquireError::Denied(denied)) = both.try_acquire() else { panic!("only one is free") };
+    assert_eq!(denied.name, total.name());
     assert_eq!((denied.in_use, denied.limit, denied.waiting), (3, 4, 0));
     assert!(denied.next_expiry.is_some_and(|next| next > Duration::from_secs(20)));
-    let usages = blocked.usages.iter().map(|one| (one.name.as_str(), one.in_use, one.limit, one.waiting));
-    assert_eq!(usages.collect::<Vec<_>>(), [(user.name(), 0, 3, 0), (total.name(), 3, 4, 0)]);
-    assert!(blocked.to_string().starts_with("{export}:total: 3 of 4 permits are in use"), "{blocked}");
-    assert!(matches!(Error::from(TryAcquireSeveralError::Blocked(blocked)), Error::Blocked(_)));
+    assert!(denied.to_string().starts_with("{export}:total: 3 of 4 permits are in use"), "{denied}");
     assert_eq!(in_use(&user), 0);
 }
 
@@ -73,26 +89,25 @@ fn a_failed_wait_releases_everything() {
     let (user, total) = limits(&gate);
     let held = total.try_acquire_many(4).unwrap();
     let both = gate.several([(&user, 1), (&total, 1)]);
-    let Err(AcquireSeveralError::TimedOut(blocked)) = both.acquire_timeout(SHORT) else { panic!("it was granted") };
-    assert_eq!((blocked.name.as_str(), blocked.denied.unwrap().in_use), (total.name(), 4));
+    let Err(AcquireError::TimedOut(blocked)) = both.acquire_timeout(SHORT) else { panic!("it was granted") };
+    assert_eq!((blocked.name.as_str(), blocked.in_use), (total.name(), 4));
     comes_to([&user, &total], [0, 4]);
     // More permits than the limit, another limit than declared, a full line: each error names the semaphore.
-    let Err(AcquireSeveralError::AboveLimit(above)) = gate.several([(&user, 1), (&total, 5)]).acquire_timeout(SOON)
-    else {
+    let Err(AcquireError::AboveLimit(above)) = gate.several([(&user, 1), (&total, 5)]).acquire_timeout(SOON) else {
         panic!("it was granted")
     };
     assert_eq!((above.name.as_str(), above.permits, above.limit), (total.name(), 5, 4));
     let strict = gate.semaphore(total.name(), 9).strict();
     let other = gate.several([(&user, 1), (&strict, 1)]).acquire_timeout(SOON);
-    let Err(AcquireSeveralError::LimitMismatch(other)) = other else { panic!("{other:?}") };
+    let Err(AcquireError::LimitMismatch(other)) = other else { panic!("{other:?}") };
     assert_eq!((other.name.as_str(), other.declared, other.in_force), (total.name(), 9, 4));
     thread::scope(|scope| {
         let waits = scope.spawn(|| total.acquire_timeout(SOON));
         eventually("it waits", || (total.inspect().unwrap().waiter_count == 1).then_some(()));
         let short = total.clone().max_waiting(1);
         let full = gate.several([(&user, 1), (&short, 1)]).acquire_timeout(SOON);
-        let Err(AcquireSeveralError::LineFull(full)) = full else { panic!("{full:?}") };
-        assert_eq!((full.name.as_str(), full.denied.unwrap().waiting), (total.name(), 1));
+        let Err(AcquireError::LineFull(full)) = full else { panic!("{full:?}") };
+        assert_eq!((full.name.as_str(), full.waiting), (total.name(), 1));
         held.release().unwrap();
         waits.join().unwrap().unwrap().release().unwrap();
     });
@@ -104,15 +119,14 @@ fn a_try_above_or_with_another_limit_is_an_error_and_nothing_is_held() {
     let server = Server::any();
     let gate = server.gate();
     let (user, total) = limits(&gate);
-    let Err(TryAcquireSeveralError::AboveLimit(above)) = gate.several([(&user, 4), (&total, 1)]).try_acquire() else {
+    let Err(TryAcquireError::AboveLimit(above)) = gate.several([(&user, 4), (&total, 1)]).try_acquire() else {
         panic!("it was granted")
     };
     assert_eq!((above.name.as_str(), above.permits, above.limit), (user.name(), 4, 3));
     let held = total.try_acquire().unwrap();
     let strict = gate.semaphore(total.name(), 9).strict();
     for permits in [1, 4] {
-        let Err(TryAcquireSeveralError::LimitMismatch(other)) =
-            gate.several([(&user, 1), (&strict, permits)]).try_acquire()
+        let Err(TryAcquireError::LimitMismatch(other)) = gate.several([(&user, 1), (&strict, permits)]).try_acquire()
         else {
             panic!("it was granted")
         };
@@ -146,11 +160,11 @@ fn semaphores_of_two_servers_can_be_acquired_in_line() {
     let (near, far) = (gate.semaphore("near", 2), other.semaphore("far", 1));
     let both = gate.several([(&near, 1), (&far, 1)]);
     let error = both.try_acquire().unwrap_err();
-    assert!(matches!(error, TryAcquireSeveralError::Invalid(_)), "{error}");
+    assert!(matches!(error, TryAcquireError::Invalid(_)), "{error}");
     let held = both.acquire_timeout(SOON).unwrap();
     held.refresh().unwrap();
     assert!(near.try_acquire().is_ok() && far.try_acquire().is_err());
-    assert!(matches!(both.acquire_timeout(SHORT), Err(AcquireSeveralError::TimedOut(_))));
+    assert!(matches!(both.acquire_timeout(SHORT), Err(AcquireError::TimedOut(_))));
     held.release().unwrap();
     comes_to([&near, &far], [0, 0]);
 }
@@ -171,13 +185,11 @@ fn invalid_requests_are_refused_before_anything_is_sent() {
     ];
     for (semaphores, what) in cases {
         let several = gate.several(semaphores);
-        let Err(TryAcquireSeveralError::Invalid(at_once)) = several.try_acquire() else { panic!("{what}") };
-        let Err(AcquireSeveralError::Invalid(in_line)) = several.acquire_timeout(SOON) else { panic!("{what}") };
+        let Err(TryAcquireError::Invalid(at_once)) = several.try_acquire() else { panic!("{what}") };
+        let Err(AcquireError::Invalid(in_line)) = several.acquire_timeout(SOON) else { panic!("{what}") };
         assert_eq!((at_once.what(), in_line.what()), (what, what));
     }
-    let Err(AcquireSeveralError::Invalid(zero)) = gate.several([(&user, 1)]).acquire_timeout(Duration::ZERO) else {
-        panic!()
-    };
+    let Err(AcquireError::Invalid(zero)) = gate.several([(&user, 1)]).acquire_timeout(Duration::ZERO) else { panic!() };
     assert_eq!(zero.what(), "timeout");
     assert_eq!(server.all_keys(), Vec::<String>::new());
 }

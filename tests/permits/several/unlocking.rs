@@ -6,7 +6,7 @@ use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{AcquireError, RefreshError};
+use luagate::errors::{AcquireError, CallError, RefreshError};
 use luagate::{Gate, Released};
 use redis::Commands;
 use std::time::{Duration, Instant};
@@ -19,8 +19,8 @@ fn unlocking_grants_each_to_its_waiter() {
     std::thread::scope(|scope| {
         let (one, other) = (gate.mutex("a"), gate.mutex("b"));
         let waiting = [
-            scope.spawn(move || one.lock().map(|guard| guard.unlock().unwrap())),
-            scope.spawn(move || other.lock().map(|guard| guard.unlock().unwrap())),
+            scope.spawn(move || one.lock().map(|guard| guard.release().unwrap())),
+            scope.spawn(move || other.lock().map(|guard| guard.release().unwrap())),
         ];
         for name in ["a", "b"] {
             eventually("a waiter is in line", || (gate.mutex(name).inspect().unwrap().waiter_count == 1).then_some(()));
@@ -51,7 +51,7 @@ fn dropping_many_takes_little_time() {
     let mut server = own!(Server::private(&[]));
     let gate = server.gate();
     let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
-    let mutexes = gate.mutexes(&names).lease(Duration::from_secs(60));
+    let mutexes = gate.mutexes(&names).with(|lock| lock.lease(Duration::from_secs(60)));
     let guard = mutexes.try_acquire().unwrap();
     server.pause();
     let begun = Instant::now();
@@ -74,12 +74,12 @@ fn a_connection_with_unread_replies_is_not_used_again() {
     server.resume();
     let direct = server.gate();
     for name in &names {
-        eventually("the mutex is free", || direct.mutex(name).try_lock().ok()).unlock().unwrap();
+        eventually("the mutex is free", || direct.mutex(name).try_lock().ok()).release().unwrap();
     }
     for _ in 0..20 {
-        gate.mutex("one").try_lock().unwrap().unlock().unwrap();
+        gate.mutex("one").try_lock().unwrap().release().unwrap();
     }
-    assert_eq!(other.unlock().unwrap(), Released::Released);
+    assert_eq!(other.release().unwrap(), Released::Released);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn an_adopt_takes_over_one_of_several_pending_releases_and_the_others_follow() {
     let gate =
         Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(50)).open().unwrap();
     let shield = server.gate().mutex(SHIELD); // with enough time for a reply
-    let both = gate.mutexes([SWORD, SHIELD]).lease(Duration::from_secs(60));
+    let both = gate.mutexes([SWORD, SHIELD]).with(|lock| lock.lease(Duration::from_secs(60)));
     let guard = both.try_acquire().unwrap();
     let id = guard.get(SWORD).unwrap().id().to_owned();
     server.pause();
@@ -110,7 +110,7 @@ fn a_mutex_gone_at_the_first_unlock_attempt_is_reported_by_the_second() {
     let put_back = overwrite(&server, SHIELD);
     let error = guard.release().unwrap_err();
     put_back();
-    assert_eq!(error.into_guard().release().unwrap(), Released::Gone);
+    assert_eq!(error.into_permit().release().unwrap(), Released::Gone);
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn an_unconfirmed_unlock_can_be_retried() {
     let guard = both.try_acquire().unwrap();
     proxy.lose_replies(2);
     let error = guard.release().unwrap_err();
-    assert!(matches!(error.error(), RefreshError::Unknown(_)), "{error}");
-    error.into_guard().release().unwrap();
+    assert!(matches!(error.error(), CallError::Unknown(_)), "{error}");
+    error.into_permit().release().unwrap();
     assert_free(&gate, &[SWORD, SHIELD]);
 }
 
@@ -139,7 +139,7 @@ fn overwrite(server: &Server, name: &str) -> Box<dyn FnOnce()> {
 fn a_mutex_that_cannot_be_released_with_the_others_is_released_later() {
     let (mut server, proxy, gate) = own!(Proxy::with_gate());
     let names = [SWORD, SHIELD, HELMET];
-    let all = gate.mutexes(names).lease(Duration::from_secs(600));
+    let all = gate.mutexes(names).with(|lock| lock.lease(Duration::from_secs(600)));
     let direct = server.gate();
     for in_the_way in names {
         for is_cut in [false, true] {
@@ -171,7 +171,7 @@ fn a_guard_reports_the_state_of_all_mutexes() {
     let names = ["a", "b", "c"];
     let (long, short) = (Duration::from_secs(600), Duration::from_secs(60));
     for lost in names {
-        let guard = gate.mutexes(names).lease(long).acquire_timeout(SOON).unwrap();
+        let guard = gate.mutexes(names).with(|lock| lock.lease(long)).acquire_timeout(SOON).unwrap();
         assert!(guard.remaining().unwrap() > short && !guard.is_lost());
         let one = guard.get(lost).unwrap();
         one.refresh_for(short).unwrap();

@@ -5,7 +5,7 @@ use super::{SOON, assert_free};
 use crate::own;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{AcquireSeveralError, TryAcquireError};
+use luagate::errors::{AcquireError, TryAcquireError};
 use luagate::{Cancel, Lease};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -61,8 +61,7 @@ fn a_timed_out_wait_ends_in_time_and_holds_nothing() {
     let held = gate.mutex("b").lock().unwrap();
     let begun = Instant::now();
     let timeout = Duration::from_millis(200);
-    let Err(AcquireSeveralError::TimedOut(in_the_way)) =
-        server.gate().mutexes(["c", "b", "a"]).acquire_timeout(timeout)
+    let Err(AcquireError::TimedOut(in_the_way)) = server.gate().mutexes(["c", "b", "a"]).acquire_timeout(timeout)
     else {
         panic!()
     };
@@ -71,7 +70,7 @@ fn a_timed_out_wait_ends_in_time_and_holds_nothing() {
     assert!(took >= timeout, "{took:?}");
     assert!(took < timeout + Duration::from_secs(1), "{took:?}");
     assert_free(&gate, &["a", "c"]);
-    held.unlock().unwrap();
+    held.release().unwrap();
     assert_free(&gate, &["b"]);
 }
 
@@ -82,10 +81,8 @@ fn no_further_mutex_is_requested_after_the_timeout() {
     let gate = server.gate();
     let names: Vec<String> = (0..64).map(|n| format!("item:{n}")).collect();
     let timeout = Duration::from_millis(1);
-    let Err(AcquireSeveralError::TimedOut(in_the_way)) = gate.mutexes(&names).acquire_timeout(timeout) else {
-        panic!()
-    };
-    assert_eq!(in_the_way.denied, None);
+    let Err(AcquireError::TimedOut(in_the_way)) = gate.mutexes(&names).acquire_timeout(timeout) else { panic!() };
+    assert_eq!(in_the_way.limit, 0);
     assert!(in_the_way.to_string().ends_with("the timeout ended before this semaphore was asked"), "{in_the_way}");
     for name in &names {
         assert_free(&gate, &[name]);
@@ -112,12 +109,12 @@ fn a_wait_ends_in_time_also_when_the_server_stalls() {
         server.pause();
         let (took, error) = waiting.join().unwrap();
         server.resume();
-        assert!(matches!(error, AcquireSeveralError::TimedOut(_)), "{error}");
+        assert!(matches!(error, AcquireError::TimedOut(_)), "{error}");
         assert!(took < timeout + Duration::from_millis(200), "{took:?}");
     });
-    held.unlock().unwrap();
+    held.release().unwrap();
     for name in &names {
-        eventually("the mutex is released", || gate.mutex(name).try_lock().ok()).unlock().unwrap();
+        eventually("the mutex is released", || gate.mutex(name).try_lock().ok()).release().unwrap();
     }
 }
 
@@ -127,12 +124,13 @@ fn permanent_locks_stay_held_while_waiting_for_the_next() {
     let gate = server.gate();
     let held = gate.mutex("b").lock().unwrap();
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| gate.mutexes(["a", "b"]).lease(Lease::PERMANENT).acquire_timeout(SOON));
+        let waiting =
+            scope.spawn(|| gate.mutexes(["a", "b"]).with(|lock| lock.lease(Lease::PERMANENT)).acquire_timeout(SOON));
         eventually("the first is locked permanently", || {
             let seen = gate.mutex("a").inspect().unwrap();
             (seen.holders.first()?.remaining.is_none()).then_some(())
         });
-        held.unlock().unwrap();
+        held.release().unwrap();
         let guard = waiting.join().unwrap().unwrap();
         assert_eq!(guard.remaining(), None);
         for name in ["a", "b"] {
@@ -150,7 +148,7 @@ fn held_mutexes_are_renewed_while_waiting_for_the_next() {
     let held = gate.mutex("b").lock().unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
-            let both = gate.mutexes(["a", "b"]).lease(lease);
+            let both = gate.mutexes(["a", "b"]).with(|lock| lock.lease(lease));
             let guard = both.acquire_timeout(SOON).unwrap();
             // From here on the lease has the requested length and is not renewed.
             assert!(guard.remaining().unwrap() > lease / 2);
@@ -166,7 +164,7 @@ fn held_mutexes_are_renewed_while_waiting_for_the_next() {
         while begun.elapsed() < lease * 5 {
             assert!(matches!(gate.mutex("a").try_lock(), Err(TryAcquireError::Denied(_))));
         }
-        held.unlock().unwrap();
+        held.release().unwrap();
         assert_eq!(waiting.join().unwrap(), first);
     });
 }
@@ -184,8 +182,8 @@ fn a_loss_while_waiting_is_reported_and_nothing_stays_held() {
         });
         eventually("the second has a waiter", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
         gate.mutex("a").revoke(&first).unwrap();
-        held.unlock().unwrap();
-        let Err(AcquireSeveralError::Lost(lost)) = waiting.join().unwrap() else { panic!() };
+        held.release().unwrap();
+        let Err(AcquireError::Lost(lost)) = waiting.join().unwrap() else { panic!() };
         assert_eq!(lost.id, first);
     });
     assert_free(&gate, &["a", "b"]);
@@ -198,12 +196,12 @@ fn a_cancelled_wait_leaves_nothing_held() {
     let held = gate.mutex("b").lock().unwrap();
     let cancel = Cancel::new();
     std::thread::scope(|scope| {
-        let both = gate.mutexes(["a", "b"]).cancelled_by(&cancel);
+        let both = gate.mutexes(["a", "b"]).with(|lock| lock.cancelled_by(&cancel));
         let waiting = scope.spawn(move || both.acquire_timeout(SOON));
         eventually("the second has a waiter", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
         cancel.cancel();
-        assert!(matches!(waiting.join().unwrap(), Err(AcquireSeveralError::Cancelled(_))));
+        assert!(matches!(waiting.join().unwrap(), Err(AcquireError::Cancelled(_))));
     });
-    held.unlock().unwrap();
+    held.release().unwrap();
     assert_free(&gate, &["a", "b"]);
 }

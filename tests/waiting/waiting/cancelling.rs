@@ -5,7 +5,7 @@ use crate::support::raw::Raw;
 use crate::support::{SOON, Server};
 
 use luagate::Cancel;
-use luagate::errors::{AcquireError, AcquireSeveralError, WaitError};
+use luagate::errors::{AcquireError, WaitError};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -47,13 +47,13 @@ fn a_wait_that_was_cancelled_before_it_began_is_never_granted() {
         let refused = [
             semaphore.acquire().map(drop),
             semaphore.acquire_timeout(SOON).map(drop),
-            gate.mutex("free").cancelled_by(&stop).lock().map(drop),
+            gate.mutex("free").with(|lock| lock.cancelled_by(&stop)).lock().map(drop),
         ];
         for result in refused {
             assert!(matches!(result, Err(AcquireError::Cancelled(_))));
         }
-        let both = gate.mutexes(["a", "b"]).cancelled_by(&stop);
-        assert!(matches!(both.acquire_timeout(SOON), Err(AcquireSeveralError::Cancelled(_))));
+        let both = gate.mutexes(["a", "b"]).with(|lock| lock.cancelled_by(&stop));
+        assert!(matches!(both.acquire_timeout(SOON), Err(AcquireError::Cancelled(_))));
         assert_eq!(raw.inspect().last_fence, fence, "a permit was granted");
         // From here on the gate has an inbox.
         raw.grant(raw.ask("holder"));
@@ -99,18 +99,18 @@ fn all_waits_of_a_request_have_one_deadline() {
     raw.grant(raw.ask("holder"));
     let start = Instant::now();
     let request = Cancel::after(Duration::from_millis(300));
-    let free = gate.mutex("free").cancelled_by(&request);
+    let free = gate.mutex("free").with(|lock| lock.cancelled_by(&request));
     let guard = free.lock().unwrap();
-    let locks = gate.mutexes(["free", "other"]).cancelled_by(&request);
+    let locks = gate.mutexes(["free", "other"]).with(|lock| lock.cancelled_by(&request));
     let error = locks.acquire_timeout(SOON).unwrap_err();
-    assert!(matches!(error, AcquireSeveralError::Cancelled(_)), "{error:?}");
+    assert!(matches!(error, AcquireError::Cancelled(_)), "{error:?}");
     let latch = gate.latch("closed", 1).cancelled_by(&request);
     let error = latch.wait_timeout(SOON).unwrap_err();
     assert!(matches!(error, WaitError::Cancelled(_)), "{error:?}");
     let waited = start.elapsed();
     assert!(waited >= Duration::from_millis(300) && waited < Duration::from_secs(3));
     assert!(!guard.is_lost(), "the permit granted in time must stay");
-    guard.unlock().unwrap();
+    guard.release().unwrap();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The guard of permits that were acquired together.
+//! Permits that were acquired together.
 
 use crate::engine::mode::{Mode, block};
 use crate::error::{Lost, RefreshError};
@@ -8,10 +8,10 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Permits of several semaphores, held together. Dropping this guard releases all of them.
+/// Permits of several semaphores, held together. Dropping this releases all of them.
 ///
 /// Dropping sends the releases and does not wait for the replies, as for one [`Permit`].
-#[must_use = "the permits are released as soon as their guard is dropped"]
+#[must_use = "the permits are released as soon as this is dropped"]
 pub struct SeveralPermits {
     pub(crate) names: Vec<String>,
     pub(crate) permits: Vec<Permit>,
@@ -83,7 +83,7 @@ impl SeveralPermits {
     /// nevertheless. Blocks for one round trip to each gate.
     ///
     /// # Errors
-    /// [`ReleaseError`] if a server did not confirm the release. It contains the guard, so that the caller can try
+    /// [`ReleaseError`] if a server did not confirm the release. It contains the permits, so that the caller can try
     /// again.
     pub fn release(self) -> Result<Released, ReleaseError<SeveralPermits>> {
         block(|mode| self.release_by(mode))
@@ -105,7 +105,7 @@ impl SeveralPermits {
     }
 
     async fn release_by(self, mode: Mode) -> Result<Released, ReleaseError<SeveralPermits>> {
-        permit::release_all(&self.permits, mode).await.map_err(|error| ReleaseError::new(self, error.into()))
+        permit::release_all(&self.permits, mode).await.map_err(|error| ReleaseError::new(self, error))
     }
 
     /// The separate permits, in the order of acquisition. Each of them can be released alone.

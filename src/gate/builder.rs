@@ -10,7 +10,7 @@ use crate::engine::worker::Worker;
 use crate::error::{CallError, Invalid};
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
-use crate::protocol::replicas::MinReplicas;
+use crate::protocol::exchange::MinReplicas;
 use crate::shared::Shared;
 use crate::wait::inboxes::Inboxes;
 use crate::wait::polled::Futures;

@@ -6,20 +6,19 @@ use crate::engine::connection::Connection;
 use crate::engine::mode::Mode;
 use crate::engine::place::Place;
 use crate::engine::worker::Worker;
+use crate::protocol::inbox::{self, Mail, Received};
 use crate::protocol::lease::Moment;
-use crate::protocol::mailbox::{self, Mail};
-use crate::protocol::message::Received;
 use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) struct Mailbox {
-    place: Arc<Place<mailbox::Mailbox>>,
+    place: Arc<Place<inbox::Mailbox>>,
     clock: Clock,
 }
 
 impl Mailbox {
     pub(super) fn new(clock: &Clock, secret: Option<String>) -> Mailbox {
-        let place = Place::of_nobody(clock, mailbox::Mailbox::new(secret));
+        let place = Place::of_nobody(clock, inbox::Mailbox::new(secret));
         Mailbox { place: Arc::new(place), clock: clock.clone() }
     }
 
@@ -34,12 +33,12 @@ impl Mailbox {
     }
 
     pub(super) fn call(&self) {
-        self.place.update(mailbox::Mailbox::call);
+        self.place.update(inbox::Mailbox::call);
     }
 
     /// Removes the grants that its caller has not taken. Returns their fences.
     pub(super) fn take_grants(&self) -> Vec<u64> {
-        self.place.look(mailbox::Mailbox::take_grants)
+        self.place.look(inbox::Mailbox::take_grants)
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
@@ -56,13 +55,13 @@ impl Mailbox {
         worker: &Worker,
         mode: Mode,
     ) -> Mail {
-        let take = |mail: &mut mailbox::Mailbox| mail.take(until, self.clock.now());
+        let take = |mail: &mut inbox::Mailbox| mail.take(until, self.clock.now());
         loop {
             let at = match self.place.look(take) {
                 Ok(mail) => return mail,
                 Err(at) => at,
             };
-            let taken = |mail: &mut mailbox::Mailbox| take(mail).ok();
+            let taken = |mail: &mut inbox::Mailbox| take(mail).ok();
             let mail = match (mode, reads) {
                 (Mode::Blocking(may), Some(connection)) if !connection.has_ended() => {
                     connection.wait_for_message(&self.place, at, taken, may)
@@ -83,7 +82,7 @@ impl Wait for Mailbox {
     }
 
     fn cancel(&self) {
-        self.place.update(mailbox::Mailbox::cancel);
+        self.place.update(inbox::Mailbox::cancel);
     }
 
     fn cancel_at(&self, at: Instant) {

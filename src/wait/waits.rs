@@ -14,9 +14,8 @@ use crate::error::failure::Failure;
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
 use crate::lease::releases::{PendingRelease, Releases};
 use crate::protocol::call::Packed;
-use crate::protocol::inbox::MEMORY;
+use crate::protocol::inbox::{MEMORY, Mail};
 use crate::protocol::lease::Moment;
-use crate::protocol::mailbox::Mail;
 use crate::protocol::waiter::{
     Action, Ask, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, Target, Waiter,
 };

@@ -3,8 +3,7 @@
 use super::address::Address;
 use super::cluster::Cluster;
 use super::connection::{Connection, Receiver};
-use super::connector::Connector;
-use super::endpoint::Endpoint;
+use super::connector::{Connector, Endpoint};
 use super::eviction::{self, REPORTED_WITHIN, Warning};
 use super::mode::{MayBlock, Mode};
 use super::probe;

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::engine::address::Address;
-use crate::engine::endpoint::Endpoint;
+use crate::engine::connector::Endpoint;
 use crate::engine::server::Timeouts;
 use crate::engine::tls::Certificates;
 use crate::error::{CallError, Invalid};

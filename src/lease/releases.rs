@@ -1,7 +1,7 @@
 //! Releases for which no caller waits. Each is posted on the connection, behind all earlier calls of the gate. Those that
 //! the server does not confirm are repeated by the gate's own thread.
 
-use super::store::Store;
+use super::permits::Store;
 use crate::engine::connection::{Connection, Outcome};
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Sending, Servers};

@@ -9,7 +9,7 @@ use crate::protocol::lease::LeaseOptions;
 use crate::protocol::waiter::LAST_CALL;
 use crate::semaphore::Semaphore;
 use crate::shared::Shared;
-use crate::wait::waits::Caller;
+use crate::wait::Caller;
 use std::time::{Duration, Instant};
 
 /// Waits for the permits of all semaphores, for at most `timeout`. After an error nothing stays held.

@@ -128,7 +128,7 @@ pub use gate::{Gate, GateBuilder};
 pub use latch::CountDownLatch;
 pub use mutex::Mutex;
 pub use permit::{Permit, Released};
-pub use protocol::name_from::name_from;
+pub use protocol::keys::name_from;
 /// The crate `redis` that luagate uses. A program that takes it from here has the matching version.
 pub use redis;
 pub use rwlock::{RwLock, RwLockUsage};

@@ -13,7 +13,7 @@ pub(crate) use state::PermitState;
 
 use crate::engine::mode::{Mode, block};
 use crate::error::{CallError, Lost, RefreshError};
-use crate::lease::store::OnLost;
+use crate::lease::permits::OnLost;
 use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::lease::{self, Deadline, LeaseOptions};
 use crate::protocol::semaphore::Grant;

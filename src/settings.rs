@@ -3,7 +3,7 @@
 pub(crate) mod latch;
 
 use crate::error::{Invalid, LimitMismatch, MOST};
-use crate::lease::store::OnLost;
+use crate::lease::permits::OnLost;
 use crate::protocol::id;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{self, LeaseOptions};

@@ -21,7 +21,7 @@ use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::wait::polled::Asked;
-use crate::wait::waits::{Caller, MakeOnce};
+use crate::wait::{Caller, MakeOnce};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -7,8 +7,8 @@ use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
 use crate::protocol::call::Call;
 use crate::protocol::lease::Moment;
+use crate::wait::Waits;
 use crate::wait::polled::{Futures, Polled, Watched};
-use crate::wait::waits::Waits;
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! The first commands on a connection: they log in and select the database. Both are sent in one packet.
 
+use super::socket::TimeLimit;
 use super::stream::Stream;
-use super::time_limit::TimeLimit;
 use crate::error::failure::{Failure, FailureKind};
 use redis::{
     Cmd, ErrorKind, Parser, RedisConnectionInfo, RedisError, RedisResult, ServerError, ServerErrorKind, Value,

@@ -37,10 +37,8 @@
 
 pub(crate) mod address;
 mod cluster;
-pub(crate) mod connect;
 pub(crate) mod connection;
 pub(crate) mod connector;
-pub(crate) mod endpoint;
 pub(crate) mod eviction;
 mod greeting;
 pub(crate) mod mode;
@@ -52,10 +50,8 @@ pub(crate) mod server;
 pub(crate) mod servers;
 mod socket;
 pub(crate) mod stream;
-pub(crate) mod subscription;
 #[cfg(test)]
 mod tests;
-mod time_limit;
 pub(crate) mod tls;
 pub(crate) mod watched;
 pub(crate) mod worker;

@@ -2,12 +2,10 @@
 //! receives their messages about a new master.
 
 use super::connection::{Connection, Receiver};
-use super::connector::connect_to;
-use super::endpoint::Endpoint;
+use super::connector::{Endpoint, connect_to};
 use super::mode::{MayBlock, in_own_thread};
 use super::place::Place;
-use super::server::Server;
-use super::subscription::command;
+use super::server::{Server, command};
 use crate::clock::{Clock, machine_now};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};

@@ -3,8 +3,7 @@
 use super::address::Address;
 use super::cluster::Cluster;
 use super::connection::{Connection, Receiver};
-use super::connector::Connector;
-use super::endpoint::Endpoint;
+use super::connector::{Connector, Endpoint};
 use super::eviction::{self, REPORTED_WITHIN, Warning};
 use super::mode::{MayBlock, Mode};
 use super::probe;
@@ -17,15 +16,11 @@ use crate::counters::Counts;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Invalid};
 use crate::protocol::call::Packed;
-use crate::protocol::exchange::{Exchange, Packet, error_in, is_no_script, missing};
+use crate::protocol::exchange::{self, Exchange, MinReplicas, Packet, error_in, is_no_script, missing, of_all, of_one};
 use crate::protocol::lease::Moment;
-use crate::protocol::outcome::{self, of_all, of_one};
-use crate::protocol::replicas::MinReplicas;
-use crate::protocol::routing::NodeId;
-use crate::protocol::routing::batch::{by_node, in_order};
-use crate::protocol::routing::learning::{Learning, Next};
 use crate::protocol::routing::route::{Route, Step};
-use crate::protocol::routing::slots;
+use crate::protocol::routing::slots::{self, Learning, Next};
+use crate::protocol::routing::{NodeId, by_node, in_order};
 use crate::sync::lock;
 use crate::trace;
 use redis::Value;
@@ -344,7 +339,7 @@ impl Servers {
         }
     }
 
-    fn take_unanswered(&self, route: &mut Route, attempt: outcome::Unanswered) {
+    fn take_unanswered(&self, route: &mut Route, attempt: exchange::Unanswered) {
         let now = self.clock.now();
         match &self.topology {
             Topology::One(_) => route.unanswered(None, attempt, now),
@@ -451,7 +446,7 @@ impl Servers {
             let attempt = self.attempt_on(&connection, make.call(), asking, sending).await;
             // If the connection ended before the call was sent, it is sent on another one.
             match attempt {
-                Err((outcome::Unanswered { error: CallError::Failed(failure), .. }, _))
+                Err((exchange::Unanswered { error: CallError::Failed(failure), .. }, _))
                     if failure.kind() == FailureKind::Disconnected && std::mem::take(&mut is_first) => {}
                 attempt => return attempt,
             }
@@ -572,7 +567,7 @@ impl Servers {
 }
 
 /// An attempt without a valid answer, and its connection, if the server may still run the call.
-type Attempt = (outcome::Unanswered, Option<Arc<Connection>>);
+type Attempt = (exchange::Unanswered, Option<Arc<Connection>>);
 
 fn not_sent() -> Failure {
     Failure::new(FailureKind::Other, "the call was not sent")
@@ -583,19 +578,19 @@ fn late() -> Failure {
 }
 
 fn unsent(failure: Failure) -> Attempt {
-    (outcome::Unanswered::not_sent(failure), None)
+    (exchange::Unanswered::not_sent(failure), None)
 }
 
 /// There is no reply.
 fn unanswered(error: CallError, connection: &Arc<Connection>) -> Attempt {
     let is_late = matches!(&error, CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut);
-    (outcome::Unanswered { error, is_late }, Some(connection.clone()))
+    (exchange::Unanswered { error, is_late }, Some(connection.clone()))
 }
 
 /// A reply of this connection, or none. If the reply breaks the contract, the connection is not used any more.
-fn answered(outcome: outcome::Outcome, sent: Moment, connection: &Arc<Connection>) -> Result<Answered, Attempt> {
+fn answered(outcome: exchange::Outcome, sent: Moment, connection: &Arc<Connection>) -> Result<Answered, Attempt> {
     match outcome {
-        Ok(outcome::Answered { reply, unconfirmed }) => {
+        Ok(exchange::Answered { reply, unconfirmed }) => {
             Ok(Answered { reply, sent, repeated: false, unconfirmed, connection: connection.clone() })
         }
         Err(attempt) => {

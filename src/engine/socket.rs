@@ -1,10 +1,10 @@
-//! A TCP or unix socket, with time limits in both directions.
+//! A TCP or unix socket, with time limits in both directions, and the time limit for making a connection.
 
 #[cfg(test)]
 mod tests;
 
 use super::stream::Stream;
-use super::time_limit::TimeLimit;
+use crate::clock::{machine_now, since};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 #[cfg(unix)]
@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 #[cfg(unix)]
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A timeout of zero would mean none.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -126,4 +126,37 @@ fn first_that_accepts(addresses: &[SocketAddr], limit: TimeLimit) -> io::Result<
         }
     }
     Err(last)
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct TimeLimit {
+    start: Instant,
+    within: Duration,
+}
+
+impl TimeLimit {
+    /// Begins now.
+    pub(super) fn new(within: Duration) -> TimeLimit {
+        TimeLimit { start: machine_now(), within }
+    }
+
+    /// The time that is left, or the error that it is over.
+    pub(super) fn left(self) -> io::Result<Duration> {
+        let left = self.within.saturating_sub(since(self.start));
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        Ok(left)
+    }
+
+    /// Reads what arrives within the limit.
+    pub(super) fn read(self, stream: &dyn Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        use ErrorKind::{Interrupted, TimedOut, WouldBlock};
+        loop {
+            match stream.read(buffer, self.left()?) {
+                Err(error) if matches!(error.kind(), Interrupted | TimedOut | WouldBlock) => {}
+                read => return read,
+            }
+        }
+    }
 }

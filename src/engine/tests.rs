@@ -1,7 +1,7 @@
 //! Servers for the tests of connections.
 
+use super::socket::TimeLimit;
 use super::stream::Stream;
-use super::time_limit::TimeLimit;
 use crate::engine::socket::Socket;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

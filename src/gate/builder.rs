@@ -10,12 +10,10 @@ use crate::engine::worker::Worker;
 use crate::error::{CallError, Invalid};
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
-use crate::protocol::replicas::MinReplicas;
+use crate::protocol::exchange::MinReplicas;
 use crate::shared::Shared;
-use crate::wait::inboxes::Inboxes;
 use crate::wait::polled::Futures;
-use crate::wait::registry::Registry;
-use crate::wait::waits::Waits;
+use crate::wait::{Inboxes, Registry, Waits};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,11 +2,11 @@
 
 use crate::clock::Clock;
 use crate::engine::address::Address;
-use crate::engine::endpoint::Endpoint;
+use crate::engine::connector::Endpoint;
 use crate::engine::server::Timeouts;
 use crate::engine::tls::Certificates;
 use crate::error::{CallError, Invalid};
-use crate::protocol::replicas::MinReplicas;
+use crate::protocol::exchange::MinReplicas;
 use crate::protocol::{id, keys};
 use std::time::Duration;
 

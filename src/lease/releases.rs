@@ -1,7 +1,7 @@
 //! Releases for which no caller waits. Each is posted on the connection, behind all earlier calls of the gate. Those that
 //! the server does not confirm are repeated by the gate's own thread.
 
-use super::store::Store;
+use super::permits::Store;
 use crate::engine::connection::{Connection, Outcome};
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Sending, Servers};
@@ -10,9 +10,8 @@ use crate::engine::worker::{Job, Next, Worker};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::Packed;
-use crate::protocol::exchange::{error_in, is_no_script};
+use crate::protocol::exchange::{error_in, is_no_script, of_one};
 use crate::protocol::keeper::Number;
-use crate::protocol::outcome::of_one;
 use crate::protocol::releases::{self, Ordered, Settled, Steps, ToRelease};
 use crate::protocol::routing::NodeId;
 use crate::trace::Span;

@@ -2,8 +2,8 @@
 
 use super::Released;
 use crate::error::{CallError, Invalid, RefreshError};
+use crate::lease::permits::Store;
 use crate::lease::releases::{Dropped, PendingRelease};
-use crate::lease::store::Store;
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::held::{HeldPermit, Identity, State};
 use crate::protocol::keeper::{Keeper, Number};

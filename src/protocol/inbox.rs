@@ -1,5 +1,5 @@
-//! Finds the wait that a message belongs to. The wait may be in progress, or may have been given up; then its grant is
-//! released.
+//! The messages that the scripts publish, the mailbox of each wait, and the inbox of a client, which finds the wait that a
+//! message belongs to. The wait may be in progress, or may have been given up; then its grant is released.
 //!
 //! A message is a hint that also contains the grant. It may be lost, delayed or repeated. Therefore each waiter also
 //! asks again without a message. A message can also be forged, since any client that knows the channel can publish on
@@ -8,9 +8,10 @@
 
 use super::id::secret_of;
 use super::keys::Keys;
-use super::message::Received;
+use super::lease::Moment;
 use super::releases::{PendingRelease, Target};
-use std::collections::BTreeMap;
+use sha1_smol::Sha1;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -134,5 +135,250 @@ impl<W> Inbox<W> {
             connection: None,
             until: Some(wait.until),
         })
+    }
+}
+
+/// The mailbox of one wait.
+#[derive(Clone, Debug)]
+pub struct Mailbox {
+    /// The secret that signs the messages to this wait. `None`: for a latch, whose messages are only hints to ask
+    /// again.
+    pub secret: Option<String>,
+    /// The channel named in the last call that asked for messages. Messages on other channels are not handled.
+    channel: String,
+    pub messages: VecDeque<(Message, Moment)>,
+    pub called: bool,
+    pub cancelled: bool,
+    /// When the wait is cancelled without a call of `cancel`.
+    cancelled_at: Option<Instant>,
+}
+
+/// An event in a mailbox.
+pub enum Mail {
+    Message {
+        message: Message,
+        received: Moment,
+    },
+    Called,
+    Cancelled,
+    /// No event arrived in time.
+    Timer,
+}
+
+impl Mailbox {
+    pub fn new(secret: Option<String>) -> Mailbox {
+        Mailbox {
+            secret,
+            channel: String::new(),
+            messages: VecDeque::new(),
+            called: false,
+            cancelled: false,
+            cancelled_at: None,
+        }
+    }
+
+    /// The inbox as an argument for the scripts: the channel, and the secret that signs the messages. From now on only
+    /// messages on this channel are handled.
+    pub fn inbox(&mut self, channel: &str) -> String {
+        channel.clone_into(&mut self.channel);
+        match &self.secret {
+            Some(secret) if !channel.is_empty() => format!("{channel}#{secret}"),
+            _ => channel.to_owned(),
+        }
+    }
+
+    /// Whether messages on this channel are handled.
+    pub fn is_on(&self, channel: &str) -> bool {
+        self.channel == channel
+    }
+
+    /// Takes a message if it is signed for this wait. Returns whether it is. Copies of a message that is already in the
+    /// mailbox are dropped.
+    pub fn put(&mut self, channel: &str, received: &Received, now: Moment) -> bool {
+        let Some(secret) = &self.secret else {
+            self.called = true;
+            return false;
+        };
+        if !received.is_signed_with(secret) {
+            return false;
+        }
+        if !self.is_on(channel) {
+            // From a server that had the semaphore before. It may not know yet that another server has it now.
+            self.called = true;
+        } else if !self.messages.iter().any(|(m, _)| *m == received.message) {
+            self.messages.push_back((received.message.clone(), now));
+        }
+        true
+    }
+
+    pub fn call(&mut self) {
+        self.called = true;
+    }
+
+    pub fn cancel(&mut self) {
+        self.cancelled = true;
+    }
+
+    pub fn cancel_at(&mut self, at: Instant) {
+        self.cancelled_at = Some(at);
+    }
+
+    pub fn is_cancelled(&self, now: Instant) -> bool {
+        self.cancelled || self.cancelled_at.is_some_and(|at| at <= now)
+    }
+
+    /// Removes the grants and returns their fences, because they are given back. The waiter asks again.
+    pub fn take_grants(&mut self) -> Vec<u64> {
+        let (grants, others): (VecDeque<_>, VecDeque<_>) =
+            self.messages.drain(..).partition(|(message, _)| message.fence > 0);
+        self.messages = others;
+        self.called |= !grants.is_empty();
+        grants.into_iter().map(|(message, _)| message.fence).collect()
+    }
+
+    /// The next event for a waiter that sleeps until `until`. An error is the time at which to check again.
+    pub fn take(&mut self, until: Instant, now: Instant) -> Result<Mail, Instant> {
+        if let Some((message, received)) = self.messages.pop_front() {
+            return Ok(Mail::Message { message, received });
+        }
+        if self.is_cancelled(now) {
+            return Ok(Mail::Cancelled);
+        }
+        // When the time is over the waiter asks anyway. Therefore the hint needs no event.
+        let called = std::mem::take(&mut self.called);
+        if until <= now {
+            return Ok(Mail::Timer);
+        }
+        if called {
+            return Ok(Mail::Called);
+        }
+        Err(self.cancelled_at.map_or(until, |at| at.min(until)))
+    }
+}
+
+/// More bytes than any message of the scripts has, even with the longest id or key.
+const LONGEST: usize = 512;
+
+/// A grant, or with fence 0 a hint to ask again at `at` (0: now). A hint without `at`: the place in line was taken
+/// away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub id: String,
+    pub permits: u32,
+    pub fence: u64,
+    /// The end of the lease (`None`: never), or when to ask again (`None`: the place in line was taken away).
+    pub at: Option<u64>,
+    pub now: u64,
+}
+
+impl Message {
+    fn parse(text: &str) -> Option<Message> {
+        let mut words = text.split(' ');
+        let message = Message {
+            id: words.next()?.to_owned(),
+            permits: number(words.next()?)?,
+            fence: number(words.next()?)?,
+            at: match words.next()? {
+                "-1" => None,
+                at => Some(number(at)?),
+            },
+            now: number(words.next()?)?,
+        };
+        let granted_none = message.fence > 0 && message.permits == 0;
+        (words.next().is_none() && !granted_none).then_some(message)
+    }
+}
+
+/// A number in decimal digits, without a sign or other characters.
+fn number<T: std::str::FromStr>(word: &str) -> Option<T> {
+    let digits = word.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| word.parse().ok())?
+}
+
+/// A message as it was received. Any client may have sent it.
+pub struct Received<'a> {
+    pub message: Message,
+    text: &'a str,
+    signature: Option<&'a str>,
+}
+
+impl<'a> Received<'a> {
+    /// `None` if no script sends such a message.
+    pub fn read(payload: &'a [u8]) -> Option<Received<'a>> {
+        if payload.len() > LONGEST {
+            return None;
+        }
+        let whole = std::str::from_utf8(payload).ok()?;
+        let (text, signature) = match whole.rsplit_once(' ')? {
+            (text, signature) if whole.split(' ').count() == 6 => (text, Some(signature)),
+            _ => (whole, None),
+        };
+        Some(Received { message: Message::parse(text)?, text, signature })
+    }
+
+    /// Whether the sender knew this secret of a wait, as the scripts do. SHA-1 allows a forger to extend a signed text
+    /// without the secret. Such a text has bytes after its last number, and `read` rejects it.
+    pub fn is_signed_with(&self, secret: &str) -> bool {
+        let Some(signature) = self.signature else {
+            return false;
+        };
+        let mut sha1 = Sha1::new();
+        sha1.update(secret.as_bytes());
+        sha1.update(self.text.as_bytes());
+        sha1.digest().to_string() == signature
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_or_ignored() {
+        let grant = Message::parse("web/1 3 17 5000 4000");
+        let expected = Message { id: "web/1".to_owned(), permits: 3, fence: 17, at: Some(5000), now: 4000 };
+        assert_eq!(grant, Some(expected));
+        assert_eq!(Message::parse("a 1 17 -1 4000").map(|m| m.at), Some(None));
+        for text in [
+            "",
+            "a",
+            "a 1 2 3",
+            "a 1 2 3 4 5",
+            "a -1 2 3 4",
+            "a 1 2 -2 4",
+            "a x 2 3 4",
+            "a 0 1 3 4",
+            "a 0 2 3 4",
+            "a +1 2 3 4",
+            "a 1 2 3 ",
+            "a 1 2 3 4\0",
+            "a 1 18446744073709551616 3 4",
+        ] {
+            assert_eq!(Message::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_signature_is_the_sha1_of_secret_and_text() {
+        // printf 'secreta 1 17 5000 4000' | sha1sum
+        let signed = b"a 1 17 5000 4000 41a9f2e61851758a6ae3a4b0dae93b27188e47e7";
+        let received = Received::read(signed).unwrap();
+        assert!(received.is_signed_with("secret"));
+        assert!(!received.is_signed_with("secre"));
+        assert!(!received.is_signed_with(""));
+        for other in [
+            "a 1 17 5000 4000",
+            "a 1 17 5000 4001 41a9f2e61851758a6ae3a4b0dae93b27188e47e7",
+            "a 1 17 5000 4000 41a9f2e61851758a6ae3a4b0dae93b27188e47e",
+            "a 1 17 5000 4000 ",
+        ] {
+            let received = Received::read(other.as_bytes()).unwrap();
+            assert!(!received.is_signed_with("secret"), "{other:?}");
+        }
+        let numbers = " 1 17 5000 4000";
+        let long = "a".repeat(LONGEST - numbers.len()) + numbers;
+        assert!(Received::read(long.as_bytes()).is_some());
+        assert!(Received::read(format!("a{long}").as_bytes()).is_none());
+        assert!(Received::read(b"a 1 17 5000 4000\x80\x00 41a9f2e61851758a6ae3a4b0dae93b27188e47e7").is_none());
     }
 }

@@ -4,17 +4,21 @@
 //! when to ask again, how long to retry while the server cannot be reached, what to do when the time is over, and what
 //! to give back.
 
-mod latch;
-mod permit;
-
-pub use latch::LatchTarget;
-pub use permit::{Granted, PermitTarget, QueueEntry, denied};
-
-use super::call::Packed;
-use super::lease::Moment;
-use super::message::Message;
-use crate::error::CallError;
-use crate::error::failure::FailureKind;
+use super::call::{Call, Packed};
+use super::held::Identity;
+use super::id::check_id;
+use super::inbox::Message;
+use super::keys::{Keys, LatchKeys};
+use super::latch::{Count, CountAnswer, Wait, WaitAnswer};
+use super::lease::{Deadline, LeaseOptions, Moment, ServerTime};
+use super::releases::PendingRelease;
+use super::reply::between;
+use super::semaphore::{self, Acquire, Answer, Grant, Usage};
+use crate::error::failure::{Failure, FailureKind};
+use crate::error::{
+    AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch, PlaceRevoked,
+    StillClosed, TryAcquireError, WaitError,
+};
 use redis::Value;
 use std::time::{Duration, Instant};
 
@@ -283,4 +287,385 @@ fn is_late(error: &CallError) -> bool {
         return false;
     };
     matches!(failure.kind(), FailureKind::TimedOut | FailureKind::Unreachable)
+}
+
+/// How long a waiter sleeps at most for each waiter ahead. So the second in line notices within a second that the first
+/// one's process has ended. Then it can take its place before the next lease ends.
+const RECHECK_PER_POSITION: Duration = Duration::from_secs(1);
+
+/// The permits that a caller asks for, and the state of its place in line.
+#[derive(Clone, Debug)]
+pub struct PermitTarget {
+    pub keys: Keys,
+    pub id: String,
+    /// `None`: all that are free.
+    pub permits: Option<u32>,
+    /// 0: the caller declares none, the stored limit applies.
+    pub limit: u32,
+    /// Refuses a grant under another limit than `limit`.
+    pub strict: bool,
+    /// Joins the line only while fewer than this number wait; 0: no maximum.
+    pub max_waiting: u32,
+    pub lease: LeaseOptions,
+    pub entry: QueueEntry,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct QueueEntry {
+    /// 0: not in line yet.
+    pub ticket: u64,
+    pub position: u64,
+    usage: Usage,
+    /// When the last answered call was sent, and the server's time in its reply.
+    pub asked: Option<(Moment, ServerTime)>,
+    /// Fences of grant messages that were not sufficient; a call must confirm the grant.
+    pub received_fences: Vec<u64>,
+}
+
+/// A permit that was granted.
+pub struct Granted {
+    pub identity: Identity,
+    pub grant: Grant,
+    pub limit: u32,
+    pub deadline: Deadline,
+    /// The ticket of its place in line; `None`: it did not wait.
+    pub ticket: Option<u64>,
+}
+
+impl PermitTarget {
+    /// Reports arguments that are invalid for every server.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.permits == Some(0) {
+            return Err(Invalid::new("permits", "got 0. Accepted: 1 to the limit"));
+        }
+        if self.lease.own_id {
+            check_id(&self.id)?;
+        }
+        Ok(())
+    }
+
+    /// The call that asks for the permits.
+    pub fn acquire<'a>(&'a self, ask: Ask, inbox: &'a str) -> Acquire<'a> {
+        let wait = match ask {
+            Ask::InLine => PATIENCE,
+            Ask::First | Ask::Last => Duration::ZERO,
+        };
+        Acquire {
+            keys: &self.keys,
+            ask: semaphore::Ask {
+                id: &self.id,
+                permits: self.permits,
+                limit: self.limit,
+                lease_ms: self.lease.first_lease_ms(),
+                wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                inbox,
+                ticket: self.entry.ticket,
+                max_waiting: self.max_waiting,
+                at_least_ms: self.lease.at_least_ms,
+            },
+        }
+    }
+
+    /// Handles the answer to a caller that does not wait. `true`: everything that the id has must be given back.
+    pub fn at_once(&mut self, answer: Answer, sent: Moment) -> (Result<Granted, TryAcquireError>, bool) {
+        if let Answer::Denied { usage, .. } = answer
+            && let Err(mismatch) = self.check_limit(usage.limit)
+        {
+            return (Err(mismatch.into()), false);
+        }
+        let step = self.answered(Ask::Last, answer, sent);
+        let gives_back = matches!(step, Step::GiveBack(_));
+        let result = match step {
+            Step::Done(result) => result.map_err(TryAcquireError::of),
+            Step::Leave(error) | Step::GiveBack(error) => Err(TryAcquireError::of(error)),
+            Step::AskAt(_) | Step::AskBy(_) | Step::Continue => Err(out_of_turn().into()),
+        };
+        (result, gives_back)
+    }
+
+    /// The release of everything that the id may have, since the fence is unknown.
+    pub fn release<C>(&self, connection: Option<C>, now: Instant) -> PendingRelease<C> {
+        let until = now.checked_add(self.longest());
+        PendingRelease::of_call(&self.keys, &self.id, self.lease.own_id, connection, until)
+    }
+
+    /// The time after which the server has freed the id by itself, if no call follows.
+    pub fn longest(&self) -> Duration {
+        PATIENCE.max(Duration::from_millis(self.lease.first_lease_ms()))
+    }
+
+    fn granted(&self, grant: &Grant, limit: u32, sent: Moment) -> Granted {
+        Granted {
+            identity: Identity { keys: self.keys.clone(), id: self.id.clone(), fence: grant.fence, lease: self.lease },
+            grant: *grant,
+            limit,
+            deadline: Deadline::after(sent, grant.left()),
+            ticket: (self.entry.ticket > 0).then_some(self.entry.ticket),
+        }
+    }
+
+    fn check_limit(&self, limit: u32) -> Result<(), LimitMismatch> {
+        LimitMismatch::check(|| self.keys.name(), self.strict.then_some(self.limit), limit)
+    }
+
+    fn already_held(&self, grant: &Grant) -> AcquireError {
+        AcquireError::AlreadyHeld(AlreadyHeld { id: self.id.clone(), permits: grant.permits, fence: grant.fence })
+    }
+
+    fn above(&self, limit: u32) -> AboveLimit {
+        AboveLimit { name: self.keys.name().to_owned(), permits: self.permits.unwrap_or(1), limit }
+    }
+
+    /// Whether a permit that the id holds was granted to this wait. Its message or reply was lost then. An id has one place
+    /// in line or one permit, whoever chose it, so the grant to a wait that is in line is its own. A fence that is not
+    /// above its ticket is of an earlier permit, which the server has restored.
+    fn is_own(&self, grant: &Grant) -> bool {
+        !self.lease.own_id || self.is_queued() && grant.fence > self.entry.ticket
+    }
+
+    /// A hint to ask again, or a message that the place in line was taken away.
+    fn hinted(&mut self, message: &Message, asked: (Moment, ServerTime)) -> StepOf<PermitTarget> {
+        let (sent, server_time) = asked;
+        // The message is older than the last answer, and contains nothing new. So a subscriber that replays messages
+        // cannot cause calls.
+        if message.now < server_time {
+            return Step::Continue;
+        }
+        match message.at {
+            // A call that was sent before this message arrived may have restored the place.
+            None => Step::GiveBack(AcquireError::Revoked(PlaceRevoked { id: self.id.clone() })),
+            Some(at) => match sent.instant().checked_add(between(server_time, at)) {
+                Some(at) => Step::AskBy(at),
+                None => Step::Continue,
+            },
+        }
+    }
+}
+
+impl Target for PermitTarget {
+    type Answer = Answer;
+    type Granted = Granted;
+    type Error = AcquireError;
+
+    fn call(&self, ask: Ask, inbox: &str) -> Packed {
+        self.acquire(ask, inbox).pack()
+    }
+
+    fn answer(&self, ask: Ask, reply: Value) -> Result<Answer, CallError> {
+        self.acquire(ask, "").answer(reply)
+    }
+
+    fn answered(&mut self, ask: Ask, answer: Answer, sent: Moment) -> StepOf<PermitTarget> {
+        match answer {
+            Answer::Held(grant, _) if !self.is_own(&grant) => Step::Leave(self.already_held(&grant)),
+            Answer::Granted(grant, usage) | Answer::Held(grant, usage) => match self.check_limit(usage.limit) {
+                Ok(()) => Step::Done(Ok(self.granted(&grant, usage.limit, sent))),
+                Err(mismatch) => Step::GiveBack(mismatch.into()),
+            },
+            Answer::Queued { ticket, position, retry_after, usage, now } if ask == Ask::InLine => {
+                if let Err(mismatch) = self.check_limit(usage.limit) {
+                    return Step::GiveBack(mismatch.into());
+                }
+                let entry = &mut self.entry;
+                (entry.ticket, entry.position, entry.usage) = (ticket, position, usage);
+                entry.asked = Some((sent, now));
+                let pause = Duration::from_millis(retry_after).min(recheck(position));
+                Step::AskAt(sent.instant() + pause)
+            }
+            Answer::Queued { .. } => Step::Done(Err(out_of_turn().into())),
+            Answer::Denied { .. } if ask == Ask::First => Step::AskAt(sent.instant()),
+            Answer::Denied { next_expiry, usage, waiting, .. } => {
+                let denied = denied(self.keys.name(), usage, waiting, next_expiry);
+                Step::Done(Err(match ask {
+                    Ask::InLine => AcquireError::LineFull(denied),
+                    Ask::First | Ask::Last => AcquireError::TimedOut(denied),
+                }))
+            }
+            Answer::AboveLimit { limit, .. } => Step::Done(Err(self.above(limit).into())),
+        }
+    }
+
+    fn message(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<PermitTarget> {
+        let Some(asked) = self.entry.asked else {
+            return Step::Continue; // from before this wait
+        };
+        if message.fence == 0 {
+            return self.hinted(message, asked);
+        }
+        let entry = &mut self.entry;
+        if message.fence <= entry.ticket || entry.received_fences.contains(&message.fence) {
+            return Step::Continue; // for an earlier place in line, or repeated
+        }
+        entry.received_fences.push(message.fence);
+        // Two bounds for the same end: a delayed message must not extend the lease.
+        let (sent, server_time) = asked;
+        let by_call = Deadline::after(sent, message.at.map(|end| between(server_time, end)));
+        let by_message = Deadline::after(received, message.at.map(|end| between(message.now, end)));
+        let deadline = by_call.earlier(by_message);
+        // Older than the last answer: the grant was taken away again, or the server's clock was set back.
+        let is_old = message.now < server_time;
+        // A message does not contain the limit. Another number of permits than requested needs a call too.
+        let is_other = self.permits != Some(message.permits);
+        if is_old || self.strict || is_other || deadline.is_past(now) {
+            return Step::AskBy(now.instant());
+        }
+        let grant = Grant { permits: message.permits, fence: message.fence, expires_at: message.at, now: message.now };
+        let limit = self.entry.usage.limit;
+        Step::Done(Ok(Granted { deadline, ..self.granted(&grant, limit, sent) }))
+    }
+
+    fn hint(&mut self, now: Instant) -> Instant {
+        now
+    }
+
+    fn is_queued(&self) -> bool {
+        self.entry.ticket > 0
+    }
+
+    fn cancelled(&self) -> AcquireError {
+        AcquireError::Cancelled(Cancelled)
+    }
+
+    fn timed_out(&self) -> AcquireError {
+        let QueueEntry { usage, position, .. } = self.entry;
+        AcquireError::TimedOut(denied(self.keys.name(), usage, position, None))
+    }
+}
+
+/// How long a waiter at this position sleeps at most.
+fn recheck(position: u64) -> Duration {
+    match u32::try_from(position.saturating_sub(1)) {
+        Ok(0) | Err(_) => RECHECK,
+        Ok(in_front) => RECHECK.min(RECHECK_PER_POSITION.saturating_mul(in_front)),
+    }
+}
+
+/// A refusal in the form of the public interface.
+pub fn denied(name: &str, usage: Usage, waiting: u64, next_expiry: Option<u64>) -> Denied {
+    let Usage { in_use, limit } = usage;
+    Denied { name: name.to_owned(), in_use, limit, waiting, next_expiry: next_expiry.map(Duration::from_millis) }
+}
+
+/// The script answered `queued` to a caller that does not wait.
+fn out_of_turn() -> CallError {
+    let text = "`queued` in reply to a call that does not wait";
+    CallError::Unknown(Failure::new(FailureKind::UnexpectedReply, text))
+}
+
+/// Each hint after which the latch was still closed delays the next call by this much more, up to `MAX_BACKOFF`. Any
+/// client that knows the channel can publish hints, and must not be able to cause unlimited calls.
+const BACKOFF: Duration = Duration::from_millis(10);
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
+
+/// A latch, as the object of a wait.
+#[derive(Clone, Debug)]
+pub struct LatchTarget {
+    keys: LatchKeys,
+    count: u32,
+    life_ms: u64,
+    /// The state in the last answer.
+    last: Option<StillClosed>,
+    asked: Instant,
+    /// A hint to ask was received.
+    called: bool,
+    /// The number of hints after which the latch was still closed.
+    false_calls: u32,
+}
+
+/// The answer of a latch to a waiter.
+pub enum LatchAnswer {
+    Open,
+    Closed {
+        still: StillClosed,
+        /// The time in ms after which to ask again; `None`: this was the last call.
+        retry_after: Option<u64>,
+    },
+}
+
+impl LatchTarget {
+    pub fn new(keys: &LatchKeys, count: u32, life_ms: u64, now: Instant) -> LatchTarget {
+        LatchTarget { keys: keys.clone(), count, life_ms, last: None, asked: now, called: false, false_calls: 0 }
+    }
+
+    fn wait<'a>(&'a self, inbox: &'a str) -> Wait<'a> {
+        Wait {
+            keys: &self.keys,
+            count: self.count,
+            life_ms: self.life_ms,
+            wait_ms: u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX),
+            inbox,
+        }
+    }
+
+    fn closed(&self) -> StillClosed {
+        let count = self.count;
+        self.last.unwrap_or(StillClosed { left: count, count })
+    }
+}
+
+impl Target for LatchTarget {
+    type Answer = LatchAnswer;
+    type Granted = ();
+    type Error = WaitError;
+
+    fn call(&self, ask: Ask, inbox: &str) -> Packed {
+        match ask {
+            Ask::First | Ask::InLine => self.wait(inbox).pack(),
+            Ask::Last => Count { keys: &self.keys }.pack(),
+        }
+    }
+
+    fn answer(&self, ask: Ask, reply: Value) -> Result<LatchAnswer, CallError> {
+        let (left, count, retry_after) = match ask {
+            Ask::First | Ask::InLine => match self.wait("").answer(reply)? {
+                WaitAnswer::Open { .. } => return Ok(LatchAnswer::Open),
+                WaitAnswer::Closed { left, count, retry_after, .. } => (left, count, Some(retry_after)),
+            },
+            Ask::Last => match (Count { keys: &self.keys }).answer(reply)? {
+                CountAnswer::None { .. } => (self.count, self.count, None),
+                CountAnswer::Open { .. } => return Ok(LatchAnswer::Open),
+                CountAnswer::Closed { left, count, .. } => (left, count, None),
+            },
+        };
+        Ok(LatchAnswer::Closed { still: StillClosed { left, count }, retry_after })
+    }
+
+    fn answered(&mut self, ask: Ask, answer: LatchAnswer, sent: Moment) -> StepOf<LatchTarget> {
+        let LatchAnswer::Closed { still, retry_after } = answer else {
+            return Step::Done(Ok(()));
+        };
+        self.last = Some(still);
+        self.asked = sent.instant();
+        if std::mem::take(&mut self.called) {
+            self.false_calls = self.false_calls.saturating_add(1);
+        }
+        match (ask, retry_after) {
+            (Ask::First, _) => Step::AskAt(self.asked),
+            (_, Some(ms)) => Step::AskAt(self.asked + RECHECK.min(Duration::from_millis(ms))),
+            (_, None) => Step::Done(Err(self.timed_out())),
+        }
+    }
+
+    /// A message is only a hint to ask.
+    fn message(&mut self, _: &Message, _: Moment, now: Moment) -> StepOf<LatchTarget> {
+        Step::AskBy(self.hint(now.instant()))
+    }
+
+    fn hint(&mut self, _: Instant) -> Instant {
+        self.called = true;
+        let backoff = MAX_BACKOFF.min(BACKOFF.saturating_mul(self.false_calls));
+        self.asked + backoff
+    }
+
+    fn is_queued(&self) -> bool {
+        self.last.is_some()
+    }
+
+    fn cancelled(&self) -> WaitError {
+        WaitError::Cancelled(Cancelled)
+    }
+
+    fn timed_out(&self) -> WaitError {
+        WaitError::TimedOut(self.closed())
+    }
 }

@@ -1,7 +1,6 @@
 //! Ends a wait from another thread, or at a certain time.
 
-use crate::clock::Clock;
-use crate::clock::machine_now;
+use crate::clock::{Clock, machine_now};
 use crate::sync::lock;
 use once_cell::sync::OnceCell;
 use std::fmt;
@@ -48,7 +47,7 @@ pub struct Cancel {
 }
 
 /// A wait that can be cancelled.
-pub(crate) trait Wait: Send + Sync {
+pub(crate) trait Cancellable: Send + Sync {
     /// The clock of its gate.
     fn clock(&self) -> &Clock;
 
@@ -67,7 +66,7 @@ struct Shared {
     /// The same time on the clock of the first gate that used the handle. The two differ only if a test moves that
     /// clock.
     end: OnceCell<End>,
-    waits: Mutex<Vec<Weak<dyn Wait>>>,
+    waits: Mutex<Vec<Weak<dyn Cancellable>>>,
 }
 
 struct End {
@@ -147,7 +146,7 @@ impl Cancel {
     }
 
     /// Registers a wait, so that this handle can cancel it.
-    pub(crate) fn watch(&self, wait: Arc<dyn Wait>) {
+    pub(crate) fn watch(&self, wait: Arc<dyn Cancellable>) {
         self.go_by(wait.clock());
         if let Some(at) = self.shared.end.get().and_then(|end| end.at) {
             wait.cancel_at(at);

@@ -1,7 +1,7 @@
 //! Gives back the grants of futures that are not polled. Such a future may be one of several in a `select`, while its
 //! task works on another one ("futurelock"). Its grant would block all other callers.
 
-use super::mailbox::Mailbox;
+use super::Mailbox;
 use crate::clock::Clock;
 use crate::engine::worker::{Job, Next, Worker};
 use crate::lease::releases::{PendingRelease, Releases};

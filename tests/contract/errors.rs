@@ -21,9 +21,9 @@ use std::fmt::{Debug, Display};
 /// Texts that no test program with all features can produce, each with the source that contains it.
 const IN_THE_SOURCE: [(&str, &str); 5] = [
     ("url: luagate was compiled without", include_str!("../../src/engine/address.rs")),
-    ("url: the path of the socket cannot be used", include_str!("../../src/engine/address/wrong_part.rs")),
-    ("cannot make a TLS connection: rustls has no", include_str!("../../src/engine/tls/provider.rs")),
-    ("cannot make a TLS connection: rustls has several", include_str!("../../src/engine/tls/provider.rs")),
+    ("url: the path of the socket cannot be used", include_str!("../../src/engine/address.rs")),
+    ("cannot make a TLS connection: rustls has no", include_str!("../../src/engine/tls/config.rs")),
+    ("cannot make a TLS connection: rustls has several", include_str!("../../src/engine/tls/config.rs")),
     ("the in-memory server cannot start", include_str!("../../src/memory.rs")),
 ];
 

@@ -1,14 +1,106 @@
-//! The settings of TLS, made once for all connections of a gate.
+//! The settings of TLS, made once for all connections of a gate: the certificates that the client trusts, the one that it
+//! presents, and the cryptography.
 
-use super::certificates::Identity;
-use super::{provider, reason};
-use crate::error::failure::Failure;
-use redis::RedisResult;
-use rustls::pki_types::ServerName;
+use super::{is_used, reason};
+use crate::error::failure::{Failure, FailureKind};
+use crate::error::{CallError, Invalid};
+use redis::{ConnectionAddr, ConnectionInfo, RedisResult};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
+
+/// The settings of TLS for these addresses, if one of them uses it.
+pub(crate) fn config_for(
+    infos: &[&mut ConnectionInfo],
+    certificates: &Certificates,
+) -> Result<Option<Config>, CallError> {
+    if !infos.iter().any(|info| is_used(info)) {
+        return Ok(None);
+    }
+    let insecure = |info: &&mut ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. });
+    let config = if infos.iter().any(insecure) {
+        Err(reason::of_insecure())
+    } else {
+        Config::new(certificates.roots()?, certificates.own()?)
+    };
+    config.map(Some).map_err(CallError::Failed)
+}
+
+/// Certificates in PEM. By default the client trusts those of the system and presents none.
+#[derive(Debug, Default)]
+pub(crate) struct Certificates {
+    given: Option<redis::TlsCertificates>, // its `Debug` output contains no key
+}
+
+/// The certificate of the client with the chain to its CA, and its private key.
+pub(super) struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Certificates {
+    pub(crate) fn trust(&mut self, roots: &[u8]) {
+        self.given().root_cert = Some(roots.to_vec());
+    }
+
+    pub(crate) fn show(&mut self, chain: &[u8], key: &[u8]) {
+        self.given().client_tls =
+            Some(redis::ClientTlsConfig { client_cert: chain.to_vec(), client_key: key.to_vec() });
+    }
+
+    pub(crate) fn are_given(&self) -> bool {
+        self.given.is_some()
+    }
+
+    /// The certificates to trust, if they were given.
+    pub(super) fn roots(&self) -> Result<Option<RootCertStore>, Invalid> {
+        let Some(pem) = self.given.as_ref().and_then(|given| given.root_cert.as_deref()) else {
+            return Ok(None);
+        };
+        check("root_certificates", Some(pem))?;
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|error| unreadable(format!("root certificates: {error}")))?;
+            roots.add(certificate).map_err(|error| unreadable(format!("root certificates: {error}")))?;
+        }
+        Ok(Some(roots))
+    }
+
+    /// The certificate of the client, if it was given.
+    fn own(&self) -> Result<Option<Identity>, Invalid> {
+        let Some(client) = self.given.as_ref().and_then(|given| given.client_tls.as_ref()) else {
+            return Ok(None);
+        };
+        check("client_certificate", Some(&client.client_cert))?;
+        let chain = CertificateDer::pem_slice_iter(&client.client_cert).collect::<Result<_, _>>();
+        let chain = chain.map_err(|error| unreadable(format!("certificate of the client: {error}")))?;
+        let key = PrivateKeyDer::from_pem_slice(&client.client_key);
+        let key = key.map_err(|error| unreadable(format!("key of the client: {error}")))?;
+        Ok(Some(Identity { chain, key }))
+    }
+
+    fn given(&mut self) -> &mut redis::TlsCertificates {
+        self.given.get_or_insert(redis::TlsCertificates { client_tls: None, root_cert: None })
+    }
+}
+
+fn unreadable(detail: impl std::fmt::Display) -> Invalid {
+    let why = format!("not readable ({detail}). Accepted: certificates and a private key in PEM");
+    Invalid::new("certificates", why)
+}
+
+fn check(what: &str, pem: Option<&[u8]>) -> Result<(), Invalid> {
+    match pem {
+        Some(pem) if CertificateDer::pem_slice_iter(pem).next().is_none() => {
+            let why = "no certificate found. Accepted: certificates in PEM";
+            Err(Invalid::new(what, why))
+        }
+        _ => Ok(()),
+    }
+}
 
 #[derive(Clone)]
 pub(crate) struct Config(Arc<ClientConfig>);
@@ -16,7 +108,7 @@ pub(crate) struct Config(Arc<ClientConfig>);
 impl Config {
     /// `roots`: the certificates to trust, by default those of the system. `own`: the certificate of this client.
     pub(super) fn new(roots: Option<RootCertStore>, own: Option<Identity>) -> Result<Config, Failure> {
-        let provider = provider::chosen()?;
+        let provider = provider()?;
         let roots = roots.map_or_else(of_system, Ok)?;
         let builder = ClientConfig::builder_with_provider(provider);
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| reason::of_settings(&error))?;
@@ -53,5 +145,69 @@ fn of_system() -> Result<RootCertStore, Failure> {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config").finish_non_exhaustive()
+    }
+}
+
+/// The provider that the application chose, or the only one that was compiled in.
+fn provider() -> Result<Arc<CryptoProvider>, Failure> {
+    match CryptoProvider::get_default() {
+        Some(chosen) => Ok(chosen.clone()),
+        None => only(compiled_in()).map(Arc::new).map_err(|text| Failure::new(FailureKind::Tls, text)),
+    }
+}
+
+/// The only one, or the instruction for the application.
+fn only<T>(compiled_in: [Option<T>; 2]) -> Result<T, &'static str> {
+    match compiled_in {
+        [Some(only), None] | [None, Some(only)] => Ok(only),
+        [None, None] => Err(
+            "rustls has no cryptography provider. Add `rustls` to your program with its feature `ring` or `aws-lc-rs`",
+        ),
+        [Some(_), Some(_)] => Err("rustls has several cryptography providers and none is chosen. Call \
+             `rustls::crypto::ring::default_provider().install_default()` or the same of `aws_lc_rs` at the start of your program"),
+    }
+}
+
+/// Replaces a provider that rustls was compiled without.
+mod ring {
+    pub(super) struct Absent;
+
+    pub(super) fn default_provider() -> Absent {
+        Absent
+    }
+
+    impl From<Absent> for Option<rustls::crypto::CryptoProvider> {
+        fn from(_: Absent) -> Self {
+            None
+        }
+    }
+}
+use ring as aws_lc_rs;
+
+/// The providers that rustls was compiled with, for all crates of the program. No `cfg` of this crate shows that. But a
+/// module that exists in rustls hides the one with the same name above.
+fn compiled_in() -> [Option<CryptoProvider>; 2] {
+    #[allow(unused_imports, reason = "neither may be there")]
+    use rustls::crypto::*;
+    [ring::default_provider().into(), aws_lc_rs::default_provider().into()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_compiled_in_is_seen() {
+        // The tests use rustls with `ring`.
+        assert_eq!(compiled_in().map(|p| p.is_some()), [true, false]);
+        assert!(provider().is_ok());
+    }
+
+    #[test]
+    fn none_or_several_need_a_choice() {
+        assert_eq!(only([Some(1), None]), Ok(1));
+        assert_eq!(only([None, Some(2)]), Ok(2));
+        assert!(only::<()>([None, None]).is_err_and(|text| text.contains("`ring` or `aws-lc-rs`")));
+        assert!(only([Some(1), Some(2)]).is_err_and(|text| text.contains("install_default()")));
     }
 }

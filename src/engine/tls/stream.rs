@@ -6,9 +6,8 @@
 //! writes, the reader sends them. Otherwise the writer does, before it gives its lock back.
 
 use crate::clock::{machine_now, since};
-use crate::engine::socket::Socket;
+use crate::engine::socket::{Socket, TimeLimit};
 use crate::engine::stream::Stream;
-use crate::engine::time_limit::TimeLimit;
 use crate::sync::lock;
 use rustls::ClientConnection;
 use std::io::{self, ErrorKind, Read, Write};

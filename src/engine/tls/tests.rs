@@ -2,10 +2,10 @@
 
 use crate::clock::{machine_now, since};
 use crate::engine::address::Address;
-use crate::engine::connect::connect;
+use crate::engine::connector::connect;
+use crate::engine::socket::TimeLimit;
 use crate::engine::stream::Stream;
 use crate::engine::tests::{Ends, SOON, Server, serve, socket_to};
-use crate::engine::time_limit::TimeLimit;
 use crate::engine::tls::{Certificates, Config, TlsStream};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};

@@ -1,11 +1,9 @@
-//! Which node of a cluster has a key, as far as it is known.
+//! Which node of a cluster has a key, as far as it is known, and how to ask the nodes for it.
 
-use super::learning::Learning;
-use super::slot::slot_of;
 use super::{HostPort, NodeId};
 use crate::error::failure::{Failure, FailureKind};
 use redis::{Cmd, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// The minimum time between two requests for the slots because of a failure.
@@ -222,6 +220,85 @@ fn range(row: &Value) -> Option<Range> {
     })
 }
 
+/// The number of slots of a cluster.
+const SLOTS: u16 = 16_384;
+
+/// The slot of a key in a cluster. Keys with the same hash tag, the text between the first `{` and the next `}`, have
+/// the same slot.
+pub fn slot_of(key: &[u8]) -> u16 {
+    crc16(hash_tag(key).unwrap_or(key)) % SLOTS
+}
+
+fn hash_tag(key: &[u8]) -> Option<&[u8]> {
+    let begin = key.iter().position(|byte| *byte == b'{')? + 1;
+    let rest = key.get(begin..)?;
+    let end = rest.iter().position(|byte| *byte == b'}')?;
+    rest.get(..end).filter(|tag| !tag.is_empty())
+}
+
+/// CRC16-CCITT in the variant XMODEM, which the specification of the cluster prescribes.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| match crc & 0x8000 {
+            0 => crc << 1,
+            _ => crc << 1 ^ 0x1021,
+        })
+    })
+}
+
+/// How long one node may take to report the slots, before another one is asked.
+const REPORTED_WITHIN: Duration = Duration::from_millis(500);
+
+/// A request for the slots. One at a time is enough for all calls of a gate.
+#[derive(Clone, Debug)]
+pub struct Learning {
+    /// The version of the slots when the request was decided.
+    version: u64,
+    /// The nodes that are left.
+    nodes: VecDeque<NodeId>,
+    until: Option<Instant>,
+    /// Why the last node did not report them.
+    failure: Option<Failure>,
+}
+
+/// The next step of a request for the slots.
+#[derive(Clone, Debug)]
+pub enum Next {
+    /// Ask this node until then.
+    Ask { node: NodeId, until: Instant },
+    /// The slots are known, by this request or by one of another call. Or no node has reported them.
+    Over(Result<(), Failure>),
+}
+
+impl Learning {
+    pub fn new(version: u64, nodes: Vec<NodeId>, until: Option<Instant>) -> Learning {
+        Learning { version, nodes: nodes.into(), until, failure: None }
+    }
+
+    /// The next step. At least one node is asked, also if it is late.
+    pub fn next(&mut self, slots: &mut Slots, now: Instant) -> Next {
+        if slots.version() != self.version {
+            return Next::Over(Ok(()));
+        }
+        let has_time = self.failure.is_none() || self.until.is_none_or(|until| now < until);
+        if has_time && let Some(node) = self.nodes.pop_front() {
+            let latest = now + REPORTED_WITHIN;
+            return Next::Ask { node, until: self.until.map_or(latest, |until| until.min(latest)) };
+        }
+        slots.not_learned(now);
+        let unknown = || Failure::new(FailureKind::Unreachable, "no node is known");
+        Next::Over(Err(self.failure.take().unwrap_or_else(unknown)))
+    }
+
+    /// Takes the reply of a node to [`command`].
+    pub fn answered(&mut self, slots: &mut Slots, node: NodeId, reply: Result<Value, Failure>, now: Instant) {
+        match reply.and_then(read) {
+            Ok(ranges) => slots.learn(node, ranges, now),
+            Err(failure) => self.failure = Some(failure),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,5 +324,24 @@ mod tests {
     #[test]
     fn the_slots_are_asked_for_by_one_command() {
         assert_eq!(command().get_packed_command(), redis::cmd("CLUSTER").arg("SLOTS").get_packed_command());
+    }
+
+    #[test]
+    fn the_checksum_and_the_slots_are_those_of_the_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31C3);
+        for (key, slot) in [("", 0), ("foo", 12_182), ("somekey", 11_058), ("foo{hash_tag}", 2_515)] {
+            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+        }
+    }
+
+    #[test]
+    fn only_the_first_hash_tag_with_text_decides() {
+        let same = [("{user1000}.following", "user1000"), ("foo{bar}{zap}", "bar"), ("foo{{bar}}zap", "{bar")];
+        for (key, tag) in same {
+            assert_eq!(slot_of(key.as_bytes()), slot_of(tag.as_bytes()), "{key}");
+        }
+        for whole in ["foo{}{bar}", "foo{bar", "foo}bar{"] {
+            assert_eq!(slot_of(whole.as_bytes()), crc16(whole.as_bytes()) % SLOTS, "{whole}");
+        }
     }
 }

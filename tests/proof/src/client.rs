@@ -11,11 +11,10 @@ pub(crate) mod waits;
 
 use crate::ledger::Violation;
 use crate::protocol::held::Identity;
-use crate::protocol::inbox::Inbox;
+use crate::protocol::inbox::{Inbox, Received};
 use crate::protocol::keeper::{Keeper, Number, Task};
 use crate::protocol::keys::{Keys, LatchKeys};
 use crate::protocol::lease::{LeaseOptions, Moment};
-use crate::protocol::message::Received;
 use crate::protocol::releases::Releases;
 use crate::protocol::routing::NodeId;
 use crate::protocol::routing::slots::Slots;

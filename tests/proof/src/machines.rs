@@ -10,12 +10,10 @@ mod waits;
 
 use crate::client::moment;
 use crate::protocol::held::{HeldPermit, Identity, State};
-use crate::protocol::inbox::Inbox;
+use crate::protocol::inbox::{Inbox, Mail, Mailbox, Received};
 use crate::protocol::keeper::{BATCH, Keeper, Number, Task};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
-use crate::protocol::mailbox::{Mail, Mailbox};
-use crate::protocol::message::Received;
 use crate::protocol::releases::{PendingRelease, Target};
 use crate::protocol::semaphore::Grant;
 use luagate::__proof::{failure, left_of};

@@ -76,7 +76,7 @@ impl Tree {
             let stem = format_ident!("{}", name.trim_end_matches(".rs"));
             match name {
                 UNCHANGED => {}
-                "mod.rs" => self.file(&path, name, module),
+                "mod.rs" => self.file(&path, &format!("{place}{name}"), module),
                 _ if path.is_dir() => self.folder(&path, &format!("{place}{name}/"), &quote!(#module::#stem)),
                 _ => self.file(&path, &format!("{place}{name}"), &quote!(#module::#stem)),
             }

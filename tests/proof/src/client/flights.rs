@@ -2,9 +2,8 @@
 
 use super::{Client, Thread};
 use crate::call::{Command, Sent};
-use crate::protocol::exchange::Reply;
+use crate::protocol::exchange::{self, Reply};
 use crate::protocol::lease::Moment;
-use crate::protocol::outcome;
 use crate::protocol::releases::Ordered;
 use crate::protocol::routing::NodeId;
 use luagate::__proof::failure;
@@ -207,14 +206,14 @@ impl Client {
             && let Some(flight) = self.take(number)
         {
             self.changes += 1;
-            self.received(flight, Err(outcome::Unanswered::not_sent(failure(kind, "not sent"))), now);
+            self.received(flight, Err(exchange::Unanswered::not_sent(failure(kind, "not sent"))), now);
         }
     }
 
     /// No reply arrives. `is_late`: the connection still works, and the reply may come.
     fn fail(&mut self, flight: Flight, kind: FailureKind, is_late: bool, now: Moment) {
         let error = CallError::Unknown(failure(kind, "no answer"));
-        self.received(flight, Err(outcome::Unanswered { error, is_late }), now);
+        self.received(flight, Err(exchange::Unanswered { error, is_late }), now);
     }
 
     /// Hands the outcomes to the thread that waited.

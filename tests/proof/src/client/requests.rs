@@ -4,12 +4,11 @@ use super::flights::{Answered, Connection, Flight, Unanswered};
 use super::{Client, READ_TIMEOUT, Thread};
 use crate::call::{Command, Sent, parse};
 use crate::protocol::call::Packed;
-use crate::protocol::exchange::{Exchange, Reply, error_in, missing};
+use crate::protocol::exchange::{self, Exchange, Reply, error_in, missing};
 use crate::protocol::lease::Moment;
-use crate::protocol::outcome;
-use crate::protocol::routing::learning::{Learning, Next};
 use crate::protocol::routing::route::{Route, Step};
-use crate::protocol::routing::{NodeId, batch};
+use crate::protocol::routing::slots::{Learning, Next};
+use crate::protocol::routing::{NodeId, by_node};
 use luagate::__proof::failure;
 use luagate::errors::{CallError, Failure, FailureKind};
 use std::collections::VecDeque;
@@ -100,7 +99,7 @@ impl Client {
         let parts = match calls {
             [_] => VecDeque::from([Part::Alone(0)]),
             _ => {
-                let groups = batch::by_node(calls.iter().map(|call| self.node_of(call.key())));
+                let groups = by_node(calls.iter().map(|call| self.node_of(call.key())));
                 groups.into_iter().map(|(node, indexes)| Part::Together(node, indexes)).collect()
             }
         };
@@ -259,7 +258,7 @@ impl Client {
     pub(super) fn received(
         &mut self,
         mut flight: Flight,
-        replies: Result<Vec<Reply>, outcome::Unanswered>,
+        replies: Result<Vec<Reply>, exchange::Unanswered>,
         now: Moment,
     ) {
         let Some(thread) = flight.thread else {
@@ -293,7 +292,7 @@ impl Client {
             }
             return self.push(flight, request, now);
         }
-        let outcomes = outcome::of_all(exchange, None, ended);
+        let outcomes = exchange::of_all(exchange, None, ended);
         for (index, outcome) in flight.indexes.iter().zip(outcomes).rev() {
             match outcome {
                 Ok(answered) => request.answered(*index, answered.reply, flight.sent),
@@ -309,7 +308,7 @@ impl Client {
         request: &mut Request,
         index: usize,
         flight: &Flight,
-        unanswered: outcome::Unanswered,
+        unanswered: exchange::Unanswered,
         now: Moment,
     ) {
         if flight.is_behind {
@@ -338,7 +337,7 @@ impl Client {
         &mut self,
         thread: Thread,
         flight: &Flight,
-        replies: Result<Vec<Reply>, outcome::Unanswered>,
+        replies: Result<Vec<Reply>, exchange::Unanswered>,
         now: Moment,
     ) {
         self.changes += 1;

@@ -6,9 +6,9 @@ mod waiting;
 use super::flights::{Answered, Unanswered};
 use super::{Client, Outcome, Patience, Thread, Want};
 use crate::protocol::call::Call;
+use crate::protocol::inbox::Mailbox;
 use crate::protocol::keys::LatchKeys;
 use crate::protocol::lease::Moment;
-use crate::protocol::mailbox::Mailbox;
 use crate::protocol::releases::Settled;
 use crate::protocol::waiter::{
     Action, ActionOf, Ask, GiveBack, LAST_CALL, LatchTarget, PermitTarget, QueueEntry, Target, Waiter,

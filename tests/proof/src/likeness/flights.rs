@@ -6,7 +6,7 @@ use super::view::View;
 use crate::call::{Call, Sent};
 use crate::client::flights::Flight;
 use crate::client::{Thread, micros};
-use crate::protocol::message::{Message, Received};
+use crate::protocol::inbox::{Message, Received};
 use crate::scripts::words_of;
 
 impl View<'_> {

@@ -2,7 +2,7 @@
 
 use super::at;
 use crate::client::micros;
-use crate::protocol::message::Message;
+use crate::protocol::inbox::Message;
 use crate::protocol::waiter::{Action, ActionOf, Event, Target, Waiter};
 use luagate::errors::CallError;
 use std::time::{Duration, Instant};

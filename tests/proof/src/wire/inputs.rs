@@ -1,10 +1,9 @@
 //! Input from users and servers: names, ids, and the number of confirming replicas.
 
 use super::server_error;
+use crate::protocol::exchange::MinReplicas;
 use crate::protocol::id::{check_id, new_inbox, secret_of};
-use crate::protocol::keys::{Keys, LatchKeys, check_prefix, prefix_key, recent_key};
-use crate::protocol::name_from::name_from;
-use crate::protocol::replicas::MinReplicas;
+use crate::protocol::keys::{Keys, LatchKeys, check_prefix, name_from, prefix_key, recent_key};
 use luagate::errors::FailureKind;
 use redis::Value;
 use sha1_smol::Sha1;

@@ -3,14 +3,12 @@
 
 use super::{carry, commands, server, server_error};
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::exchange::{Exchange, Packet, Reply, error_in, is_no_script, missing};
+use crate::protocol::exchange::{Exchange, MinReplicas, Packet, Reply, error_in, is_no_script, missing};
 use crate::protocol::keys::Keys;
-use crate::protocol::replicas::MinReplicas;
 use crate::protocol::reply::error_of;
 use crate::protocol::semaphore::{Acquire, Ask, Release};
 use crate::scripts::{Scripts, words_of};
-use luagate::errors::CallError;
-use luagate::errors::FailureKind;
+use luagate::errors::{CallError, FailureKind};
 use luagate_memory::{Server, Store};
 use redis::{ConnectionLike, Value};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 use crate::call::server_error;
 use crate::protocol::exchange::Reply;
 use crate::protocol::routing::HostPort;
-use crate::protocol::routing::slot::slot_of;
+use crate::protocol::routing::slots::slot_of;
 use redis::Value;
 use std::collections::BTreeSet;
 

@@ -4,10 +4,9 @@ use super::waiting::Waiting;
 use crate::client::held::Change;
 use crate::client::pending::Released;
 use crate::client::{Patience, Want};
+use crate::protocol::inbox::{Mailbox, Received};
 use crate::protocol::keys::LatchKeys;
 use crate::protocol::lease::Moment;
-use crate::protocol::mailbox::Mailbox;
-use crate::protocol::message::Received;
 use crate::protocol::waiter::{LatchTarget, PermitTarget};
 use std::time::Instant;
 

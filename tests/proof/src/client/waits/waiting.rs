@@ -1,8 +1,8 @@
 //! A wait of a caller, run by the library's waiter.
 
 use crate::client::flights::{Answered, Connection, Unanswered};
+use crate::protocol::inbox::{Mail, Mailbox};
 use crate::protocol::lease::Moment;
-use crate::protocol::mailbox::{Mail, Mailbox};
 use crate::protocol::waiter::{Action, ActionOf, Event, State, Target, Waiter};
 use luagate::errors::CallError;
 use std::sync::Arc;

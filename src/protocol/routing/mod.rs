@@ -1,7 +1,16 @@
-//! Calls that are sent together: one packet for each node.
+//! Which server gets a call, and what follows if it does not answer. Nothing here sends anything.
 
-use super::NodeId;
+pub mod route;
+pub mod sentinel;
+pub mod slots;
+
 use std::collections::BTreeMap;
+
+/// The number of a server: 0 if there is only one, otherwise one number for each node of a cluster.
+pub type NodeId = usize;
+
+/// Host and port.
+pub type HostPort = (String, u16);
 
 /// The calls for each node, by their indexes. `nodes`: the node of each call.
 pub fn by_node(nodes: impl IntoIterator<Item = NodeId>) -> BTreeMap<NodeId, Vec<usize>> {

@@ -1,6 +1,4 @@
 //! Held permits and pending releases. Threads execute the state machines of `protocol`.
 
-pub(crate) mod callbacks;
 pub(crate) mod permits;
 pub(crate) mod releases;
-pub(crate) mod store;

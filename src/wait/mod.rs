@@ -1,27 +1,33 @@
 //! One wait, of a thread or a task. Executes the actions of the waiter in `protocol`, and reports their results as events.
 
-use super::cancel::Cancel;
-use super::inboxes::Inboxes;
-use super::polled::{Asked, Polled};
-use super::registry::Registered;
-use crate::clock::Busy;
-use crate::engine::connection::{Connection, Listening};
+pub(crate) mod cancel;
+pub(crate) mod polled;
+
+use crate::clock::{Busy, Clock};
+use crate::engine::connection::{Connection, Listening, Receiver};
 use crate::engine::mode::Mode;
-use crate::engine::server::Server;
+use crate::engine::place::Place;
+use crate::engine::server::{Server, Subscribed};
 use crate::engine::servers::{Make, Sending, Servers, Unanswered};
 use crate::engine::worker::Worker;
-use crate::error::failure::Failure;
+use crate::error::failure::{Failure, FailureKind};
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
 use crate::lease::releases::{PendingRelease, Releases};
 use crate::protocol::call::Packed;
-use crate::protocol::inbox::MEMORY;
+use crate::protocol::inbox::{self, Inbox, MEMORY, Mail, Received};
+use crate::protocol::keys::Keys;
 use crate::protocol::lease::Moment;
-use crate::protocol::mailbox::Mail;
+use crate::protocol::routing::NodeId;
 use crate::protocol::waiter::{
     Action, Ask, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, Target, Waiter,
 };
-use std::sync::Arc;
+use crate::sync::lock;
+use cancel::{Cancel, Cancellable};
+use polled::{Asked, Polled};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
+use uuid::Uuid;
 
 /// The parts of a gate that a wait uses.
 pub(crate) struct Waits {
@@ -251,7 +257,7 @@ struct Wait<'a, T: Abandon> {
     waiter: Waiter<T>,
     deadline: Option<Instant>,
     caller: Caller<'a>,
-    inbox: Inbox,
+    inbox: MessageSource,
     /// The connection of the last call, until it is answered.
     connection: Option<Arc<Connection>>,
     is_over: bool,
@@ -259,7 +265,7 @@ struct Wait<'a, T: Abandon> {
 
 /// The connection that brings the messages of a wait.
 #[derive(Default)]
-struct Inbox {
+struct MessageSource {
     connection: Option<Arc<Connection>>,
     /// The connection's own thread reads it for this wait.
     listening: Option<Listening>,
@@ -275,7 +281,7 @@ impl<'a, T: Abandon> Wait<'a, T> {
         caller: Caller<'a>,
     ) -> Wait<'a, T> {
         let waiter = Waiter::new(target, deadline, waits.outage, waits.servers.clock.now());
-        let inbox = Inbox::default();
+        let inbox = MessageSource::default();
         Wait { waits, registered, key, waiter, deadline, caller, inbox, connection: None, is_over: false }
     }
 
@@ -412,7 +418,7 @@ struct MakeAsk<'a, 'b, T> {
     deadline: Option<Instant>,
     /// A thread that reads is woken by messages only.
     is_woken_by_others: bool,
-    inbox: &'a mut Inbox,
+    inbox: &'a mut MessageSource,
     connection: &'a mut Option<Arc<Connection>>,
 }
 
@@ -422,7 +428,7 @@ impl<T: Abandon> Make for MakeAsk<'_, '_, T> {
             return Ok(());
         }
         let mut inbox = String::new();
-        *self.inbox = Inbox::default();
+        *self.inbox = MessageSource::default();
         if let Some(connection) = self.inboxes.connection(server, self.deadline, mode).await? {
             inbox = self.registered.mailbox.inbox(server.channel());
             let listens = self.is_woken_by_others || matches!(mode, Mode::Async);
@@ -439,5 +445,245 @@ impl<T: Abandon> Make for MakeAsk<'_, '_, T> {
 
     fn call(&self) -> &Packed {
         &self.call
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) struct Inboxes {
+    pub(super) registry: Arc<Registry>,
+    servers: Arc<Servers>,
+    worker: Worker,
+    /// The servers to which the gate tries to subscribe again.
+    retried: Arc<Mutex<BTreeSet<NodeId>>>,
+}
+
+impl Inboxes {
+    pub(crate) fn new(registry: Arc<Registry>, servers: Arc<Servers>, worker: Worker) -> Inboxes {
+        Inboxes { registry, servers, worker, retried: Arc::default() }
+    }
+
+    /// Whether an earlier wait used the server that has the key. Then its subscription exists or is being made.
+    pub(super) fn is_opened(&self, key: &str) -> bool {
+        self.servers.known(key.as_bytes()).is_some_and(|server| server.is_subscribed())
+    }
+
+    /// The connection for the messages of this server. Subscribes if needed, until `until` at most. `None`: messages do not
+    /// arrive, and the waiter asks without an inbox. If the user lacks a permission the result is a failure, since
+    /// otherwise every wait would be slow without any report.
+    pub(super) async fn connection(
+        &self,
+        server: &Arc<Server>,
+        until: Option<Instant>,
+        mode: Mode,
+    ) -> Result<Option<Arc<Connection>>, Failure> {
+        let latest = self.servers.latest(until, server.options.timeouts.connect);
+        let subscribing = server.subscription(latest, mode);
+        match self.servers.limited(until, mode, subscribing).await {
+            Some(Ok(subscribed)) => Ok(subscribed.connection().cloned()),
+            Some(Err(failure)) if failure.kind() == FailureKind::Permission => Err(failure),
+            Some(Err(_)) | None => {
+                self.retry(server);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Tries to subscribe again in the background. Then each wait asks again, since it has no inbox yet.
+    fn retry(&self, server: &Arc<Server>) {
+        let node = server.node();
+        if !lock(&self.retried).insert(node) {
+            return;
+        }
+        let (server, registry, retried) = (Arc::downgrade(server), self.registry.clone(), self.retried.clone());
+        let worker = self.worker.handle();
+        self.worker.spawn(async move {
+            let mut pause = FIRST_PAUSE;
+            while registry.has_waits()
+                && let Some(server) = server.upgrade()
+                && !server.is_retired()
+            {
+                let clock = &server.options.clock;
+                worker.sleep(clock.now() + pause).await;
+                let latest = crate::clock::machine_now() + server.options.timeouts.connect;
+                match server.subscription(latest, Mode::Async).await {
+                    Err(failure) if failure.kind() != FailureKind::Permission => {}
+                    Ok(Subscribed::Useless) => break,
+                    _ => {
+                        registry.call_all(); // a waiter without the permission gets the error
+                        break;
+                    }
+                }
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            lock(&retried).remove(&node);
+        });
+    }
+}
+
+/// All waits of a gate.
+pub(crate) struct Registry {
+    clock: Clock,
+    /// Set when the gate is opened.
+    releases: OnceLock<Weak<Releases>>,
+    inbox: Mutex<Inbox<Mailbox>>,
+}
+
+impl Registry {
+    pub(crate) fn new(clock: &Clock) -> Registry {
+        Registry { clock: clock.clone(), releases: OnceLock::new(), inbox: Mutex::default() }
+    }
+
+    /// From now on grants to waits that were given up are released.
+    pub(crate) fn release_with(&self, releases: &Arc<Releases>) {
+        let _ = self.releases.set(Arc::downgrade(releases));
+    }
+
+    /// Registers a wait in line for its messages. `None`: this id already waits for this semaphore.
+    pub(super) fn register(&self, keys: &Keys, id: &str) -> Option<Registered<'_>> {
+        let make = |secret| Arc::new(Mailbox::new(&self.clock, Some(secret)));
+        let mailbox = lock(&self.inbox).add(keys, id, Uuid::new_v4(), make)?;
+        Some(Registered { registry: self, id: id.to_owned(), mailbox })
+    }
+
+    /// Registers a wait for the messages about `key`. Any number of callers may wait for the same key.
+    pub(super) fn register_shared(&self, key: &str) -> Registered<'_> {
+        let mailbox = Arc::new(Mailbox::new(&self.clock, None));
+        lock(&self.inbox).add_shared(key, &mailbox);
+        Registered { registry: self, id: key.to_owned(), mailbox }
+    }
+
+    /// A wait was given up and the server did not confirm it. A grant that still arrives for it is released.
+    pub(super) fn give_up(&self, keys: &Keys, id: &str) {
+        lock(&self.inbox).give_up(self.clock.now(), keys, id);
+    }
+
+    /// Hints to all waits to ask again.
+    pub(super) fn call_all(&self) {
+        let all: Vec<Arc<Mailbox>> = lock(&self.inbox).all().cloned().collect();
+        all.iter().for_each(|mailbox| mailbox.call());
+    }
+
+    /// Whether somebody waits.
+    pub(super) fn has_waits(&self) -> bool {
+        lock(&self.inbox).all().next().is_some()
+    }
+}
+
+impl Receiver for Registry {
+    fn message(&self, channel: &[u8], payload: &[u8]) {
+        let (Some(received), Ok(channel)) = (Received::read(payload), std::str::from_utf8(channel)) else {
+            return;
+        };
+        let now = self.clock.moment();
+        // The lock is released here: a wait that gets its message ends, and needs the lock for that.
+        let waiting = lock(&self.inbox).of(&received.message.id);
+        let mut is_taken = false;
+        for mailbox in waiting {
+            is_taken |= mailbox.put(channel, &received, now);
+        }
+        if !is_taken
+            && let Some(release) = lock(&self.inbox).release_of(&received)
+            && let Some(releases) = self.releases.get().and_then(Weak::upgrade)
+        {
+            releases.post(release);
+        }
+    }
+
+    fn ended(&self) {
+        self.call_all();
+    }
+}
+
+/// A registered wait. Dropping this ends the registration.
+pub(super) struct Registered<'a> {
+    registry: &'a Registry,
+    id: String,
+    pub(super) mailbox: Arc<Mailbox>,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        lock(&self.registry.inbox).remove(&self.id, &self.mailbox);
+    }
+}
+
+pub(crate) struct Mailbox {
+    place: Arc<Place<inbox::Mailbox>>,
+    clock: Clock,
+}
+
+impl Mailbox {
+    pub(super) fn new(clock: &Clock, secret: Option<String>) -> Mailbox {
+        let place = Place::of_nobody(clock, inbox::Mailbox::new(secret));
+        Mailbox { place: Arc::new(place), clock: clock.clone() }
+    }
+
+    /// The inbox as an argument for the scripts. From now on only messages on this channel are handled.
+    pub(super) fn inbox(&self, channel: &str) -> String {
+        self.place.look(|mail| mail.inbox(channel))
+    }
+
+    /// Takes a message. Returns whether it is signed for this wait.
+    pub(super) fn put(&self, channel: &str, received: &Received, now: Moment) -> bool {
+        self.place.update(|mail| mail.put(channel, received, now))
+    }
+
+    pub(super) fn call(&self) {
+        self.place.update(inbox::Mailbox::call);
+    }
+
+    /// Removes the grants that its caller has not taken. Returns their fences.
+    pub(super) fn take_grants(&self) -> Vec<u64> {
+        self.place.look(inbox::Mailbox::take_grants)
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        let now = self.clock.now();
+        self.place.look(|mail| mail.is_cancelled(now))
+    }
+
+    /// The next event. Waits until `until` at most. `reads`: a thread reads this connection for messages, if no other thread
+    /// does.
+    pub(super) async fn take(
+        &self,
+        until: Instant,
+        reads: Option<&Arc<Connection>>,
+        worker: &Worker,
+        mode: Mode,
+    ) -> Mail {
+        let take = |mail: &mut inbox::Mailbox| mail.take(until, self.clock.now());
+        loop {
+            let at = match self.place.look(take) {
+                Ok(mail) => return mail,
+                Err(at) => at,
+            };
+            let taken = |mail: &mut inbox::Mailbox| take(mail).ok();
+            let mail = match (mode, reads) {
+                (Mode::Blocking(may), Some(connection)) if !connection.has_ended() => {
+                    connection.wait_for_message(&self.place, at, taken, may)
+                }
+                (Mode::Blocking(may), _) => self.place.wait(at, taken, may),
+                (Mode::Async, _) => self.place.wait_in_task(at, taken, worker.sleep(at)).await,
+            };
+            if let Some(mail) = mail {
+                return mail;
+            }
+        }
+    }
+}
+
+impl Cancellable for Mailbox {
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn cancel(&self) {
+        self.place.update(inbox::Mailbox::cancel);
+    }
+
+    fn cancel_at(&self, at: Instant) {
+        self.place.look(|mail| mail.cancel_at(at));
     }
 }

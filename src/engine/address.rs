@@ -7,16 +7,23 @@ use crate::protocol::routing::HostPort;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::net::Ipv6Addr;
 
-/// `Server`: the type of each server's address.
+/// `Server`: the type of the settings from which connections are made.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one, until the gate is open")]
 pub(crate) enum Address<Server = ConnectionInfo> {
     One(Server),
-    Cluster(Vec<Server>),
+    /// Some nodes of a cluster. One that can be reached is enough. `like`: the settings of connections to all nodes,
+    /// except host and port.
+    Cluster {
+        nodes: Vec<HostPort>,
+        like: Server,
+    },
+    /// The sentinels, and the name of the master in their configuration. `ask`, `like`: the settings of connections to
+    /// the sentinels and to the master, except host and port.
     Sentinel {
-        sentinels: Vec<Server>,
+        sentinels: Vec<HostPort>,
+        ask: Server,
         master: String,
-        /// The settings of connections to the master, except its host and port.
         like: Server,
     },
 }
@@ -25,112 +32,71 @@ impl Address {
     pub(crate) fn parse(url: &str) -> Result<Address, Invalid> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         match scheme {
-            "redis+cluster" | "rediss+cluster" => Address::of_cluster_url(plain(scheme), rest),
-            "redis+sentinel" | "rediss+sentinel" => Address::of_sentinel_url(plain(scheme), rest),
-            _ => Ok(Address::One(info(url)?)),
+            "redis+cluster" | "rediss+cluster" => Address::of_cluster(plain(scheme), rest),
+            "redis+sentinel" | "rediss+sentinel" => Address::of_sentinel(plain(scheme), rest),
+            _ => Ok(Address::One(info_of(url, ONE)?)),
         }
-    }
-
-    /// The nodes of a cluster. One that can be reached is enough.
-    pub(crate) fn of_cluster<S: AsRef<str>>(urls: &[S]) -> Result<Address, Invalid> {
-        Ok(Address::Cluster(infos(urls, ONE)?))
     }
 
     /// `[user:password@]host[:port],host[:port]`
-    fn of_cluster_url(scheme: &str, rest: &str) -> Result<Address, Invalid> {
-        let urls = expand(scheme, rest)?;
-        Ok(Address::Cluster(infos(&urls, CLUSTER)?))
-    }
-
-    /// The sentinels, and the name of the master in their configuration. `like`: the settings of connections to the
-    /// master.
-    pub(crate) fn of_sentinels<S: AsRef<str>>(
-        sentinels: &[S],
-        master: &str,
-        like: ConnectionInfo,
-    ) -> Result<Address, Invalid> {
-        if master.is_empty() || sentinels.is_empty() {
-            let why = "no sentinel, or no name of the master. Accepted: 1 sentinel or more, and the name that they use for the master";
-            return Err(Invalid::new("sentinels", why));
-        }
-        Ok(Address::Sentinel { sentinels: infos(sentinels, ONE)?, master: master.to_owned(), like })
-    }
-
-    /// The same address with everything that connections to it need. Reads the certificates of the system, if they are
-    /// used.
-    pub(crate) fn endpoints(mut self, certificates: &Certificates) -> Result<Address<Endpoint>, CallError> {
-        self.check(certificates)?;
-        let tls = tls::config_for(&self.infos(), certificates)?;
-        Ok(self.map(|info| Endpoint::new(info, tls.as_ref())))
-    }
-
-    /// Certificates are needless if no address uses TLS.
-    fn check(&mut self, certificates: &Certificates) -> Result<(), Invalid> {
-        if certificates.are_given() && !self.infos().into_iter().any(|info| tls::is_used(info)) {
-            let why = "certificates are given, but no address uses TLS. Accepted: rediss:// with certificates";
+    fn of_cluster(scheme: &str, rest: &str) -> Result<Address, Invalid> {
+        let (login, hosts, path) = parts(rest, CLUSTER)?;
+        let like = info_of(&format!("{scheme}://{login}localhost/{path}"), CLUSTER)?;
+        if like.redis_settings().db() != 0 {
+            let why = "the database is not 0. Accepted: no database, since a cluster has only the database 0";
             return Err(Invalid::new("url", why));
         }
-        Ok(())
+        Ok(Address::Cluster { nodes: host_ports(scheme, hosts, 6379, CLUSTER)?, like })
     }
 
-    fn map<To>(self, of: impl Fn(ConnectionInfo) -> To) -> Address<To> {
+    /// `[user:password@]sentinel[:port],sentinel[:port]/master[/db]`; user and password are for the master.
+    fn of_sentinel(scheme: &str, rest: &str) -> Result<Address, Invalid> {
+        let (login, hosts, path) = parts(rest, SENTINEL)?;
+        let (master, db) = path.split_once('/').unwrap_or((path, "0"));
+        if master.is_empty() {
+            let why = format!("the name of the master is missing after the hosts. Accepted: {SENTINEL}");
+            return Err(Invalid::new("url", why));
+        }
+        let like = info_of(&format!("{scheme}://{login}localhost/{db}"), SENTINEL)?;
+        let ask = info_of(&format!("{scheme}://localhost"), SENTINEL)?;
+        let sentinels = host_ports(scheme, hosts, 26379, SENTINEL)?;
+        Ok(Address::Sentinel { sentinels, ask, master: master.to_owned(), like })
+    }
+
+    /// The same address, with these settings of connections to the sentinels.
+    pub(crate) fn asking_as(self, url: &str) -> Result<Address, Invalid> {
         match self {
-            Address::One(info) => Address::One(of(info)),
-            Address::Cluster(nodes) => Address::Cluster(nodes.into_iter().map(of).collect()),
-            Address::Sentinel { sentinels, master, like } => {
-                Address::Sentinel { sentinels: sentinels.into_iter().map(&of).collect(), master, like: of(like) }
+            Address::Sentinel { sentinels, master, like, .. } => {
+                Ok(Address::Sentinel { sentinels, ask: info_of(url, ONE)?, master, like })
+            }
+            _ => {
+                let why = "the address names no sentinels. Accepted: only with redis+sentinel://";
+                Err(Invalid::new("sentinels_as", why))
             }
         }
     }
 
-    /// All settings from which connections are made.
-    fn infos(&mut self) -> Vec<&mut ConnectionInfo> {
-        match self {
-            Address::One(info) => vec![info],
-            Address::Cluster(nodes) => nodes.iter_mut().collect(),
-            Address::Sentinel { sentinels, like, .. } => sentinels.iter_mut().chain([like]).collect(),
+    /// The same address with everything that connections to it need. Reads the certificates of the system, if they are
+    /// used.
+    pub(crate) fn endpoints(self, certificates: &Certificates) -> Result<Address<Endpoint>, CallError> {
+        let infos = match &self {
+            Address::One(info) | Address::Cluster { like: info, .. } => vec![info],
+            Address::Sentinel { ask, like, .. } => vec![ask, like],
+        };
+        if certificates.are_given() && !infos.iter().any(|info| tls::is_used(info)) {
+            let why = "certificates are given, but no address uses TLS. Accepted: rediss:// with certificates";
+            return Err(Invalid::new("url", why).into());
         }
+        let tls = tls::config_for(&infos, certificates)?;
+        let endpoint = |info| Endpoint::new(info, tls.as_ref());
+        Ok(match self {
+            Address::One(info) => Address::One(endpoint(info)),
+            Address::Cluster { nodes, like } => Address::Cluster { nodes, like: endpoint(like) },
+            Address::Sentinel { sentinels, ask, master, like } => {
+                Address::Sentinel { sentinels, ask: endpoint(ask), master, like: endpoint(like) }
+            }
+        })
     }
-
-    /// `[user:password@]sentinel[:port],sentinel[:port]/master[/db]`; user and password are for the master.
-    fn of_sentinel_url(scheme: &str, rest: &str) -> Result<Address, Invalid> {
-        let form = SENTINEL;
-        let (login, hosts, path) = parts(rest, form)?;
-        let (master, db) = path.split_once('/').unwrap_or((path, "0"));
-        if master.is_empty() {
-            let why = format!("the name of the master is missing after the hosts. Accepted: {form}");
-            return Err(Invalid::new("url", why));
-        }
-        let like = info_of(&format!("{scheme}://{login}localhost/{db}"), form)?;
-        let hosts = hosts
-            .split(',')
-            .map(|host| if has_port(host) { format!("{scheme}://{host}") } else { format!("{scheme}://{host}:26379") });
-        Ok(Address::Sentinel { sentinels: infos(&hosts.collect::<Vec<_>>(), form)?, master: master.to_owned(), like })
-    }
-}
-
-/// The address of each of these nodes, and the settings of connections to all of them.
-pub(super) fn addresses_of(nodes: &[Endpoint]) -> Result<(Endpoint, Vec<HostPort>), Invalid> {
-    let Some(like) = nodes.first().cloned() else {
-        return Err(Invalid::new("nodes", "got none. Accepted: the address of 1 node or more"));
-    };
-    let mut infos = nodes.iter().map(|node| &node.info);
-    if infos.clone().any(|info| info.redis_settings().db() != 0) {
-        let why = "the database is not 0. Accepted: no database, since a cluster has only the database 0";
-        return Err(Invalid::new("url", why));
-    }
-    if infos.any(|info| tls::is_used(info) != tls::is_used(&like.info)) {
-        let why = "some addresses use TLS and some do not. Accepted: TLS for all nodes of a cluster, or for none";
-        return Err(Invalid::new("url", why));
-    }
-    let addresses = nodes.iter().map(|node| match node.address() {
-        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Ok((host.clone(), *port)),
-        _ => {
-            let why = "a node has no host and port. Accepted: host and port for each node of a cluster";
-            Err(Invalid::new("url", why))
-        }
-    });
-    Ok((like, addresses.collect::<Result<_, _>>()?))
 }
 
 fn needs(feature: &str) -> Invalid {
@@ -154,36 +120,30 @@ fn parts<'a>(rest: &'a str, form: &str) -> Result<(&'a str, &'a str, &'a str), I
     if let Some(why) = broken_by_password(rest) {
         return Err(Invalid::new("url", format!("{why}. Accepted: {form}")));
     }
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (authority, path) = split(rest, &['/', '?', '#']);
     let login = authority.rfind('@').map_or(0, |at| at + 1);
     let (login, hosts) = authority.split_at_checked(login).unwrap_or(("", authority));
-    Ok((login, hosts, path))
+    Ok((login, hosts, path.strip_prefix('/').unwrap_or(path)))
 }
 
-/// A URL for each host of `[user:password@]host,host[/db]`.
-fn expand(scheme: &str, rest: &str) -> Result<Vec<String>, Invalid> {
-    let (login, hosts, path) = parts(rest, CLUSTER)?;
-    let urls = hosts.split(',');
-    let urls = urls.map(|host| format!("{scheme}://{login}{host}/{path}"));
-    Ok(urls.collect())
-}
-
-/// Parses each of these URLs.
-fn infos<S: AsRef<str>>(urls: &[S], form: &str) -> Result<Vec<ConnectionInfo>, Invalid> {
-    let one_of = |(index, url): (usize, &S)| {
-        info_of(url.as_ref(), form).map_err(|invalid| match urls.len() {
+/// Parses `host[:port],host[:port]`.
+fn host_ports(scheme: &str, hosts: &str, default_port: u16, form: &str) -> Result<Vec<HostPort>, Invalid> {
+    let hosts: Vec<&str> = hosts.split(',').collect();
+    let parse = |(index, host): (usize, &&str)| {
+        let port = if has_port(host) { String::new() } else { format!(":{default_port}") };
+        let info = info_of(&format!("{scheme}://{host}{port}"), form).map_err(|invalid| match hosts.len() {
             1 => invalid,
             count => invalid.within(&format!("address {} of {count}", index + 1)),
-        })
+        })?;
+        match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Ok((host.clone(), *port)),
+            _ => Err(Invalid::new("url", format!("the host is missing. Accepted: {form}"))), // no TCP scheme
+        }
     };
-    urls.iter().enumerate().map(one_of).collect()
+    hosts.iter().enumerate().map(parse).collect()
 }
 
 /// Parses one URL. The error does not contain its text, which may contain a password.
-pub(crate) fn info(url: &str) -> Result<ConnectionInfo, Invalid> {
-    info_of(url, ONE)
-}
-
 fn info_of(url: &str, form: &str) -> Result<ConnectionInfo, Invalid> {
     url.into_connection_info().map_err(|_| {
         let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
@@ -320,28 +280,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_node_of_a_cluster_has_the_login() {
-        let address = Address::parse("redis+cluster://me:p%40ss@a:7001,[::1]:7002").unwrap();
-        let Address::Cluster(nodes) = address else {
-            panic!("no cluster");
-        };
-        let shown: Vec<_> = nodes.iter().map(|info| info.addr().to_string()).collect();
-        assert_eq!(shown, ["a:7001", "::1:7002"]);
-        for info in nodes {
-            assert_eq!(info.redis_settings().username(), Some("me"));
-            assert_eq!(info.redis_settings().password(), Some("p@ss"));
-        }
+    fn the_login_of_a_cluster_url_is_for_every_node() {
+        let address = Address::parse("redis+cluster://me:p%40ss@a:7001,[::1]").unwrap();
+        let Address::Cluster { nodes, like } = address else { panic!("no cluster") };
+        assert_eq!(nodes, [("a".to_owned(), 7001), ("::1".to_owned(), 6379)]);
+        assert_eq!(like.redis_settings().username(), Some("me"));
+        assert_eq!(like.redis_settings().password(), Some("p@ss"));
     }
 
     #[test]
     fn the_login_of_a_sentinel_url_is_the_masters() {
-        let url = "redis+sentinel://:secret@a,b:5000,[::1]/orders/3";
-        let Address::Sentinel { sentinels, master, like } = Address::parse(url).unwrap() else {
-            panic!("no sentinels");
-        };
-        let shown: Vec<_> = sentinels.iter().map(|i| i.addr().to_string()).collect();
-        assert_eq!(shown, ["a:26379", "b:5000", "::1:26379"]);
-        assert!(sentinels.iter().all(|i| i.redis_settings().password().is_none()));
+        let address = Address::parse("redis+sentinel://:secret@a,b:5000,[::1]/orders/3").unwrap();
+        let Address::Sentinel { sentinels, ask, master, like } = address else { panic!("no sentinels") };
+        assert_eq!(sentinels, [("a".to_owned(), 26379), ("b".to_owned(), 5000), ("::1".to_owned(), 26379)]);
+        assert_eq!(ask.redis_settings().password(), None);
         assert_eq!(master, "orders");
         assert_eq!(like.redis_settings().password(), Some("secret"));
         assert_eq!(like.redis_settings().db(), 3);

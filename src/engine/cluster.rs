@@ -1,13 +1,11 @@
 //! The nodes of a cluster. Each has its own connection, so that a node that does not answer delays no calls to other nodes.
 
-use super::address::addresses_of;
 use super::connector::{Connector, Endpoint};
 use super::mode::Mode;
 use super::server::{Server, ServerOptions};
 use super::watched::Watched;
-use crate::error::Invalid;
-use crate::protocol::routing::NodeId;
 use crate::protocol::routing::slots::Slots;
+use crate::protocol::routing::{HostPort, NodeId};
 use crate::sync::lock;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -29,12 +27,11 @@ struct State {
 
 impl Cluster {
     /// Stores these addresses. Does not connect yet.
-    pub(super) fn new(options: ServerOptions, nodes: &[Endpoint]) -> Result<Cluster, Invalid> {
-        let (like, addresses) = addresses_of(nodes)?;
-        let state = Mutex::new(State { slots: Slots::new(addresses), servers: Vec::new() });
+    pub(super) fn new(options: ServerOptions, nodes: Vec<HostPort>, like: Endpoint) -> Cluster {
+        let state = Mutex::new(State { slots: Slots::new(nodes), servers: Vec::new() });
         let cluster = Cluster { options, like, state, is_learning: Watched::new(false) };
         cluster.change(|_| {});
-        Ok(cluster)
+        cluster
     }
 
     /// All nodes that were ever reported.

@@ -13,8 +13,8 @@ use super::watched::run_blocking;
 use super::worker::Worker;
 use crate::clock::{Clock, machine_now};
 use crate::counters::Counts;
+use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
-use crate::error::{CallError, Invalid};
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::{self, Exchange, MinReplicas, Packet, error_in, is_no_script, missing, of_all, of_one};
 use crate::protocol::lease::Moment;
@@ -147,22 +147,23 @@ impl Servers {
         prefix: &str,
         receiver: Arc<dyn Receiver>,
         worker: Worker,
-    ) -> Result<Servers, Invalid> {
+    ) -> Servers {
         let counts = Arc::new(Counts::default());
         let options =
             ServerOptions { clock: clock.clone(), counts: counts.clone(), timeouts, receiver, prefix: prefix.into() };
         let topology = match address {
             Address::One(endpoint) => Topology::One(Server::new(options, 0, Connector::Address(Box::new(endpoint)))),
-            Address::Sentinel { sentinels, master, like } => {
+            Address::Sentinel { sentinels, ask, master, like } => {
+                let sentinels = sentinels.into_iter().map(|(host, port)| ask.moved_to(host, port)).collect();
                 let sentinels = Sentinels::new(sentinels, master, like);
                 let server = Server::new(options, 0, Connector::Sentinels(sentinels.clone()));
                 sentinels.serve(&server);
                 Topology::One(server)
             }
-            Address::Cluster(nodes) => Topology::Cluster(Box::new(Cluster::new(options, &nodes)?)),
+            Address::Cluster { nodes, like } => Topology::Cluster(Box::new(Cluster::new(options, nodes, like))),
         };
         let (clock, warnings) = (clock.clone(), Arc::default());
-        Ok(Servers { clock, counts, pid: std::process::id(), topology, timeouts, worker, warnings })
+        Servers { clock, counts, pid: std::process::id(), topology, timeouts, worker, warnings }
     }
 
     /// Whether this process opened the gate. `false` in a forked child.

@@ -3,7 +3,7 @@
 use super::Gate;
 use super::options::Options;
 use crate::clock::Clock;
-use crate::engine::address::{self, Address};
+use crate::engine::address::Address;
 use crate::engine::mode::{Mode, block};
 use crate::engine::servers::Servers;
 use crate::engine::worker::Worker;
@@ -53,7 +53,7 @@ impl GateBuilder {
         let Options { clock, timeouts, replicas, prefix, label, outage, .. } = self.options;
         let worker = Worker::new(&clock);
         let registry = Arc::new(Registry::new(&clock));
-        let servers = Servers::new(address, &clock, timeouts, &prefix, registry.clone(), worker.handle())?;
+        let servers = Servers::new(address, &clock, timeouts, &prefix, registry.clone(), worker.handle());
         let servers = Arc::new(servers);
         servers.check(mode).await?;
         let releases = Arc::new(Releases::new(servers.clone(), worker.handle()));
@@ -74,20 +74,12 @@ impl GateBuilder {
 }
 
 impl GateBuilder {
-    /// Settings for a gate on a cluster. `nodes` are the URLs of some of its nodes:
-    /// `redis://[user:password@]host:port`. One reachable node is enough. User and password of the first URL are used
-    /// for all nodes. With `rediss` in the URLs, all nodes are reached over TLS.
-    pub fn cluster<S: AsRef<str>>(nodes: &[S]) -> Self {
-        GateBuilder::new(Address::of_cluster(nodes), Clock::real())
-    }
-
-    /// Settings for a gate on the server that these sentinels (`redis://[user:password@]host[:port]`) report as
-    /// `master`. The URL `like` contains the settings for connections to that server: user, password, database and TLS.
-    /// Its host and port are ignored.
-    pub fn sentinel<S: AsRef<str>>(sentinels: &[S], master: &str, like: &str) -> Self {
-        let like = address::info(like);
-        let address = like.and_then(|like| Address::of_sentinels(sentinels, master, like));
-        GateBuilder::new(address, Clock::real())
+    /// The user, the password and TLS of connections to the sentinels: those of this URL, for example
+    /// `redis://finder:password@any`. Its host and port are ignored. By default these connections have no user and no
+    /// password, and use TLS if those to the master do. Only for an address with sentinels.
+    pub fn sentinels_as(mut self, url: &str) -> Self {
+        self.options.address = self.options.address.and_then(|address| address.asking_as(url));
+        self
     }
 
     /// The start of every key, `luagate` by default. 1 to 64 characters: letters, digits, `.`, `_`, `-`, `:`.

@@ -83,7 +83,7 @@ fn the_error_names_the_wrong_part_and_address_of_a_cluster_url() {
         ("redis+cluster://:secret@", "the host is missing"),
         ("redis+cluster://:secret@a:1,,c:3", "address 2 of 3: the host is missing"),
         ("redis+cluster://:secret@a:1,b:x", "address 2 of 2: the port is"),
-        ("redis+cluster://:secret@a:1,b:2/x", "address 1 of 2: the database is"),
+        ("redis+cluster://:secret@a:1,b:2/x", "the database is"),
         ("redis+cluster://:a/secret@a:1,b:2", "the password contains"),
         ("redis+cluster://user:1/secret@a:1", "the password contains"),
         ("redis+cluster://:secret#@a:1", "the password contains"),

@@ -188,10 +188,9 @@ fn secrets_are_hidden_on_a_cluster() {
     let gate = brief(builder).open().unwrap();
     look_at_all_of(&gate);
     for url in ["redis://:hunter2-not@", "redis://user:hunter2@"] {
-        let nodes = [format!("{url}{address}"), "redis://127.0.0.1:1".to_owned()];
-        fails(GateBuilder::cluster(&nodes));
+        fails(Gate::builder(&format!("{}{address},127.0.0.1:1", url.replace("redis", "redis+cluster"))));
     }
-    fails(GateBuilder::cluster(&["redis://:hunter2@bad host"]));
+    fails(Gate::builder("redis+cluster://:hunter2@bad host"));
     server.kill();
     assert_kept(gate.mutex("kept").try_lock().unwrap_err());
     assert_kept(gate.mutex("kept").lock().unwrap_err());
@@ -199,13 +198,11 @@ fn secrets_are_hidden_on_a_cluster() {
 
 #[test]
 fn secrets_of_sentinels_and_of_the_master_are_hidden() {
-    let like = "redis://user:hunter2@any";
-    let sentinels = ["redis://finder:hunter2@127.0.0.1:1"];
-    fails(GateBuilder::sentinel(&sentinels, "master", like));
-    fails(GateBuilder::sentinel(&sentinels, "", like));
+    let url = "redis+sentinel://user:hunter2@127.0.0.1:1/master";
+    fails(Gate::builder(url).sentinels_as("redis://finder:hunter2@any"));
     for bad in ["redis://user:hunter2@bad host", "redis://:1/hunter2@any"] {
-        fails(GateBuilder::sentinel(&[bad], "master", like));
-        fails(GateBuilder::sentinel(&sentinels, "master", bad));
+        fails(Gate::builder(&bad.replace("redis", "redis+sentinel")));
+        fails(Gate::builder(url).sentinels_as(bad));
     }
     let group = own!(Sentinels::new());
     for (_, mut con) in group.connections() {

@@ -13,14 +13,11 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 /// The settings of TLS for these addresses, if one of them uses it.
-pub(crate) fn config_for(
-    infos: &[&mut ConnectionInfo],
-    certificates: &Certificates,
-) -> Result<Option<Config>, CallError> {
+pub(crate) fn config_for(infos: &[&ConnectionInfo], certificates: &Certificates) -> Result<Option<Config>, CallError> {
     if !infos.iter().any(|info| is_used(info)) {
         return Ok(None);
     }
-    let insecure = |info: &&mut ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. });
+    let insecure = |info: &&ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. });
     let config = if infos.iter().any(insecure) {
         Err(reason::of_insecure())
     } else {

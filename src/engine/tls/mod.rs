@@ -46,7 +46,7 @@ mod absent {
     #[derive(Clone, Debug)]
     pub(crate) enum Config {}
 
-    pub(crate) fn config_for(_: &[&mut ConnectionInfo], _: &Certificates) -> Result<Option<Config>, CallError> {
+    pub(crate) fn config_for(_: &[&ConnectionInfo], _: &Certificates) -> Result<Option<Config>, CallError> {
         Ok(None)
     }
 

@@ -10,7 +10,6 @@ use crate::support::sentinel::{MASTER, Sentinels};
 
 use luagate::Error;
 use luagate::Gate;
-use luagate::GateBuilder;
 use luagate::autocomplete::Recent;
 use redis::Connection;
 use std::time::Duration;
@@ -106,10 +105,10 @@ fn everything_works_with_sentinels_and_the_guides_rows_for_master_and_sentinels(
         permit_also(&mut con, there.iter().chain(&confirmed));
     }
     permit_finding(&group, &finds);
-    let urls = group.sentinels.addresses().into_iter();
-    let urls: Vec<String> = urls.map(|address| format!("redis://finder:password@{address}")).collect();
+    let url = format!("redis+sentinel://luagate:password@{}/{MASTER}", group.sentinels.addresses().join(","));
     let everything = || -> Result<(), Error> {
-        let gate = GateBuilder::sentinel(&urls, MASTER, "redis://luagate:password@any")
+        let gate = Gate::builder(&url)
+            .sentinels_as("redis://finder:password@any")
             .read_timeout(CONFIRMED * 2)
             .min_replicas(1, CONFIRMED)
             .open()?;

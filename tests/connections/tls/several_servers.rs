@@ -11,7 +11,7 @@ use crate::tls_server::Authority;
 
 use luagate::autocomplete::Recent;
 use luagate::errors::CallError;
-use luagate::{Gate, GateBuilder};
+use luagate::Gate;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Instant;
@@ -61,15 +61,6 @@ fn tls_is_used_for_every_node_of_a_cluster_including_discovered_ones() {
 }
 
 #[test]
-fn a_cluster_with_and_without_tls_in_one_list_is_refused() {
-    let authority = Authority::new("one");
-    let nodes = ["redis://127.0.0.1:1", "rediss://127.0.0.1:2"];
-    let opened = GateBuilder::cluster(&nodes).root_certificates(&authority.pem).open();
-    let Err(CallError::Invalid(invalid)) = opened else { panic!() };
-    assert!(invalid.to_string().contains("TLS for all nodes of a cluster, or for none"));
-}
-
-#[test]
 fn tls_is_used_for_sentinels_and_every_master_that_they_name() {
     let authority = Authority::new("one");
     let start: &Start = &|arguments, folder| authority.member(arguments, folder);
@@ -116,19 +107,20 @@ fn plain_sentinel(master: &str) -> String {
 fn tls_is_used_for_a_master_whose_sentinels_speak_no_tls() {
     let authority = Authority::new("one");
     let server = own_tls!(authority.server(&authority.identity(), &[]));
-    let sentinel = plain_sentinel(server.address());
+    let sentinel = plain_sentinel(server.address()).replace("redis://", "");
     let own = authority.identity();
-    let like = |url| {
-        GateBuilder::sentinel(&[&sentinel], MASTER, url)
+    let address = |scheme: &str| {
+        Gate::builder(&format!("{scheme}+sentinel://{sentinel}/{MASTER}"))
+            .sentinels_as("redis://any")
             .root_certificates(&authority.pem)
             .client_certificate(&own.chain, &own.key)
             .prefix(&server.prefix)
     };
-    use_it(&server, &like("rediss://any").open().unwrap());
-    match like("redis://any").open() {
+    use_it(&server, &address("rediss").open().unwrap());
+    match address("redis").open() {
         Err(CallError::Invalid(invalid)) => assert_eq!(invalid.what(), "url", "{invalid}"),
         other => panic!("certificates that no connection uses were accepted: {other:?}"),
     }
-    let plain = GateBuilder::sentinel(&[&sentinel], MASTER, "redis://any");
-    assert_reported(plain.open(), &["uses TLS at this port"]);
+    let plain = format!("redis+sentinel://{sentinel}/{MASTER}");
+    assert_reported(Gate::open(&plain), &["uses TLS at this port"]);
 }

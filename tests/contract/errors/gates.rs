@@ -55,17 +55,11 @@ fn settings(printed: &mut Printed) {
 fn cluster(printed: &mut Printed) {
     printed.call(Gate::open("redis+cluster://a:1,b:x"));
     printed.call(Gate::open("redis+cluster://:a/hunter2@c"));
-    let none: [&str; 0] = [];
-    printed.call(luagate::GateBuilder::cluster(&none).open());
-    printed.call(luagate::GateBuilder::cluster(&["redis://127.0.0.1:1/3"]).open());
-    printed.call(luagate::GateBuilder::cluster(&["unix:///a"]).open());
-    #[cfg(feature = "tls")]
-    printed.call(luagate::GateBuilder::cluster(&["redis://127.0.0.1:1", "rediss://127.0.0.1:2"]).open());
+    printed.call(Gate::open("redis+cluster://127.0.0.1:1/3"));
 }
 
 fn sentinel(printed: &mut Printed) {
     printed.call(Gate::open("redis+sentinel://:hunter2@a:1"));
     printed.call(Gate::open("redis+sentinel://a,,c/orders"));
-    let none: [&str; 0] = [];
-    printed.call(luagate::GateBuilder::sentinel(&none, "orders", "redis://a").open());
+    printed.call(Gate::builder("redis://a").sentinels_as("redis://b").open());
 }

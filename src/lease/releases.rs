@@ -87,8 +87,7 @@ impl Releases {
 
     /// The work of the gate's own thread.
     pub(crate) fn job(&self) -> Weak<dyn Job> {
-        let job: Arc<dyn Job> = self.shared.clone();
-        Arc::downgrade(&job)
+        Arc::<Shared>::downgrade(&self.shared)
     }
 
     /// Sends a release without waiting for its reply. Later calls of this gate for the same name run after it.

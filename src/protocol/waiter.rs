@@ -61,6 +61,9 @@ pub trait Target {
     fn cancelled(&self) -> Self::Error;
 
     fn timed_out(&self) -> Self::Error;
+
+    /// The release of everything that the server may have granted to this wait. `None`: it grants nothing.
+    fn undo<C>(&self, connection: Option<C>, now: Instant) -> Option<PendingRelease<C>>;
 }
 
 /// The kinds of calls by which a waiter asks.
@@ -530,6 +533,10 @@ impl Target for PermitTarget {
         let QueueEntry { usage, position, .. } = self.entry;
         AcquireError::TimedOut(denied(usage, position, None))
     }
+
+    fn undo<C>(&self, connection: Option<C>, now: Instant) -> Option<PendingRelease<C>> {
+        Some(self.release(connection, now))
+    }
 }
 
 /// How long a waiter at this position sleeps at most.
@@ -594,11 +601,6 @@ impl LatchTarget {
             wait_ms: u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX),
             inbox,
         }
-    }
-
-    fn closed(&self) -> StillClosed {
-        let count = self.count;
-        self.last.unwrap_or(StillClosed { left: count, count })
     }
 }
 
@@ -665,6 +667,12 @@ impl Target for LatchTarget {
     }
 
     fn timed_out(&self) -> WaitError {
-        WaitError::TimedOut(self.closed())
+        let count = self.count;
+        WaitError::TimedOut(self.last.unwrap_or(StillClosed { left: count, count }))
+    }
+
+    /// The server forgets a waiter that does not ask again.
+    fn undo<C>(&self, _: Option<C>, _: Instant) -> Option<PendingRelease<C>> {
+        None
     }
 }

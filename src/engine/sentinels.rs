@@ -2,7 +2,7 @@
 //! receives their messages about a new master.
 
 use super::connection::{Connection, Receiver};
-use super::connector::{Endpoint, connect_to};
+use super::connector::{ConnectOptions, Endpoint, connect_to};
 use super::mode::{MayBlock, in_own_thread};
 use super::place::Place;
 use super::server::{Server, command};
@@ -60,19 +60,13 @@ impl Sentinels {
         &self.master
     }
 
-    /// Connects to the master by `deadline`, if one of the sentinels reports it. Also returns how many times another
+    /// Connects to the master, if one of the sentinels reports it. Also returns how many times another
     /// server had become the master by then.
-    pub(super) fn connect(
-        &self,
-        receiver: Option<Arc<dyn Receiver>>,
-        read_timeout: Duration,
-        deadline: Instant,
-        may: MayBlock,
-    ) -> Result<(Arc<Connection>, u64), Failure> {
-        let mut search = lock(&self.state).search(deadline);
+    pub(super) fn connect(&self, options: ConnectOptions) -> Result<(Arc<Connection>, u64), Failure> {
+        let mut search = lock(&self.state).search(options.until);
         while let Some((index, until)) = search.next(machine_now()) {
-            let found = self.ask(index, until, may).and_then(|address| {
-                let connection = self.connect_to(&address, receiver.clone(), read_timeout, deadline, may)?;
+            let found = self.ask(index, until, options.may).and_then(|address| {
+                let connection = self.connect_to(&address, options.clone())?;
                 Ok((connection, address))
             });
             match found {
@@ -114,18 +108,13 @@ impl Sentinels {
         may: MayBlock,
     ) -> Result<Arc<Connection>, Failure> {
         let unknown = || Failure::new(FailureKind::Other, "the sentinel is unknown");
-        connect_to(self.sentinels.get(index).ok_or_else(unknown)?, receiver, WITHIN, until, may)
+        let options = ConnectOptions { receiver, read_timeout: WITHIN, until, may };
+        connect_to(self.sentinels.get(index).ok_or_else(unknown)?, options)
     }
 
-    fn connect_to(
-        &self,
-        (host, port): &HostPort,
-        receiver: Option<Arc<dyn Receiver>>,
-        read_timeout: Duration,
-        until: Instant,
-        may: MayBlock,
-    ) -> Result<Arc<Connection>, Failure> {
-        let connection = connect_to(&self.like.moved_to(host.clone(), *port), receiver, read_timeout, until, may)?;
+    fn connect_to(&self, (host, port): &HostPort, options: ConnectOptions) -> Result<Arc<Connection>, Failure> {
+        let ConnectOptions { until, may, .. } = options;
+        let connection = connect_to(&self.like.moved_to(host.clone(), *port), options)?;
         // For a while after a failover a sentinel may report the former master.
         let role = command(&connection, &redis::cmd("ROLE"), until, may).map_err(failure_of);
         let checked = role.and_then(|role| check_role(&self.master, error_in(Ok(role))));

@@ -31,6 +31,15 @@ pub fn error_of(error: RedisError) -> CallError {
     if failure.leaves_unknown() { CallError::Unknown(failure) } else { CallError::Failed(failure) }
 }
 
+/// Whether the call had too little time. This includes the case that no connection could be made in the time that was
+/// left.
+pub fn is_late(error: &CallError) -> bool {
+    let (CallError::Failed(failure) | CallError::Unknown(failure)) = error else {
+        return false;
+    };
+    matches!(failure.kind(), FailureKind::TimedOut | FailureKind::Unreachable)
+}
+
 /// Reads a complete reply of a script. A reply with an extra field breaks the contract and is an error. Never panics,
 /// for any reply.
 pub fn read<T>(value: Value, fields: impl FnOnce(&mut Reply) -> Result<T, CallError>) -> Result<T, CallError> {

@@ -12,7 +12,7 @@ use super::keys::{Keys, LatchKeys};
 use super::latch::{Count, CountAnswer, Wait, WaitAnswer};
 use super::lease::{Deadline, LeaseOptions, Moment, ServerTime};
 use super::releases::PendingRelease;
-use super::reply::between;
+use super::reply::{between, is_late};
 use super::semaphore::{self, Acquire, Answer, Grant, Usage};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{
@@ -281,15 +281,6 @@ impl<T: Target> Waiter<T> {
         self.state = State::Sleeps;
         Action::Sleep { until: self.deadline.map_or(self.next_ask, |end| end.min(self.next_ask)) }
     }
-}
-
-/// Whether the call had too little time. This includes the case that no connection could be made in the time that was
-/// left.
-fn is_late(error: &CallError) -> bool {
-    let (CallError::Failed(failure) | CallError::Unknown(failure)) = error else {
-        return false;
-    };
-    matches!(failure.kind(), FailureKind::TimedOut | FailureKind::Unreachable)
 }
 
 /// How long a waiter sleeps at most for each waiter ahead. So the second in line notices within a second that the first

@@ -7,7 +7,7 @@ use crate::clock::{Busy, Clock, machine_now};
 use crate::engine::connection::{Connection, Listening, Receiver};
 use crate::engine::mode::Mode;
 use crate::engine::place::Place;
-use crate::engine::server::{Server, Subscribed};
+use crate::engine::server::{Purpose, Server};
 use crate::engine::servers::{Make, Sending, Servers, Unanswered};
 use crate::engine::worker::Worker;
 use crate::error::failure::{Failure, FailureKind};
@@ -198,9 +198,9 @@ impl Waits {
         mode: Mode,
     ) -> Result<Option<Arc<Connection>>, Failure> {
         let latest = self.servers.latest(until, server.options.timeouts.connect);
-        let subscribing = server.subscription(latest, mode);
+        let subscribing = server.reach(Purpose::Messages, latest, mode);
         match self.servers.limited(until, mode, subscribing).await {
-            Some(Ok(subscribed)) => Ok(subscribed.connection().cloned()),
+            Some(Ok(connection)) => Ok(connection),
             Some(Err(failure)) if failure.kind() == FailureKind::Permission => Err(failure),
             Some(Err(_)) | None => {
                 self.retry(server);
@@ -226,9 +226,9 @@ impl Waits {
                 let clock = &server.options.clock;
                 worker.sleep(clock.now() + pause).await;
                 let latest = machine_now() + server.options.timeouts.connect;
-                match server.subscription(latest, Mode::Async).await {
+                match server.reach(Purpose::Messages, latest, Mode::Async).await {
                     Err(failure) if failure.kind() != FailureKind::Permission => {}
-                    Ok(Subscribed::Useless) => break,
+                    Ok(None) => break,
                     _ => {
                         registry.call_all(); // a waiter without the permission gets the error
                         break;

@@ -7,7 +7,6 @@ use super::mode::{MayBlock, in_own_thread};
 use super::place::Place;
 use super::server::{Server, command};
 use crate::clock::{Clock, machine_now};
-use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::exchange::error_in;
 use crate::protocol::routing::HostPort;
@@ -116,7 +115,7 @@ impl Sentinels {
         let ConnectOptions { until, may, .. } = options;
         let connection = connect_to(&self.like.moved_to(host.clone(), *port), options)?;
         // For a while after a failover a sentinel may report the former master.
-        let role = command(&connection, &redis::cmd("ROLE"), until, may).map_err(failure_of);
+        let role = command(&connection, &redis::cmd("ROLE"), until, may);
         let checked = role.and_then(|role| check_role(&self.master, error_in(Ok(role))));
         checked.inspect_err(|_| connection.close())?;
         Ok(connection)
@@ -137,15 +136,8 @@ impl Sentinels {
 
 /// The reply to a command. An error of the server is a failure.
 fn run(connection: &Arc<Connection>, cmd: &Cmd, until: Instant, may: MayBlock) -> Result<Value, Failure> {
-    let reply = command(connection, cmd, until, may).map_err(failure_of)?;
+    let reply = command(connection, cmd, until, may)?;
     error_in(Ok(reply)).map_err(Failure::from)
-}
-
-fn failure_of(error: CallError) -> Failure {
-    match error {
-        CallError::Failed(failure) | CallError::Unknown(failure) => failure,
-        CallError::Invalid(invalid) => Failure::new(FailureKind::Other, invalid.to_string()),
-    }
 }
 
 /// Notices messages of a sentinel.

@@ -14,7 +14,7 @@ use crate::counters::Counts;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, permission};
 use crate::protocol::id;
-use crate::protocol::reply::unexpected;
+use crate::protocol::reply::{failure_of, unexpected};
 use crate::protocol::routing::NodeId;
 use crate::sync::spawn;
 use crate::trace;
@@ -180,8 +180,7 @@ impl Server {
         mode: Mode,
     ) -> Result<Value, CallError> {
         let connection = self.connection(Purpose::Calls, latest, mode).await.map_err(CallError::Failed)?;
-        let replies = connection.exchange(command.get_packed_command(), 1, latest, mode).await?;
-        replies.into_iter().next().ok_or_else(|| unexpected(&"no reply"))
+        first(connection.exchange(command.get_packed_command(), 1, latest, mode).await?)
     }
 
     /// Whether its settings still have to be read. `true` only once.
@@ -349,7 +348,8 @@ fn subscribe(
     may: MayBlock,
 ) -> Result<bool, Failure> {
     let channel = server.channel();
-    let on_server = |cmd: &Cmd| reply(block_with(may, |mode| server.command(cmd, until, mode)), channel);
+    let on_server =
+        |cmd: &Cmd| reply(block_with(may, |mode| server.command(cmd, until, mode)).map_err(failure_of), channel);
     let subscribed = command(connection, redis::cmd("SUBSCRIBE").arg(channel), until, may);
     let counted = match reply(subscribed, channel)? {
         Some(_) => on_server(redis::cmd("PUBSUB").arg("NUMSUB").arg(channel))?,
@@ -372,9 +372,12 @@ pub(super) fn command(
     command: &Cmd,
     until: Instant,
     may: MayBlock,
-) -> Result<Value, CallError> {
-    let packet = command.get_packed_command();
-    let replies = block_with(may, |mode| connection.exchange(packet, 1, until, mode))?;
+) -> Result<Value, Failure> {
+    let replies = block_with(may, |mode| connection.exchange(command.get_packed_command(), 1, until, mode));
+    replies.and_then(first).map_err(failure_of)
+}
+
+fn first(replies: Vec<Value>) -> Result<Value, CallError> {
     replies.into_iter().next().ok_or_else(|| unexpected(&"no reply"))
 }
 
@@ -388,12 +391,10 @@ fn is_counted(reply: Option<Value>) -> bool {
 }
 
 /// The reply to one of the commands. `None`: the server, or a proxy ahead of it, does not know the command.
-fn reply(reply: Result<Value, CallError>, channel: &str) -> Result<Option<Value>, Failure> {
-    let failure = match reply {
-        Ok(Value::ServerError(error)) => Failure::from(redis::RedisError::from(error)),
-        Ok(reply) => return Ok(Some(reply)),
-        Err(CallError::Failed(failure) | CallError::Unknown(failure)) => return Err(failure),
-        Err(CallError::Invalid(_)) => return Ok(None),
+fn reply(reply: Result<Value, Failure>, channel: &str) -> Result<Option<Value>, Failure> {
+    let failure = match reply? {
+        Value::ServerError(error) => Failure::from(redis::RedisError::from(error)),
+        reply => return Ok(Some(reply)),
     };
     match failure.kind() {
         FailureKind::Permission => {

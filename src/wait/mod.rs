@@ -259,7 +259,7 @@ impl Once<'_> {
             let sent = answered.sent;
             Ok((answered.read(|reply| self.target.answer(Ask::First, reply))?, sent))
         });
-        read.map_err(|Unanswered { error, connection }| {
+        read.map_err(|Unanswered { error, connection, .. }| {
             self.is_sent = matches!(error, CallError::Unknown(_));
             self.connection = connection;
             error

@@ -407,7 +407,7 @@ impl<'a> Once<'a> {
                 let sent = answered.sent;
                 Ok((answered.read(|reply| call.answer(reply))?, sent))
             });
-            let answer = read.map_err(|Unanswered { error, connection }| {
+            let answer = read.map_err(|Unanswered { error, connection, .. }| {
                 once.is_sent = matches!(error, CallError::Unknown(_));
                 once.connection = connection;
                 error

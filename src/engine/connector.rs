@@ -4,7 +4,7 @@
 mod tests;
 
 use super::connection::{Connection, Receiver};
-use super::greeting::{Greeted, Greeting};
+use super::greeting::greet;
 use super::mode::MayBlock;
 use super::sentinels::Sentinels;
 use super::socket::{Socket, TimeLimit};
@@ -21,6 +21,17 @@ pub(crate) enum Connector {
     Sentinels(Arc<Sentinels>),
 }
 
+/// How a connection is made.
+#[derive(Clone)]
+pub(super) struct ConnectOptions {
+    /// For a connection that is subscribed.
+    pub(super) receiver: Option<Arc<dyn Receiver>>,
+    pub(super) read_timeout: Duration,
+    /// On this machine's clock.
+    pub(super) until: Instant,
+    pub(super) may: MayBlock,
+}
+
 impl Connector {
     /// The server for messages to people, without user and password: an address, or the name of the master.
     pub(super) fn address(&self) -> String {
@@ -30,17 +41,11 @@ impl Connector {
         }
     }
 
-    /// Makes a connection by `until`, on this machine's clock. Also returns [`Connector::moves`] for it.
-    pub(super) fn connect(
-        &self,
-        receiver: Option<Arc<dyn Receiver>>,
-        read_timeout: Duration,
-        until: Instant,
-        may: MayBlock,
-    ) -> Result<(Arc<Connection>, u64), Failure> {
+    /// Makes a connection. Also returns [`Connector::moves`] for it.
+    pub(super) fn connect(&self, options: ConnectOptions) -> Result<(Arc<Connection>, u64), Failure> {
         match self {
-            Connector::Address(endpoint) => Ok((connect_to(endpoint, receiver, read_timeout, until, may)?, 0)),
-            Connector::Sentinels(sentinels) => sentinels.connect(receiver, read_timeout, until, may),
+            Connector::Address(endpoint) => Ok((connect_to(endpoint, options)?, 0)),
+            Connector::Sentinels(sentinels) => sentinels.connect(options),
         }
     }
 
@@ -62,18 +67,14 @@ impl Connector {
 }
 
 /// Makes a connection to this address.
-pub(super) fn connect_to(
-    endpoint: &Endpoint,
-    receiver: Option<Arc<dyn Receiver>>,
-    read_timeout: Duration,
-    until: Instant,
-    _: MayBlock,
-) -> Result<Arc<Connection>, Failure> {
+pub(super) fn connect_to(endpoint: &Endpoint, options: ConnectOptions) -> Result<Arc<Connection>, Failure> {
+    let ConnectOptions { receiver, read_timeout, until, .. } = options;
     let within = until.saturating_duration_since(machine_now());
     let stream = connect(endpoint, read_timeout, within)?;
     Ok(Arc::new(Connection::new(stream, read_timeout, receiver)))
 }
 
+/// The address of one server, with everything that a connection to it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     /// The address, the user and the database. Its settings for TCP, RESP3 and TLS are not used.
@@ -95,7 +96,12 @@ impl Endpoint {
 
     /// The same settings for another host.
     pub(crate) fn moved_to(&self, host: String, port: u16) -> Endpoint {
-        let address = moved_to(self.address(), host, port);
+        let address = match self.address().clone() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
         Endpoint { info: self.info.clone().set_addr(address), tls: self.tls.clone() }
     }
 }
@@ -108,7 +114,7 @@ pub(crate) fn connect(
 ) -> Result<Box<dyn Stream>, Failure> {
     let limit = TimeLimit::new(within);
     let connected = open(endpoint, write_timeout, limit).and_then(|stream| {
-        greet(endpoint, &*stream, limit)?;
+        greet(&endpoint.info, &*stream, limit)?;
         Ok(stream)
     });
     connected.map_err(|error| unconnected(error, within))
@@ -136,27 +142,6 @@ fn open_tcp(host: &str, port: u16, write_timeout: Duration, limit: TimeLimit) ->
         return Err((ErrorKind::InvalidClientConfig, "Cannot connect to a wildcard address (0.0.0.0 or ::)").into());
     }
     Ok(Socket::tcp(host, port, write_timeout, limit)?)
-}
-
-/// Sends the first commands and checks their replies.
-fn greet(endpoint: &Endpoint, stream: &dyn Stream, limit: TimeLimit) -> RedisResult<()> {
-    let settings = endpoint.info.redis_settings();
-    let uses_tls = tls::is_used(&endpoint.info);
-    let greeting = Greeting::new(settings, settings.username(), uses_tls);
-    match greeting.exchange(stream, limit)? {
-        Greeted::Done => Ok(()),
-        Greeted::WithoutUser => Greeting::new(settings, None, uses_tls).exchange(stream, limit).map(drop),
-    }
-}
-
-/// The same settings for another host.
-pub(crate) fn moved_to(like: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
-    match like {
-        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-            ConnectionAddr::TcpTls { host, port, insecure: *insecure, tls_params: tls_params.clone() }
-        }
-        _ => ConnectionAddr::Tcp(host, port),
-    }
 }
 
 /// The failure of a connection that could not be made within `within`.

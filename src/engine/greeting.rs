@@ -2,13 +2,15 @@
 
 use super::socket::TimeLimit;
 use super::stream::Stream;
+use super::tls;
 use crate::error::failure::{Failure, FailureKind};
 use redis::{
-    Cmd, ErrorKind, Parser, RedisConnectionInfo, RedisError, RedisResult, ServerError, ServerErrorKind, Value,
+    Cmd, ConnectionInfo, ErrorKind, Parser, RedisConnectionInfo, RedisError, RedisResult, ServerError, ServerErrorKind,
+    Value,
 };
 use std::io::{self, Read};
 
-pub(super) struct Greeting {
+struct Greeting {
     steps: Vec<Step>,
     packet: Vec<u8>,
 }
@@ -24,15 +26,19 @@ enum Step {
     Answer,
 }
 
-pub(super) enum Greeted {
-    Done,
-    /// The server is too old for user names. It must be greeted again with the password alone.
-    WithoutUser,
+/// Sends the first commands and checks their replies.
+pub(super) fn greet(info: &ConnectionInfo, stream: &dyn Stream, limit: TimeLimit) -> RedisResult<()> {
+    let (settings, uses_tls) = (info.redis_settings(), tls::is_used(info));
+    let knows_users = Greeting::new(settings, settings.username(), uses_tls).exchange(stream, limit)?;
+    if !knows_users {
+        Greeting::new(settings, None, uses_tls).exchange(stream, limit)?;
+    }
+    Ok(())
 }
 
 impl Greeting {
     /// `is_answered`: at least one reply is needed.
-    pub(super) fn new(settings: &RedisConnectionInfo, user: Option<&str>, is_answered: bool) -> Greeting {
+    fn new(settings: &RedisConnectionInfo, user: Option<&str>, is_answered: bool) -> Greeting {
         let mut greeting = Greeting { steps: Vec::new(), packet: Vec::new() };
         if let Some(password) = settings.password() {
             greeting.add(Step::LogIn { with_user: user.is_some() }, redis::cmd("AUTH").arg(user).arg(password));
@@ -51,23 +57,24 @@ impl Greeting {
         self.packet.extend(command.get_packed_command());
     }
 
-    /// Sends the commands and checks the replies.
-    pub(super) fn exchange(&self, stream: &dyn Stream, limit: TimeLimit) -> RedisResult<Greeted> {
+    /// Sends the commands and checks the replies. `false`: the server is too old for user names. It must be greeted again
+    /// with the password alone.
+    fn exchange(&self, stream: &dyn Stream, limit: TimeLimit) -> RedisResult<bool> {
         if !self.steps.is_empty() {
             self.send(stream, limit)?;
         }
         let mut parser = Parser::new();
-        let mut greeted = Greeted::Done;
+        let mut knows_users = true;
         for step in &self.steps {
             match read_reply(&mut parser, ByteByByte { stream, limit })? {
                 Value::ServerError(error) if *step == Step::LogIn { with_user: true } && is_about_the_user(&error) => {
-                    greeted = Greeted::WithoutUser;
+                    knows_users = false;
                 }
-                Value::ServerError(error) if matches!(greeted, Greeted::Done) => step.check(error)?,
+                Value::ServerError(error) if knows_users => step.check(error)?,
                 _ => {}
             }
         }
-        Ok(greeted)
+        Ok(knows_users)
     }
 
     fn send(&self, stream: &dyn Stream, limit: TimeLimit) -> io::Result<()> {

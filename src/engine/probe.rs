@@ -3,7 +3,6 @@
 //! waits for the rest of it.
 
 use crate::clock::machine_now;
-use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use redis::ConnectionAddr;
 use std::io::{Read, Write};
@@ -21,32 +20,17 @@ pub(crate) fn time(connect_timeout: Duration) -> Duration {
     connect_timeout / 4
 }
 
-/// Whether only one side using TLS may have caused this error.
-pub(crate) fn may_explain(error: &CallError) -> bool {
+/// Whether only one side using TLS may have caused this failure.
+pub(crate) fn may_explain(failure: &Failure) -> bool {
     use FailureKind::*;
-    let (CallError::Failed(failure) | CallError::Unknown(failure)) = error else {
-        return false;
-    };
     matches!(failure.kind(), Unreachable | Disconnected | NotRedis | TimedOut)
 }
 
-/// The error to report after a gate at these addresses could not be opened: `error`, or its cause. Blocks for `time` at
-/// most.
-pub(crate) fn explain(addresses: &[ConnectionAddr], time: Duration, error: CallError) -> CallError {
-    use FailureKind::Tls;
-    let (CallError::Failed(failure) | CallError::Unknown(failure)) = &error else {
-        return error;
-    };
-    let kind = failure.kind();
+/// The cause of the failure to open a gate at these addresses, if only one side uses TLS. Blocks for `time` at most.
+pub(crate) fn explain(addresses: &[ConnectionAddr], time: Duration, failure: &Failure) -> Option<Failure> {
     let share = time / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
-    let mut addresses = addresses.iter();
-    match addresses.find_map(|address| mismatch(address, kind, share)) {
-        Some(reason) => {
-            let text = format!("{reason} ({})", failure.text());
-            CallError::Failed(Failure::new(Tls, text))
-        }
-        None => error,
-    }
+    let reason = addresses.iter().find_map(|address| mismatch(address, failure.kind(), share))?;
+    Some(Failure::new(FailureKind::Tls, format!("{reason} ({})", failure.text())))
 }
 
 /// The mismatch, if only one side uses TLS and a connection failed with this kind of error for that reason.

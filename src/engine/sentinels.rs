@@ -2,12 +2,11 @@
 //! receives their messages about a new master.
 
 use super::connection::{Connection, Receiver};
-use super::connector::{Endpoint, connect_to};
+use super::connector::{ConnectOptions, Endpoint, connect_to};
 use super::mode::{MayBlock, in_own_thread};
 use super::place::Place;
 use super::server::{Server, command};
 use crate::clock::{Clock, machine_now};
-use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::exchange::error_in;
 use crate::protocol::routing::HostPort;
@@ -60,19 +59,13 @@ impl Sentinels {
         &self.master
     }
 
-    /// Connects to the master by `deadline`, if one of the sentinels reports it. Also returns how many times another
+    /// Connects to the master, if one of the sentinels reports it. Also returns how many times another
     /// server had become the master by then.
-    pub(super) fn connect(
-        &self,
-        receiver: Option<Arc<dyn Receiver>>,
-        read_timeout: Duration,
-        deadline: Instant,
-        may: MayBlock,
-    ) -> Result<(Arc<Connection>, u64), Failure> {
-        let mut search = lock(&self.state).search(deadline);
+    pub(super) fn connect(&self, options: ConnectOptions) -> Result<(Arc<Connection>, u64), Failure> {
+        let mut search = lock(&self.state).search(options.until);
         while let Some((index, until)) = search.next(machine_now()) {
-            let found = self.ask(index, until, may).and_then(|address| {
-                let connection = self.connect_to(&address, receiver.clone(), read_timeout, deadline, may)?;
+            let found = self.ask(index, until, options.may).and_then(|address| {
+                let connection = self.connect_to(&address, options.clone())?;
                 Ok((connection, address))
             });
             match found {
@@ -114,20 +107,15 @@ impl Sentinels {
         may: MayBlock,
     ) -> Result<Arc<Connection>, Failure> {
         let unknown = || Failure::new(FailureKind::Other, "the sentinel is unknown");
-        connect_to(self.sentinels.get(index).ok_or_else(unknown)?, receiver, WITHIN, until, may)
+        let options = ConnectOptions { receiver, read_timeout: WITHIN, until, may };
+        connect_to(self.sentinels.get(index).ok_or_else(unknown)?, options)
     }
 
-    fn connect_to(
-        &self,
-        (host, port): &HostPort,
-        receiver: Option<Arc<dyn Receiver>>,
-        read_timeout: Duration,
-        until: Instant,
-        may: MayBlock,
-    ) -> Result<Arc<Connection>, Failure> {
-        let connection = connect_to(&self.like.moved_to(host.clone(), *port), receiver, read_timeout, until, may)?;
+    fn connect_to(&self, (host, port): &HostPort, options: ConnectOptions) -> Result<Arc<Connection>, Failure> {
+        let ConnectOptions { until, may, .. } = options;
+        let connection = connect_to(&self.like.moved_to(host.clone(), *port), options)?;
         // For a while after a failover a sentinel may report the former master.
-        let role = command(&connection, &redis::cmd("ROLE"), until, may).map_err(failure_of);
+        let role = command(&connection, &redis::cmd("ROLE"), until, may);
         let checked = role.and_then(|role| check_role(&self.master, error_in(Ok(role))));
         checked.inspect_err(|_| connection.close())?;
         Ok(connection)
@@ -148,15 +136,8 @@ impl Sentinels {
 
 /// The reply to a command. An error of the server is a failure.
 fn run(connection: &Arc<Connection>, cmd: &Cmd, until: Instant, may: MayBlock) -> Result<Value, Failure> {
-    let reply = command(connection, cmd, until, may).map_err(failure_of)?;
+    let reply = command(connection, cmd, until, may)?;
     error_in(Ok(reply)).map_err(Failure::from)
-}
-
-fn failure_of(error: CallError) -> Failure {
-    match error {
-        CallError::Failed(failure) | CallError::Unknown(failure) => failure,
-        CallError::Invalid(invalid) => Failure::new(FailureKind::Other, invalid.to_string()),
-    }
 }
 
 /// Notices messages of a sentinel.

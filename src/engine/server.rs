@@ -6,7 +6,7 @@
 //! - one for calls that replicas must confirm, if the gate requires that: `WAIT` blocks a connection.
 
 use super::connection::{Connection, Receiver};
-use super::connector::Connector;
+use super::connector::{ConnectOptions, Connector};
 use super::mode::{MayBlock, Mode, block_with, in_own_thread};
 use super::watched::Watched;
 use crate::clock::{Clock, machine_now, since};
@@ -14,7 +14,7 @@ use crate::counters::Counts;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, permission};
 use crate::protocol::id;
-use crate::protocol::reply::unexpected;
+use crate::protocol::reply::{failure_of, unexpected};
 use crate::protocol::routing::NodeId;
 use crate::sync::spawn;
 use crate::trace;
@@ -81,22 +81,24 @@ struct Kept {
 
 #[derive(Clone)]
 struct Current {
-    subscribed: Subscribed,
+    /// `None`: messages do not arrive, because of the server or a proxy. Waiters only ask again.
+    connection: Option<Arc<Connection>>,
     /// How many times another server had replaced this one by then.
     moves: u64,
 }
 
 /// The next step of a caller that needs a connection.
 enum Need {
-    Found(Subscribed),
+    Found(Option<Arc<Connection>>),
     Failed(Failure),
     Connect,
 }
 
 impl Kept {
-    fn usable(&self, moves: u64) -> Option<Subscribed> {
-        let current = self.current.as_ref()?;
-        (current.moves == moves && !current.subscribed.has_ended()).then(|| current.subscribed.clone())
+    fn usable(&self, moves: u64) -> Option<&Current> {
+        let has_ended =
+            |current: &Current| current.connection.as_ref().is_some_and(|connection| connection.has_ended());
+        self.current.as_ref().filter(|current| current.moves == moves && !has_ended(current))
     }
 
     /// The failure of an attempt that has just ended, or has ended since the caller began to wait.
@@ -122,7 +124,7 @@ impl Kept {
     /// `None`: wait, since another caller connects.
     fn need(&mut self, moves: u64, attempts: u64) -> Option<Need> {
         if let Some(usable) = self.usable(moves) {
-            return Some(Need::Found(usable));
+            return Some(Need::Found(usable.connection.clone()));
         }
         if let Some(failure) = self.failed_since(attempts) {
             return Some(Need::Failed(failure));
@@ -170,16 +172,6 @@ impl Server {
         self.connector.addresses(within, may)
     }
 
-    /// Sends one plain command, and blocks until `latest`.
-    pub(super) fn command_blocking(
-        self: &Arc<Server>,
-        command: &Cmd,
-        latest: Instant,
-        may: MayBlock,
-    ) -> Result<Value, CallError> {
-        block_with(may, |mode| self.command(command, latest, mode))
-    }
-
     /// Sends one plain command. Waits until `latest` at most, on this machine's clock. An error of the server is a value.
     pub(crate) async fn command(
         self: &Arc<Server>,
@@ -188,8 +180,7 @@ impl Server {
         mode: Mode,
     ) -> Result<Value, CallError> {
         let connection = self.connection(Purpose::Calls, latest, mode).await.map_err(CallError::Failed)?;
-        let replies = connection.exchange(command.get_packed_command(), 1, latest, mode).await?;
-        replies.into_iter().next().ok_or_else(|| unexpected(&"no reply"))
+        first(connection.exchange(command.get_packed_command(), 1, latest, mode).await?)
     }
 
     /// Whether its settings still have to be read. `true` only once.
@@ -211,7 +202,7 @@ impl Server {
     /// How many connections for calls are open.
     pub(crate) fn open(&self) -> usize {
         let kept = [&self.calls, &self.confirmations];
-        kept.into_iter().filter(|kept| kept.look(|kept| kept.usable(self.connector.moves())).is_some()).count()
+        kept.into_iter().filter(|kept| kept.look(|kept| kept.usable(self.connector.moves()).is_some())).count()
     }
 
     fn kept(&self, purpose: Purpose) -> &Watched<Kept> {
@@ -225,16 +216,14 @@ impl Server {
     /// Ends all connections. The next call connects again.
     pub(super) fn disconnect(&self) {
         for purpose in [Purpose::Calls, Purpose::Messages, Purpose::Confirmations] {
-            let current = self.kept(purpose).look(|kept| kept.current.clone());
-            if let Some(connection) = current.as_ref().and_then(|current| current.subscribed.connection()) {
-                connection.close();
-            }
+            let connection = self.kept(purpose).look(|kept| kept.current.as_ref()?.connection.clone());
+            connection.inspect(|connection| connection.close()); // without the lock
         }
     }
 
     /// The connection for calls, if it works. Does not connect.
     pub(super) fn connected(&self) -> Option<Arc<Connection>> {
-        self.calls.look(|kept| kept.usable(self.connector.moves()))?.connection().cloned()
+        self.calls.look(|kept| kept.usable(self.connector.moves())?.connection.clone())
     }
 
     /// A connection that works, made by `latest` on this machine's clock.
@@ -244,22 +233,22 @@ impl Server {
         latest: Instant,
         mode: Mode,
     ) -> Result<Arc<Connection>, Failure> {
-        let subscribed = self.reach(purpose, latest, mode).await?;
         let none = || Failure::new(FailureKind::Other, "the connection is only for messages");
-        subscribed.connection().cloned().ok_or_else(none)
+        self.reach(purpose, latest, mode).await?.ok_or_else(none)
     }
 
-    /// The subscription of this server. If it does not exist, subscribes by `latest`.
-    pub(crate) async fn subscription(self: &Arc<Server>, latest: Instant, mode: Mode) -> Result<Subscribed, Failure> {
-        self.reach(Purpose::Messages, latest, mode).await
-    }
-
-    async fn reach(self: &Arc<Server>, purpose: Purpose, latest: Instant, mode: Mode) -> Result<Subscribed, Failure> {
+    /// As `connection`. `None`: messages do not arrive, because of the server or a proxy.
+    pub(crate) async fn reach(
+        self: &Arc<Server>,
+        purpose: Purpose,
+        latest: Instant,
+        mode: Mode,
+    ) -> Result<Option<Arc<Connection>>, Failure> {
         let kept = self.kept(purpose);
         let attempts = kept.look(|kept| kept.attempts);
         loop {
             match kept.until(Some(latest), mode, |kept| kept.need(self.connector.moves(), attempts)).await {
-                Some(Need::Found(subscribed)) => return Ok(subscribed),
+                Some(Need::Found(connection)) => return Ok(connection),
                 Some(Need::Failed(failure)) => return Err(failure),
                 None => return Err(Failure::new(FailureKind::Unreachable, "no connection in time")),
                 Some(Need::Connect) => match mode {
@@ -279,7 +268,7 @@ impl Server {
         let connects = move |may| {
             let made = server.connect(purpose, server.options.timeouts.connect, may);
             drop(server);
-            if let Ok(Subscribed::Yes(connection)) = made {
+            if let Ok(Some(connection)) = made {
                 connection.serve_from_here();
             }
         };
@@ -290,7 +279,12 @@ impl Server {
     }
 
     /// Connects once, and tells all that wait for it. `is_connecting` is set.
-    fn connect(self: &Arc<Server>, purpose: Purpose, within: Duration, may: MayBlock) -> Result<Subscribed, Failure> {
+    fn connect(
+        self: &Arc<Server>,
+        purpose: Purpose,
+        within: Duration,
+        may: MayBlock,
+    ) -> Result<Option<Arc<Connection>>, Failure> {
         let begun = machine_now();
         let made = self.make(purpose, begun + within, may);
         let had_less_time = within < self.options.timeouts.connect && since(begun) >= within;
@@ -305,25 +299,23 @@ impl Server {
                 None
             }
         });
-        if let Some(Current { subscribed: Subscribed::Yes(former), moves }) = former {
+        if let Some(Current { connection: Some(former), moves }) = former {
             if moves != self.connector.moves() {
                 former.close(); // to a former master. A silent connection stays, for the releases behind its calls
             }
             self.count_reconnect(purpose);
         }
-        made.map(|current| current.subscribed)
+        made.map(|current| current.connection)
     }
 
     fn make(self: &Arc<Server>, purpose: Purpose, until: Instant, may: MayBlock) -> Result<Current, Failure> {
         let receiver = (purpose == Purpose::Messages).then(|| self.options.receiver.clone());
-        let is_subscribed = receiver.is_some();
-        let (connection, moves) = self.connector.connect(receiver, self.options.timeouts.read, until, may)?;
-        let subscribed = match is_subscribed {
+        let options = ConnectOptions { receiver, read_timeout: self.options.timeouts.read, until, may };
+        let (made, moves) = self.connector.connect(options)?;
+        let is_useful = purpose != Purpose::Messages
             // After a timeout its own thread would keep it.
-            true => subscribe(self, connection.clone(), until, may).inspect_err(|_| connection.close())?,
-            false => Subscribed::Yes(connection),
-        };
-        Ok(Current { subscribed, moves })
+            || subscribe(self, &made, until, may).inspect_err(|_| made.close())?;
+        Ok(Current { connection: is_useful.then_some(made), moves })
     }
 
     fn count_reconnect(&self, purpose: Purpose) {
@@ -342,54 +334,36 @@ impl Drop for Server {
     }
 }
 
-/// The result of an attempt to connect or to subscribe.
-#[derive(Clone)]
-pub(crate) enum Subscribed {
-    Yes(Arc<Connection>),
-    /// Messages do not arrive, because of the server or a proxy. Waiters only ask again.
-    Useless,
-}
-
-impl Subscribed {
-    pub(crate) fn connection(&self) -> Option<&Arc<Connection>> {
-        match self {
-            Subscribed::Yes(connection) => Some(connection),
-            Subscribed::Useless => None,
-        }
-    }
-
-    /// Whether it must be made again.
-    pub(super) fn has_ended(&self) -> bool {
-        self.connection().is_some_and(|connection| connection.has_ended())
-    }
-}
-
 /// Subscribes this connection to the channel of the gate. The failure of a missing permission names it.
 ///
 /// Behind some proxies the server accepts the command but does not count the subscription, and the scripts would see no
 /// subscriber. The two commands of the scripts are tried too, since the scripts ignore it if the user lacks a permission
 /// for them.
+///
+/// `false`: messages do not arrive, because of the server or a proxy.
 fn subscribe(
     server: &Arc<Server>,
-    connection: Arc<Connection>,
+    connection: &Arc<Connection>,
     until: Instant,
     may: MayBlock,
-) -> Result<Subscribed, Failure> {
+) -> Result<bool, Failure> {
     let channel = server.channel();
-    let mut subscribe = redis::cmd("SUBSCRIBE");
-    let subscribed = command(&connection, subscribe.arg(channel), until, may);
+    let on_server =
+        |cmd: &Cmd| reply(block_with(may, |mode| server.command(cmd, until, mode)).map_err(failure_of), channel);
+    let subscribed = command(connection, redis::cmd("SUBSCRIBE").arg(channel), until, may);
     let counted = match reply(subscribed, channel)? {
-        Some(_) => reply(server.command_blocking(&numsub(channel), until, may), channel)?,
+        Some(_) => on_server(redis::cmd("PUBSUB").arg("NUMSUB").arg(channel))?,
         None => None,
     };
-    reply(server.command_blocking(&publish(channel), until, may), channel)?;
+    // A message that is not one of luagate, so every client ignores it.
+    on_server(redis::cmd("PUBLISH").arg(channel).arg(""))?;
     if is_counted(counted) {
-        return Ok(Subscribed::Yes(connection));
+        return Ok(true);
     }
     // A subscription that has just broken is not counted either.
-    reply(command(&connection, &redis::cmd("PING"), until, may), channel)?;
+    reply(command(connection, &redis::cmd("PING"), until, may), channel)?;
     connection.close();
-    Ok(Subscribed::Useless)
+    Ok(false)
 }
 
 /// Sends a command on this connection, and blocks until `until`. An error of the server is a value.
@@ -398,26 +372,16 @@ pub(super) fn command(
     command: &Cmd,
     until: Instant,
     may: MayBlock,
-) -> Result<Value, CallError> {
-    let packet = command.get_packed_command();
-    let replies = block_with(may, |mode| connection.exchange(packet, 1, until, mode))?;
+) -> Result<Value, Failure> {
+    let replies = block_with(may, |mode| connection.exchange(command.get_packed_command(), 1, until, mode));
+    replies.and_then(first).map_err(failure_of)
+}
+
+fn first(replies: Vec<Value>) -> Result<Value, CallError> {
     replies.into_iter().next().ok_or_else(|| unexpected(&"no reply"))
 }
 
-fn numsub(channel: &str) -> Cmd {
-    let mut numsub = redis::cmd("PUBSUB");
-    numsub.arg("NUMSUB").arg(channel);
-    numsub
-}
-
-/// Publishes a message that is not one of luagate, so every client ignores it.
-fn publish(channel: &str) -> Cmd {
-    let mut publish = redis::cmd("PUBLISH");
-    publish.arg(channel).arg("");
-    publish
-}
-
-/// Whether the reply to [`numsub`] counts the subscription.
+/// Whether the reply to `PUBSUB NUMSUB` counts the subscription.
 fn is_counted(reply: Option<Value>) -> bool {
     let count = reply.and_then(|reply| {
         let (_, count): (String, i64) = redis::from_redis_value(reply).ok()?;
@@ -427,12 +391,10 @@ fn is_counted(reply: Option<Value>) -> bool {
 }
 
 /// The reply to one of the commands. `None`: the server, or a proxy ahead of it, does not know the command.
-fn reply(reply: Result<Value, CallError>, channel: &str) -> Result<Option<Value>, Failure> {
-    let failure = match reply {
-        Ok(Value::ServerError(error)) => Failure::from(redis::RedisError::from(error)),
-        Ok(reply) => return Ok(Some(reply)),
-        Err(CallError::Failed(failure) | CallError::Unknown(failure)) => return Err(failure),
-        Err(CallError::Invalid(_)) => return Ok(None),
+fn reply(reply: Result<Value, Failure>, channel: &str) -> Result<Option<Value>, Failure> {
+    let failure = match reply? {
+        Value::ServerError(error) => Failure::from(redis::RedisError::from(error)),
+        reply => return Ok(Some(reply)),
     };
     match failure.kind() {
         FailureKind::Permission => {

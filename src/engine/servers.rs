@@ -18,6 +18,7 @@ use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::{self, Exchange, MinReplicas, Packet, error_in, is_no_script, missing, of_all, of_one};
 use crate::protocol::lease::Moment;
+use crate::protocol::reply::{error_of, failure_in, failure_of};
 use crate::protocol::routing::route::{Route, Step};
 use crate::protocol::routing::slots::{self, Learning, Next};
 use crate::protocol::routing::{NodeId, by_node, in_order};
@@ -97,13 +98,15 @@ impl Answered {
 #[must_use = "a call that may have run has to be undone"]
 pub(crate) struct Unanswered {
     pub(crate) error: CallError,
+    /// Its connection still works, and the answer may come.
+    is_late: bool,
     /// The connection on which the call was sent, if the server may still run it. What follows there runs after it.
     pub(crate) connection: Option<Arc<Connection>>,
 }
 
 impl From<CallError> for Unanswered {
     fn from(error: CallError) -> Unanswered {
-        Unanswered { error, connection: None }
+        Unanswered { error, is_late: false, connection: None }
     }
 }
 
@@ -130,11 +133,9 @@ pub(crate) trait Make: Send {
 }
 
 /// A call that is the same for each server.
-struct Same<'a>(&'a Packed);
-
-impl Make for Same<'_> {
+impl Make for &Packed {
     fn call(&self) -> &Packed {
-        self.0
+        self
     }
 }
 
@@ -186,16 +187,15 @@ impl Servers {
         let Err(error) = self.ping(mode).await else {
             return Ok(());
         };
-        if !probe::may_explain(&error) {
+        let Some(failure) = failure_in(&error).filter(|failure| probe::may_explain(failure)).cloned() else {
             return Err(error);
-        }
+        };
         let (nodes, time) = (self.nodes(), probe::time(self.timeouts.connect));
-        let same = error.clone();
         let explained = run_blocking(mode, "luagate-probe", move |may| {
             let addresses: Vec<_> = nodes.iter().flat_map(|node| node.addresses(time, may)).collect();
-            probe::explain(&addresses, time, error)
+            probe::explain(&addresses, time, &failure)
         });
-        Err(explained.await.unwrap_or(same))
+        Err(explained.await.flatten().map_or(error, CallError::Failed))
     }
 
     async fn ping(&self, mode: Mode) -> Result<(), CallError> {
@@ -203,7 +203,7 @@ impl Servers {
             Topology::One(server) => {
                 let latest = self.latest(None, self.timeouts.read);
                 let reply = server.command(&redis::cmd("PING"), latest, mode).await?;
-                error_in(Ok(reply)).map_err(crate::protocol::reply::error_of)?;
+                error_in(Ok(reply)).map_err(error_of)?;
                 self.read_settings(server, mode).await;
                 Ok(())
             }
@@ -317,7 +317,7 @@ impl Servers {
 
     /// Sends a call to the server that has its key.
     pub(crate) async fn send(&self, call: &Packed, sending: Sending) -> Outcome {
-        self.send_as(call.key(), sending, &mut Same(call)).await
+        self.send_as(call.key(), sending, &mut { call }).await
     }
 
     /// Sends the call that `make` returns for the server that has the key. The caller has checked the process.
@@ -340,8 +340,8 @@ impl Servers {
         }
     }
 
-    fn take_unanswered(&self, route: &mut Route, attempt: exchange::Unanswered) {
-        let now = self.clock.now();
+    fn take_unanswered(&self, route: &mut Route, Unanswered { error, is_late, .. }: Unanswered) {
+        let (attempt, now) = (exchange::Unanswered { error, is_late }, self.clock.now());
         match &self.topology {
             Topology::One(_) => route.unanswered(None, attempt, now),
             Topology::Cluster(cluster) => cluster.change(|slots| route.unanswered(Some(slots), attempt, now)),
@@ -361,7 +361,7 @@ impl Servers {
         let mut connection = None;
         loop {
             match self.next_step(&mut route) {
-                Step::Failed(error) => return Err(Unanswered { error, connection }),
+                Step::Failed(error) => return Err(Unanswered { connection, ..error.into() }),
                 Step::Pause(pause) => self.pause(pause, sending.mode).await,
                 Step::Learn { learning, waits } => route.learned(self.learn(learning, waits, sending).await),
                 Step::Send { node, asking } => {
@@ -372,9 +372,9 @@ impl Servers {
                             self.request_settings(&server, &answered.connection); // the answer shows that it is a master
                             return Ok(answered);
                         }
-                        Err((attempt, used)) => {
-                            connection = used;
-                            self.take_unanswered(&mut route, attempt);
+                        Err(mut unanswered) => {
+                            connection = unanswered.connection.take();
+                            self.take_unanswered(&mut route, unanswered);
                         }
                     }
                 }
@@ -424,43 +424,29 @@ impl Servers {
         let server = self.server(node)?;
         let (command, latest) = (slots::command(), self.latest(Some(until), self.timeouts.read));
         let asking = server.command(&command, latest, mode);
-        match self.limited(Some(until), mode, asking).await {
-            Some(Ok(reply)) => Ok(error_in(Ok(reply))?),
-            Some(Err(CallError::Failed(failure) | CallError::Unknown(failure))) => Err(failure),
-            Some(Err(CallError::Invalid(_))) | None => Err(Failure::new(FailureKind::TimedOut, "no answer in time")),
-        }
+        let late = || Failure::new(FailureKind::TimedOut, "no answer in time");
+        let reply = self.limited(Some(until), mode, asking).await.ok_or_else(late)?;
+        Ok(error_in(Ok(reply.map_err(failure_of)?))?)
     }
 
     /// Sends a call to a server once, and again if the server does not know the script. Usually this takes one packet.
-    async fn attempt<M: Make>(
-        &self,
-        server: &Arc<Server>,
-        asking: bool,
-        sending: Sending,
-        make: &mut M,
-    ) -> Result<Answered, Attempt> {
-        make.prepare(server, sending.mode).await.map_err(unsent)?;
+    async fn attempt<M: Make>(&self, server: &Arc<Server>, asking: bool, sending: Sending, make: &mut M) -> Outcome {
+        make.prepare(server, sending.mode).await?;
         let mut is_first = true;
         loop {
-            let connection = self.connection(server, sending).await.map_err(unsent)?;
+            let connection = self.connection(server, sending).await?;
             make.sends_on(&connection);
             let attempt = self.attempt_on(&connection, make.call(), asking, sending).await;
             // If the connection ended before the call was sent, it is sent on another one.
             match attempt {
-                Err((exchange::Unanswered { error: CallError::Failed(failure), .. }, _))
+                Err(Unanswered { error: CallError::Failed(failure), .. })
                     if failure.kind() == FailureKind::Disconnected && std::mem::take(&mut is_first) => {}
                 attempt => return attempt,
             }
         }
     }
 
-    async fn attempt_on(
-        &self,
-        connection: &Arc<Connection>,
-        call: &Packed,
-        asking: bool,
-        sending: Sending,
-    ) -> Result<Answered, Attempt> {
+    async fn attempt_on(&self, connection: &Arc<Connection>, call: &Packed, asking: bool, sending: Sending) -> Outcome {
         let calls = [call];
         let mut exchange = Exchange::new(&calls).asking(asking);
         if !asking && sending.replicas.is_none() {
@@ -473,16 +459,11 @@ impl Servers {
             }
         }
         let outcomes = self.run(connection, exchange, sending).await;
-        outcomes.into_iter().next_back().unwrap_or_else(|| Err(unsent(not_sent())))
+        outcomes.into_iter().next_back().unwrap_or_else(|| Err(not_sent().into()))
     }
 
     /// Sends calls in one packet, and again if the server does not know a script. Each has its own outcome.
-    async fn run(
-        &self,
-        connection: &Arc<Connection>,
-        mut exchange: Exchange<'_>,
-        sending: Sending,
-    ) -> Vec<Result<Answered, Attempt>> {
+    async fn run(&self, connection: &Arc<Connection>, mut exchange: Exchange<'_>, sending: Sending) -> Vec<Outcome> {
         exchange.last = sending.replicas.as_ref().map(MinReplicas::command);
         let sent = self.clock.moment();
         let mut ended = None;
@@ -491,7 +472,7 @@ impl Servers {
         {
             match self.exchange(connection, &packet, sending).await {
                 Ok(replies) => exchange.receive(replies.into_iter().map(Ok)),
-                Err(error) => ended = Some(unanswered(error, connection).0),
+                Err(error) => ended = Some(exchange::Unanswered { is_late: is_late(&error), error }),
             }
         }
         let outcomes = of_all(exchange, sending.replicas.as_ref(), ended).into_iter();
@@ -521,8 +502,7 @@ impl Servers {
 
     /// Sends a call on the connection of an unanswered one, so that it runs after it. It is not redirected.
     pub(crate) async fn send_behind(&self, connection: &Arc<Connection>, call: &Packed, sending: Sending) -> Outcome {
-        let attempt = self.attempt_on(connection, call, false, sending).await;
-        attempt.map_err(|(attempt, _)| attempt.error.into())
+        self.attempt_on(connection, call, false, sending).await
     }
 
     /// Sends calls. Those for the same server share a packet; the servers follow one after the other. Each call has its
@@ -550,25 +530,22 @@ impl Servers {
         };
         let outcomes = match connected {
             Ok(connection) => self.run(&connection, Exchange::new(calls), sending).await,
-            Err(failure) => calls.iter().map(|_| Err(unsent(failure.clone()))).collect(),
+            Err(failure) => calls.iter().map(|_| Err(failure.clone().into())).collect(),
         };
         let mut all = Vec::with_capacity(calls.len());
         for (call, outcome) in calls.iter().zip(outcomes) {
             all.push(match outcome {
                 Ok(answered) => Ok(answered),
-                Err((attempt, _)) => {
+                Err(unanswered) => {
                     let mut route = self.route(call.key(), sending).sent_to(node);
-                    self.take_unanswered(&mut route, attempt);
-                    self.follow(route, sending, &mut Same(call)).await
+                    self.take_unanswered(&mut route, unanswered);
+                    self.follow(route, sending, &mut { *call }).await
                 }
             });
         }
         all
     }
 }
-
-/// An attempt without a valid answer, and its connection, if the server may still run the call.
-type Attempt = (exchange::Unanswered, Option<Arc<Connection>>);
 
 fn not_sent() -> Failure {
     Failure::new(FailureKind::Other, "the call was not sent")
@@ -578,18 +555,18 @@ fn late() -> Failure {
     Failure::new(FailureKind::TimedOut, "no reply in time")
 }
 
-fn unsent(failure: Failure) -> Attempt {
-    (exchange::Unanswered::not_sent(failure), None)
+/// Whether the connection still works, and the answer may come.
+fn is_late(error: &CallError) -> bool {
+    matches!(error, CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut)
 }
 
 /// There is no reply.
-fn unanswered(error: CallError, connection: &Arc<Connection>) -> Attempt {
-    let is_late = matches!(&error, CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut);
-    (exchange::Unanswered { error, is_late }, Some(connection.clone()))
+fn unanswered(error: CallError, connection: &Arc<Connection>) -> Unanswered {
+    Unanswered { is_late: is_late(&error), error, connection: Some(connection.clone()) }
 }
 
 /// A reply of this connection, or none. If the reply breaks the contract, the connection is not used any more.
-fn answered(outcome: exchange::Outcome, sent: Moment, connection: &Arc<Connection>) -> Result<Answered, Attempt> {
+fn answered(outcome: exchange::Outcome, sent: Moment, connection: &Arc<Connection>) -> Outcome {
     match outcome {
         Ok(exchange::Answered { reply, unconfirmed }) => {
             Ok(Answered { reply, sent, repeated: false, unconfirmed, connection: connection.clone() })
@@ -598,7 +575,8 @@ fn answered(outcome: exchange::Outcome, sent: Moment, connection: &Arc<Connectio
             if attempt.ends_connection() {
                 connection.close();
             }
-            Err((attempt, Some(connection.clone())))
+            let exchange::Unanswered { error, is_late } = attempt;
+            Err(Unanswered { error, is_late, connection: Some(connection.clone()) })
         }
     }
 }

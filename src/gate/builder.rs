@@ -13,7 +13,7 @@ use crate::lease::releases::Releases;
 use crate::protocol::exchange::MinReplicas;
 use crate::shared::Shared;
 use crate::wait::polled::Futures;
-use crate::wait::{Inboxes, Registry, Waits};
+use crate::wait::{Registry, Waits};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,7 +62,8 @@ impl GateBuilder {
         let futures = Arc::new(Futures::new(&clock, worker.handle(), &releases));
         worker.set_jobs(vec![permits.job(), releases.job(), futures.job()]);
         let waits = Waits {
-            inboxes: Inboxes::new(registry, servers.clone(), worker.handle()),
+            registry,
+            retried: Arc::default(),
             servers: servers.clone(),
             releases: releases.clone(),
             worker,

@@ -1,8 +1,7 @@
 //! The permits of a gate, and the callbacks for their loss. The gate's own thread renews them, and reports those that are
 //! lost.
 
-use crate::clock::{Busy, Clock};
-use crate::counters::Counts;
+use crate::clock::Busy;
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Outcome, Sending, Servers};
 use crate::engine::worker::{Job, Next, Worker};
@@ -14,7 +13,7 @@ use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::keeper::{Keeper, Loss, Number, Refreshed, Task};
 use crate::protocol::routing::NodeId;
 use crate::protocol::semaphore::Refresh;
-use crate::sync::lock;
+use crate::sync::{lock, spawn};
 use crate::trace;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
@@ -24,47 +23,74 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+/// Called once when a permit turns out to be lost.
+pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
+
+/// The permits of a gate. When this is dropped, they are not watched any more.
 pub(crate) struct Permits {
-    shared: Arc<Shared>,
+    store: Arc<Store>,
 }
 
-struct Shared {
+/// The permits themselves.
+pub(crate) struct Store {
     servers: Arc<Servers>,
     worker: Worker,
     /// The replicas that must confirm a new lease before it counts.
     replicas: Option<MinReplicas>,
-    store: Arc<Store>,
+    /// The thread for callbacks. The first loss starts it.
+    callbacks: Mutex<Option<Sender<Callback>>>,
+    table: Mutex<PermitTable>,
+}
+
+/// A call of the user's function. A test that moves the clock waits for its end.
+type Callback = (OnLost, Lost, Busy);
+
+#[derive(Default)]
+struct PermitTable {
+    keeper: Keeper,
+    on_lost: HashMap<Number, OnLost>,
+    /// The tasks that wait for the loss of a permit, by the numbers of their futures.
+    waiting: BTreeMap<(Number, u64), Waker>,
+    last_future: u64,
+    /// The servers on which renewals are in progress.
+    busy: BTreeSet<NodeId>,
+    is_closed: bool,
 }
 
 impl Permits {
     pub(crate) fn new(servers: Arc<Servers>, worker: Worker, replicas: Option<MinReplicas>) -> Permits {
-        let store = Arc::new(Store::new(&servers.clock, &servers.counts));
-        Permits { shared: Arc::new(Shared { servers, worker, replicas, store }) }
+        let (callbacks, table) = (Mutex::default(), Mutex::default());
+        Permits { store: Arc::new(Store { servers, worker, replicas, callbacks, table }) }
     }
 
     /// The work of the gate's own thread.
     pub(crate) fn job(&self) -> Weak<dyn Job> {
-        let job: Arc<dyn Job> = self.shared.clone();
-        Arc::downgrade(&job)
+        Arc::<Store>::downgrade(&self.store)
     }
 
-    /// The permits themselves.
     pub(crate) fn store(&self) -> &Arc<Store> {
-        &self.shared.store
+        &self.store
     }
 
     /// Whether a grant counts only after replicas have confirmed it.
     pub(crate) fn has_replicas(&self) -> bool {
-        self.shared.replicas.is_some()
+        self.store.replicas.is_some()
     }
 
     /// Renews this permit and reports its loss from now on.
     pub(crate) fn keep(&self, held: HeldPermit, on_lost: Option<&OnLost>) -> Number {
-        let shared = &self.shared;
-        let node = shared.servers.node_of(held.identity.keys.meta.as_bytes());
-        let (number, at) = shared.store.keep(held, node, on_lost);
-        if let Some(at) = at {
-            shared.worker.call_at(at);
+        let Store { servers, worker, .. } = &*self.store;
+        let node = servers.node_of(held.identity.keys.meta.as_bytes());
+        let now = servers.clock.moment();
+        let mut table = self.store.lock();
+        let number = table.keeper.keep(held, node, on_lost.is_some(), now);
+        if let Some(on_lost) = on_lost {
+            table.on_lost.insert(number, on_lost.clone());
+        }
+        let due = [Task::Renew(node), Task::Report].into_iter().filter_map(|task| table.keeper.next(task)).min();
+        drop(table);
+        if let Some(at) = due {
+            worker.call_at(at);
         }
         number
     }
@@ -74,12 +100,16 @@ impl Permits {
     /// # Cancel safety
     /// It can be dropped and called again. A loss in between is not missed.
     pub(crate) async fn lost(&self, number: Number) {
-        let watch = self.shared.store.watch(number);
+        let watch = {
+            let mut table = self.store.lock();
+            table.last_future += 1;
+            Watch { store: &self.store, number, future: table.last_future }
+        };
         let mut is_planned = false;
         poll_fn(|cx| {
             let polled = watch.poll(cx);
             if !std::mem::replace(&mut is_planned, true) {
-                self.shared.worker.call(); // the end of the lease is planned now
+                self.store.worker.call(); // the end of the lease is planned now
             }
             polled
         })
@@ -100,41 +130,42 @@ impl Permits {
     ) -> Vec<Result<(), RefreshError>> {
         let lease_of = |identity: &Identity| lease_ms.unwrap_or(identity.lease.lease_ms);
         let refreshes = permits.iter().map(|(number, identity)| (*number, *identity, lease_of(identity)));
-        let refreshes: Vec<_> = refreshes.collect();
-        let mut refreshing = Refreshing::begin(&self.shared, &refreshes);
-        let identities: Vec<_> = refreshes.iter().map(|(_, identity, ms)| (*identity, *ms)).collect();
-        let outcomes = self.shared.refresh(&identities, until, mode).await;
+        let mut refreshing = Refreshing { store: &self.store, refreshes: refreshes.collect(), is_over: false };
+        let now = self.store.servers.clock.moment();
+        self.store.with(|keeper| {
+            refreshing.refreshes.iter().for_each(|(number, _, lease_ms)| keeper.refreshing(*number, *lease_ms, now));
+        });
+        let refreshes = refreshing.refreshes.iter().map(|(_, identity, lease_ms)| identity.refresh(*lease_ms));
+        let outcomes = self.store.send(refreshes.collect(), until, mode).await;
         refreshing.end(outcomes)
     }
 }
 
 impl Drop for Permits {
     fn drop(&mut self) {
-        let Shared { store, worker, .. } = &*self.shared;
-        if store.is_own_process() {
-            store.lock().is_closed = true;
-            worker.call();
+        if self.store.is_own_process() {
+            self.store.lock().is_closed = true;
+            self.store.worker.call();
         }
     }
 }
 
-/// The holder's own refreshes, until they are answered.
+/// The holder's own refreshes, each with its lease in ms, until they are answered.
 struct Refreshing<'a> {
-    shared: &'a Shared,
-    refreshes: &'a [(Number, &'a Identity, u64)],
+    store: &'a Store,
+    refreshes: Vec<(Number, &'a Identity, u64)>,
     is_over: bool,
 }
 
-impl<'a> Refreshing<'a> {
-    fn begin(shared: &'a Shared, refreshes: &'a [(Number, &'a Identity, u64)]) -> Refreshing<'a> {
-        shared.store.begin_refresh(refreshes);
-        Refreshing { shared, refreshes, is_over: false }
-    }
-
+impl Refreshing<'_> {
     fn end(&mut self, outcomes: Vec<Refreshed>) -> Vec<Result<(), RefreshError>> {
         self.is_over = true;
-        let refreshed = self.shared.store.end_refresh(self.refreshes, outcomes);
-        self.shared.worker.call(); // the next renewal may now be due earlier
+        let now = self.store.servers.clock.moment();
+        let refreshed = self.store.with(|keeper| {
+            let answered = self.refreshes.iter().zip(outcomes);
+            answered.map(|((number, _, lease), outcome)| keeper.refreshed(*number, *lease, outcome, now)).collect()
+        });
+        self.store.worker.call(); // the next renewal may now be due earlier
         refreshed
     }
 }
@@ -148,135 +179,26 @@ impl Drop for Refreshing<'_> {
     }
 }
 
-impl Shared {
-    /// Renews these permits, which this server granted.
-    async fn renew(self: Arc<Shared>, node: NodeId, due: Vec<Number>) {
-        let now = self.servers.clock.moment();
-        let (batch, until) = self.store.lock().keeper.batch(&due, now);
-        let refreshes: Vec<_> = batch.iter().map(|(_, identity)| (&**identity, identity.lease.lease_ms)).collect();
-        let outcomes = self.refresh(&refreshes, until, Mode::Async).await;
-        self.store.end_renewal(&batch, outcomes);
-        self.store.lock().busy.remove(&node);
-        self.worker.call();
-    }
-
-    /// Sends refreshes, each with its lease in ms.
-    async fn refresh(&self, refreshes: &[(&Identity, u64)], until: Option<Instant>, mode: Mode) -> Vec<Refreshed> {
-        let calls = refreshes.iter().map(|(identity, lease_ms)| identity.refresh(*lease_ms));
-        let calls: Vec<Refresh> = calls.collect();
-        let packed: Vec<Packed> = calls.iter().map(Call::pack).collect();
-        let sending = Sending { until, replicas: self.replicas, mode };
-        let outcomes = self.servers.send_all(&packed, sending).await;
-        let read = |(call, outcome): (&Refresh, Outcome)| {
-            let answered = outcome.map_err(|unanswered| unanswered.error)?;
-            let (sent, unconfirmed) = (answered.sent, answered.unconfirmed.clone());
-            let grant = answered.read(|reply| call.answer(reply)).map_err(|unanswered| unanswered.error)?;
-            match (grant, unconfirmed) {
-                (Some(_), Some(failure)) => Err(CallError::Failed(failure)),
-                (grant, _) => Ok(grant.map(|grant| (grant, sent))),
-            }
-        };
-        calls.iter().zip(outcomes).map(read).collect()
-    }
-}
-
-impl Job for Shared {
-    fn work(self: Arc<Shared>) -> Next {
-        let now = self.servers.clock.moment();
-        loop {
-            let mut state = self.store.lock();
-            if state.is_closed {
-                return Next::Never;
-            }
-            if state.keeper.due(Task::Report, now).is_some() {
-                self.store.report(state);
-                continue;
-            }
-            let renewals = state.keeper.renewals().filter(|(node, _)| !state.busy.contains(node));
-            let mut next = state.keeper.next(Task::Report);
-            let mut due = None;
-            for (node, at) in renewals {
-                if at <= now.instant() { due = Some(node) } else { next = next.into_iter().chain([at]).min() }
-            }
-            let Some(node) = due else {
-                return Next::At(next);
-            };
-            if let Some(numbers) = state.keeper.due(Task::Renew(node), now) {
-                if !numbers.is_empty() {
-                    state.busy.insert(node);
-                    self.worker.spawn(self.clone().renew(node, numbers));
-                }
-                self.store.report(state);
-            }
-        }
-    }
-}
-
-/// Called once when a permit turns out to be lost.
-pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
-
-pub(crate) struct Store {
-    clock: Clock,
-    counts: Arc<Counts>,
-    pid: u32,
-    callbacks: Mutex<Callbacks>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-pub(crate) struct State {
-    pub(crate) keeper: Keeper,
-    on_lost: HashMap<Number, OnLost>,
-    /// The tasks that wait for the loss of a permit, by the numbers of their futures.
-    waiting: BTreeMap<(Number, u64), Waker>,
-    last_future: u64,
-    /// The servers on which renewals are in progress.
-    pub(crate) busy: BTreeSet<NodeId>,
-    pub(crate) is_closed: bool,
-}
-
 impl Store {
-    pub(crate) fn new(clock: &Clock, counts: &Arc<Counts>) -> Store {
-        Store {
-            clock: clock.clone(),
-            counts: counts.clone(),
-            pid: std::process::id(),
-            callbacks: Mutex::new(Callbacks::new(clock)),
-            state: Mutex::default(),
-        }
-    }
-
     /// Whether this process opened the gate. `false` in a forked child, where the lock may be held by a thread that
     /// does not exist.
     pub(crate) fn is_own_process(&self) -> bool {
-        self.pid == std::process::id()
+        self.servers.is_own_process()
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
-    /// Adds a permit that server `node` granted. Also returns when there is work for it.
-    pub(crate) fn keep(&self, held: HeldPermit, node: NodeId, on_lost: Option<&OnLost>) -> (Number, Option<Instant>) {
-        let now = self.clock.moment();
-        let mut state = self.lock();
-        let number = state.keeper.keep(held, node, on_lost.is_some(), now);
-        if let Some(on_lost) = on_lost {
-            state.on_lost.insert(number, on_lost.clone());
-        }
-        let tasks = [Task::Renew(node), Task::Report];
-        (number, tasks.into_iter().filter_map(|task| state.keeper.next(task)).min())
+    fn lock(&self) -> MutexGuard<'_, PermitTable> {
+        lock(&self.table)
     }
 
     /// The guard of a permit is dropped at `now`. If there is something to release, returns when the server has ended its
     /// lease, and keeps the permit until its release is answered.
     pub(crate) fn drop_permit(&self, number: Number, now: Instant) -> Option<Option<Instant>> {
-        let mut state = self.lock();
-        if !state.keeper.begin_release(number) {
-            self.remove_from(state, number);
+        let mut table = self.lock();
+        if !table.keeper.begin_release(number) {
+            self.remove_from(table, number);
             return None;
         }
-        Some(state.keeper.held(number).and_then(|held| held.ends_by(now)))
+        Some(table.keeper.held(number).and_then(|held| held.ends_by(now)))
     }
 
     /// A call that releases the permit is about to be sent. `false`: there is nothing to release.
@@ -289,85 +211,52 @@ impl Store {
         self.remove_from(self.lock(), number);
     }
 
-    fn remove_from(&self, mut state: MutexGuard<State>, number: Number) {
-        state.keeper.remove(number);
-        let on_lost = if state.on_lost.is_empty() { None } else { state.on_lost.remove(&number) };
-        self.report(state);
+    fn remove_from(&self, mut table: MutexGuard<PermitTable>, number: Number) {
+        table.keeper.remove(number);
+        let on_lost = if table.on_lost.is_empty() { None } else { table.on_lost.remove(&number) };
+        self.report(table);
         drop(on_lost); // outside the lock, since this drop runs the user's code
     }
 
     /// The posted release of a permit is answered. `found`: there was something to release.
     pub(crate) fn released(&self, number: Number, found: bool) {
-        let mut state = self.lock();
-        state.keeper.released(number, found, false);
-        self.remove_from(state, number);
-    }
-
-    /// For a future that waits for the loss of this permit.
-    pub(crate) fn watch(&self, number: Number) -> Watch<'_> {
-        let mut state = self.lock();
-        state.last_future += 1;
-        Watch { store: self, number, future: state.last_future }
+        let mut table = self.lock();
+        table.keeper.released(number, found, false);
+        self.remove_from(table, number);
     }
 
     /// The time that is left of the lease: zero if the permit is lost, `None` if it is permanent.
     pub(crate) fn remaining(&self, number: Number) -> Option<Duration> {
-        let now = self.clock.moment();
+        let now = self.servers.clock.moment();
         self.with(|keeper| keeper.remaining(number, now))
     }
 
     /// Runs `work` on the permits, then reports those that turned out to be lost.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Keeper) -> T) -> T {
-        let mut state = self.lock();
-        let result = work(&mut state.keeper);
-        self.report(state);
+        let mut table = self.lock();
+        let result = work(&mut table.keeper);
+        self.report(table);
         result
     }
 
-    /// The holder's own refreshes, each with its lease in ms, are about to be sent.
-    pub(crate) fn begin_refresh(&self, refreshes: &[(Number, &Identity, u64)]) {
-        let now = self.clock.moment();
-        self.with(|keeper| {
-            for (number, _, lease_ms) in refreshes {
-                keeper.refreshing(*number, *lease_ms, now);
-            }
-        });
-    }
-
-    /// Takes the outcomes of the holder's own refreshes. The caller calls the worker, since the next renewal may be due
-    /// earlier now.
-    pub(crate) fn end_refresh(
-        &self,
-        refreshes: &[(Number, &Identity, u64)],
-        outcomes: Vec<Refreshed>,
-    ) -> Vec<Result<(), RefreshError>> {
-        let now = self.clock.moment();
-        self.with(|keeper| {
-            let refreshed = refreshes.iter().zip(outcomes);
-            let refreshed =
-                refreshed.map(|((number, _, lease_ms), outcome)| keeper.refreshed(*number, *lease_ms, outcome, now));
-            refreshed.collect()
-        })
-    }
-
     /// Takes the outcomes of the renewals of a batch.
-    pub(crate) fn end_renewal(&self, batch: &[(Number, Arc<Identity>)], outcomes: Vec<Refreshed>) {
-        let now = self.clock.moment();
-        let mut state = self.lock();
+    fn end_renewal(&self, batch: &[(Number, Arc<Identity>)], outcomes: Vec<Refreshed>) {
+        let now = self.servers.clock.moment();
+        let mut table = self.lock();
         let outcomes = batch.iter().zip(outcomes);
         let outcomes = outcomes.map(|((number, identity), outcome)| {
             let error = outcome.as_ref().err().cloned();
-            let is_renewed = state.keeper.renewed(*number, outcome, now).is_ok();
+            let is_renewed = table.keeper.renewed(*number, outcome, now).is_ok();
             (identity, is_renewed, error)
         });
         let outcomes: Vec<_> = outcomes.collect();
-        self.report(state);
+        self.report(table);
         // Without the lock: a subscriber of `tracing` may take time.
         let mut failed = (0, None);
         for (identity, is_renewed, error) in outcomes {
             if is_renewed {
                 trace::renewed(&identity.keys, identity.fence);
-                self.counts.renewed.add_one();
+                self.servers.counts.renewed.add_one();
             } else if let Some(error) = error {
                 failed.0 += 1;
                 failed.1.get_or_insert((identity, error));
@@ -379,32 +268,110 @@ impl Store {
     }
 
     /// Reports the permits that turned out to be lost.
-    pub(crate) fn report(&self, mut state: MutexGuard<State>) {
-        let losses = state.keeper.take_losses();
+    fn report(&self, mut table: MutexGuard<PermitTable>) {
+        let losses = table.keeper.take_losses();
         if losses.is_empty() {
             return;
         }
-        let futures = losses.iter().flat_map(|Loss { number, .. }| state.waiting.range((*number, 0)..(*number + 1, 0)));
+        let futures = losses.iter().flat_map(|Loss { number, .. }| table.waiting.range((*number, 0)..(*number + 1, 0)));
         let futures: Vec<_> = futures.map(|(future, _)| *future).collect();
-        let waiting: Vec<Waker> = futures.iter().filter_map(|future| state.waiting.remove(future)).collect();
-        let on_lost = |loss: &Loss| state.on_lost.get(&loss.number).cloned();
+        let waiting: Vec<Waker> = futures.iter().filter_map(|future| table.waiting.remove(future)).collect();
+        let on_lost = |loss: &Loss| table.on_lost.get(&loss.number).cloned();
         let losses: Vec<_> = losses.into_iter().map(|loss| (on_lost(&loss), loss)).collect();
-        drop(state);
+        drop(table);
         waiting.into_iter().for_each(Waker::wake);
         for (on_lost, loss) in losses {
             if loss.is_new {
                 trace::lost(&loss.identity.keys, loss.identity.fence);
-                self.counts.lost.add_one();
+                self.servers.counts.lost.add_one();
             }
             if let (true, Some(on_lost)) = (loss.is_reported, on_lost) {
-                lock(&self.callbacks).run(on_lost, loss.identity.lost());
+                self.call_back(on_lost, loss.identity.lost());
+            }
+        }
+    }
+
+    /// Calls the user's function in the thread for callbacks.
+    fn call_back(&self, on_lost: OnLost, lost: Lost) {
+        let mut callbacks = lock(&self.callbacks);
+        if callbacks.is_none() {
+            let (sender, receiver) = channel::<Callback>();
+            let is_started = spawn("luagate-on-lost", move || {
+                for (on_lost, lost, _busy) in receiver {
+                    // A panic in a callback is the user's concern. The next callback runs all the same.
+                    let _ = catch_unwind(AssertUnwindSafe(|| on_lost(&lost)));
+                }
+            });
+            // If no thread can be started, this callback is not called. The next loss tries again to start it.
+            *callbacks = is_started.then_some(sender);
+        }
+        if let Some(callbacks) = &*callbacks {
+            let _ = callbacks.send((on_lost, lost, self.servers.clock.busy()));
+        }
+    }
+
+    /// Renews these permits, which this server granted.
+    async fn renew(self: Arc<Store>, node: NodeId, due: Vec<Number>) {
+        let now = self.servers.clock.moment();
+        let (batch, until) = self.lock().keeper.batch(&due, now);
+        let refreshes = batch.iter().map(|(_, identity)| identity.refresh(identity.lease.lease_ms));
+        let outcomes = self.send(refreshes.collect(), until, Mode::Async).await;
+        self.end_renewal(&batch, outcomes);
+        self.lock().busy.remove(&node);
+        self.worker.call();
+    }
+
+    async fn send(&self, refreshes: Vec<Refresh<'_>>, until: Option<Instant>, mode: Mode) -> Vec<Refreshed> {
+        let packed: Vec<Packed> = refreshes.iter().map(Call::pack).collect();
+        let sending = Sending { until, replicas: self.replicas, mode };
+        let outcomes = self.servers.send_all(&packed, sending).await;
+        let read = |(refresh, outcome): (&Refresh, Outcome)| {
+            let answered = outcome.map_err(|unanswered| unanswered.error)?;
+            let (sent, unconfirmed) = (answered.sent, answered.unconfirmed.clone());
+            let grant = answered.read(|reply| refresh.answer(reply)).map_err(|unanswered| unanswered.error)?;
+            match (grant, unconfirmed) {
+                (Some(_), Some(failure)) => Err(CallError::Failed(failure)),
+                (grant, _) => Ok(grant.map(|grant| (grant, sent))),
+            }
+        };
+        refreshes.iter().zip(outcomes).map(read).collect()
+    }
+}
+
+impl Job for Store {
+    fn work(self: Arc<Store>) -> Next {
+        let now = self.servers.clock.moment();
+        loop {
+            let mut table = self.lock();
+            if table.is_closed {
+                return Next::Never;
+            }
+            if table.keeper.due(Task::Report, now).is_some() {
+                self.report(table);
+                continue;
+            }
+            let renewals = table.keeper.renewals().filter(|(node, _)| !table.busy.contains(node));
+            let mut next = table.keeper.next(Task::Report);
+            let mut due = None;
+            for (node, at) in renewals {
+                if at <= now.instant() { due = Some(node) } else { next = next.into_iter().chain([at]).min() }
+            }
+            let Some(node) = due else {
+                return Next::At(next);
+            };
+            if let Some(numbers) = table.keeper.due(Task::Renew(node), now) {
+                if !numbers.is_empty() {
+                    table.busy.insert(node);
+                    self.worker.spawn(self.clone().renew(node, numbers));
+                }
+                self.report(table);
             }
         }
     }
 }
 
 /// A future that waits for the loss of a permit. It is forgotten when it is dropped.
-pub(crate) struct Watch<'a> {
+struct Watch<'a> {
     store: &'a Store,
     number: Number,
     future: u64,
@@ -412,13 +379,13 @@ pub(crate) struct Watch<'a> {
 
 impl Watch<'_> {
     /// Whether the permit is lost. Otherwise the task is woken then.
-    pub(crate) fn poll(&self, cx: &Context) -> Poll<()> {
-        let now = self.store.clock.moment();
-        let mut state = self.store.lock();
-        state.keeper.report(self.number);
-        let is_lost = state.keeper.is_lost(self.number, now);
-        let former = if is_lost { None } else { state.waiting.insert((self.number, self.future), cx.waker().clone()) };
-        self.store.report(state);
+    fn poll(&self, cx: &Context) -> Poll<()> {
+        let now = self.store.servers.clock.moment();
+        let mut table = self.store.lock();
+        table.keeper.report(self.number);
+        let is_lost = table.keeper.is_lost(self.number, now);
+        let former = if is_lost { None } else { table.waiting.insert((self.number, self.future), cx.waker().clone()) };
+        self.store.report(table);
         drop(former); // without the lock
         if is_lost { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -429,38 +396,4 @@ impl Drop for Watch<'_> {
         let waker = self.store.lock().waiting.remove(&(self.number, self.future));
         drop(waker); // without the lock
     }
-}
-
-/// The thread for callbacks. The first loss starts it.
-pub(crate) struct Callbacks {
-    clock: Clock,
-    sender: Option<Sender<(OnLost, Lost, Busy)>>,
-}
-
-impl Callbacks {
-    pub(crate) fn new(clock: &Clock) -> Callbacks {
-        Callbacks { clock: clock.clone(), sender: None }
-    }
-
-    pub(crate) fn run(&mut self, on_lost: OnLost, lost: Lost) {
-        if self.sender.is_none() {
-            self.sender = start();
-        }
-        // If no thread can be started, this callback is not called. The next loss tries again to start it.
-        if let Some(sender) = &self.sender {
-            let _ = sender.send((on_lost, lost, self.clock.busy()));
-        }
-    }
-}
-
-fn start() -> Option<Sender<(OnLost, Lost, Busy)>> {
-    let (sender, receiver) = channel::<(OnLost, Lost, Busy)>();
-    let thread = std::thread::Builder::new().name("luagate-on-lost".to_owned());
-    let started = thread.spawn(move || {
-        for (on_lost, lost, _busy) in receiver {
-            // A panic in a callback is the user's concern. The next callback runs all the same.
-            let _ = catch_unwind(AssertUnwindSafe(|| on_lost(&lost)));
-        }
-    });
-    started.ok().map(|_| sender)
 }

@@ -13,6 +13,7 @@ use crate::protocol::call::Packed;
 use crate::protocol::exchange::{error_in, is_no_script, of_one};
 use crate::protocol::keeper::Number;
 use crate::protocol::releases::{self, Ordered, Settled, Steps, ToRelease};
+use crate::protocol::reply::is_late;
 use crate::protocol::routing::NodeId;
 use crate::trace::Span;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -35,13 +36,13 @@ pub(crate) struct Dropped {
 }
 
 pub(crate) struct Releases {
-    shared: Arc<Shared>,
+    queue: Arc<ReleaseQueue>,
 }
 
-pub(crate) struct Shared {
+struct ReleaseQueue {
     servers: Arc<Servers>,
     worker: Worker,
-    state: Watched<State>,
+    state: Watched<ReleaseState>,
     /// How many releases hold back later calls of their names. Zero for almost every call, which then needs no lock.
     unconfirmed: AtomicUsize,
     /// How many posted releases had to be sent again, because the server had lost the script, or the key has moved.
@@ -51,15 +52,9 @@ pub(crate) struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct ReleaseState {
     releases: releases::Releases<Arc<Connection>>,
     in_flight: releases::InFlight,
-}
-
-impl State {
-    fn is_empty(&self) -> bool {
-        self.in_flight.is_empty() && self.releases.is_empty()
-    }
 }
 
 /// The releases that precede a call.
@@ -72,38 +67,30 @@ pub(crate) struct Earlier {
 
 impl Releases {
     pub(crate) fn new(servers: Arc<Servers>, worker: Worker) -> Releases {
-        let state = Watched::new(State::default());
+        let (unconfirmed, resent, last) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
         Releases {
-            shared: Arc::new(Shared {
-                servers,
-                worker,
-                state,
-                unconfirmed: AtomicUsize::new(0),
-                resent: AtomicU64::new(0),
-                last: AtomicU64::new(0),
-            }),
+            queue: Arc::new(ReleaseQueue { servers, worker, state: Watched::default(), unconfirmed, resent, last }),
         }
     }
 
     /// The work of the gate's own thread.
     pub(crate) fn job(&self) -> Weak<dyn Job> {
-        let job: Arc<dyn Job> = self.shared.clone();
-        Arc::downgrade(&job)
+        Arc::<ReleaseQueue>::downgrade(&self.queue)
     }
 
     /// Sends a release without waiting for its reply. Later calls of this gate for the same name run after it.
     pub(crate) fn post(&self, pending: PendingRelease) {
-        if pending.is_one_call() { Posted::send(&self.shared, pending, None) } else { self.shared.later(pending) }
+        if pending.is_one_call() { Posted::send(&self.queue, pending, None) } else { self.queue.later(pending) }
     }
 
     /// As `post`, for a permit whose guard is dropped.
     pub(crate) fn post_dropped(&self, pending: PendingRelease, dropped: Dropped) {
-        Posted::send(&self.shared, pending, Some(dropped));
+        Posted::send(&self.queue, pending, Some(dropped));
     }
 
     /// The releases that precede a call which is made now.
     pub(crate) fn earlier(&self) -> Earlier {
-        let (last, resent) = (&self.shared.last, &self.shared.resent);
+        let (last, resent) = (&self.queue.last, &self.queue.resent);
         Earlier { last: last.load(Ordering::Acquire), resent: resent.load(Ordering::Acquire) }
     }
 
@@ -117,23 +104,21 @@ impl Releases {
         earlier: Earlier,
         mode: Mode,
     ) -> Result<bool, CallError> {
-        let shared = &self.shared;
-        let is_posted = |state: &mut State| state.in_flight.has(key, earlier.last);
-        if shared.resent.load(Ordering::Acquire) == earlier.resent && !shared.state.look(is_posted) {
+        let queue = &self.queue;
+        let is_posted = |state: &mut ReleaseState| state.in_flight.has(key, earlier.last);
+        if queue.resent.load(Ordering::Acquire) == earlier.resent && !queue.state.look(is_posted) {
             return Ok(false);
         }
-        let until = shared.servers.clock.now() + shared.servers.read_timeout();
-        let machine = shared.servers.clock.machine_time(until);
-        let answered = shared.state.until(Some(machine), mode, |state| (!is_posted(state)).then_some(()));
-        shared.servers.limited(Some(until), mode, answered).await.flatten().ok_or_else(late)?;
-        shared.settle(key, own_id, Some(until), mode).await?;
+        let until = queue.servers.clock.now() + queue.servers.read_timeout();
+        queue.wait_until(until, mode, |state| !is_posted(state)).await.ok_or_else(late)?;
+        self.settle(key, own_id, Some(until), mode).await?;
         Ok(true)
     }
 
     /// Releases once, by `until`. Returns whether the server confirmed it. If not, or if this is dropped, the gate's own
     /// thread repeats it.
     pub(crate) async fn now(&self, pending: PendingRelease, until: Instant, mode: Mode) -> bool {
-        self.shared.release(pending, Some(until), mode).await.is_ok()
+        self.queue.release(pending, until, mode).await.is_ok()
     }
 
     /// Before a call for this key is sent: sends the releases of the same name that must be repeated, since they precede
@@ -146,35 +131,56 @@ impl Releases {
         until: Option<Instant>,
         mode: Mode,
     ) -> Result<(), CallError> {
-        if self.shared.unconfirmed.load(Ordering::Acquire) == 0 {
+        if self.queue.unconfirmed.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
-        self.shared.settle(key, own_id, until, mode).await
+        let ReleaseQueue { servers, state, .. } = &*self.queue;
+        let until = until.unwrap_or_else(|| servers.clock.now() + servers.read_timeout());
+        let settles = async {
+            loop {
+                let settled = |state: &mut ReleaseState| match state.releases.settle(key, own_id, servers.clock.now()) {
+                    Settled::Soon => None,
+                    settled => Some(settled),
+                };
+                match state.until(Some(servers.clock.machine_time(until)), mode, settled).await {
+                    Some(Settled::After(pending)) => {
+                        let is_own = own_id == Some(pending.id.as_str());
+                        match self.queue.release(pending, until, mode).await {
+                            // The call itself would wait in vain too.
+                            Err(error) if is_own || is_late(&error) => return Err(unsettled(error)),
+                            Err(_) => return Ok(()),
+                            Ok(()) => {}
+                        }
+                    }
+                    Some(_) => return Ok(()),
+                    None => return Err(late()),
+                }
+            }
+        };
+        servers.limited(Some(until), mode, settles).await.unwrap_or_else(|| Err(late()))
     }
 
     /// Returns when all releases are confirmed, or their permits have ended by themselves. `false`: not by `until`.
     pub(crate) async fn all_confirmed(&self, until: Instant, mode: Mode) -> bool {
-        let shared = &self.shared;
-        let machine = shared.servers.clock.machine_time(until);
-        let confirmed = shared.state.until(Some(machine), mode, |state| state.is_empty().then_some(()));
-        shared.servers.limited(Some(until), mode, confirmed).await.flatten().is_some()
+        let is_confirmed = |state: &mut ReleaseState| state.in_flight.is_empty() && state.releases.is_empty();
+        self.queue.wait_until(until, mode, is_confirmed).await.is_some()
     }
 }
 
 impl Drop for Releases {
     /// The gate's own thread continues for up to 30 s with the releases that are not confirmed.
     fn drop(&mut self) {
-        if self.shared.servers.is_own_process() {
-            let now = self.shared.servers.clock.now();
-            self.shared.state.change(|state| state.releases.close(now));
-            self.shared.worker.call();
+        if self.queue.servers.is_own_process() {
+            let now = self.queue.servers.clock.now();
+            self.queue.state.change(|state| state.releases.close(now));
+            self.queue.worker.call();
         }
     }
 }
 
 /// A release that is posted, until its reply is here.
 struct Posted {
-    shared: Arc<Shared>,
+    queue: Arc<ReleaseQueue>,
     number: u64,
     pending: PendingRelease,
     steps: Steps,
@@ -182,21 +188,21 @@ struct Posted {
 }
 
 impl Posted {
-    fn send(shared: &Arc<Shared>, mut pending: PendingRelease, dropped: Option<Dropped>) {
+    fn send(queue: &Arc<ReleaseQueue>, mut pending: PendingRelease, dropped: Option<Dropped>) {
         let steps = pending.steps();
         let behind = pending.connection.take();
         let Some(call) = steps.call() else {
             return;
         };
         let key = pending.keys.meta.clone();
-        let connected = || shared.servers.connected(key.as_bytes());
+        let connected = || queue.servers.connected(key.as_bytes());
         let connection = behind.filter(|connection| !connection.is_closed()).or_else(connected);
-        let number = shared.state.look(|state| {
-            let number = shared.last.fetch_add(1, Ordering::AcqRel) + 1;
+        let number = queue.state.look(|state| {
+            let number = queue.last.fetch_add(1, Ordering::AcqRel) + 1;
             state.in_flight.add(number, &key);
             number
         });
-        let posted = Posted { shared: shared.clone(), number, pending, steps, dropped };
+        let posted = Posted { queue: queue.clone(), number, pending, steps, dropped };
         match connection {
             Some(connection) => {
                 let is_first = connection.is_first_release();
@@ -232,9 +238,9 @@ impl Posted {
         };
         match error_in(Ok(reply)) {
             Err(error) if is_no_script(&error) && !loads => {
-                let shared = self.shared.clone();
+                let queue = self.queue.clone();
                 self.on(connection, &call, true);
-                shared.resent.fetch_add(1, Ordering::Release); // not earlier: what is sent from now on runs after it
+                queue.resent.fetch_add(1, Ordering::Release); // not earlier: what is sent from now on runs after it
             }
             reply => {
                 let answered = of_one(reply).map_err(|unanswered| unanswered.error);
@@ -250,27 +256,27 @@ impl Posted {
     }
 
     fn confirmed(self) {
-        let Posted { shared, number: posted, steps, dropped, .. } = self;
+        let Posted { queue, number: posted, steps, dropped, .. } = self;
         if let Some(Dropped { store, number, span }) = dropped {
             store.released(number, !steps.has_found_nothing);
             span.ended(if steps.has_found_nothing { "gone" } else { "released" });
         }
-        shared.state.change(|state| state.in_flight.answered(posted));
+        queue.state.change(|state| state.in_flight.answered(posted));
     }
 
     /// The gate's own thread repeats it.
     fn failed(self) {
-        let Posted { shared, number: posted, pending, dropped, .. } = self;
+        let Posted { queue, number: posted, pending, dropped, .. } = self;
         if let Some(Dropped { store, number, span }) = dropped {
             store.remove(number);
             span.ended("unknown"); // the gate's own thread repeats it
         }
-        shared.change(|state| {
+        queue.change(|state| {
             state.in_flight.answered(posted);
             state.releases.add([pending]);
         });
-        shared.resent.fetch_add(1, Ordering::Release);
-        shared.worker.call();
+        queue.resent.fetch_add(1, Ordering::Release);
+        queue.worker.call();
     }
 }
 
@@ -278,13 +284,20 @@ fn not_sent() -> CallError {
     CallError::Failed(Failure::new(FailureKind::Disconnected, "the connection has ended"))
 }
 
-impl Shared {
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+impl ReleaseQueue {
+    fn change<T>(&self, change: impl FnOnce(&mut ReleaseState) -> T) -> T {
         self.state.change(|state| {
             let result = change(state);
             self.unconfirmed.store(state.releases.count(), Ordering::Release);
             result
         })
+    }
+
+    /// Waits for a change after which `look` is true. `None`: it is `until`.
+    async fn wait_until(&self, until: Instant, mode: Mode, look: impl Fn(&mut ReleaseState) -> bool) -> Option<()> {
+        let latest = self.servers.clock.machine_time(until);
+        let changed = self.state.until(Some(latest), mode, |state| look(state).then_some(()));
+        self.servers.limited(Some(until), mode, changed).await.flatten()
     }
 
     /// The gate's own thread sends it.
@@ -293,152 +306,86 @@ impl Shared {
         self.worker.call();
     }
 
-    /// The server that gets this release.
-    fn node_of(&self, pending: &PendingRelease) -> NodeId {
-        self.servers.node_of(pending.keys.meta.as_bytes())
-    }
-
-    async fn settle(
-        self: &Arc<Shared>,
-        key: &[u8],
-        own_id: Option<&str>,
-        until: Option<Instant>,
-        mode: Mode,
-    ) -> Result<(), CallError> {
-        let clock = &self.servers.clock;
-        let until = until.unwrap_or_else(|| clock.now() + self.servers.read_timeout());
-        let settles = async {
-            loop {
-                let settled = |state: &mut State| match state.releases.settle(key, own_id, clock.now()) {
-                    Settled::Soon => None,
-                    settled => Some(settled),
-                };
-                match self.state.until(Some(clock.machine_time(until)), mode, settled).await {
-                    Some(Settled::After(pending)) => {
-                        let is_own = own_id == Some(pending.id.as_str());
-                        match self.release(pending, Some(until), mode).await {
-                            // The call itself would wait in vain too.
-                            Err(error) if is_own || is_in_vain(&error) => return Err(unsettled(error)),
-                            Err(_) => return Ok(()),
-                            Ok(()) => {}
-                        }
-                    }
-                    Some(_) => return Ok(()),
-                    None => return Err(late()),
-                }
-            }
-        };
-        match self.servers.limited(Some(until), mode, settles).await {
-            Some(settled) => settled,
-            None => Err(late()),
-        }
-    }
-
     /// Releases once. If it is not confirmed, or if this is dropped, the release must be repeated.
-    async fn release(
-        self: &Arc<Shared>,
-        pending: PendingRelease,
-        until: Option<Instant>,
-        mode: Mode,
-    ) -> Result<(), CallError> {
-        let mut attempt = Attempt { shared: self, pending: Some(pending) };
-        attempt.release(until, mode).await
+    async fn release(&self, pending: PendingRelease, until: Instant, mode: Mode) -> Result<(), CallError> {
+        let mut unconfirmed = Unconfirmed { queue: self, node: None, releases: vec![pending] };
+        unconfirmed.release_first(Some(until), mode).await
     }
 
     /// Releases each of these once, on one server.
-    async fn release_batch(self: Arc<Shared>, node: NodeId, batch: Vec<PendingRelease>) {
-        let mut batch = Batch { shared: &self, node, unconfirmed: batch };
-        batch.release().await;
+    async fn release_batch(self: Arc<ReleaseQueue>, node: NodeId, releases: Vec<PendingRelease>) {
+        let mut unconfirmed = Unconfirmed { queue: &self, node: Some(node), releases };
+        unconfirmed.release_all().await;
     }
 }
 
-/// A release that is sent now. If it is not confirmed when this is dropped, it is repeated.
-struct Attempt<'a> {
-    shared: &'a Arc<Shared>,
-    pending: Option<PendingRelease>,
+/// Releases that are being sent. Those that are not confirmed when this is dropped are repeated.
+struct Unconfirmed<'a> {
+    queue: &'a ReleaseQueue,
+    /// The server of a batch.
+    node: Option<NodeId>,
+    releases: Vec<PendingRelease>,
 }
 
-impl Attempt<'_> {
-    async fn release(&mut self, until: Option<Instant>, mode: Mode) -> Result<(), CallError> {
-        if let Some(pending) = &mut self.pending {
-            release(&self.shared.servers, pending, until, mode).await?;
+impl Unconfirmed<'_> {
+    /// Sends one release. If it has a connection, it is sent there, behind the earlier call: but only once, since that
+    /// connection may be silent for ever.
+    async fn release_first(&mut self, until: Option<Instant>, mode: Mode) -> Result<(), CallError> {
+        let Some(pending) = self.releases.first_mut() else {
+            return Ok(());
+        };
+        let (servers, sending) = (&self.queue.servers, Sending { until, ..Sending::of(mode) });
+        let behind = pending.connection.take().filter(|connection| !connection.is_closed());
+        let mut steps = pending.steps();
+        while let Some(call) = steps.call() {
+            let answered = match &behind {
+                Some(connection) => servers.send_behind(connection, &call, sending).await,
+                None => servers.send(&call, sending).await,
+            };
+            let read = answered.and_then(|answered| answered.read(|reply| steps.answered(reply)));
+            read.map_err(|unanswered| unanswered.error)?;
         }
-        self.pending = None;
+        self.releases.clear();
         Ok(())
     }
-}
 
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        if let Some(pending) = self.pending.take() {
-            self.shared.later(pending);
-        }
-    }
-}
-
-/// Releases once. If the release has a connection, it is sent there, behind the earlier call: but only once, since that
-/// connection may be silent for ever.
-async fn release(
-    servers: &Servers,
-    pending: &mut PendingRelease,
-    until: Option<Instant>,
-    mode: Mode,
-) -> Result<(), CallError> {
-    let sending = Sending { until, ..Sending::of(mode) };
-    let behind = pending.connection.take().filter(|connection| !connection.is_closed());
-    let mut steps = pending.steps();
-    while let Some(call) = steps.call() {
-        let answered = match &behind {
-            Some(connection) => servers.send_behind(connection, &call, sending).await,
-            None => servers.send(&call, sending).await,
-        };
-        let read = answered.and_then(|answered| answered.read(|reply| steps.answered(reply)));
-        read.map_err(|unanswered| unanswered.error)?;
-    }
-    Ok(())
-}
-
-/// A batch that is being sent. When this is dropped, the unconfirmed releases are pending again.
-struct Batch<'a> {
-    shared: &'a Arc<Shared>,
-    node: NodeId,
-    unconfirmed: Vec<PendingRelease>,
-}
-
-impl Batch<'_> {
-    async fn release(&mut self) {
-        let servers = &self.shared.servers;
-        if let [one] = self.unconfirmed.as_mut_slice() {
-            if release(servers, one, None, Mode::Async).await.is_ok() {
-                self.unconfirmed.clear();
-            }
+    async fn release_all(&mut self) {
+        if self.releases.len() == 1 {
+            let _ = self.release_first(None, Mode::Async).await; // an error leaves it unconfirmed
             return;
         }
-        let mut steps: Vec<_> = self.unconfirmed.iter().map(PendingRelease::steps).collect();
+        let mut steps: Vec<_> = self.releases.iter().map(PendingRelease::steps).collect();
         let calls: Vec<Packed> = steps.iter().filter_map(Steps::call).collect();
-        let outcomes = servers.send_all(&calls, Sending::of(Mode::Async)).await;
+        let outcomes = self.queue.servers.send_all(&calls, Sending::of(Mode::Async)).await;
         let mut confirmed = steps
             .iter_mut()
             .zip(outcomes)
             .map(|(steps, outcome)| outcome.is_ok_and(|answered| answered.read(|reply| steps.answered(reply)).is_ok()));
-        self.unconfirmed.retain(|_| !confirmed.next().unwrap_or(false));
+        self.releases.retain(|_| !confirmed.next().unwrap_or(false));
     }
 }
 
-impl Drop for Batch<'_> {
+impl Drop for Unconfirmed<'_> {
     fn drop(&mut self) {
-        let unconfirmed = std::mem::take(&mut self.unconfirmed);
-        let now = self.shared.servers.clock.now();
-        self.shared.change(|state| state.releases.sent(self.node, unconfirmed, now));
-        self.shared.worker.call();
+        let releases = std::mem::take(&mut self.releases);
+        match self.node {
+            Some(node) => {
+                let now = self.queue.servers.clock.now();
+                self.queue.change(|state| state.releases.sent(node, releases, now));
+            }
+            None if releases.is_empty() => return,
+            None => self.queue.change(|state| state.releases.add(releases)),
+        }
+        self.queue.worker.call();
     }
 }
 
-impl Job for Shared {
-    fn work(self: Arc<Shared>) -> Next {
+impl Job for ReleaseQueue {
+    fn work(self: Arc<ReleaseQueue>) -> Next {
         loop {
             let now = self.servers.clock.now();
-            let next = self.change(|state| state.releases.next(now, |pending| self.node_of(pending)));
+            let node_of = |pending: &PendingRelease| self.servers.node_of(pending.keys.meta.as_bytes());
+            let next = self.change(|state| state.releases.next(now, node_of));
             match next {
                 ToRelease::At(at) => return Next::At(at),
                 ToRelease::Closed => return Next::Never,
@@ -446,14 +393,6 @@ impl Job for Shared {
             }
         }
     }
-}
-
-/// Whether another call to the same server would wait just as long.
-fn is_in_vain(error: &CallError) -> bool {
-    let (CallError::Failed(failure) | CallError::Unknown(failure)) = error else {
-        return false;
-    };
-    matches!(failure.kind(), FailureKind::TimedOut | FailureKind::Unreachable)
 }
 
 fn late() -> CallError {

@@ -147,10 +147,11 @@ pub struct Mailbox {
     /// The channel named in the last call that asked for messages. Messages on other channels are not handled.
     channel: String,
     pub messages: VecDeque<(Message, Moment)>,
+    /// A hint to ask again: messages may be missing.
     pub called: bool,
     pub cancelled: bool,
-    /// When the wait is cancelled without a call of `cancel`.
-    cancelled_at: Option<Instant>,
+    /// When the wait is cancelled without a call of `Cancel::cancel`.
+    pub cancelled_at: Option<Instant>,
 }
 
 /// An event in a mailbox.
@@ -209,18 +210,6 @@ impl Mailbox {
             self.messages.push_back((received.message.clone(), now));
         }
         true
-    }
-
-    pub fn call(&mut self) {
-        self.called = true;
-    }
-
-    pub fn cancel(&mut self) {
-        self.cancelled = true;
-    }
-
-    pub fn cancel_at(&mut self, at: Instant) {
-        self.cancelled_at = Some(at);
     }
 
     pub fn is_cancelled(&self, now: Instant) -> bool {

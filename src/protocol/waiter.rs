@@ -12,7 +12,7 @@ use super::keys::{Keys, LatchKeys};
 use super::latch::{Count, CountAnswer, Wait, WaitAnswer};
 use super::lease::{Deadline, LeaseOptions, Moment, ServerTime};
 use super::releases::PendingRelease;
-use super::reply::between;
+use super::reply::{between, is_late};
 use super::semaphore::{self, Acquire, Answer, Grant, Usage};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{
@@ -61,6 +61,9 @@ pub trait Target {
     fn cancelled(&self) -> Self::Error;
 
     fn timed_out(&self) -> Self::Error;
+
+    /// The release of everything that the server may have granted to this wait. `None`: it grants nothing.
+    fn undo<C>(&self, connection: Option<C>, now: Instant) -> Option<PendingRelease<C>>;
 }
 
 /// The kinds of calls by which a waiter asks.
@@ -278,15 +281,6 @@ impl<T: Target> Waiter<T> {
         self.state = State::Sleeps;
         Action::Sleep { until: self.deadline.map_or(self.next_ask, |end| end.min(self.next_ask)) }
     }
-}
-
-/// Whether the call had too little time. This includes the case that no connection could be made in the time that was
-/// left.
-fn is_late(error: &CallError) -> bool {
-    let (CallError::Failed(failure) | CallError::Unknown(failure)) = error else {
-        return false;
-    };
-    matches!(failure.kind(), FailureKind::TimedOut | FailureKind::Unreachable)
 }
 
 /// How long a waiter sleeps at most for each waiter ahead. So the second in line notices within a second that the first
@@ -530,6 +524,10 @@ impl Target for PermitTarget {
         let QueueEntry { usage, position, .. } = self.entry;
         AcquireError::TimedOut(denied(self.keys.name(), usage, position, None))
     }
+
+    fn undo<C>(&self, connection: Option<C>, now: Instant) -> Option<PendingRelease<C>> {
+        Some(self.release(connection, now))
+    }
 }
 
 /// How long a waiter at this position sleeps at most.
@@ -596,11 +594,6 @@ impl LatchTarget {
             inbox,
         }
     }
-
-    fn closed(&self) -> StillClosed {
-        let count = self.count;
-        self.last.unwrap_or(StillClosed { left: count, count })
-    }
 }
 
 impl Target for LatchTarget {
@@ -666,6 +659,12 @@ impl Target for LatchTarget {
     }
 
     fn timed_out(&self) -> WaitError {
-        WaitError::TimedOut(self.closed())
+        let count = self.count;
+        WaitError::TimedOut(self.last.unwrap_or(StillClosed { left: count, count }))
+    }
+
+    /// The server forgets a waiter that does not ask again.
+    fn undo<C>(&self, _: Option<C>, _: Instant) -> Option<PendingRelease<C>> {
+        None
     }
 }

@@ -1,6 +1,8 @@
 //! Ends a wait from another thread, or at a certain time.
 
 use crate::clock::{Clock, machine_now};
+use crate::engine::place::Place;
+use crate::protocol::inbox::Mailbox;
 use crate::sync::lock;
 use once_cell::sync::OnceCell;
 use std::fmt;
@@ -46,17 +48,6 @@ pub struct Cancel {
     shared: Arc<Shared>,
 }
 
-/// A wait that can be cancelled.
-pub(crate) trait Cancellable: Send + Sync {
-    /// The clock of its gate.
-    fn clock(&self) -> &Clock;
-
-    fn cancel(&self);
-
-    /// Cancels the wait at `at` on its clock. Called before any message can arrive.
-    fn cancel_at(&self, at: Instant);
-}
-
 struct Shared {
     /// The process that made the handle. In a forked child the lock may be held by a thread that does not exist there.
     pid: u32,
@@ -66,7 +57,7 @@ struct Shared {
     /// The same time on the clock of the first gate that used the handle. The two differ only if a test moves that
     /// clock.
     end: OnceCell<End>,
-    waits: Mutex<Vec<Weak<dyn Cancellable>>>,
+    waits: Mutex<Vec<Weak<Place<Mailbox>>>>,
 }
 
 struct End {
@@ -119,7 +110,8 @@ impl Cancel {
         self.shared.cancelled.store(true, Ordering::SeqCst);
         if self.is_own_process() {
             let waits = std::mem::take(&mut *lock(&self.shared.waits));
-            waits.iter().filter_map(Weak::upgrade).for_each(|w| w.cancel());
+            let waits = waits.iter().filter_map(Weak::upgrade);
+            waits.for_each(|mailbox| mailbox.update(|mail| mail.cancelled = true));
         }
     }
 
@@ -145,22 +137,22 @@ impl Cancel {
         }
     }
 
-    /// Registers a wait, so that this handle can cancel it.
-    pub(crate) fn watch(&self, wait: Arc<dyn Cancellable>) {
-        self.go_by(wait.clock());
+    /// Registers a wait by its mailbox, so that this handle can cancel it. Called before any message can arrive.
+    pub(super) fn watch(&self, mailbox: &Arc<Place<Mailbox>>, clock: &Clock) {
+        self.go_by(clock);
         if let Some(at) = self.shared.end.get().and_then(|end| end.at) {
-            wait.cancel_at(at);
+            mailbox.look(|mail| mail.cancelled_at = Some(at));
         }
         if self.is_own_process() {
             let mut waits = lock(&self.shared.waits);
             if waits.len() == waits.capacity() {
                 waits.retain(|w| w.strong_count() > 0); // those that have ended, before the list grows
             }
-            waits.push(Arc::downgrade(&wait));
+            waits.push(Arc::downgrade(mailbox));
         }
         // After the wait is in the list: `cancel` sets the flag first and then reads the list.
         if self.is_cancelled() {
-            wait.cancel();
+            mailbox.update(|mail| mail.cancelled = true);
         }
     }
 }

@@ -3,18 +3,18 @@
 pub(crate) mod cancel;
 pub(crate) mod polled;
 
-use crate::clock::{Busy, Clock};
+use crate::clock::{Busy, Clock, machine_now};
 use crate::engine::connection::{Connection, Listening, Receiver};
 use crate::engine::mode::Mode;
 use crate::engine::place::Place;
-use crate::engine::server::{Server, Subscribed};
+use crate::engine::server::{Purpose, Server};
 use crate::engine::servers::{Make, Sending, Servers, Unanswered};
 use crate::engine::worker::Worker;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
 use crate::lease::releases::{PendingRelease, Releases};
 use crate::protocol::call::Packed;
-use crate::protocol::inbox::{self, Inbox, MEMORY, Mail, Received};
+use crate::protocol::inbox::{Inbox, MEMORY, Mail, Mailbox, Received};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::Moment;
 use crate::protocol::routing::NodeId;
@@ -22,18 +22,24 @@ use crate::protocol::waiter::{
     Action, Ask, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, Target, Waiter,
 };
 use crate::sync::lock;
-use cancel::{Cancel, Cancellable};
+use cancel::Cancel;
 use polled::{Asked, Polled};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
+/// The pauses between attempts to subscribe again.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// The parts of a gate that a wait uses.
 pub(crate) struct Waits {
     pub(crate) servers: Arc<Servers>,
     pub(crate) worker: Worker,
-    pub(crate) inboxes: Inboxes,
+    pub(crate) registry: Arc<Registry>,
+    /// The servers to which the gate tries to subscribe again.
+    pub(crate) retried: Arc<Mutex<BTreeSet<NodeId>>>,
     pub(crate) releases: Arc<Releases>,
     /// How long a wait continues while the server cannot be reached.
     pub(crate) outage: Duration,
@@ -69,25 +75,6 @@ impl Caller<'_> {
     }
 }
 
-/// The release that a wait needs if it is dropped.
-pub(crate) trait Abandon: Target + Send + Sync {
-    /// The release of everything that the server may have granted to this wait. `None`: it grants nothing.
-    fn undo(&self, connection: Option<Arc<Connection>>, now: Instant) -> Option<PendingRelease>;
-}
-
-impl Abandon for PermitTarget {
-    fn undo(&self, connection: Option<Arc<Connection>>, now: Instant) -> Option<PendingRelease> {
-        Some(self.release(connection, now))
-    }
-}
-
-/// A latch gives nothing. The server forgets a waiter that does not ask again.
-impl Abandon for LatchTarget {
-    fn undo(&self, _: Option<Arc<Connection>>, _: Instant) -> Option<PendingRelease> {
-        None
-    }
-}
-
 impl Waits {
     /// Asks for permits once. If they are not granted, nothing remains on the server.
     ///
@@ -114,7 +101,8 @@ impl Waits {
             }
             let (result, gives_back) = once.target.at_once(answer, sent);
             if gives_back {
-                self.release_now(once.target, caller.mode).await;
+                let pending = once.target.release(None, self.servers.clock.now());
+                self.release_now(pending, caller.mode).await;
             }
             once.is_sent = false;
             if let Err(TryAcquireError::Denied(_)) = &result {
@@ -139,7 +127,7 @@ impl Waits {
         caller: Caller<'_>,
     ) -> Result<(Granted, Busy), AcquireError> {
         self.prepare(&target, deadline, caller.mode).await?;
-        let Some(registered) = self.inboxes.registry.register(&target.keys, &target.id) else {
+        let Some(registered) = self.registry.register(&target.keys, &target.id) else {
             let why = format!(
                 "{} already waits for this semaphore. Accepted: one wait per id. Use another id, or end the other wait",
                 target.id
@@ -172,7 +160,7 @@ impl Waits {
         caller: Caller<'_>,
     ) -> Result<(), WaitError> {
         self.servers.check_process().map_err(CallError::Failed)?;
-        let registered = self.inboxes.registry.register_shared(key);
+        let registered = self.registry.register_shared(key);
         Wait::new(self, registered, key, target, deadline, caller).run().await
     }
 
@@ -187,13 +175,69 @@ impl Waits {
         self.releases.settle(target.keys.meta.as_bytes(), Some(&target.id), until, mode).await
     }
 
-    /// Releases everything that the id has, within the time of the last call. If that fails, it is repeated in the
-    /// background.
-    async fn release_now(&self, target: &PermitTarget, mode: Mode) {
-        let now = self.servers.clock.now();
-        if !self.releases.now(target.release(None, now), now + LAST_CALL, mode).await {
-            self.inboxes.registry.give_up(&target.keys, &target.id);
+    /// Releases within the time of the last call. If that fails, it is repeated in the background.
+    async fn release_now(&self, pending: PendingRelease, mode: Mode) {
+        let (keys, id) = (pending.keys.clone(), pending.id.clone());
+        if !self.releases.now(pending, self.servers.clock.now() + LAST_CALL, mode).await {
+            self.registry.give_up(&keys, &id);
         }
+    }
+
+    /// Whether an earlier wait used the server that has the key. Then its subscription exists or is being made.
+    fn is_opened(&self, key: &str) -> bool {
+        self.servers.known(key.as_bytes()).is_some_and(|server| server.is_subscribed())
+    }
+
+    /// The connection for the messages of this server. Subscribes if needed, until `until` at most. `None`: messages do not
+    /// arrive, and the waiter asks without an inbox. If the user lacks a permission the result is a failure, since
+    /// otherwise every wait would be slow without any report.
+    async fn message_connection(
+        &self,
+        server: &Arc<Server>,
+        until: Option<Instant>,
+        mode: Mode,
+    ) -> Result<Option<Arc<Connection>>, Failure> {
+        let latest = self.servers.latest(until, server.options.timeouts.connect);
+        let subscribing = server.reach(Purpose::Messages, latest, mode);
+        match self.servers.limited(until, mode, subscribing).await {
+            Some(Ok(connection)) => Ok(connection),
+            Some(Err(failure)) if failure.kind() == FailureKind::Permission => Err(failure),
+            Some(Err(_)) | None => {
+                self.retry(server);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Tries to subscribe again in the background. Then each wait asks again, since it has no inbox yet.
+    fn retry(&self, server: &Arc<Server>) {
+        let node = server.node();
+        if !lock(&self.retried).insert(node) {
+            return;
+        }
+        let (server, registry, retried) = (Arc::downgrade(server), self.registry.clone(), self.retried.clone());
+        let worker = self.worker.handle();
+        self.worker.spawn(async move {
+            let mut pause = FIRST_PAUSE;
+            while registry.has_waits()
+                && let Some(server) = server.upgrade()
+                && !server.is_retired()
+            {
+                let clock = &server.options.clock;
+                worker.sleep(clock.now() + pause).await;
+                let latest = machine_now() + server.options.timeouts.connect;
+                match server.reach(Purpose::Messages, latest, Mode::Async).await {
+                    Err(failure) if failure.kind() != FailureKind::Permission => {}
+                    Ok(None) => break,
+                    _ => {
+                        registry.call_all(); // a waiter without the permission gets the error
+                        break;
+                    }
+                }
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            lock(&retried).remove(&node);
+        });
     }
 }
 
@@ -215,7 +259,7 @@ impl Once<'_> {
             let sent = answered.sent;
             Ok((answered.read(|reply| self.target.answer(Ask::First, reply))?, sent))
         });
-        read.map_err(|Unanswered { error, connection }| {
+        read.map_err(|Unanswered { error, connection, .. }| {
             self.is_sent = matches!(error, CallError::Unknown(_));
             self.connection = connection;
             error
@@ -250,7 +294,7 @@ impl Make for MakeOnce<'_> {
 }
 
 /// One wait. If this is dropped before its end, it leaves the line, and a grant is released.
-struct Wait<'a, T: Abandon> {
+struct Wait<'a, T: Target + Send + Sync> {
     waits: &'a Waits,
     registered: Registered<'a>,
     key: &'a str,
@@ -271,7 +315,7 @@ struct MessageSource {
     listening: Option<Listening>,
 }
 
-impl<'a, T: Abandon> Wait<'a, T> {
+impl<'a, T: Target + Send + Sync> Wait<'a, T> {
     fn new(
         waits: &'a Waits,
         registered: Registered<'a>,
@@ -288,9 +332,10 @@ impl<'a, T: Abandon> Wait<'a, T> {
     async fn run(&mut self) -> Result<T::Granted, T::Error> {
         let clock = &self.waits.servers.clock;
         if let Some(cancel) = self.caller.cancel {
-            cancel.watch(self.registered.mailbox.clone());
+            cancel.watch(&self.registered.mailbox, clock);
         }
-        let listens = self.waits.inboxes.is_opened(self.key) || self.registered.mailbox.is_cancelled();
+        let listens =
+            self.waits.is_opened(self.key) || self.registered.mailbox.look(|mail| mail.is_cancelled(clock.now()));
         let mut action = self.waiter.start(listens);
         loop {
             let event = match action {
@@ -310,16 +355,35 @@ impl<'a, T: Abandon> Wait<'a, T> {
         }
     }
 
+    /// The next event. Waits until `until` at most. A thread reads the connection for messages, if no other thread does.
     async fn mail(&self, until: Instant) -> Mail {
+        let mailbox = &self.registered.mailbox;
         let reads = self.inbox.connection.as_ref().filter(|_| self.inbox.listening.is_none());
-        self.registered.mailbox.take(until, reads, &self.waits.worker, self.caller.mode).await
+        let take = |mail: &mut Mailbox| mail.take(until, self.waits.servers.clock.now());
+        loop {
+            let at = match mailbox.look(take) {
+                Ok(mail) => return mail,
+                Err(at) => at,
+            };
+            let taken = |mail: &mut Mailbox| take(mail).ok();
+            let mail = match (self.caller.mode, reads) {
+                (Mode::Blocking(may), Some(connection)) if !connection.has_ended() => {
+                    connection.wait_for_message(mailbox, at, taken, may)
+                }
+                (Mode::Blocking(may), _) => mailbox.wait(at, taken, may),
+                (Mode::Async, _) => mailbox.wait_in_task(at, taken, self.waits.worker.sleep(at)).await,
+            };
+            if let Some(mail) = mail {
+                return mail;
+            }
+        }
     }
 
     /// Sends one call and returns the event that it leads to.
     async fn ask(&mut self, ask: Ask, until: Option<Instant>) -> Event<T::Answer> {
         if self.caller.is_given_back() {
-            if let Some(PendingRelease { keys, id, .. }) = self.waiter.target.undo(None, self.waits.servers.clock.now())
-            {
+            let undo: Option<PendingRelease> = self.waiter.target.undo(None, self.waits.servers.clock.now());
+            if let Some(PendingRelease { keys, id, .. }) = undo {
                 let key = keys.meta.as_bytes();
                 if let Err(error) = self.waits.releases.settle(key, Some(&id), until, self.caller.mode).await {
                     return Event::Unanswered(error);
@@ -353,7 +417,7 @@ impl<'a, T: Abandon> Wait<'a, T> {
             target: &self.waiter.target,
             ask,
             registered: &self.registered,
-            inboxes: &self.waits.inboxes,
+            waits: self.waits,
             deadline: self.deadline,
             is_woken_by_others: self.caller.cancel.is_some() || self.waits.servers.clock.is_moved(),
             inbox: &mut self.inbox,
@@ -370,10 +434,7 @@ impl<'a, T: Abandon> Wait<'a, T> {
         if give_back.now
             && let Some(pending) = self.waiter.target.undo(None, now)
         {
-            let (keys, id) = (pending.keys.clone(), pending.id.clone());
-            if !Box::pin(self.waits.releases.now(pending, now + LAST_CALL, self.caller.mode)).await {
-                self.waits.inboxes.registry.give_up(&keys, &id);
-            }
+            Box::pin(self.waits.release_now(pending, self.caller.mode)).await;
         }
         self.is_over = true;
         if give_back.later {
@@ -381,25 +442,20 @@ impl<'a, T: Abandon> Wait<'a, T> {
         }
     }
 
-    /// Releases, behind the last call, a grant that this call may still cause.
+    /// Releases, behind the last call, a grant that this call may still cause, also if its message arrives later.
     fn abandon(&mut self) {
         let now = self.waits.servers.clock.now();
         if let Some(pending) = self.waiter.target.undo(self.connection.take(), now) {
-            self.give_up(&pending);
+            self.waits.registry.give_up(&pending.keys, &pending.id);
+            if let Some(connection) = &self.inbox.connection {
+                connection.listen_for(MEMORY);
+            }
             self.waits.releases.post(pending);
-        }
-    }
-
-    /// A grant that still arrives is released.
-    fn give_up(&self, pending: &PendingRelease) {
-        self.waits.inboxes.registry.give_up(&pending.keys, &pending.id);
-        if let Some(connection) = &self.inbox.connection {
-            connection.listen_for(MEMORY);
         }
     }
 }
 
-impl<T: Abandon> Drop for Wait<'_, T> {
+impl<T: Target + Send + Sync> Drop for Wait<'_, T> {
     fn drop(&mut self) {
         if !self.is_over && self.waits.servers.is_own_process() && self.waiter.may_leave_something() {
             self.abandon();
@@ -414,7 +470,7 @@ struct MakeAsk<'a, 'b, T> {
     target: &'a T,
     ask: Ask,
     registered: &'a Registered<'b>,
-    inboxes: &'a Inboxes,
+    waits: &'a Waits,
     deadline: Option<Instant>,
     /// A thread that reads is woken by messages only.
     is_woken_by_others: bool,
@@ -422,15 +478,15 @@ struct MakeAsk<'a, 'b, T> {
     connection: &'a mut Option<Arc<Connection>>,
 }
 
-impl<T: Abandon> Make for MakeAsk<'_, '_, T> {
+impl<T: Target + Send + Sync> Make for MakeAsk<'_, '_, T> {
     async fn prepare(&mut self, server: &Arc<Server>, mode: Mode) -> Result<(), Failure> {
         if self.ask != Ask::InLine {
             return Ok(());
         }
         let mut inbox = String::new();
         *self.inbox = MessageSource::default();
-        if let Some(connection) = self.inboxes.connection(server, self.deadline, mode).await? {
-            inbox = self.registered.mailbox.inbox(server.channel());
+        if let Some(connection) = self.waits.message_connection(server, self.deadline, mode).await? {
+            inbox = self.registered.mailbox.look(|mail| mail.inbox(server.channel()));
             let listens = self.is_woken_by_others || matches!(mode, Mode::Async);
             self.inbox.listening = listens.then(|| connection.listen());
             self.inbox.connection = Some(connection);
@@ -448,86 +504,12 @@ impl<T: Abandon> Make for MakeAsk<'_, '_, T> {
     }
 }
 
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-pub(crate) struct Inboxes {
-    pub(super) registry: Arc<Registry>,
-    servers: Arc<Servers>,
-    worker: Worker,
-    /// The servers to which the gate tries to subscribe again.
-    retried: Arc<Mutex<BTreeSet<NodeId>>>,
-}
-
-impl Inboxes {
-    pub(crate) fn new(registry: Arc<Registry>, servers: Arc<Servers>, worker: Worker) -> Inboxes {
-        Inboxes { registry, servers, worker, retried: Arc::default() }
-    }
-
-    /// Whether an earlier wait used the server that has the key. Then its subscription exists or is being made.
-    pub(super) fn is_opened(&self, key: &str) -> bool {
-        self.servers.known(key.as_bytes()).is_some_and(|server| server.is_subscribed())
-    }
-
-    /// The connection for the messages of this server. Subscribes if needed, until `until` at most. `None`: messages do not
-    /// arrive, and the waiter asks without an inbox. If the user lacks a permission the result is a failure, since
-    /// otherwise every wait would be slow without any report.
-    pub(super) async fn connection(
-        &self,
-        server: &Arc<Server>,
-        until: Option<Instant>,
-        mode: Mode,
-    ) -> Result<Option<Arc<Connection>>, Failure> {
-        let latest = self.servers.latest(until, server.options.timeouts.connect);
-        let subscribing = server.subscription(latest, mode);
-        match self.servers.limited(until, mode, subscribing).await {
-            Some(Ok(subscribed)) => Ok(subscribed.connection().cloned()),
-            Some(Err(failure)) if failure.kind() == FailureKind::Permission => Err(failure),
-            Some(Err(_)) | None => {
-                self.retry(server);
-                Ok(None)
-            }
-        }
-    }
-
-    /// Tries to subscribe again in the background. Then each wait asks again, since it has no inbox yet.
-    fn retry(&self, server: &Arc<Server>) {
-        let node = server.node();
-        if !lock(&self.retried).insert(node) {
-            return;
-        }
-        let (server, registry, retried) = (Arc::downgrade(server), self.registry.clone(), self.retried.clone());
-        let worker = self.worker.handle();
-        self.worker.spawn(async move {
-            let mut pause = FIRST_PAUSE;
-            while registry.has_waits()
-                && let Some(server) = server.upgrade()
-                && !server.is_retired()
-            {
-                let clock = &server.options.clock;
-                worker.sleep(clock.now() + pause).await;
-                let latest = crate::clock::machine_now() + server.options.timeouts.connect;
-                match server.subscription(latest, Mode::Async).await {
-                    Err(failure) if failure.kind() != FailureKind::Permission => {}
-                    Ok(Subscribed::Useless) => break,
-                    _ => {
-                        registry.call_all(); // a waiter without the permission gets the error
-                        break;
-                    }
-                }
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
-            lock(&retried).remove(&node);
-        });
-    }
-}
-
 /// All waits of a gate.
 pub(crate) struct Registry {
     clock: Clock,
     /// Set when the gate is opened.
     releases: OnceLock<Weak<Releases>>,
-    inbox: Mutex<Inbox<Mailbox>>,
+    inbox: Mutex<Inbox<Place<Mailbox>>>,
 }
 
 impl Registry {
@@ -541,32 +523,32 @@ impl Registry {
     }
 
     /// Registers a wait in line for its messages. `None`: this id already waits for this semaphore.
-    pub(super) fn register(&self, keys: &Keys, id: &str) -> Option<Registered<'_>> {
-        let make = |secret| Arc::new(Mailbox::new(&self.clock, Some(secret)));
+    fn register(&self, keys: &Keys, id: &str) -> Option<Registered<'_>> {
+        let make = |secret| Arc::new(Place::of_nobody(&self.clock, Mailbox::new(Some(secret))));
         let mailbox = lock(&self.inbox).add(keys, id, Uuid::new_v4(), make)?;
         Some(Registered { registry: self, id: id.to_owned(), mailbox })
     }
 
     /// Registers a wait for the messages about `key`. Any number of callers may wait for the same key.
-    pub(super) fn register_shared(&self, key: &str) -> Registered<'_> {
-        let mailbox = Arc::new(Mailbox::new(&self.clock, None));
+    fn register_shared(&self, key: &str) -> Registered<'_> {
+        let mailbox = Arc::new(Place::of_nobody(&self.clock, Mailbox::new(None)));
         lock(&self.inbox).add_shared(key, &mailbox);
         Registered { registry: self, id: key.to_owned(), mailbox }
     }
 
     /// A wait was given up and the server did not confirm it. A grant that still arrives for it is released.
-    pub(super) fn give_up(&self, keys: &Keys, id: &str) {
+    fn give_up(&self, keys: &Keys, id: &str) {
         lock(&self.inbox).give_up(self.clock.now(), keys, id);
     }
 
     /// Hints to all waits to ask again.
-    pub(super) fn call_all(&self) {
-        let all: Vec<Arc<Mailbox>> = lock(&self.inbox).all().cloned().collect();
-        all.iter().for_each(|mailbox| mailbox.call());
+    fn call_all(&self) {
+        let all: Vec<_> = lock(&self.inbox).all().cloned().collect();
+        all.iter().for_each(|mailbox| mailbox.update(|mail| mail.called = true));
     }
 
     /// Whether somebody waits.
-    pub(super) fn has_waits(&self) -> bool {
+    fn has_waits(&self) -> bool {
         lock(&self.inbox).all().next().is_some()
     }
 }
@@ -581,7 +563,7 @@ impl Receiver for Registry {
         let waiting = lock(&self.inbox).of(&received.message.id);
         let mut is_taken = false;
         for mailbox in waiting {
-            is_taken |= mailbox.put(channel, &received, now);
+            is_taken |= mailbox.update(|mail| mail.put(channel, &received, now));
         }
         if !is_taken
             && let Some(release) = lock(&self.inbox).release_of(&received)
@@ -597,93 +579,14 @@ impl Receiver for Registry {
 }
 
 /// A registered wait. Dropping this ends the registration.
-pub(super) struct Registered<'a> {
+struct Registered<'a> {
     registry: &'a Registry,
     id: String,
-    pub(super) mailbox: Arc<Mailbox>,
+    mailbox: Arc<Place<Mailbox>>,
 }
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
         lock(&self.registry.inbox).remove(&self.id, &self.mailbox);
-    }
-}
-
-pub(crate) struct Mailbox {
-    place: Arc<Place<inbox::Mailbox>>,
-    clock: Clock,
-}
-
-impl Mailbox {
-    pub(super) fn new(clock: &Clock, secret: Option<String>) -> Mailbox {
-        let place = Place::of_nobody(clock, inbox::Mailbox::new(secret));
-        Mailbox { place: Arc::new(place), clock: clock.clone() }
-    }
-
-    /// The inbox as an argument for the scripts. From now on only messages on this channel are handled.
-    pub(super) fn inbox(&self, channel: &str) -> String {
-        self.place.look(|mail| mail.inbox(channel))
-    }
-
-    /// Takes a message. Returns whether it is signed for this wait.
-    pub(super) fn put(&self, channel: &str, received: &Received, now: Moment) -> bool {
-        self.place.update(|mail| mail.put(channel, received, now))
-    }
-
-    pub(super) fn call(&self) {
-        self.place.update(inbox::Mailbox::call);
-    }
-
-    /// Removes the grants that its caller has not taken. Returns their fences.
-    pub(super) fn take_grants(&self) -> Vec<u64> {
-        self.place.look(inbox::Mailbox::take_grants)
-    }
-
-    pub(super) fn is_cancelled(&self) -> bool {
-        let now = self.clock.now();
-        self.place.look(|mail| mail.is_cancelled(now))
-    }
-
-    /// The next event. Waits until `until` at most. `reads`: a thread reads this connection for messages, if no other thread
-    /// does.
-    pub(super) async fn take(
-        &self,
-        until: Instant,
-        reads: Option<&Arc<Connection>>,
-        worker: &Worker,
-        mode: Mode,
-    ) -> Mail {
-        let take = |mail: &mut inbox::Mailbox| mail.take(until, self.clock.now());
-        loop {
-            let at = match self.place.look(take) {
-                Ok(mail) => return mail,
-                Err(at) => at,
-            };
-            let taken = |mail: &mut inbox::Mailbox| take(mail).ok();
-            let mail = match (mode, reads) {
-                (Mode::Blocking(may), Some(connection)) if !connection.has_ended() => {
-                    connection.wait_for_message(&self.place, at, taken, may)
-                }
-                (Mode::Blocking(may), _) => self.place.wait(at, taken, may),
-                (Mode::Async, _) => self.place.wait_in_task(at, taken, worker.sleep(at)).await,
-            };
-            if let Some(mail) = mail {
-                return mail;
-            }
-        }
-    }
-}
-
-impl Cancellable for Mailbox {
-    fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    fn cancel(&self) {
-        self.place.update(inbox::Mailbox::cancel);
-    }
-
-    fn cancel_at(&self, at: Instant) {
-        self.place.look(|mail| mail.cancel_at(at));
     }
 }

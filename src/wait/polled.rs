@@ -1,10 +1,11 @@
 //! Gives back the grants of futures that are not polled. Such a future may be one of several in a `select`, while its
 //! task works on another one ("futurelock"). Its grant would block all other callers.
 
-use super::Mailbox;
 use crate::clock::Clock;
+use crate::engine::place::Place;
 use crate::engine::worker::{Job, Next, Worker};
 use crate::lease::releases::{PendingRelease, Releases};
+use crate::protocol::inbox::Mailbox;
 use crate::protocol::keys::Keys;
 use crate::protocol::releases::Target;
 use crate::protocol::waiter::PermitTarget;
@@ -69,7 +70,7 @@ pub(crate) struct Asked {
     pub(super) id: String,
     /// How long the server may keep a grant.
     pub(super) longest: Duration,
-    pub(super) mailbox: Option<Arc<Mailbox>>,
+    pub(super) mailbox: Option<Arc<Place<Mailbox>>>,
 }
 
 impl Wake for Polled {
@@ -144,17 +145,17 @@ impl Polled {
 
 impl Asked {
     /// Permits of one semaphore. `mailbox`: of a wait in line.
-    pub(super) fn of(target: &PermitTarget, mailbox: Option<&Arc<Mailbox>>) -> Asked {
+    pub(super) fn of(target: &PermitTarget, mailbox: Option<&Arc<Place<Mailbox>>>) -> Asked {
         Asked::of_id(&target.keys, &target.id, target.longest(), mailbox)
     }
 
-    pub(crate) fn of_id(keys: &Keys, id: &str, longest: Duration, mailbox: Option<&Arc<Mailbox>>) -> Asked {
+    pub(crate) fn of_id(keys: &Keys, id: &str, longest: Duration, mailbox: Option<&Arc<Place<Mailbox>>>) -> Asked {
         Asked { keys: keys.clone(), id: id.to_owned(), longest, mailbox: mailbox.cloned() }
     }
 
     /// A grant that a message brought, or else one that an unread reply may contain.
     fn give_back(&self, now: Instant) -> Vec<PendingRelease> {
-        let fences = self.mailbox.as_ref().map(|mailbox| mailbox.take_grants()).unwrap_or_default();
+        let fences = self.mailbox.as_ref().map(|mailbox| mailbox.look(Mailbox::take_grants)).unwrap_or_default();
         let targets =
             if fences.is_empty() { vec![Target::Held] } else { fences.into_iter().map(Target::Fence).collect() };
         let until = now.checked_add(self.longest);
@@ -176,8 +177,7 @@ impl Futures {
 
     /// The work of the gate's own thread.
     pub(crate) fn job(self: &Arc<Futures>) -> Weak<dyn Job> {
-        let job: Arc<dyn Job> = self.clone();
-        Arc::downgrade(&job)
+        Arc::<Futures>::downgrade(self)
     }
 
     /// Watches `future`, which gets its own state.
@@ -254,8 +254,10 @@ impl<F: std::future::Future> std::future::Future for Watched<'_, F> {
 impl<F> Drop for Watched<'_, F> {
     fn drop(&mut self) {
         lock(&self.futures.state).futures.remove(&self.number);
-        // Its mailbox keeps the waker of this future. Without this, each would keep the other alive.
-        let asked = std::mem::take(&mut self.polled.future().asked);
-        drop(asked);
+        // Its mailbox keeps the waker of this future. Without this, each would keep the other alive. A waker may live longer.
+        let mut future = self.polled.future();
+        let former = (std::mem::take(&mut future.asked), std::mem::take(&mut future.held));
+        drop(future);
+        drop(former);
     }
 }

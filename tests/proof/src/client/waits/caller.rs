@@ -116,7 +116,7 @@ impl Caller {
     /// It may have missed messages.
     pub(in crate::client) fn call(&mut self, now: Moment) {
         if let Some(mailbox) = self.mailbox() {
-            mailbox.call();
+            mailbox.called = true;
         }
         self.rouse(now);
     }
@@ -124,7 +124,7 @@ impl Caller {
     /// Cancels its wait.
     pub(crate) fn cancel(&mut self, now: Moment) {
         if let Some(mailbox) = self.mailbox() {
-            mailbox.cancel();
+            mailbox.cancelled = true;
         }
         self.rouse(now);
     }

@@ -1,29 +1,32 @@
 //! The permit that a grant returns.
 
-mod functions;
-mod refresh;
 mod release;
-mod several;
-mod state;
 
-pub(crate) use refresh::{confirm, refresh, refresh_all};
-pub(crate) use release::release_all;
+pub(crate) use release::all as release_all;
 pub use release::{ReleaseError, Released};
-pub(crate) use state::PermitState;
 
 use crate::engine::mode::{Mode, block};
-use crate::error::{CallError, Lost, RefreshError};
-use crate::lease::permits::OnLost;
+use crate::error::failure::{Failure, FailureKind};
+use crate::error::{CallError, Invalid, Lost, RefreshError};
+use crate::lease::permits::{OnLost, Store};
 use crate::protocol::held::{HeldPermit, Identity};
+use crate::protocol::keeper::{Keeper, Number};
+use crate::protocol::keys::Keys;
 use crate::protocol::lease::{self, Deadline, LeaseOptions};
-use crate::protocol::semaphore::Grant;
+use crate::protocol::semaphore::{Grant, Release, ReleaseAnswer};
 use crate::protocol::waiter::Granted;
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::wait::polled::Held;
-use std::slice;
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// The maximum number of permits in a packet.
+const BATCH: usize = 100;
+
+/// The minimum time to wait for the reply to a packet, even if one of its permits ends earlier.
+const LEAST: Duration = Duration::from_millis(50);
 
 /// Permits that this process holds, until they are released, dropped or lost.
 ///
@@ -39,50 +42,59 @@ use std::time::Duration;
 #[must_use = "a permit is released as soon as it is dropped"]
 pub struct Permit {
     shared: Arc<Shared>,
-    state: PermitState,
+    identity: Arc<Identity>,
+    number: Number,
+    limit: u32,
+    ticket: Option<u64>,
 }
 
 impl Permit {
-    /// A permit that the server has granted to this id, with these lease options.
-    pub(crate) fn new(
-        shared: &Arc<Shared>,
-        identity: Identity,
-        grant: &Grant,
-        deadline: Deadline,
-        on_lost: Option<&OnLost>,
-    ) -> Permit {
-        let held = HeldPermit::new(Arc::new(identity), grant, deadline);
-        Permit::keep(shared.clone(), held, on_lost)
+    /// The fencing token: a number that is higher than that of every earlier grant of this semaphore. Pass it
+    /// to the protected resource, and let the resource refuse lower numbers. If several holders are allowed at
+    /// the same time, the fence identifies a grant but does not order the holders.
+    pub fn fence(&self) -> u64 {
+        self.identity.fence
     }
 
-    fn keep(shared: Arc<Shared>, held: HeldPermit, on_lost: Option<&OnLost>) -> Permit {
-        let identity = held.identity.clone();
-        let number = shared.permits.keep(held, on_lost);
-        let state = PermitState::new(shared.permits.store(), &identity, number);
-        Permit { shared, state }
+    /// The id of the holder: `<uuid>`, `<label>/<uuid>`, or the id that the application chose.
+    pub fn id(&self) -> &str {
+        &self.identity.id
     }
 
-    /// A permit from a grant, after its confirmation.
-    pub(crate) async fn granted(
-        shared: &Arc<Shared>,
-        granted: Granted,
-        on_lost: Option<&OnLost>,
-        mode: Mode,
-    ) -> Result<Permit, CallError> {
-        let Granted { identity, grant, deadline, .. } = granted;
-        let mut permit = Permit::new(shared, identity, &grant, deadline, on_lost);
-        permit.state.limit = granted.limit;
-        permit.state.ticket = granted.ticket;
-        if permit.is_unconfirmed() {
-            Box::pin(confirm(&[&permit], mode)).await?;
-        }
-        shared.servers.counts.grant(granted.ticket.is_some());
-        Ok(permit)
+    /// The keys of the semaphore, for your own scripts. See [`scripts::HOLDS`](crate::scripts::HOLDS).
+    pub fn keys(&self) -> &Keys {
+        &self.identity.keys
     }
 
-    pub(crate) fn with_limit(mut self, limit: u32) -> Permit {
-        self.state.limit = limit;
-        self
+    /// The number of permits, as the caller asked for. 0 in a forked child.
+    pub fn permits(&self) -> u32 {
+        if self.is_own_process() { self.held(|held| held.permits()).unwrap_or(0) } else { 0 }
+    }
+
+    /// The limit in force at the time of the grant. It may differ from the declared limit. After
+    /// [`adopt`](crate::Semaphore::adopt) it is the declared limit (0: none), because the server does not
+    /// report the limit to that call.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// The place in line at which the caller waited. `None` if it was granted without waiting.
+    pub fn ticket(&self) -> Option<u64> {
+        self.ticket
+    }
+
+    /// The time for which the permit is still held, by the clocks of this machine, early rather than late. Zero
+    /// if the permit is lost, and in a forked child. `None` if the permit is permanent. Does not block and
+    /// sends nothing to the server.
+    pub fn remaining(&self) -> Option<Duration> {
+        if self.is_own_process() { self.store().remaining(self.number) } else { Some(Duration::ZERO) }
+    }
+
+    /// Whether the permit is lost, by the clocks of this machine and the replies so far. Once true, it stays
+    /// true. Does not block and sends nothing to the server. Therefore a revoked permit is reported only after
+    /// the next refresh.
+    pub fn is_lost(&self) -> bool {
+        self.remaining().is_some_and(|left| left.is_zero())
     }
 
     /// Starts a new lease from now. Blocks for one round trip.
@@ -93,7 +105,7 @@ impl Permit {
     /// counts.
     pub fn refresh(&self) -> Result<(), RefreshError> {
         let permits = [self];
-        block(|mode| refresh(&permits, None, mode))
+        block(|mode| refresh_all(&permits, None, None, mode))
     }
 
     /// As [`refresh`](Permit::refresh), without blocking.
@@ -104,7 +116,7 @@ impl Permit {
     /// # Cancel safety
     /// If this is dropped, the earlier of the old and the new end counts.
     pub async fn refresh_async(&self) -> Result<(), RefreshError> {
-        refresh(&[self], None, Mode::Async).await
+        refresh_all(&[self], None, None, Mode::Async).await
     }
 
     /// Starts a new lease of another length from now, 1 ms to 100 years. If the permit is renewed in the background,
@@ -115,7 +127,7 @@ impl Permit {
     pub fn refresh_for(&self, lease: Duration) -> Result<(), RefreshError> {
         let lease_ms = lease::to_ms(lease)?;
         let permits = [self];
-        block(|mode| refresh(&permits, Some(lease_ms), mode))
+        block(|mode| refresh_all(&permits, Some(lease_ms), None, mode))
     }
 
     /// As [`refresh_for`](Permit::refresh_for), without blocking.
@@ -126,7 +138,7 @@ impl Permit {
     /// # Cancel safety
     /// As [`refresh_async`](Permit::refresh_async).
     pub async fn refresh_for_async(&self, lease: Duration) -> Result<(), RefreshError> {
-        refresh(&[self], Some(lease::to_ms(lease)?), Mode::Async).await
+        refresh_all(&[self], Some(lease::to_ms(lease)?), None, Mode::Async).await
     }
 
     /// Releases the permit. Blocks for one round trip. When it returns, the server has granted it to the first waiter.
@@ -135,7 +147,7 @@ impl Permit {
     /// [`ReleaseError`] if the server did not confirm the release. It contains the permit, so that the caller can try
     /// again. Dropping the error releases in the background.
     pub fn release(self) -> Result<Released, ReleaseError> {
-        block(|mode| self.release_by(mode))
+        block(|mode| release::one(self, mode))
     }
 
     /// As [`release`](Permit::release), without blocking.
@@ -146,14 +158,7 @@ impl Permit {
     /// # Cancel safety
     /// If this is dropped, the permit is released in the background.
     pub async fn release_async(self) -> Result<Released, ReleaseError> {
-        self.release_by(Mode::Async).await
-    }
-
-    async fn release_by(self, mode: Mode) -> Result<Released, ReleaseError> {
-        match release_all(slice::from_ref(&self), mode).await {
-            Ok(released) => Ok(released),
-            Err(error) => Err(ReleaseError::new(self, error)),
-        }
+        release::one(self, Mode::Async).await
     }
 
     /// Releases `permits` of these permits and keeps the rest, which is at least one. Blocks for one round
@@ -198,14 +203,79 @@ impl Permit {
         self.release_some_async(self.permits().saturating_sub(1)).await
     }
 
-    async fn release_some_by(&self, permits: u32, mode: Mode) -> Result<(), RefreshError> {
-        let span = Operation::ReleaseSome.on([self.state.key()]);
-        let work = async {
-            self.shared.check_process()?;
-            let release = self.state.begin_release_some(permits)?;
-            self.state.end_release_some(self.shared.call(&release, mode).await?)
-        };
-        span.run_async(work).await
+    /// Starts a new lease for each of these permits, as [`refresh`](Permit::refresh) does. Returns a result for each,
+    /// in the same order. The permits can be of one semaphore or of several. Blocks for one round trip for
+    /// each 100 permits on a server.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// let market = gate.semaphore("market", 50);
+    /// let permits = vec![market.acquire()?, market.acquire()?];
+    /// for (permit, refreshed) in permits.iter().zip(luagate::Permit::refresh_each(&permits)) {
+    ///     if let Err(error) = refreshed {
+    ///         eprintln!("{permit}: {error}");
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// For each permit as [`refresh`](Permit::refresh). A failure of one does not prevent the refresh of the others.
+    pub fn refresh_each<'a>(permits: impl IntoIterator<Item = &'a Permit>) -> Vec<Result<(), RefreshError>> {
+        let permits: Vec<&Permit> = permits.into_iter().collect();
+        block(|mode| refresh_each(&permits, mode))
+    }
+
+    /// As [`refresh_each`](Permit::refresh_each), without blocking.
+    ///
+    /// # Errors
+    /// As [`refresh_each`](Permit::refresh_each).
+    ///
+    /// # Cancel safety
+    /// As [`refresh_async`](Permit::refresh_async).
+    pub async fn refresh_each_async<'a>(
+        permits: impl IntoIterator<Item = &'a Permit>,
+    ) -> Vec<Result<(), RefreshError>> {
+        let permits: Vec<&Permit> = permits.into_iter().collect();
+        refresh_each(&permits, Mode::Async).await
+    }
+
+    /// Releases these permits, as [`release`](Permit::release) does. Returns a result for each, in the same order.
+    /// The permits can be of one semaphore or of several. Blocks for one round trip for each 100 permits on a
+    /// server.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// let market = gate.semaphore("market", 50);
+    /// let permits = vec![market.acquire()?, market.acquire()?];
+    /// let released: Result<Vec<_>, _> = luagate::Permit::release_each(permits).into_iter().collect();
+    /// released?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReleaseError`](crate::errors::ReleaseError) for each permit whose release the server did not confirm. It
+    /// contains the permit, so that the caller can try again. Dropping it does not block: the release continues in the
+    /// background. A failure of one does not prevent the release of the others.
+    pub fn release_each(permits: impl IntoIterator<Item = Permit>) -> Vec<Result<Released, ReleaseError>> {
+        let permits: Vec<Permit> = permits.into_iter().collect();
+        block(|mode| release::each(permits, mode))
+    }
+
+    /// As [`release_each`](Permit::release_each), without blocking.
+    ///
+    /// # Errors
+    /// As [`release_each`](Permit::release_each).
+    ///
+    /// # Cancel safety
+    /// If this is dropped, all of them are released in the background.
+    pub async fn release_each_async(permits: impl IntoIterator<Item = Permit>) -> Vec<Result<Released, ReleaseError>> {
+        let permits: Vec<Permit> = permits.into_iter().collect();
+        release::each(permits, Mode::Async).await
     }
 
     /// Waits until the permit is lost, for `tokio::select!`. A permanent permit is lost only if it is revoked, which the
@@ -227,45 +297,285 @@ impl Permit {
     /// # Cancel safety
     /// It can be dropped and called again at any time. A loss in between is not missed.
     pub async fn lost(&self) -> Lost {
-        if self.state.is_own_process() {
-            self.shared.permits.lost(self.state.number).await;
+        if self.is_own_process() {
+            self.shared.permits.lost(self.number).await;
         }
-        self.state.identity.lost()
+        self.identity.lost()
+    }
+
+    /// Stops the background renewal. The permit ends with its current lease, unless the caller calls
+    /// [`refresh`](Self::refresh). [`on_lost`](crate::Semaphore::on_lost) still reports the end. A renewal that
+    /// is already on its way still counts: read [`remaining`](Self::remaining) again after a round trip. A
+    /// permit that is permanent or not renewed does not change. Does not block and sends nothing to the server.
+    pub fn stop_renewal(&self) {
+        if self.is_own_process() {
+            self.keeper(Keeper::stop_renewal);
+        }
+    }
+
+    /// Drops the permit without releasing it, and returns the id. Within [`remaining`](Self::remaining), another
+    /// process can take over with [`Semaphore::adopt`](crate::Semaphore::adopt). The renewal stops.
+    pub fn into_id(self) -> String {
+        self.hand_on();
+        self.identity.id.clone()
+    }
+}
+
+impl Permit {
+    /// A permit that the server has granted to this id, with these lease options.
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        identity: Identity,
+        grant: &Grant,
+        deadline: Deadline,
+        on_lost: Option<&OnLost>,
+    ) -> Permit {
+        Permit::keep(shared.clone(), HeldPermit::new(Arc::new(identity), grant, deadline), on_lost)
+    }
+
+    fn keep(shared: Arc<Shared>, held: HeldPermit, on_lost: Option<&OnLost>) -> Permit {
+        let identity = held.identity.clone();
+        let number = shared.permits.keep(held, on_lost);
+        Permit { shared, identity, number, limit: 0, ticket: None }
+    }
+
+    /// A permit from a grant, after its confirmation.
+    pub(crate) async fn granted(
+        shared: &Arc<Shared>,
+        granted: Granted,
+        on_lost: Option<&OnLost>,
+        mode: Mode,
+    ) -> Result<Permit, CallError> {
+        let Granted { identity, grant, limit, deadline, ticket } = granted;
+        let mut permit = Permit::new(shared, identity, &grant, deadline, on_lost);
+        (permit.limit, permit.ticket) = (limit, ticket);
+        if permit.is_unconfirmed() {
+            Box::pin(confirm(&[&permit], mode)).await?;
+        }
+        shared.servers.counts.grant(ticket.is_some());
+        Ok(permit)
+    }
+
+    pub(crate) fn with_limit(mut self, limit: u32) -> Permit {
+        self.limit = limit;
+        self
     }
 
     /// Whether its grant must be confirmed before it counts.
     fn is_unconfirmed(&self) -> bool {
-        self.state.identity.lease.lease_ms == 0 || self.shared.permits.has_replicas()
+        self.identity.lease.lease_ms == 0 || self.shared.permits.has_replicas()
     }
 
     /// Hands the permit on without a release, because another release has been posted.
     pub(crate) fn forget(self) {
-        self.state.hand_on();
+        self.hand_on();
+    }
+
+    /// It is no longer watched and will not be released.
+    fn hand_on(&self) {
+        if self.is_own_process() {
+            self.keeper(Keeper::hand_on);
+        }
     }
 
     /// Ends the renewal of this permit. For a future that is not polled.
     pub(crate) fn renewal_end(&self) -> Held {
-        let (store, number) = (self.shared.permits.store().clone(), self.state.number);
+        let (store, number) = (self.store().clone(), self.number);
         Box::new(move || store.with(|keeper| keeper.stop_renewal(number)))
-    }
-
-    pub(crate) fn is_of_same_gate(&self, other: &Permit) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// The same permit with other lease options. Its current lease continues.
     pub(crate) fn under(self, lease: LeaseOptions, on_lost: Option<&OnLost>) -> Permit {
-        let Some(held) = self.state.under(lease) else {
+        let Some(held) = self.keeper(|keeper, number| keeper.under(number, lease)) else {
             return self;
         };
         let mut permit = Permit::keep(self.shared.clone(), held, on_lost);
-        (permit.state.limit, permit.state.ticket) = (self.state.limit, self.state.ticket);
+        (permit.limit, permit.ticket) = (self.limit, self.ticket);
         permit
     }
+
+    async fn release_some_by(&self, permits: u32, mode: Mode) -> Result<(), RefreshError> {
+        let work = async {
+            self.shared.check_process()?;
+            if self.is_lost() {
+                // Another caller may hold with the same id by now, if the application chose the id.
+                return Err(RefreshError::Lost(self.identity.lost()));
+            }
+            let held = self.permits();
+            if permits == 0 || permits >= held {
+                let why = format!(
+                    "{permits} of {held}. Accepted: 1 or more, and fewer than {held}. To release all, call `release`"
+                );
+                return Err(Invalid::new("permits", why).into());
+            }
+            match self.shared.call(&self.release_call(held - permits), mode).await? {
+                ReleaseAnswer::Released { left, .. } => {
+                    self.held(|held| held.set_permits(left));
+                    Ok(())
+                }
+                ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => {
+                    self.keeper(|keeper, number| keeper.lose(number, false));
+                    Err(RefreshError::Lost(self.identity.lost()))
+                }
+            }
+        };
+        Operation::ReleaseSome.on([self.key()]).run_async(work).await
+    }
+
+    fn release_call(&self, keep: u32) -> Release<'_> {
+        Release { keys: &self.identity.keys, id: &self.identity.id, keep, fence: self.identity.own_fence() }
+    }
+
+    fn is_own_process(&self) -> bool {
+        self.store().is_own_process()
+    }
+
+    fn is_of_same_gate(&self, other: &Permit) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    fn key(&self) -> &str {
+        &self.identity.keys.meta
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.held(|held| held.deadline().instant())?
+    }
+
+    fn store(&self) -> &Arc<Store> {
+        self.shared.permits.store()
+    }
+
+    fn held<T>(&self, work: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
+        self.keeper(|keeper, number| keeper.held(number).map(work))
+    }
+
+    fn keeper<T>(&self, work: impl FnOnce(&mut Keeper, Number) -> T) -> T {
+        self.store().with(|keeper| work(keeper, self.number))
+    }
+}
+
+/// Completes grants: starts the lease of permanent permits, and waits for replicas. If this fails, the caller releases
+/// the permits.
+pub(crate) async fn confirm(permits: &[&Permit], mode: Mode) -> Result<(), CallError> {
+    if !permits.iter().any(|permit| permit.is_unconfirmed()) {
+        return Ok(());
+    }
+    refresh_together(permits, None, None, mode).await.map_err(|error| match error {
+        RefreshError::Lost(lost) => {
+            let text = format!("the lease of the id {} ended before it was confirmed", lost.id);
+            CallError::Failed(Failure::new(FailureKind::TimedOut, text))
+        }
+        RefreshError::Invalid(invalid) => CallError::Invalid(invalid),
+        RefreshError::Failed(failure) => CallError::Failed(failure),
+        RefreshError::Unknown(failure) => CallError::Unknown(failure),
+    })
+}
+
+/// Refreshes these permits on request of the user.
+pub(crate) async fn refresh_all(
+    permits: &[&Permit],
+    lease_ms: Option<u64>,
+    until: Option<Instant>,
+    mode: Mode,
+) -> Result<(), RefreshError> {
+    let span = Operation::Refresh.on(permits.iter().map(|permit| permit.key()));
+    span.run_async(refresh_together(permits, lease_ms, until, mode)).await
+}
+
+/// Refreshes these permits in one packet for each gate, with their own leases or with `lease_ms`. If one of them is
+/// lost, it refreshes none. Waits for the replies until `until` at most.
+pub(crate) async fn refresh_together(
+    permits: &[&Permit],
+    lease_ms: Option<u64>,
+    until: Option<Instant>,
+    mode: Mode,
+) -> Result<(), RefreshError> {
+    if let Some(first) = permits.first() {
+        first.shared.check_process()?;
+    }
+    if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
+        return Err(RefreshError::Lost(lost.identity.lost()));
+    }
+    let until = permits.iter().filter_map(|permit| permit.deadline()).chain(until).min();
+    let mut all = Ok(());
+    for permits in permits.chunk_by(|one, next| one.is_of_same_gate(next)) {
+        let refreshed = refresh_packet(permits, lease_ms, until, mode).await;
+        all = all.and(refreshed.into_iter().collect());
+    }
+    all
+}
+
+/// Refreshes permits of any gates. Returns a result for each.
+async fn refresh_each(permits: &[&Permit], mode: Mode) -> Vec<Result<(), RefreshError>> {
+    let mut results = Vec::with_capacity(permits.len());
+    for of_one_gate in permits.chunk_by(|one, next| one.is_of_same_gate(next)) {
+        for packet in of_one_gate.chunks(BATCH) {
+            let Some(shared) = packet.first().map(|permit| &permit.shared) else { continue };
+            if let Err(error) = shared.check_process() {
+                results.extend(packet.iter().map(|_| Err(error.clone().into())));
+                continue;
+            }
+            let span = Operation::Refresh.on(packet.iter().map(|permit| permit.key()));
+            let work = async {
+                let alive: Vec<&Permit> = packet.iter().copied().filter(|permit| !permit.is_lost()).collect();
+                let ends = alive.iter().filter_map(|permit| permit.deadline());
+                let until = ends.min().map(|end| end.max(shared.now() + LEAST));
+                let refreshed = refresh_packet(&alive, None, until, mode).await;
+                let mut refreshed = alive.iter().zip(refreshed).peekable();
+                let outcomes =
+                    packet.iter().map(|permit| match refreshed.next_if(|(other, _)| other.number == permit.number) {
+                        Some((_, outcome)) => outcome,
+                        None => Err(RefreshError::Lost(permit.identity.lost())),
+                    });
+                let first = results.len();
+                results.extend(outcomes);
+                results.iter().skip(first).find(|result| result.is_err()).cloned().unwrap_or(Ok(()))
+            };
+            let _ = span.run_async(work).await; // the result is in `results`
+        }
+    }
+    results
+}
+
+/// Refreshes these permits, all of one gate, in one packet. Returns a result for each.
+async fn refresh_packet(
+    permits: &[&Permit],
+    lease_ms: Option<u64>,
+    until: Option<Instant>,
+    mode: Mode,
+) -> Vec<Result<(), RefreshError>> {
+    let Some(first) = permits.first() else {
+        return Vec::new();
+    };
+    let permits: Vec<_> = permits.iter().map(|permit| (permit.number, &*permit.identity)).collect();
+    first.shared.permits.refresh(&permits, lease_ms, until, mode).await
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.post();
+        release::post(self);
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("id", &self.id())
+            .field("permits", &self.permits())
+            .field("fence", &self.fence())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (fence {}, ", self.id(), self.fence())?;
+        match self.remaining() {
+            None => f.write_str("permanent)"),
+            Some(left) if left.is_zero() => f.write_str("lost)"),
+            Some(left) => write!(f, "{left:.1?} left)"),
+        }
     }
 }

@@ -237,7 +237,7 @@ impl Several {
             permits.push(member.semaphore.in_line(member.permits, meanwhile, None, deadline, caller).await?);
         }
         let until = deadline.and_then(|end| end.checked_add(LAST_CALL));
-        let held = permit::refresh_all(&permits.iter().collect::<Vec<_>>(), None, until, caller.mode).await;
+        let held = permit::refresh_together(&permits.iter().collect::<Vec<_>>(), None, until, caller.mode).await;
         if let (Err(RefreshError::Unknown(failure) | RefreshError::Failed(failure)), Some(last)) =
             (&held, self.members.last())
             && failure.kind() == FailureKind::TimedOut

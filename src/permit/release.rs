@@ -1,10 +1,14 @@
-//! Releases permits, one or several in a packet, and handles the results.
+//! The release of permits: its result, its error, and how it is sent.
 
-use super::Permit;
+use super::{BATCH, Permit};
 use crate::engine::mode::Mode;
-use crate::engine::servers::{Outcome, Sending, Unanswered};
+use crate::engine::servers::{Outcome, Sending};
 use crate::error::{CallError, Error};
-use crate::protocol::call::Packed;
+use crate::lease::releases::{Dropped, PendingRelease};
+use crate::protocol::call::{Call, Packed};
+use crate::protocol::held::State;
+use crate::protocol::keeper::Keeper;
+use crate::protocol::semaphore::ReleaseAnswer;
 use crate::trace::{Operation, words};
 use std::{error, fmt};
 
@@ -71,18 +75,24 @@ impl<P> From<ReleaseError<P>> for Error {
     }
 }
 
-/// Releases these permits, in one packet for each gate. Those that are released already are skipped.
-pub(crate) async fn release_all(permits: &[Permit], mode: Mode) -> Result<Released, CallError> {
-    if let Some(first) = permits.first() {
-        first.shared.check_process()?;
+/// Releases a permit.
+pub(super) async fn one(permit: Permit, mode: Mode) -> Result<Released, ReleaseError> {
+    match all(std::slice::from_ref(&permit), mode).await {
+        Ok(released) => Ok(released),
+        Err(error) => Err(ReleaseError::new(permit, error)),
     }
-    let mut all = Ok(Released::Released);
-    for permits in permits.chunk_by(Permit::is_of_same_gate) {
-        // A failure of one gate does not prevent the release of the others.
-        let released = together(&give_back(permits, mode).await);
-        all = all.and_then(|all| Ok(all.or(released?)));
-    }
-    all
+}
+
+/// Releases permits of any gates. Returns a result for each.
+pub(super) async fn each(permits: Vec<Permit>, mode: Mode) -> Vec<Result<Released, ReleaseError>> {
+    let results = release(&permits, mode).await;
+    let results = permits.into_iter().zip(results);
+    results.map(|(permit, result)| result.map_err(|error| ReleaseError::new(permit, error))).collect()
+}
+
+/// Releases these permits. A failure of one does not prevent the release of the others.
+pub(crate) async fn all(permits: &[Permit], mode: Mode) -> Result<Released, CallError> {
+    together(&release(permits, mode).await)
 }
 
 /// The result for several permits.
@@ -90,50 +100,77 @@ fn together(results: &[Result<Released, CallError>]) -> Result<Released, CallErr
     results.iter().cloned().try_fold(Released::Released, |all, released| Ok(all.or(released?)))
 }
 
-/// Releases these permits, all of one gate. Returns a result for each; for one that is released already, the result of
-/// that release.
-pub(super) async fn give_back(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallError>> {
-    let Some(shared) = permits.first().map(|permit| &permit.shared) else {
-        return Vec::new();
-    };
+/// Releases these permits, at most 100 of one gate in a packet. Returns a result for each; for one that is released
+/// already, the result of that release.
+async fn release(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallError>> {
     let mut results = Vec::with_capacity(permits.len());
-    let span = Operation::Release.on(permits.iter().map(|permit| permit.state.key()));
-    let work = async {
-        let calls: Vec<Option<Packed>> = permits.iter().map(|permit| permit.state.begin_release()).collect();
-        let sent: Vec<Packed> = calls.iter().flatten().cloned().collect();
-        let mut outcomes = shared.servers.send_all(&sent, Sending::of(mode)).await.into_iter();
-        results.extend(permits.iter().zip(calls).map(|(permit, call)| match call.and_then(|_| outcomes.next()) {
-            Some(outcome) => permit.released(outcome),
-            None => Ok(permit.state.earlier_release()),
-        }));
-        together(&results)
-    };
-    let _ = span.tell_async(work).await; // the result is in `results`
+    for packet in permits.chunk_by(Permit::is_of_same_gate).flat_map(|of_one_gate| of_one_gate.chunks(BATCH)) {
+        let Some(shared) = packet.first().map(|permit| &permit.shared) else { continue };
+        if let Err(error) = shared.check_process() {
+            results.extend(packet.iter().map(|_| Err(error.clone())));
+            continue;
+        }
+        let span = Operation::Release.on(packet.iter().map(Permit::key));
+        let work = async {
+            let calls: Vec<Option<Packed>> = packet.iter().map(Permit::begin_release).collect();
+            let sent: Vec<Packed> = calls.iter().flatten().cloned().collect();
+            let mut outcomes = shared.servers.send_all(&sent, Sending::of(mode)).await.into_iter();
+            let outcomes = packet.iter().zip(calls).map(|(permit, call)| match call.and_then(|_| outcomes.next()) {
+                Some(outcome) => permit.released(outcome),
+                None => Ok(permit.earlier_release()),
+            });
+            let first = results.len();
+            results.extend(outcomes);
+            together(results.get(first..).unwrap_or_default())
+        };
+        let _ = span.tell_async(work).await; // the result is in `results`
+    }
     results
 }
 
+/// Sends the release of a permit that is dropped, if there is something to release. Does not wait for the reply.
+pub(super) fn post(permit: &Permit) {
+    // In a forked child, a lock may be held by a thread that does not exist there. So this returns before it takes any
+    // lock.
+    if permit.is_own_process()
+        // The last refresh of the holder was answered by now, or not at all.
+        && let Some(until) = permit.store().drop_permit(permit.number, permit.shared.now())
+    {
+        let span = Operation::Release.on([permit.key()]);
+        let pending = PendingRelease::of_permit(&permit.identity, until, None);
+        let dropped = Dropped { store: permit.store().clone(), number: permit.number, span };
+        permit.shared.releases.post_dropped(pending, dropped);
+    }
+}
+
 impl Permit {
-    /// Sends its release if there is something to release, without waiting for the reply.
-    pub(super) fn post(&self) {
-        // In a forked child, a lock may be held by a thread that does not exist there. So this returns before it takes any
-        // lock.
-        if self.state.is_own_process()
-            && let Some((pending, dropped)) = self.state.end(self.shared.now())
-        {
-            self.shared.releases.post_dropped(pending, dropped);
-        }
+    /// The call that releases it. `None` if there is nothing to release.
+    fn begin_release(&self) -> Option<Packed> {
+        self.store().begin_release(self.number).then(|| self.release_call(0).pack())
     }
 
     /// Handles the outcome of its release.
     fn released(&self, outcome: Outcome) -> Result<Released, CallError> {
         let read = outcome.and_then(|answered| {
-            let repeated = answered.repeated;
-            let answer = answered.read(|reply| self.state.read_release(reply))?;
-            Ok(self.state.released(answer, repeated))
+            let repeated = answered.repeated; // the server may have run it twice
+            let answer = answered.read(|reply| self.release_call(0).answer(reply))?;
+            let found = matches!(answer, ReleaseAnswer::Released { .. });
+            self.keeper(|keeper, number| keeper.released(number, found, repeated));
+            Ok(if found { Released::Released } else { Released::Gone })
         });
-        read.map_err(|Unanswered { error, .. }| {
-            self.state.unanswered(&error);
-            error
+        read.map_err(|unanswered| {
+            if !matches!(unanswered.error, CallError::Unknown(_)) {
+                self.keeper(Keeper::not_released);
+            }
+            unanswered.error
         })
+    }
+
+    /// How an earlier release ended.
+    fn earlier_release(&self) -> Released {
+        match self.held(|held| held.state()) {
+            Some(State::Gone) => Released::Gone,
+            _ => Released::Released,
+        }
     }
 }

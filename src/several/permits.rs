@@ -101,7 +101,7 @@ impl SeveralPermits {
     }
 
     async fn refresh_by(&self, mode: Mode) -> Result<(), RefreshError> {
-        permit::refresh(&self.permits.iter().collect::<Vec<_>>(), None, mode).await
+        permit::refresh_all(&self.permits.iter().collect::<Vec<_>>(), None, None, mode).await
     }
 
     async fn release_by(self, mode: Mode) -> Result<Released, ReleaseError<SeveralPermits>> {

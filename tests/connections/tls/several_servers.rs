@@ -9,9 +9,9 @@ use crate::support::sentinel::{MASTER, Sentinels};
 use crate::support::{self, eventually};
 use crate::tls_server::Authority;
 
+use luagate::Gate;
 use luagate::autocomplete::Recent;
 use luagate::errors::CallError;
-use luagate::Gate;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Instant;

@@ -1,7 +1,6 @@
 //! The gate: the client, which creates all other types.
 
 mod builder;
-mod options;
 
 pub use builder::GateBuilder;
 

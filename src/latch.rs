@@ -1,11 +1,12 @@
 //! The countdown latch: waiters continue after a number of ids have counted down.
 
 use crate::engine::mode::{Mode, block};
-use crate::error::{CallError, Invalid, WaitError};
+use crate::error::{CallError, Invalid, MOST, WaitError};
 use crate::protocol::id;
+use crate::protocol::keys::LatchKeys;
 use crate::protocol::latch::{Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer};
+use crate::protocol::lease::LONGEST_MS;
 use crate::protocol::waiter::LatchTarget;
-use crate::settings::latch::{LatchSettings, check_timeout};
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::wait::Caller;
@@ -13,6 +14,9 @@ use crate::wait::cancel::Cancel;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// How long a latch is kept after its last call by default.
+const LIFE: Duration = Duration::from_secs(86_400);
 
 /// A latch that opens after a number of ids have counted down. All processes that use its name share it.
 ///
@@ -41,12 +45,17 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub struct CountDownLatch {
     shared: Arc<Shared>,
-    settings: LatchSettings,
+    name: String,
+    keys: Result<LatchKeys, Invalid>,
+    count: u32,
+    life: Duration,
+    cancel: Option<Cancel>,
 }
 
 impl CountDownLatch {
     pub(crate) fn new(shared: Arc<Shared>, name: &str, count: u32) -> CountDownLatch {
-        CountDownLatch { settings: LatchSettings::new(&shared.prefix, name, count), shared }
+        let keys = LatchKeys::new(&shared.prefix, name);
+        CountDownLatch { shared, name: name.to_owned(), keys, count, life: LIFE, cancel: None }
     }
 
     /// How long the latch is kept after each `count_down` and wait: 1 ms to 100 years. The default is a day. The latch
@@ -54,7 +63,7 @@ impl CountDownLatch {
     /// than the delay of the latest waiter.
     #[must_use]
     pub fn life(mut self, life: Duration) -> CountDownLatch {
-        self.settings.life = life;
+        self.life = life;
         self
     }
 
@@ -63,13 +72,13 @@ impl CountDownLatch {
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> CountDownLatch {
         cancel.go_by(&self.shared.servers.clock);
-        self.settings.cancel = Some(cancel.clone());
+        self.cancel = Some(cancel.clone());
         self
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.settings.name
+        &self.name
     }
 
     /// Counts down by one. Returns how many are left; 0 means that the latch is open. On an open latch it changes
@@ -120,9 +129,9 @@ impl CountDownLatch {
 
     async fn count_down_by(&self, id: &str, mode: Mode) -> Result<u32, CallError> {
         id::check_id(id)?;
-        let (keys, life_ms) = self.settings.checked()?;
+        let (keys, life_ms) = self.checked()?;
         let count_down = async {
-            let count_down = CountDown { keys, id, count: self.settings.count, life_ms };
+            let count_down = CountDown { keys, id, count: self.count, life_ms };
             match self.shared.call(&count_down, mode).await? {
                 CountDownAnswer::Counted { left, .. } | CountDownAnswer::Already { left, .. } => Ok(left),
             }
@@ -151,10 +160,10 @@ impl CountDownLatch {
     }
 
     async fn count_by(&self, mode: Mode) -> Result<u32, CallError> {
-        let (keys, _) = self.settings.checked()?;
+        let (keys, _) = self.checked()?;
         let count = async {
             Ok(match self.shared.call(&Count { keys }, mode).await? {
-                CountAnswer::None { .. } => self.settings.count,
+                CountAnswer::None { .. } => self.count,
                 CountAnswer::Open { .. } => 0,
                 CountAnswer::Closed { left, .. } => left,
             })
@@ -186,7 +195,7 @@ impl CountDownLatch {
     }
 
     async fn delete_by(&self, mode: Mode) -> Result<bool, CallError> {
-        let (keys, _) = self.settings.checked()?;
+        let (keys, _) = self.checked()?;
         let delete = async {
             let answer = self.shared.call(&Delete { keys }, mode).await?;
             Ok(matches!(answer, DeleteAnswer::Deleted { .. }))
@@ -236,16 +245,35 @@ impl CountDownLatch {
         self.wait_by(self.deadline(timeout)?, Mode::Async).await
     }
 
+    /// The keys and the life in ms, if all settings of this latch are valid.
+    fn checked(&self) -> Result<(&LatchKeys, u64), Invalid> {
+        let keys = self.keys.as_ref().map_err(Invalid::clone)?;
+        if !(1..=MOST).contains(&self.count) {
+            let why = format!("{} is out of range. Accepted: 1 to {MOST}", self.count);
+            return Err(Invalid::new("count", why));
+        }
+        match u64::try_from(self.life.as_millis()) {
+            Ok(ms) if (1..=LONGEST_MS).contains(&ms) => Ok((keys, ms)),
+            _ => {
+                let why = format!("{:?} is out of range. Accepted: 1 ms to 100 years", self.life);
+                Err(Invalid::new("life", why))
+            }
+        }
+    }
+
     /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
     fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
-        check_timeout(timeout)?;
+        if timeout.is_zero() {
+            let why = "got 0. Accepted: more than 0. To read the state without waiting, use `count`";
+            return Err(Invalid::new("timeout", why));
+        }
         Ok(self.shared.now().checked_add(timeout))
     }
 
     async fn wait_by(&self, deadline: Option<Instant>, mode: Mode) -> Result<(), WaitError> {
-        let (keys, life_ms) = self.settings.checked()?;
-        let target = LatchTarget::new(keys, self.settings.count, life_ms, self.shared.now());
-        let caller = Caller { cancel: self.settings.cancel.as_ref(), ..Caller::of(mode) };
+        let (keys, life_ms) = self.checked()?;
+        let target = LatchTarget::new(keys, self.count, life_ms, self.shared.now());
+        let caller = Caller { cancel: self.cancel.as_ref(), ..Caller::of(mode) };
         let wait = self.shared.waits.until_open(target, &keys.latch, deadline, caller);
         Operation::Wait.on([keys.latch.as_str()]).run_async(wait).await
     }
@@ -253,6 +281,10 @@ impl CountDownLatch {
 
 impl fmt::Debug for CountDownLatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.settings.fmt(f)
+        f.debug_struct("CountDownLatch")
+            .field("name", &self.name)
+            .field("count", &self.count)
+            .field("life", &self.life)
+            .finish_non_exhaustive()
     }
 }

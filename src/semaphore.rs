@@ -198,7 +198,7 @@ impl Semaphore {
     /// As `acquire_many_timeout`, until `deadline`. If `deadline` has passed, it tries once without waiting.
     pub(crate) fn acquire_many_until(&self, permits: u32, deadline: Instant) -> Result<Permit, AcquireError> {
         match self.until(deadline) {
-            None => self.try_acquire_many(permits).map_err(TryAcquireError::too_late),
+            None => self.try_acquire_many(permits).map_err(AcquireError::from),
             Some(left) => self.acquire_many_timeout(permits, left),
         }
     }
@@ -209,7 +209,7 @@ impl Semaphore {
         deadline: Instant,
     ) -> Result<Permit, AcquireError> {
         match self.until(deadline) {
-            None => self.try_acquire_many_async(permits).await.map_err(TryAcquireError::too_late),
+            None => self.try_acquire_many_async(permits).await.map_err(AcquireError::from),
             Some(left) => self.acquire_many_timeout_async(permits, left).await,
         }
     }

@@ -1,7 +1,5 @@
 //! What a caller declares about a semaphore: its name, its limit, and how permits are held.
 
-pub(crate) mod latch;
-
 use crate::error::{Invalid, LimitMismatch, MOST};
 use crate::lease::permits::OnLost;
 use crate::protocol::id;

@@ -138,7 +138,7 @@ one_of! {
 one_of! {
     /// Why a wait in line ended without a permit.
     AcquireError {
-        /// The timeout ended. The place in line is given up.
+        /// The timeout ended. The place in line is given up. A refused try becomes this variant too.
         TimedOut(Denied) "timed out in line: " longer,
         /// As many callers wait in line as `max_waiting` allows.
         LineFull(Denied) "the line is full: " shorter,
@@ -250,6 +250,7 @@ widen! {
     TryAcquireError => Error { Denied, AlreadyHeld, LimitMismatch, AboveLimit, Invalid, Failed, Unknown }
     RefreshError => Error { Lost, Invalid, Failed, Unknown }
     WaitError => Error { TimedOut as StillClosed, Cancelled, Invalid, Failed, Unknown }
+    TryAcquireError => AcquireError { Denied as TimedOut, AlreadyHeld, LimitMismatch, AboveLimit, Invalid, Failed, Unknown }
     AcquireError => Error {
         TimedOut, LineFull, Cancelled, Revoked, Lost, AlreadyHeld, LimitMismatch,
         AboveLimit, Invalid, Failed, Unknown
@@ -288,19 +289,6 @@ impl TryAcquireError {
                 let text = error.to_string();
                 TryAcquireError::Unknown(Failure::new(FailureKind::UnexpectedReply, text))
             }
-        }
-    }
-
-    /// The error for a caller whose timeout ended before it asked.
-    pub(crate) fn too_late(self) -> AcquireError {
-        match self {
-            TryAcquireError::Denied(denied) => AcquireError::TimedOut(denied),
-            TryAcquireError::AlreadyHeld(held) => AcquireError::AlreadyHeld(held),
-            TryAcquireError::LimitMismatch(mismatch) => AcquireError::LimitMismatch(mismatch),
-            TryAcquireError::AboveLimit(above) => AcquireError::AboveLimit(above),
-            TryAcquireError::Invalid(invalid) => AcquireError::Invalid(invalid),
-            TryAcquireError::Failed(failure) => AcquireError::Failed(failure),
-            TryAcquireError::Unknown(failure) => AcquireError::Unknown(failure),
         }
     }
 }

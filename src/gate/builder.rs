@@ -1,32 +1,53 @@
 //! The settings of a gate.
 
 use super::Gate;
-use super::options::Options;
 use crate::clock::Clock;
 use crate::engine::address::Address;
+use crate::engine::connector::Endpoint;
 use crate::engine::mode::{Mode, block};
+use crate::engine::server::Timeouts;
 use crate::engine::servers::Servers;
+use crate::engine::tls::Certificates;
 use crate::engine::worker::Worker;
 use crate::error::{CallError, Invalid};
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
 use crate::protocol::exchange::MinReplicas;
+use crate::protocol::{id, keys};
 use crate::shared::Shared;
 use crate::wait::polled::Futures;
 use crate::wait::{Registry, Waits};
 use std::sync::Arc;
 use std::time::Duration;
 
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
+
 /// Settings of a [`Gate`]. [`Gate::builder`] creates it.
 #[derive(Debug)]
 #[must_use = "nothing is opened before `open`"]
 pub struct GateBuilder {
-    options: Options,
+    clock: Clock,
+    address: Result<Address, Invalid>,
+    certificates: Certificates,
+    prefix: String,
+    label: Option<String>,
+    timeouts: Timeouts,
+    outage: Duration,
+    replicas: Option<MinReplicas>,
 }
 
 impl GateBuilder {
     pub(crate) fn new(address: Result<Address, Invalid>, clock: Clock) -> GateBuilder {
-        GateBuilder { options: Options::new(address, clock) }
+        GateBuilder {
+            clock,
+            address,
+            certificates: Certificates::default(),
+            prefix: "luagate".to_owned(),
+            label: None,
+            timeouts: Timeouts { connect: Duration::from_secs(2), read: Duration::from_secs(2) },
+            outage: Duration::from_secs(10),
+            replicas: None,
+        }
     }
 
     /// Opens the gate and connects once. Blocks meanwhile.
@@ -48,9 +69,33 @@ impl GateBuilder {
         self.open_by(Mode::Async).await
     }
 
+    /// Checks all settings. Returns the address with the settings for TLS.
+    fn checked(&self) -> Result<Address<Endpoint>, CallError> {
+        let address = self.address.clone()?;
+        keys::check_prefix(&self.prefix)?;
+        if let Some(label) = &self.label {
+            id::new_id(Some(label))?;
+        }
+        let Timeouts { connect, read } = self.timeouts;
+        for (what, timeout) in [("connect_timeout", connect), ("read_timeout", read)] {
+            if !(Duration::from_millis(1)..=LONGEST_TIMEOUT).contains(&timeout) {
+                let why = format!("{timeout:?} is out of range. Accepted: 1 ms to 24 hours");
+                return Err(Invalid::new(what, why).into());
+            }
+        }
+        if let Some(MinReplicas { count, timeout }) = self.replicas
+            && (count == 0 || timeout.is_zero() || timeout >= read)
+        {
+            let why = format!(
+                "got {count} replicas and {timeout:?}. Accepted: 1 replica or more, and a timeout above 0 and below the read timeout of {read:?}"
+            );
+            return Err(Invalid::new("min_replicas", why).into());
+        }
+        address.endpoints(&self.certificates)
+    }
     async fn open_by(self, mode: Mode) -> Result<Gate, CallError> {
-        let address = self.options.checked()?;
-        let Options { clock, timeouts, replicas, prefix, label, outage, .. } = self.options;
+        let address = self.checked()?;
+        let GateBuilder { clock, timeouts, replicas, prefix, label, outage, .. } = self;
         let worker = Worker::new(&clock);
         let registry = Arc::new(Registry::new(&clock));
         let servers = Servers::new(address, &clock, timeouts, &prefix, registry.clone(), worker.handle());
@@ -72,27 +117,25 @@ impl GateBuilder {
         let shared = Shared { servers, permits, releases, waits, futures, prefix, label };
         Ok(Gate { shared: Arc::new(shared) })
     }
-}
 
-impl GateBuilder {
     /// The user, the password and TLS of connections to the sentinels: those of this URL, for example
     /// `redis://finder:password@any`. Its host and port are ignored. By default these connections have no user and no
     /// password, and use TLS if those to the master do. Only for an address with sentinels.
     pub fn sentinels_as(mut self, url: &str) -> Self {
-        self.options.address = self.options.address.and_then(|address| address.asking_as(url));
+        self.address = self.address.and_then(|address| address.asking_as(url));
         self
     }
 
     /// The start of every key, `luagate` by default. 1 to 64 characters: letters, digits, `.`, `_`, `-`, `:`.
     pub fn prefix(mut self, prefix: &str) -> Self {
-        prefix.clone_into(&mut self.options.prefix);
+        prefix.clone_into(&mut self.prefix);
         self
     }
 
     /// A label at the start of every id, `<label>/<uuid>`. 1 to 163 bytes without white space. The label of a semaphore
     /// replaces it.
     pub fn label(mut self, label: &str) -> Self {
-        self.options.label = Some(label.to_owned());
+        self.label = Some(label.to_owned());
         self
     }
 
@@ -105,7 +148,7 @@ impl GateBuilder {
     /// of `aws_lc_rs`. Without a choice, [`open`](GateBuilder::open) returns an error that explains this.
     #[cfg(feature = "tls")]
     pub fn root_certificates(mut self, pem: impl AsRef<[u8]>) -> Self {
-        self.options.certificates.trust(pem.as_ref());
+        self.certificates.trust(pem.as_ref());
         self
     }
 
@@ -113,27 +156,27 @@ impl GateBuilder {
     /// requires client certificates. Everything else is as for [`root_certificates`](Self::root_certificates).
     #[cfg(feature = "tls")]
     pub fn client_certificate(mut self, chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Self {
-        self.options.certificates.show(chain.as_ref(), key.as_ref());
+        self.certificates.show(chain.as_ref(), key.as_ref());
         self
     }
 
     /// The maximum time to connect: 1 ms to a day, 2 s by default. The operating system does not apply such a limit to
     /// two cases: a unix socket whose server does not respond, and the resolution of a host name.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.options.timeouts.connect = timeout;
+        self.timeouts.connect = timeout;
         self
     }
 
     /// The maximum time to wait for a reply, and to send a call: 1 ms to a day, 2 s by default.
     pub fn read_timeout(mut self, timeout: Duration) -> Self {
-        self.options.timeouts.read = timeout;
+        self.timeouts.read = timeout;
         self
     }
 
     /// How long a caller that is already in line continues to wait while the server cannot be reached: 10 s by default.
     /// When the server is back, the caller has its place in line again.
     pub fn outage(mut self, outage: Duration) -> Self {
-        self.options.outage = outage;
+        self.outage = outage;
         self
     }
 
@@ -146,7 +189,7 @@ impl GateBuilder {
     /// keeps its old lease. Redis may promote a replica that did not confirm. Therefore this setting makes a loss rare,
     /// but does not exclude it. Only the fence protects in that case.
     pub fn min_replicas(mut self, count: u32, timeout: Duration) -> Self {
-        self.options.replicas = Some(MinReplicas { count, timeout });
+        self.replicas = Some(MinReplicas { count, timeout });
         self
     }
 }

@@ -282,7 +282,7 @@ fn errors_say_what_to_do() {
     assert!(after > Duration::from_secs(15) && after <= Duration::from_secs(20), "{after:?}");
     assert!(denied.to_string().starts_with("denied: texts: 1 of 1 permits are in use"), "{denied}");
     let timed_out = semaphore.acquire_timeout(Duration::from_millis(20)).unwrap_err();
-    assert!(timed_out.to_string().starts_with("timed out in line: 1 of 1"), "{timed_out}");
+    assert!(timed_out.to_string().starts_with("timed out in line: texts: 1 of 1"), "{timed_out}");
     let invalid: Invalid = match semaphore.try_acquire_many(0) {
         Err(TryAcquireError::Invalid(invalid)) => invalid,
         other => panic!("{other:?}"),

@@ -92,6 +92,15 @@ impl Answered {
             error.into()
         })
     }
+
+    /// As `read`. Also returns when the answered call was sent.
+    pub(crate) fn read_at<T>(
+        self,
+        read: impl FnOnce(Value) -> Result<T, CallError>,
+    ) -> Result<(T, Moment), Unanswered> {
+        let sent = self.sent;
+        Ok((self.read(read)?, sent))
+    }
 }
 
 /// A call without a valid answer.
@@ -495,7 +504,7 @@ impl Servers {
     ) -> Result<Vec<Value>, CallError> {
         let Sending { until, mode, .. } = sending;
         let latest = self.latest(until, self.timeouts.read);
-        let exchange = connection.exchange(&*packet.bytes, packet.replies, latest, mode);
+        let exchange = connection.exchange(&packet.bytes, packet.replies, latest, mode);
         self.limited(until, mode, exchange).await.unwrap_or_else(|| Err(CallError::Unknown(late())))
     }
 

@@ -255,10 +255,7 @@ impl Once<'_> {
         self.is_sent = true;
         let mut make = MakeOnce { call: &call, connection: &mut self.connection };
         let answered = self.waits.servers.send_as(call.key(), Sending::of(mode), &mut make).await;
-        let read = answered.and_then(|answered| {
-            let sent = answered.sent;
-            Ok((answered.read(|reply| self.target.answer(Ask::First, reply))?, sent))
-        });
+        let read = answered.and_then(|answered| answered.read_at(|reply| self.target.answer(Ask::First, reply)));
         read.map_err(|Unanswered { error, connection, .. }| {
             self.is_sent = matches!(error, CallError::Unknown(_));
             self.connection = connection;
@@ -424,8 +421,7 @@ impl<'a, T: Target + Send + Sync> Wait<'a, T> {
             connection: &mut self.connection,
         };
         let answered = self.waits.servers.send_as(self.key.as_bytes(), sending, &mut make).await?;
-        let sent = answered.sent;
-        Ok((answered.read(|reply| self.waiter.target.answer(ask, reply))?, sent))
+        answered.read_at(|reply| self.waiter.target.answer(ask, reply))
     }
 
     /// Gives back a grant or a place in line at the end of the wait.

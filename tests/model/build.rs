@@ -11,16 +11,7 @@ use std::{env, fs};
 
 const ENGINE: &str = "../../src/engine";
 
-const FILES: [&str; 8] = [
-    "mode",
-    "place",
-    "replies",
-    "stream",
-    "watched",
-    "worker",
-    "connection",
-    "packets",
-];
+const FILES: [&str; 8] = ["mode", "place", "replies", "stream", "watched", "worker", "connection", "packets"];
 
 /// What the model changes in any case: the text before and after.
 const CHANGES: [(&str, &str); 4] = [

@@ -8,6 +8,15 @@ use crate::error::failure::{Failure, FailureKind, Redirect};
 use crate::protocol::exchange::Unanswered;
 use std::time::{Duration, Instant};
 
+/// How many redirects are followed at once. Two nodes may redirect to each other for a moment, until they agree about a slot.
+const AT_ONCE: u32 = 4;
+
+/// After more redirects in a row, the nodes are not asked for the slots again.
+const MOST: u32 = 16;
+
+/// The pause while nodes disagree about a slot, or while only a part of its keys has arrived.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
+
 /// The route of one call to a server, or to the nodes of a cluster. In a packet, each call has its own.
 #[derive(Clone, Debug)]
 pub struct Route {
@@ -15,7 +24,13 @@ pub struct Route {
     slot: Option<u16>,
     /// When the caller stops waiting.
     until: Option<Instant>,
-    attempts: Attempts,
+    /// For a call to a cluster: after this time no redirect is followed.
+    latest: Option<Instant>,
+    redirects: u32,
+    /// The call was repeated because a connection broke.
+    is_repeated: bool,
+    /// An attempt without an answer may have run.
+    may_have_run: bool,
     /// The node for the next attempt only, after an `ASK` redirect.
     asking: Option<NodeId>,
     /// The node of the last attempt.
@@ -61,13 +76,23 @@ pub enum Step {
 impl Route {
     /// A call to the only server.
     pub fn of_one() -> Route {
-        Route { slot: None, until: None, attempts: Attempts::of_one(), asking: None, node: 0, state: State::LookUp }
+        Route {
+            slot: None,
+            until: None,
+            latest: None,
+            redirects: 0,
+            is_repeated: false,
+            may_have_run: false,
+            asking: None,
+            node: 0,
+            state: State::LookUp,
+        }
     }
 
     /// A call for this key to a cluster. The caller waits until `until`. After `latest` no redirect is followed.
     pub fn of_cluster(key: &[u8], until: Option<Instant>, latest: Instant) -> Route {
         let latest = until.map_or(latest, |until| until.min(latest));
-        Route { slot: Some(slot_of(key)), until, attempts: Attempts::of_cluster(latest), ..Route::of_one() }
+        Route { slot: Some(slot_of(key)), until, latest: Some(latest), ..Route::of_one() }
     }
 
     /// The same call after it was sent to this node, in a packet with others.
@@ -77,12 +102,12 @@ impl Route {
 
     /// Whether an attempt without an answer may have run. If a later one is answered, the call may have run twice.
     pub fn may_have_run(&self) -> bool {
-        self.attempts.may_have_run()
+        self.may_have_run
     }
 
     /// The error of a call that cannot be made, or cannot be made again.
     pub fn failed(&self, failure: Failure) -> CallError {
-        self.attempts.failed(failure)
+        if self.may_have_run { CallError::Unknown(failure) } else { CallError::Failed(failure) }
     }
 
     /// The next step. `slots`: those of the cluster, if it is one.
@@ -142,118 +167,13 @@ impl Route {
     /// Handles an attempt without an answer.
     pub fn unanswered(&mut self, slots: Option<&mut Slots>, attempt: Unanswered, now: Instant) {
         let Unanswered { error, is_late } = attempt;
-        let next = self.attempts.unanswered(error, is_late, now);
-        if !matches!(next, Next::Again) {
-            self.asking = None;
-        }
-        let followed = match (self.slot, slots) {
-            (Some(slot), Some(slots)) => self.follow(slot, slots, next),
-            _ => match next {
-                Next::Failed(error) => Err(error),
-                _ => Ok(State::LookUp),
-            },
-        };
-        self.state = followed.unwrap_or_else(State::Failed);
-    }
-
-    /// Follows a slot that has moved or is moving. An error ends the call.
-    fn follow(&mut self, slot: u16, slots: &mut Slots, next: Next) -> Result<State, CallError> {
-        let from = self.node;
-        let followed = match next {
-            Next::Failed(error) => return Err(error),
-            Next::Again => Ok(()),
-            Next::Moved(to) => slots.moved(slot, from, &to),
-            Next::Ask(to) => slots.at(from, &to).map(|node| self.asking = Some(node)),
-            Next::Pause(pause) => return Ok(State::Pause(pause)),
-            Next::Doubt { error, asks } => {
-                slots.doubt(from);
-                return if asks { Ok(State::Doubt(error)) } else { Err(error) };
-            }
-        };
-        match followed {
-            Ok(()) => Ok(self.attempts.redirect_pause().map_or(State::LookUp, State::Pause)),
-            Err(failure) => Err(self.failed(failure)), // the new address is not valid
-        }
-    }
-}
-
-fn no_owner() -> Failure {
-    Failure::new(FailureKind::NotReady, "no node of the cluster has the slot of this key")
-}
-
-/// How many redirects are followed at once. Two nodes may redirect to each other for a moment, until they agree about a slot.
-const AT_ONCE: u32 = 4;
-
-/// After more redirects in a row, the nodes are not asked for the slots again.
-const MOST: u32 = 16;
-
-/// The pause while nodes disagree about a slot, or while only a part of its keys has arrived.
-const TRY_AGAIN: Duration = Duration::from_millis(20);
-
-/// The attempts of a call so far.
-#[derive(Clone, Debug)]
-pub struct Attempts {
-    /// For a call to a cluster: after this time no redirect is followed.
-    latest: Option<Instant>,
-    redirects: u32,
-    /// The call was repeated because a connection broke.
-    is_repeated: bool,
-    may_have_run: bool,
-}
-
-/// The next step after an attempt without an answer.
-pub enum Next {
-    Failed(CallError),
-    /// Send it again to the same server, on another connection.
-    Again,
-    /// The slot has moved to this address. Send it again there.
-    Moved(String),
-    /// The slot is moving to this address. Send it once there, after `ASKING`.
-    Ask(String),
-    /// Send it again after this pause.
-    Pause(Duration),
-    /// The server may no longer have the slot. With `asks`, ask for the slots, and send it again if another server has
-    /// this one. Otherwise the call fails with this error.
-    Doubt {
-        error: CallError,
-        asks: bool,
-    },
-}
-
-impl Attempts {
-    /// A call to one server.
-    pub fn of_one() -> Attempts {
-        Attempts { latest: None, redirects: 0, is_repeated: false, may_have_run: false }
-    }
-
-    /// A call to a cluster. After `latest` no redirect is followed.
-    pub fn of_cluster(latest: Instant) -> Attempts {
-        Attempts { latest: Some(latest), ..Attempts::of_one() }
-    }
-
-    /// Whether an attempt without an answer may have run.
-    pub fn may_have_run(&self) -> bool {
-        self.may_have_run
-    }
-
-    /// The pause before the next redirect is followed.
-    pub fn redirect_pause(&self) -> Option<Duration> {
-        (self.redirects > AT_ONCE).then_some(TRY_AGAIN)
-    }
-
-    /// The error of a call that could not be sent, or could not be repeated.
-    pub fn failed(&self, failure: Failure) -> CallError {
-        if self.may_have_run { CallError::Unknown(failure) } else { CallError::Failed(failure) }
-    }
-
-    /// Handles an attempt without an answer. `is_late`: its connection still works, and the answer may come later.
-    pub fn unanswered(&mut self, error: CallError, is_late: bool, now: Instant) -> Next {
         let error = match error {
             CallError::Unknown(failure) => {
                 self.may_have_run = true;
                 if failure.kind() == FailureKind::Disconnected && !is_late && !self.is_repeated {
                     self.is_repeated = true;
-                    return Next::Again;
+                    self.state = self.again();
+                    return;
                 }
                 CallError::Unknown(failure)
             }
@@ -261,36 +181,53 @@ impl Attempts {
             CallError::Failed(failure) => self.failed(failure),
             invalid @ CallError::Invalid(_) => invalid,
         };
-        match self.latest {
-            Some(latest) => self.follow(error, latest <= now),
-            None => Next::Failed(error),
-        }
+        self.asking = None;
+        self.state = match (self.slot, slots) {
+            (Some(slot), Some(slots)) => self.follow(slot, slots, error, now),
+            _ => State::Failed(error),
+        };
+    }
+
+    /// Sends the call again, after a pause if it was redirected too often.
+    fn again(&self) -> State {
+        if self.redirects > AT_ONCE { State::Pause(TRY_AGAIN) } else { State::LookUp }
     }
 
     /// Follows a slot that has moved or is moving.
-    fn follow(&mut self, error: CallError, is_late: bool) -> Next {
+    fn follow(&mut self, slot: u16, slots: &mut Slots, error: CallError, now: Instant) -> State {
         let (CallError::Failed(failure) | CallError::Unknown(failure)) = &error else {
-            return Next::Failed(error);
+            return State::Failed(error);
         };
+        let (from, is_late) = (self.node, self.latest.is_some_and(|latest| latest <= now));
         self.redirects += 1;
-        let next = match failure.redirect() {
-            Some(_) if is_late => return Next::Failed(still_moving(error)),
-            Some(Redirect::Moved(to)) => Next::Moved(to.to_owned()),
-            Some(Redirect::Ask(to)) => Next::Ask(to.to_owned()),
+        let followed = match failure.redirect() {
+            Some(_) if is_late => return State::Failed(still_moving(error)),
+            Some(Redirect::Moved(to)) => slots.moved(slot, from, to),
+            Some(Redirect::Ask(to)) => slots.at(from, to).map(|node| self.asking = Some(node)),
             Some(Redirect::TryAgain) => {
-                self.redirects = 0; // while a slot moves this answer repeats: only the time limits it
-                Next::Pause(TRY_AGAIN)
+                // While a slot moves this answer repeats: only the time limits it.
+                (self.redirects, self.is_repeated) = (0, false);
+                return State::Pause(TRY_AGAIN);
             }
             None if failure.may_mean_another_owner() => {
+                slots.doubt(from);
+                self.is_repeated = false;
                 // A call is not repeated on a stalled server: the first one is still in progress.
                 let asks = !is_late && self.redirects <= MOST && failure.kind() != FailureKind::TimedOut;
-                Next::Doubt { error, asks }
+                return if asks { State::Doubt(error) } else { State::Failed(error) };
             }
-            None => return Next::Failed(error),
+            None => return State::Failed(error),
         };
         self.is_repeated = false;
-        next
+        match followed {
+            Ok(()) => self.again(),
+            Err(failure) => State::Failed(self.failed(failure)), // the new address is not valid
+        }
     }
+}
+
+fn no_owner() -> Failure {
+    Failure::new(FailureKind::NotReady, "no node of the cluster has the slot of this key")
 }
 
 /// The error for a slot that takes longer to move than a call may take.

@@ -80,7 +80,7 @@ impl Slots {
     pub fn learning(&self, last: Option<NodeId>, until: Option<Instant>) -> Learning {
         let mut nodes: Vec<NodeId> = (0..self.nodes.len()).collect();
         nodes.sort_by_key(|node| (Some(*node) == last, self.is_retired(*node)));
-        Learning::new(self.version, nodes, until)
+        Learning { version: self.version, nodes: nodes.into(), until, failure: None }
     }
 
     pub fn owner(&self, slot: u16) -> Option<NodeId> {
@@ -128,11 +128,6 @@ impl Slots {
     /// This node failed, so the slots may have moved.
     pub fn doubt(&mut self, node: NodeId) {
         self.doubted = Some(node);
-    }
-
-    /// How many times the slots were reported.
-    pub fn version(&self) -> u64 {
-        self.version
     }
 
     /// No node has reported the slots.
@@ -271,13 +266,9 @@ pub enum Next {
 }
 
 impl Learning {
-    pub fn new(version: u64, nodes: Vec<NodeId>, until: Option<Instant>) -> Learning {
-        Learning { version, nodes: nodes.into(), until, failure: None }
-    }
-
     /// The next step. At least one node is asked, also if it is late.
     pub fn next(&mut self, slots: &mut Slots, now: Instant) -> Next {
-        if slots.version() != self.version {
+        if slots.version != self.version {
             return Next::Over(Ok(()));
         }
         let has_time = self.failure.is_none() || self.until.is_none_or(|until| now < until);

@@ -7,7 +7,7 @@ use super::server::{Server, ServerOptions};
 use super::watched::Watched;
 use crate::error::Invalid;
 use crate::protocol::routing::NodeId;
-use crate::protocol::routing::slots::Slots;
+use crate::protocol::routing::slots::SlotMap;
 use crate::sync::lock;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -16,13 +16,13 @@ pub(super) struct Cluster {
     options: ServerOptions,
     /// The settings of all connections, except the address.
     like: Endpoint,
-    state: Mutex<State>,
+    state: Mutex<ClusterState>,
     /// Whether a caller asks for the slots.
     is_learning: Watched<bool>,
 }
 
-struct State {
-    slots: Slots,
+struct ClusterState {
+    slots: SlotMap,
     /// By their numbers.
     servers: Vec<Arc<Server>>,
 }
@@ -31,7 +31,7 @@ impl Cluster {
     /// Stores these addresses. Does not connect yet.
     pub(super) fn new(options: ServerOptions, nodes: &[Endpoint]) -> Result<Cluster, Invalid> {
         let (like, addresses) = addresses_of(nodes)?;
-        let state = Mutex::new(State { slots: Slots::new(addresses), servers: Vec::new() });
+        let state = Mutex::new(ClusterState { slots: SlotMap::new(addresses), servers: Vec::new() });
         let cluster = Cluster { options, like, state, is_learning: Watched::new(false) };
         cluster.change(|_| {});
         Ok(cluster)
@@ -47,15 +47,15 @@ impl Cluster {
     }
 
     /// Runs `look` on the slots, which may not add or retire nodes.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Slots) -> T) -> T {
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut SlotMap) -> T) -> T {
         look(&mut lock(&self.state).slots)
     }
 
     /// Changes the slots. New nodes get a server; nodes that are not masters need no connection.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Slots) -> T) -> T {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut SlotMap) -> T) -> T {
         let mut state = lock(&self.state);
         let result = change(&mut state.slots);
-        let State { slots, servers } = &mut *state;
+        let ClusterState { slots, servers } = &mut *state;
         for (number, (host, port)) in slots.nodes().iter().enumerate().skip(servers.len()) {
             let endpoint = Box::new(self.like.moved_to(host.clone(), *port));
             servers.push(Server::new(self.options.clone(), number, Connector::Address(endpoint)));

@@ -5,7 +5,7 @@ use crate::error::{CallError, Invalid, RefreshError};
 use crate::lease::permits::Store;
 use crate::lease::releases::{Dropped, PendingRelease};
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::held::{HeldPermit, Identity, State};
+use crate::protocol::held::{HeldPermit, HeldState, Identity};
 use crate::protocol::keeper::{Keeper, Number};
 use crate::protocol::lease::LeaseOptions;
 use crate::protocol::semaphore::{Release, ReleaseAnswer};
@@ -132,7 +132,7 @@ impl PermitState {
     /// How an earlier release ended.
     pub(crate) fn earlier_release(&self) -> Released {
         match self.held(|held| held.state()) {
-            Some(State::Gone) => Released::Gone,
+            Some(HeldState::Gone) => Released::Gone,
             _ => Released::Released,
         }
     }

@@ -1,6 +1,6 @@
 //! The permits that this process holds, as a state machine: which permits to renew, and when; which are lost.
 
-use super::held::{HeldPermit, Identity, State};
+use super::held::{HeldPermit, HeldState, Identity};
 use super::lease::{LeaseOptions, Moment};
 use super::semaphore::Grant;
 use crate::error::failure::FailureKind;
@@ -265,7 +265,7 @@ impl Keeper {
             return Ok(());
         };
         let lease_ms = kept.held.identity.lease.lease_ms;
-        let is_releasing = matches!(kept.held.state(), State::Releasing { .. });
+        let is_releasing = matches!(kept.held.state(), HeldState::Releasing { .. });
         let result = self.refresh(number, lease_ms, outcome, now);
         match &result {
             Ok(()) => self.plan_next(number, now),

@@ -2,7 +2,7 @@
 //! itself.
 
 use super::NodeId;
-use super::slots::{Learning, Lookup, Slots, slot_of};
+use super::slots::{Learning, Lookup, SlotMap, slot_of};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind, Redirect};
 use crate::protocol::exchange::Unanswered;
@@ -35,11 +35,11 @@ pub struct Route {
     asking: Option<NodeId>,
     /// The node of the last attempt.
     node: NodeId,
-    state: State,
+    state: RouteState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum RouteState {
     /// The call has to be sent. Which node has the slot may be unknown or in doubt.
     LookUp,
     /// The nodes are asked for the slots. Without them the call cannot be sent.
@@ -85,7 +85,7 @@ impl Route {
             may_have_run: false,
             asking: None,
             node: 0,
-            state: State::LookUp,
+            state: RouteState::LookUp,
         }
     }
 
@@ -111,41 +111,41 @@ impl Route {
     }
 
     /// The next step. `slots`: those of the cluster, if it is one.
-    pub fn next(&mut self, slots: Option<&mut Slots>, now: Instant) -> Step {
-        let (state, from) = (std::mem::replace(&mut self.state, State::LookUp), self.node);
+    pub fn next(&mut self, slots: Option<&mut SlotMap>, now: Instant) -> Step {
+        let (state, from) = (std::mem::replace(&mut self.state, RouteState::LookUp), self.node);
         let (Some(slot), Some(slots)) = (self.slot, slots) else {
             return match state {
-                State::Failed(error) => Step::Failed(error),
+                RouteState::Failed(error) => Step::Failed(error),
                 _ => self.send(0, false),
             };
         };
         match state {
-            State::Failed(error) => Step::Failed(error),
-            State::Pause(pause) => Step::Pause(pause),
-            State::Doubt(error) => {
-                self.state = State::Doubted(error);
+            RouteState::Failed(error) => Step::Failed(error),
+            RouteState::Pause(pause) => Step::Pause(pause),
+            RouteState::Doubt(error) => {
+                self.state = RouteState::Doubted(error);
                 Step::Learn { learning: slots.learning(Some(from), self.until), waits: true }
             }
-            State::Doubted(error) if slots.owner(slot) == Some(from) => Step::Failed(error),
-            State::Doubted(_) | State::LookUp => self.look_up(slot, slots, now),
-            State::Learn | State::Send => match slots.owner(slot) {
+            RouteState::Doubted(error) if slots.owner(slot) == Some(from) => Step::Failed(error),
+            RouteState::Doubted(_) | RouteState::LookUp => self.look_up(slot, slots, now),
+            RouteState::Learn | RouteState::Send => match slots.owner(slot) {
                 Some(owner) => self.send(owner, false),
                 None => Step::Failed(self.failed(no_owner())),
             },
         }
     }
 
-    fn look_up(&mut self, slot: u16, slots: &Slots, now: Instant) -> Step {
+    fn look_up(&mut self, slot: u16, slots: &SlotMap, now: Instant) -> Step {
         if let Some(node) = self.asking {
             return self.send(node, true);
         }
         match slots.look_up(slot, now) {
             Lookup::Unknown => {
-                self.state = State::Learn;
+                self.state = RouteState::Learn;
                 Step::Learn { learning: slots.learning(None, self.until), waits: true }
             }
             Lookup::Doubtful { doubted, .. } if self.until.is_none_or(|until| now < until) => {
-                self.state = State::Send;
+                self.state = RouteState::Send;
                 Step::Learn { learning: slots.learning(Some(doubted), self.until), waits: false }
             }
             Lookup::Doubtful { owner, .. } | Lookup::Known(owner) => self.send(owner, false),
@@ -159,13 +159,13 @@ impl Route {
 
     /// Takes the result of a request for the slots.
     pub fn learned(&mut self, result: Result<(), Failure>) {
-        if let (State::Learn, Err(failure)) = (&self.state, result) {
-            self.state = State::Failed(self.failed(failure));
+        if let (RouteState::Learn, Err(failure)) = (&self.state, result) {
+            self.state = RouteState::Failed(self.failed(failure));
         }
     }
 
     /// Handles an attempt without an answer.
-    pub fn unanswered(&mut self, slots: Option<&mut Slots>, attempt: Unanswered, now: Instant) {
+    pub fn unanswered(&mut self, slots: Option<&mut SlotMap>, attempt: Unanswered, now: Instant) {
         let Unanswered { error, is_late } = attempt;
         let error = match error {
             CallError::Unknown(failure) => {
@@ -184,44 +184,44 @@ impl Route {
         self.asking = None;
         self.state = match (self.slot, slots) {
             (Some(slot), Some(slots)) => self.follow(slot, slots, error, now),
-            _ => State::Failed(error),
+            _ => RouteState::Failed(error),
         };
     }
 
     /// Sends the call again, after a pause if it was redirected too often.
-    fn again(&self) -> State {
-        if self.redirects > AT_ONCE { State::Pause(TRY_AGAIN) } else { State::LookUp }
+    fn again(&self) -> RouteState {
+        if self.redirects > AT_ONCE { RouteState::Pause(TRY_AGAIN) } else { RouteState::LookUp }
     }
 
     /// Follows a slot that has moved or is moving.
-    fn follow(&mut self, slot: u16, slots: &mut Slots, error: CallError, now: Instant) -> State {
+    fn follow(&mut self, slot: u16, slots: &mut SlotMap, error: CallError, now: Instant) -> RouteState {
         let (CallError::Failed(failure) | CallError::Unknown(failure)) = &error else {
-            return State::Failed(error);
+            return RouteState::Failed(error);
         };
         let (from, is_late) = (self.node, self.latest.is_some_and(|latest| latest <= now));
         self.redirects += 1;
         let followed = match failure.redirect() {
-            Some(_) if is_late => return State::Failed(still_moving(error)),
+            Some(_) if is_late => return RouteState::Failed(still_moving(error)),
             Some(Redirect::Moved(to)) => slots.moved(slot, from, to),
             Some(Redirect::Ask(to)) => slots.at(from, to).map(|node| self.asking = Some(node)),
             Some(Redirect::TryAgain) => {
                 // While a slot moves this answer repeats: only the time limits it.
                 (self.redirects, self.is_repeated) = (0, false);
-                return State::Pause(TRY_AGAIN);
+                return RouteState::Pause(TRY_AGAIN);
             }
             None if failure.may_mean_another_owner() => {
                 slots.doubt(from);
                 self.is_repeated = false;
                 // A call is not repeated on a stalled server: the first one is still in progress.
                 let asks = !is_late && self.redirects <= MOST && failure.kind() != FailureKind::TimedOut;
-                return if asks { State::Doubt(error) } else { State::Failed(error) };
+                return if asks { RouteState::Doubt(error) } else { RouteState::Failed(error) };
             }
-            None => return State::Failed(error),
+            None => return RouteState::Failed(error),
         };
         self.is_repeated = false;
         match followed {
             Ok(()) => self.again(),
-            Err(failure) => State::Failed(self.failed(failure)), // the new address is not valid
+            Err(failure) => RouteState::Failed(self.failed(failure)), // the new address is not valid
         }
     }
 }
@@ -242,7 +242,7 @@ fn still_moving(error: CallError) -> CallError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::slots::Next as Asked;
+    use super::super::slots::LearningStep as Asked;
     use super::*;
     use redis::ServerErrorKind::{self, Ask, Moved, TryAgain};
     use redis::{ErrorKind, RedisError, Value};
@@ -252,15 +252,15 @@ mod tests {
     const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
     /// A cluster of two nodes, `a:1` and `b:2`. The second has all slots.
-    fn cluster(now: Instant) -> Slots {
-        let mut slots = Slots::new([("a".to_owned(), 1), ("b".to_owned(), 2)]);
+    fn cluster(now: Instant) -> SlotMap {
+        let mut slots = SlotMap::new([("a".to_owned(), 1), ("b".to_owned(), 2)]);
         let mut learning = slots.learning(None, None);
         report(&mut learning, &mut slots, "b:2", now);
         slots
     }
 
     /// The next node that is asked reports that all slots are at this address.
-    fn report(learning: &mut Learning, slots: &mut Slots, at: &str, now: Instant) {
+    fn report(learning: &mut Learning, slots: &mut SlotMap, at: &str, now: Instant) {
         let Asked::Ask { node, .. } = learning.next(slots, now) else {
             panic!("no node is asked");
         };
@@ -289,21 +289,21 @@ mod tests {
     }
 
     /// Where the call is sent next: the node, and whether after `ASKING`.
-    fn sent(route: &mut Route, slots: &mut Slots, now: Instant) -> (NodeId, bool) {
+    fn sent(route: &mut Route, slots: &mut SlotMap, now: Instant) -> (NodeId, bool) {
         match route.next(Some(slots), now) {
             Step::Send { node, asking } => (node, asking),
             step => panic!("{step:?}"),
         }
     }
 
-    fn asked(route: &mut Route, slots: &mut Slots, now: Instant) -> (Learning, bool) {
+    fn asked(route: &mut Route, slots: &mut SlotMap, now: Instant) -> (Learning, bool) {
         match route.next(Some(slots), now) {
             Step::Learn { learning, waits } => (learning, waits),
             step => panic!("{step:?}"),
         }
     }
 
-    fn error(route: &mut Route, slots: &mut Slots, now: Instant) -> CallError {
+    fn error(route: &mut Route, slots: &mut SlotMap, now: Instant) -> CallError {
         match route.next(Some(slots), now) {
             Step::Failed(error) => error,
             step => panic!("{step:?}"),
@@ -397,7 +397,7 @@ mod tests {
     fn a_call_is_not_redirected_without_an_end() {
         let now = Instant::now();
         let mut slots = cluster(now);
-        let redirect = |route: &mut Route, slots: &mut Slots, at: Instant| {
+        let redirect = |route: &mut Route, slots: &mut SlotMap, at: Instant| {
             slots.not_learned(at);
             let (node, _) = sent(route, slots, at);
             route.unanswered(Some(slots), redirected(Moved, if node == 0 { "b:2" } else { "a:1" }), at);
@@ -503,7 +503,7 @@ mod tests {
     #[test]
     fn a_node_that_failed_is_asked_last_and_no_node_for_longer_than_the_call_may_take() {
         let now = Instant::now();
-        let mut slots = Slots::new([("a".to_owned(), 1), ("b".to_owned(), 2), ("c".to_owned(), 3)]);
+        let mut slots = SlotMap::new([("a".to_owned(), 1), ("b".to_owned(), 2), ("c".to_owned(), 3)]);
         let mut learning = slots.learning(Some(0), None);
         let half_a_second = now + Duration::from_millis(500);
         for expected in [1, 2, 0] {
@@ -534,7 +534,7 @@ mod tests {
     #[test]
     fn calls_that_need_the_slots_use_what_another_call_has_learned() {
         let now = Instant::now();
-        let mut slots = Slots::new([("a".to_owned(), 1), ("b".to_owned(), 2)]);
+        let mut slots = SlotMap::new([("a".to_owned(), 1), ("b".to_owned(), 2)]);
         let (mut one, mut other) = (route(now), route(now));
         let (mut learning, waits) = asked(&mut one, &mut slots, now);
         assert!(waits);
@@ -544,7 +544,7 @@ mod tests {
         other.learned(Ok(()));
         assert_eq!(sent(&mut other, &mut slots, now), (1, false));
         // If nobody reports the slots, the call was not sent.
-        let (mut slots, mut one) = (Slots::new([("a".to_owned(), 1)]), route(now));
+        let (mut slots, mut one) = (SlotMap::new([("a".to_owned(), 1)]), route(now));
         asked(&mut one, &mut slots, now);
         one.learned(Err(Failure::new(FailureKind::Unreachable, "gone")));
         assert!(matches!(error(&mut one, &mut slots, now), CallError::Failed(failure) if failure.text() == "gone"));

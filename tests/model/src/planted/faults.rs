@@ -295,8 +295,8 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault(
         "the time of a job is forgotten when another job ends",
-        "Next::Never => false,",
-        "Next::Never => { if FAULT { at = None; } false }",
+        "NextWork::Never => false,",
+        "NextWork::Never => { if FAULT { at = None; } false }",
         "jobs are called at a time",
     ),
     fault(

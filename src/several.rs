@@ -403,10 +403,7 @@ impl<'a> Once<'a> {
             let packed = call.pack();
             let mut make = MakeOnce { call: &packed, connection: &mut once.connection };
             let answered = shared.servers.send_as(packed.key(), Sending::of(caller.mode), &mut make).await;
-            let read = answered.and_then(|answered| {
-                let sent = answered.sent;
-                Ok((answered.read(|reply| call.answer(reply))?, sent))
-            });
+            let read = answered.and_then(|answered| answered.read_at(|reply| call.answer(reply)));
             let answer = read.map_err(|Unanswered { error, connection, .. }| {
                 once.is_sent = matches!(error, CallError::Unknown(_));
                 once.connection = connection;

@@ -33,10 +33,7 @@ impl Shared {
         let packed = call.pack();
         self.releases.settle(packed.key(), None, None, mode).await?;
         let answered = self.servers.send(&packed, Sending::of(mode)).await;
-        let read = answered.and_then(|answered| {
-            let sent = answered.sent;
-            Ok((answered.read(|reply| call.answer(reply))?, sent))
-        });
+        let read = answered.and_then(|answered| answered.read_at(|reply| call.answer(reply)));
         read.map_err(|unanswered: Unanswered| unanswered.error)
     }
 

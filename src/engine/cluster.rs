@@ -4,7 +4,7 @@ use super::connector::{Connector, Endpoint};
 use super::mode::Mode;
 use super::server::{Server, ServerOptions};
 use super::watched::Watched;
-use crate::protocol::routing::slots::Slots;
+use crate::protocol::routing::slots::SlotMap;
 use crate::protocol::routing::{HostPort, NodeId};
 use crate::sync::lock;
 use std::sync::{Arc, Mutex};
@@ -14,13 +14,13 @@ pub(super) struct Cluster {
     options: ServerOptions,
     /// The settings of all connections, except the address.
     like: Endpoint,
-    state: Mutex<State>,
+    state: Mutex<ClusterState>,
     /// Whether a caller asks for the slots.
     is_learning: Watched<bool>,
 }
 
-struct State {
-    slots: Slots,
+struct ClusterState {
+    slots: SlotMap,
     /// By their numbers.
     servers: Vec<Arc<Server>>,
 }
@@ -28,7 +28,7 @@ struct State {
 impl Cluster {
     /// Stores these addresses. Does not connect yet.
     pub(super) fn new(options: ServerOptions, nodes: Vec<HostPort>, like: Endpoint) -> Cluster {
-        let state = Mutex::new(State { slots: Slots::new(nodes), servers: Vec::new() });
+        let state = Mutex::new(ClusterState { slots: SlotMap::new(nodes), servers: Vec::new() });
         let cluster = Cluster { options, like, state, is_learning: Watched::new(false) };
         cluster.change(|_| {});
         cluster
@@ -44,15 +44,15 @@ impl Cluster {
     }
 
     /// Runs `look` on the slots, which may not add or retire nodes.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Slots) -> T) -> T {
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut SlotMap) -> T) -> T {
         look(&mut lock(&self.state).slots)
     }
 
     /// Changes the slots. New nodes get a server; nodes that are not masters need no connection.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Slots) -> T) -> T {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut SlotMap) -> T) -> T {
         let mut state = lock(&self.state);
         let result = change(&mut state.slots);
-        let State { slots, servers } = &mut *state;
+        let ClusterState { slots, servers } = &mut *state;
         for (number, (host, port)) in slots.nodes().iter().enumerate().skip(servers.len()) {
             let endpoint = Box::new(self.like.moved_to(host.clone(), *port));
             servers.push(Server::new(self.options.clone(), number, Connector::Address(endpoint)));

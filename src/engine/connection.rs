@@ -12,12 +12,8 @@
 //! Invariant: a packet that is submitted has a writer, or a reply is missing for which somebody reads. The reader writes
 //! what is left.
 
-mod exchange;
-mod shared;
-
-pub(crate) use exchange::Exchange;
-
 use super::mode::{MayBlock, Mode};
+use super::packets::{Owner, Packets, ReplyWaiter};
 use super::place::Place;
 use super::replies::Replies;
 use super::stream::Stream;
@@ -25,21 +21,18 @@ use crate::clock::{Clock, machine_now};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, ThreadId, lock, spawn, wait, wait_for};
-use exchange::Stage;
 use redis::{RedisError, Value};
-use shared::{Call, OwnThread, Owner, Shared};
-use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// While so many bytes are unanswered nobody writes: the next replies make the reader write the rest. So no write blocks,
 /// since every system buffers more for a connection.
-const MOST_UNANSWERED: usize = 64 << 10;
+pub(super) const MOST_UNANSWERED: usize = 64 << 10;
 
 /// The longest time in one read. A shorter limit is set only near a deadline, since each change is a system call.
-const TICK: Duration = Duration::from_millis(250);
+pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// The time of a read that takes only what has arrived.
 const AT_ONCE: Duration = Duration::from_millis(1);
@@ -80,7 +73,7 @@ pub(crate) struct Connection {
     read_timeout: Duration,
     /// For a connection that is subscribed.
     receiver: Option<Arc<dyn Receiver>>,
-    shared: Mutex<Shared>,
+    packets: Mutex<Packets>,
     /// Locked by the reader.
     reader: Mutex<Reader>,
     has_ended: AtomicBool,
@@ -90,30 +83,19 @@ pub(crate) struct Connection {
 }
 
 /// The state that the reader alone uses.
+#[derive(Default)]
 struct Reader {
     replies: Replies,
     chunk: Box<[u8]>,
     values: Vec<Value>,
     answered: Vec<(Owner, Vec<Value>)>,
     messages: Vec<Value>,
-    woken: Vec<(Arc<Call>, Waker, ThreadId)>,
+    woken: Vec<(Arc<ReplyWaiter>, Waker, ThreadId)>,
     /// The calls that had to wake others after the last read.
-    wakers: Vec<Arc<Call>>,
+    wakers: Vec<Arc<ReplyWaiter>>,
 }
 
 impl Reader {
-    fn new() -> Reader {
-        Reader {
-            replies: Replies::default(),
-            chunk: vec![0; 64 << 10].into(),
-            values: Vec::new(),
-            answered: Vec::new(),
-            messages: Vec::new(),
-            woken: Vec::new(),
-            wakers: Vec::new(),
-        }
-    }
-
     fn parse(&mut self, count: usize) -> Result<(), RedisError> {
         self.replies.push(self.chunk.get(..count).unwrap_or_default());
         while let Some(value) = self.replies.next()? {
@@ -124,15 +106,15 @@ impl Reader {
 
     /// Wakes the tasks whose replies are here: one for each thread, which wakes the others.
     fn wake_tasks(&mut self) {
-        while let Some((call, waker, thread)) = self.woken.pop() {
+        while let Some((waiter, waker, thread)) = self.woken.pop() {
             let mut others: Vec<Waker> =
                 self.woken.extract_if(.., |(_, _, other)| *other == thread).map(|(_, waker, _)| waker).collect();
             if !others.is_empty() {
-                if let Some(waiting) = &mut *lock(&call.others) {
+                if let Some(waiting) = &mut *lock(&waiter.others) {
                     waiting.append(&mut others);
                 }
                 others.into_iter().for_each(Waker::wake); // its task was polled before it is woken
-                self.wakers.push(call);
+                self.wakers.push(waiter);
             }
             waker.wake();
         }
@@ -140,7 +122,7 @@ impl Reader {
 
     /// If a task was woken but did not wake the others, this does.
     fn wake_rest(&mut self) {
-        self.wakers.drain(..).for_each(|call| call.wake_others());
+        self.wakers.drain(..).for_each(|waiter| waiter.wake_others());
     }
 }
 
@@ -151,36 +133,12 @@ impl Connection {
         read_timeout: Duration,
         receiver: Option<Arc<dyn Receiver>>,
     ) -> Connection {
-        let now = machine_now();
-        let shared = Shared {
-            out: Vec::new(),
-            spare: Vec::new(),
-            is_writing: false,
-            is_flush_due: false,
-            slots: VecDeque::new(),
-            first: 0,
-            unanswered: 0,
-            threads: 0,
-            tasks: 0,
-            listeners: 0,
-            listens_until: None,
-            readers: BTreeMap::new(),
-            last_reader: 0,
-            has_reader: false,
-            heartbeat: now,
-            received: now,
-            waited: Duration::ZERO,
-            waited_before: Duration::ZERO,
-            thread: OwnThread::default(),
-            silent_since: None,
-            end: None,
-        };
         Connection {
             stream,
             read_timeout,
             receiver,
-            shared: Mutex::new(shared),
-            reader: Mutex::new(Reader::new()),
+            packets: Mutex::new(Packets::new()),
+            reader: Mutex::new(Reader { chunk: vec![0; 64 << 10].into(), ..Reader::default() }),
             has_ended: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             has_released: AtomicBool::new(false),
@@ -210,14 +168,20 @@ impl Connection {
     ///
     /// # Cancel safety
     /// If this is dropped, the packet was sent before each later one, or never. Its replies are dropped.
-    pub(crate) fn exchange<'a>(
-        self: &'a Arc<Connection>,
-        packet: impl Into<Cow<'a, [u8]>>,
+    pub(crate) async fn exchange(
+        self: &Arc<Connection>,
+        packet: impl AsRef<[u8]>,
         replies: usize,
         latest: Instant,
         mode: Mode,
-    ) -> Exchange<'a> {
-        Exchange { connection: self, packet: packet.into(), replies, latest, mode, stage: Stage::New }
+    ) -> Outcome {
+        if let Mode::Blocking(may) = mode {
+            return self.call(packet.as_ref(), replies, latest, may);
+        }
+        let mut sent = poll_fn(|cx| Poll::Ready(self.submit(packet.as_ref(), replies, cx))).await?;
+        drop(packet); // a task that waits does not need it
+        let mut is_new = true;
+        poll_fn(|cx| if std::mem::take(&mut is_new) { Poll::Pending } else { sent.poll(cx) }).await
     }
 
     /// Sends a packet without waiting. `then` gets its replies in some thread, and must not block. An error returns
@@ -226,17 +190,17 @@ impl Connection {
     where
         T: FnOnce(Outcome) + Send + 'static,
     {
-        let mut shared = lock(&self.shared);
-        if shared.end.is_some() {
+        let mut packets = lock(&self.packets);
+        if packets.end.is_some() {
             return Err(then);
         }
-        shared.push(packet, replies, Owner::Then(Box::new(then)));
+        packets.push(packet, replies, Owner::Then(Box::new(then)));
         // If tasks wait, the packet goes with theirs.
-        if shared.tasks == 0 || !shared.will_be_written() {
-            shared = self.write(shared, WRITES);
+        if packets.tasks == 0 || !packets.will_be_written() {
+            packets = self.write(packets, WRITES);
         }
-        if !shared.thread.looks {
-            self.call_thread(&mut shared);
+        if !packets.thread.looks {
+            self.call_thread(&mut packets);
         }
         Ok(())
     }
@@ -244,17 +208,17 @@ impl Connection {
     /// For a thread: sends a packet and blocks until its replies are here.
     fn call(self: &Arc<Connection>, packet: &[u8], replies: usize, latest: Instant, may: MayBlock) -> Outcome {
         self.look_if_idle();
-        let call = Call::new(Place::of_thread(&Clock::real(), None));
-        let mut shared = lock(&self.shared);
-        if let Some(end) = &shared.end {
+        let waiter = ReplyWaiter::new(Place::of_thread(&Clock::real(), None));
+        let mut packets = lock(&self.packets);
+        if let Some(end) = &packets.end {
             return Err(CallError::Failed(end.clone()));
         }
-        let number = shared.push(packet, replies, Owner::Thread(call.clone()));
-        let mut shared = self.write(shared, WRITES);
-        let mut is_reader = shared.become_reader();
-        drop(shared);
+        let number = packets.push(packet, replies, Owner::Thread(waiter.clone()));
+        let mut packets = self.write(packets, WRITES);
+        let mut is_reader = packets.become_reader();
+        drop(packets);
         if !is_reader {
-            let slept = call.place.sleep(latest, Option::take, may);
+            let slept = waiter.place.sleep(latest, Option::take, may);
             match slept.found {
                 Some(outcome) => {
                     if slept.is_reader {
@@ -267,85 +231,84 @@ impl Connection {
         }
         if is_reader {
             let mut reader = lock(&self.reader);
-            let found = self.read_until(&mut reader, latest, may, || call.place.look(Option::take));
+            let found = self.read_until(&mut reader, latest, may, || waiter.place.look(Option::take));
             if found.is_none() {
-                self.abandon(number, &call); // before the role is passed on: it must not come back
+                self.abandon(number, &waiter); // before the role is passed on: it must not come back
             }
             self.resign(reader);
             if let Some(outcome) = found {
                 return outcome;
             }
         }
-        self.abandon(number, &call);
+        self.abandon(number, &waiter);
         self.end_if_reader_is_stuck();
         // It may have arrived just now, or the connection has just ended.
-        let why = || lock(&self.shared).end.as_ref().map_or_else(late, |end| end.clone());
-        call.place.look(Option::take).unwrap_or_else(|| Err(CallError::Unknown(why())))
+        let why = || lock(&self.packets).end.as_ref().map_or_else(late, |end| end.clone());
+        waiter.place.look(Option::take).unwrap_or_else(|| Err(CallError::Unknown(why())))
     }
 
     /// A thread does not wait any more. If the server did not answer within the read timeout, later calls use another
     /// connection.
-    fn abandon(&self, number: u64, call: &Arc<Call>) {
-        let submitted = lock(&self.shared).abandon(number, call);
+    fn abandon(&self, number: u64, waiter: &Arc<ReplyWaiter>) {
+        let submitted = lock(&self.packets).abandon(number, waiter);
         if submitted.is_some_and(|at| machine_now().saturating_duration_since(at) >= self.read_timeout) {
             self.fall_silent();
         }
     }
 
-    /// For a task: submits its packet. Returns its number, and whether the task must call `flush` when it is polled next,
-    /// after other tasks have submitted theirs.
-    fn submit(
-        self: &Arc<Connection>,
-        packet: &[u8],
-        replies: usize,
-        call: &Arc<Call>,
-    ) -> Result<(u64, bool), CallError> {
-        let mut shared = lock(&self.shared);
-        if let Some(end) = &shared.end {
+    /// For a task: submits its packet.
+    fn submit(self: &Arc<Connection>, packet: &[u8], replies: usize, cx: &Context) -> Result<Sent<'_>, CallError> {
+        let waiter = ReplyWaiter::new(Place::of_task(&Clock::real(), None, cx));
+        let mut packets = lock(&self.packets);
+        if let Some(end) = &packets.end {
             return Err(CallError::Failed(end.clone()));
         }
-        let is_first = shared.in_flight() == 0;
-        let number = shared.push(packet, replies, Owner::Task(call.clone()));
+        let is_first = packets.in_flight() == 0;
+        let number = packets.push(packet, replies, Owner::Task(waiter.clone()));
         // The first packet goes at once, so that the server has work. Its reply makes the reader write the others, in
         // case the task that has to is not polled.
         let mut flushes = false;
         if is_first {
-            shared = self.write(shared, 1);
-        } else if !shared.is_writing && !shared.is_flush_due {
-            (shared.is_flush_due, flushes) = (true, true);
+            packets = self.write(packets, 1);
+        } else if !packets.is_writing && !packets.is_flush_due {
+            (packets.is_flush_due, flushes) = (true, true);
         }
-        if !shared.has_reader {
-            self.call_thread(&mut shared);
+        if !packets.has_reader {
+            self.call_thread(&mut packets);
         }
-        Ok((number, flushes))
+        drop(packets);
+        if flushes {
+            cx.waker().wake_by_ref(); // after the other tasks that are ready now
+        }
+        Ok(Sent { connection: self, waiter, number, flushes, is_over: false })
     }
 
     fn flush(&self) {
-        let mut shared = lock(&self.shared);
-        shared.is_flush_due = false;
-        drop(self.write(shared, 1));
+        let mut packets = lock(&self.packets);
+        packets.is_flush_due = false;
+        drop(self.write(packets, 1));
     }
 
     /// Writes what is submitted, unless another thread does. After so many rounds the reader continues.
-    fn write<'a>(&'a self, mut shared: MutexGuard<'a, Shared>, mut rounds: usize) -> MutexGuard<'a, Shared> {
-        while shared.may_write() {
-            if rounds == 0 && shared.will_be_written() {
+    fn write<'a>(&'a self, mut packets: MutexGuard<'a, Packets>, mut rounds: usize) -> MutexGuard<'a, Packets> {
+        while packets.may_write() {
+            if rounds == 0 && packets.will_be_written() {
                 break;
             }
             rounds = rounds.saturating_sub(1);
-            let spare = std::mem::take(&mut shared.spare);
-            let mut chunk = std::mem::replace(&mut shared.out, spare);
-            shared.is_writing = true;
-            drop(shared);
+            let spare = std::mem::take(&mut packets.spare);
+            let mut chunk = std::mem::replace(&mut packets.out, spare);
+            packets.is_writing = true;
+            drop(packets);
             let written = self.stream.write_all(&chunk);
             if let Err(error) = written {
                 self.end(broken(error));
             }
             chunk.clear();
-            shared = lock(&self.shared);
-            (shared.spare, shared.is_writing) = (chunk, false);
+            packets = lock(&self.packets);
+            (packets.spare, packets.is_writing) = (chunk, false);
         }
-        shared
+        packets
     }
 
     // Reading.
@@ -359,18 +322,18 @@ impl Connection {
         mut look: impl FnMut(&mut T) -> Option<R>,
         may: MayBlock,
     ) -> Option<R> {
-        let mut shared = lock(&self.shared);
-        if shared.end.is_some() {
+        let mut packets = lock(&self.packets);
+        if packets.end.is_some() {
             return place.look(look);
         }
-        if !shared.become_reader() {
+        if !packets.become_reader() {
             place.awaits();
-            shared.last_reader += 1;
-            let number = shared.last_reader;
-            shared.readers.insert(number, place.clone());
-            drop(shared);
+            packets.last_reader += 1;
+            let number = packets.last_reader;
+            packets.readers.insert(number, place.clone());
+            drop(packets);
             let slept = place.sleep(until, &mut look, may);
-            lock(&self.shared).readers.remove(&number);
+            lock(&self.packets).readers.remove(&number);
             if !slept.is_reader {
                 return slept.found;
             }
@@ -379,7 +342,7 @@ impl Connection {
                 return slept.found;
             }
         } else {
-            drop(shared);
+            drop(packets);
         }
         let mut reader = lock(&self.reader);
         let found = self.read_until(&mut reader, until, may, || place.look(&mut look));
@@ -413,23 +376,25 @@ impl Connection {
     /// The thread is the reader, and has what it waits for: passes the role to the thread that has waited longest for a
     /// reply, or to one that waits for a message. If there is none, the connection's own thread looks whether it must read.
     fn resign(self: &Arc<Connection>, mut reader: MutexGuard<Reader>) {
-        let mut shared = lock(&self.shared);
-        let mut threads = shared.slots.iter().filter_map(|slot| match &slot.owner {
-            Owner::Thread(call) => Some(call),
+        let mut packets = lock(&self.packets);
+        let mut threads = packets.pending.iter().filter_map(|packet| match &packet.owner {
+            Owner::Thread(waiter) => Some(waiter),
             _ => None,
         });
-        if shared.threads > 0 && threads.any(|call| call.place.make_reader()) {
+        if packets.threads > 0 && threads.any(|waiter| waiter.place.make_reader()) {
             return;
         }
-        if shared.readers.values().any(|place| place.make_reader()) {
+        if packets.readers.values().any(|place| place.make_reader()) {
             return;
         }
-        shared.has_reader = false;
-        if shared.end.is_none() && (shared.needs_own_thread() || !(shared.slots.is_empty() || shared.thread.looks)) {
-            self.call_thread(&mut shared);
+        packets.has_reader = false;
+        if packets.end.is_none()
+            && (packets.needs_own_thread() || !(packets.pending.is_empty() || packets.thread.looks))
+        {
+            self.call_thread(&mut packets);
         }
-        let is_over = shared.is_over();
-        drop(shared);
+        let is_over = packets.is_over();
+        drop(packets);
         if is_over {
             self.end(late());
         }
@@ -466,42 +431,43 @@ impl Connection {
 
     /// Only the time in reads counts: a reply that nobody has read yet is not late.
     fn nothing_arrived(&self, within: Duration) {
-        let mut shared = lock(&self.shared);
-        shared.heartbeat = machine_now();
-        shared.waited += within;
-        let is_late = shared.slots.front().is_some_and(|slot| shared.is_late(slot, self.read_timeout));
-        let tests = shared.slots.is_empty() && self.receiver.is_some() && shared.heartbeat - shared.received >= TEST;
+        let mut packets = lock(&self.packets);
+        packets.heartbeat = machine_now();
+        packets.waited += within;
+        let is_late = packets.pending.front().is_some_and(|packet| packets.is_late(packet, self.read_timeout));
+        let tests =
+            packets.pending.is_empty() && self.receiver.is_some() && packets.heartbeat - packets.received >= TEST;
         if tests {
-            shared.push(b"*1\r\n$4\r\nPING\r\n", 1, Owner::Nobody);
-            shared = self.write(shared, 1);
+            packets.push(b"*1\r\n$4\r\nPING\r\n", 1, Owner::Nobody);
+            packets = self.write(packets, 1);
         }
-        drop(shared);
+        drop(packets);
         if is_late {
             self.fall_silent();
         }
     }
 
     fn deliver(&self, reader: &mut Reader) {
-        let mut shared = lock(&self.shared);
+        let mut packets = lock(&self.packets);
         let now = machine_now();
-        (shared.heartbeat, shared.received) = (now, now);
-        shared.waited_before = shared.waited;
+        (packets.heartbeat, packets.received) = (now, now);
+        packets.waited_before = packets.waited;
         let mut is_wrong = false;
         for value in reader.values.drain(..) {
             if self.receiver.is_some() && is_message(&value) {
                 reader.messages.push(value);
             } else {
-                match shared.take_reply(value) {
+                match packets.take_reply(value) {
                     Some(answered) => reader.answered.extend(answered),
-                    None => is_wrong = shared.end.is_none(),
+                    None => is_wrong = packets.end.is_none(),
                 }
             }
         }
-        let writes = !shared.out.is_empty();
-        drop(shared);
+        let writes = !packets.out.is_empty();
+        drop(packets);
         for (owner, replies) in reader.answered.drain(..) {
-            if let Some((call, (waker, thread))) = owner.finish(Ok(replies)) {
-                reader.woken.push((call, waker, thread));
+            if let Some((waiter, (waker, thread))) = owner.finish(Ok(replies)) {
+                reader.woken.push((waiter, waker, thread));
             }
         }
         reader.wake_tasks();
@@ -512,7 +478,7 @@ impl Connection {
             let text = "a reply without a call";
             self.end(Failure::new(FailureKind::UnexpectedReply, text));
         } else if writes {
-            drop(self.write(lock(&self.shared), 1));
+            drop(self.write(lock(&self.packets), 1));
         }
     }
 
@@ -520,42 +486,42 @@ impl Connection {
 
     /// From now on the connection's own thread reads while nobody else does, until this is dropped.
     pub(crate) fn listen(self: &Arc<Connection>) -> Listening {
-        let mut shared = lock(&self.shared);
-        shared.listeners += 1;
-        if !shared.has_reader {
-            self.call_thread(&mut shared);
+        let mut packets = lock(&self.packets);
+        packets.listeners += 1;
+        if !packets.has_reader {
+            self.call_thread(&mut packets);
         }
-        drop(shared);
+        drop(packets);
         Listening(self.clone())
     }
 
     /// Messages are read for this long, also if nobody waits.
     pub(crate) fn listen_for(self: &Arc<Connection>, time: Duration) {
-        let mut shared = lock(&self.shared);
-        shared.listens_until = shared.listens_until.max(Some(machine_now() + time));
-        if !shared.has_reader {
-            self.call_thread(&mut shared);
+        let mut packets = lock(&self.packets);
+        packets.listens_until = packets.listens_until.max(Some(machine_now() + time));
+        if !packets.has_reader {
+            self.call_thread(&mut packets);
         }
     }
 
     /// Wakes the connection's own thread, or starts it.
-    fn call_thread(self: &Arc<Connection>, shared: &mut Shared) {
-        if shared.thread.is_running {
-            if !std::mem::replace(&mut shared.thread.is_called, true) {
+    fn call_thread(self: &Arc<Connection>, packets: &mut Packets) {
+        if packets.thread.is_running {
+            if !std::mem::replace(&mut packets.thread.is_called, true) {
                 self.called.notify_one();
             }
-        } else if shared.end.is_none() {
+        } else if packets.end.is_none() {
             let connection = self.clone();
             // If no thread can be started, the next call tries again.
-            shared.thread.is_running = spawn("luagate-io", move || connection.serve());
+            packets.thread.is_running = spawn("luagate-io", move || connection.serve());
         }
-        shared.thread.looks = shared.thread.is_running;
+        packets.thread.looks = packets.thread.is_running;
     }
 
     /// The calling thread is the connection's own thread from now on, unless it has one. Returns when the connection has
     /// ended.
     pub(super) fn serve_from_here(self: &Arc<Connection>) {
-        let is_running = std::mem::replace(&mut lock(&self.shared).thread.is_running, true);
+        let is_running = std::mem::replace(&mut lock(&self.packets).thread.is_running, true);
         if !is_running {
             self.serve();
         }
@@ -563,27 +529,27 @@ impl Connection {
 
     /// The loop of the connection's own thread. It ends with the connection.
     fn serve(self: &Arc<Connection>) {
-        let mut shared = lock(&self.shared);
-        while shared.end.is_none() {
-            if shared.is_over() {
-                drop(shared);
+        let mut packets = lock(&self.packets);
+        while packets.end.is_none() {
+            if packets.is_over() {
+                drop(packets);
                 return self.end(late());
             }
-            shared.thread.is_called = false;
-            let age = machine_now().saturating_duration_since(shared.heartbeat);
-            let is_overdue = !shared.slots.is_empty() && age >= LINGER;
-            if (shared.needs_own_thread() || is_overdue) && shared.become_reader() {
-                drop(shared);
+            packets.thread.is_called = false;
+            let age = machine_now().saturating_duration_since(packets.heartbeat);
+            let is_overdue = !packets.pending.is_empty() && age >= LINGER;
+            if (packets.needs_own_thread() || is_overdue) && packets.become_reader() {
+                drop(packets);
                 self.read_for_others();
-                shared = lock(&self.shared);
+                packets = lock(&self.packets);
                 continue;
             }
             // While another thread reads, it looks no more often than while packets are unanswered.
-            shared = if shared.slots.is_empty() && !shared.needs_own_thread() {
-                shared.thread.looks = false;
-                wait(&self.called, shared)
+            packets = if packets.pending.is_empty() && !packets.needs_own_thread() {
+                packets.thread.looks = false;
+                wait(&self.called, packets)
             } else {
-                wait_for(&self.called, shared, LOOK)
+                wait_for(&self.called, packets, LOOK)
             };
         }
     }
@@ -594,16 +560,16 @@ impl Connection {
         let mut reader = lock(&self.reader);
         let mut needed = machine_now();
         loop {
-            let shared = lock(&self.shared);
-            if shared.end.is_some() {
+            let packets = lock(&self.packets);
+            if packets.end.is_some() {
                 break;
             }
-            if shared.needs_own_thread() {
+            if packets.needs_own_thread() {
                 needed = machine_now();
             }
             let lingers = machine_now().saturating_duration_since(needed) < LINGER;
-            let is_alone = shared.has_no_thread() && !shared.slots.is_empty();
-            drop(shared);
+            let is_alone = packets.has_no_thread() && !packets.pending.is_empty();
+            drop(packets);
             if !lingers && !is_alone {
                 break;
             }
@@ -620,16 +586,16 @@ impl Connection {
     }
 
     fn end(&self, failure: Failure) {
-        let mut shared = lock(&self.shared);
-        if shared.end.is_some() {
+        let mut packets = lock(&self.packets);
+        if packets.end.is_some() {
             return;
         }
-        shared.end = Some(failure.clone());
+        packets.end = Some(failure.clone());
         self.has_ended.store(true, Ordering::Release);
         self.is_closed.store(true, Ordering::Release);
-        let given_up = shared.give_up(Duration::ZERO);
-        shared.slots.clear();
-        drop(shared);
+        let given_up = packets.give_up(Duration::ZERO);
+        packets.pending.clear();
+        drop(packets);
         self.stream.shut_down();
         fail(given_up, &failure);
         self.called.notify_one();
@@ -645,24 +611,24 @@ impl Connection {
         if self.receiver.is_some() {
             return self.end(late());
         }
-        let mut shared = lock(&self.shared);
-        let since = *shared.silent_since.get_or_insert_with(machine_now);
+        let mut packets = lock(&self.packets);
+        let since = *packets.silent_since.get_or_insert_with(machine_now);
         if machine_now().saturating_duration_since(since) >= LONGEST_SILENCE {
-            drop(shared);
+            drop(packets);
             return self.end(late());
         }
         self.has_ended.store(true, Ordering::Release);
-        let given_up = shared.give_up(self.read_timeout);
-        drop(shared);
+        let given_up = packets.give_up(self.read_timeout);
+        drop(packets);
         fail(given_up, &late());
     }
 
     /// Ends the connection if its reader does not come back, because its thread is starved.
     fn end_if_reader_is_stuck(&self) {
-        let shared = lock(&self.shared);
-        let age = machine_now().saturating_duration_since(shared.heartbeat);
-        let is_stuck = shared.has_reader && age > self.read_timeout.max(TICK * 4);
-        drop(shared);
+        let packets = lock(&self.packets);
+        let age = machine_now().saturating_duration_since(packets.heartbeat);
+        let is_stuck = packets.has_reader && age > self.read_timeout.max(TICK * 4);
+        drop(packets);
         if is_stuck {
             self.end(late());
         }
@@ -671,23 +637,23 @@ impl Connection {
     /// After a pause: finds out, without a round trip, whether the server has closed the connection. Also takes the replies
     /// to posted packets.
     pub(crate) fn look_if_idle(self: &Arc<Connection>) {
-        let mut shared = lock(&self.shared);
-        let age = machine_now().saturating_duration_since(shared.heartbeat);
-        if age < IDLE || shared.is_writing || !shared.become_reader() {
+        let mut packets = lock(&self.packets);
+        let age = machine_now().saturating_duration_since(packets.heartbeat);
+        if age < IDLE || packets.is_writing || !packets.become_reader() {
             return;
         }
-        shared.is_writing = true; // nobody may write while the stream does not block
-        drop(shared);
+        packets.is_writing = true; // nobody may write while the stream does not block
+        drop(packets);
         let mut reader = lock(&self.reader);
         let read = self.stream.read_at_once(&mut reader.chunk);
-        lock(&self.shared).is_writing = false;
+        lock(&self.packets).is_writing = false;
         match read {
             Ok(0) => self.end(closed()),
             Ok(count) => self.arrived(&mut reader, count),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(error) => self.end(broken(error)),
         }
-        drop(self.write(lock(&self.shared), 1));
+        drop(self.write(lock(&self.packets), 1));
         self.resign(reader);
     }
 }
@@ -698,12 +664,48 @@ impl Drop for Connection {
     }
 }
 
+/// A packet of a task, until its replies are here.
+struct Sent<'a> {
+    connection: &'a Arc<Connection>,
+    waiter: Arc<ReplyWaiter>,
+    number: u64,
+    /// This task writes the packets of all tasks when it is polled next, after other tasks have submitted theirs.
+    flushes: bool,
+    is_over: bool,
+}
+
+impl Sent<'_> {
+    fn poll(&mut self, cx: &Context) -> Poll<Outcome> {
+        if std::mem::take(&mut self.flushes) {
+            self.connection.flush();
+        }
+        let Some(outcome) = self.waiter.place.poll(cx, None, Option::take) else {
+            return Poll::Pending;
+        };
+        self.waiter.wake_others();
+        self.is_over = true;
+        Poll::Ready(outcome)
+    }
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            lock(&self.connection.packets).abandon(self.number, &self.waiter);
+            self.waiter.wake_others();
+            if self.flushes {
+                self.connection.flush();
+            }
+        }
+    }
+}
+
 /// While this exists, the connection's own thread reads.
 pub(crate) struct Listening(Arc<Connection>);
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        lock(&self.0.shared).listeners -= 1;
+        lock(&self.0.packets).listeners -= 1;
     }
 }
 

@@ -42,6 +42,7 @@ pub(crate) mod connector;
 pub(crate) mod eviction;
 mod greeting;
 pub(crate) mod mode;
+mod packets;
 pub(crate) mod place;
 pub(crate) mod probe;
 mod replies;

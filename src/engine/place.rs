@@ -10,11 +10,11 @@ use std::time::Instant;
 
 /// Something that one caller waits for, and how the caller waits.
 pub(crate) struct Place<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<PlaceState<T>>,
     notify: Notify,
 }
 
-struct State<T> {
+struct PlaceState<T> {
     content: T,
     waits: Waits,
 }
@@ -57,7 +57,7 @@ impl<T> Place<T> {
     }
 
     fn new(clock: &Clock, content: T, waits: Waits) -> Place<T> {
-        Place { state: Mutex::new(State { content, waits }), notify: Notify::awake(clock) }
+        Place { state: Mutex::new(PlaceState { content, waits }), notify: Notify::awake(clock) }
     }
 
     /// Looks at the content, or takes from it.

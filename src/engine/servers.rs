@@ -20,7 +20,7 @@ use crate::protocol::exchange::{self, Exchange, MinReplicas, Packet, error_in, i
 use crate::protocol::lease::Moment;
 use crate::protocol::reply::{error_of, failure_in, failure_of};
 use crate::protocol::routing::route::{Route, Step};
-use crate::protocol::routing::slots::{self, Learning, Next};
+use crate::protocol::routing::slots::{self, Learning, LearningStep};
 use crate::protocol::routing::{NodeId, by_node, in_order};
 use crate::sync::lock;
 use crate::trace;
@@ -91,6 +91,15 @@ impl Answered {
             self.connection.close();
             error.into()
         })
+    }
+
+    /// As `read`. Also returns when the answered call was sent.
+    pub(crate) fn read_at<T>(
+        self,
+        read: impl FnOnce(Value) -> Result<T, CallError>,
+    ) -> Result<(T, Moment), Unanswered> {
+        let sent = self.sent;
+        Ok((self.read(read)?, sent))
     }
 }
 
@@ -412,8 +421,8 @@ impl Servers {
         };
         loop {
             let (node, until) = match cluster.look(|slots| learning.next(slots, self.clock.now())) {
-                Next::Over(result) => return result,
-                Next::Ask { node, until } => (node, until),
+                LearningStep::Over(result) => return result,
+                LearningStep::Ask { node, until } => (node, until),
             };
             let reply = self.ask_for_slots(node, until, mode).await;
             cluster.change(|slots| learning.answered(slots, node, reply, self.clock.now()));
@@ -496,7 +505,7 @@ impl Servers {
     ) -> Result<Vec<Value>, CallError> {
         let Sending { until, mode, .. } = sending;
         let latest = self.latest(until, self.timeouts.read);
-        let exchange = connection.exchange(&*packet.bytes, packet.replies, latest, mode);
+        let exchange = connection.exchange(&packet.bytes, packet.replies, latest, mode);
         self.limited(until, mode, exchange).await.unwrap_or_else(|| Err(CallError::Unknown(late())))
     }
 

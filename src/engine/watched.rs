@@ -9,12 +9,12 @@ use std::time::Instant;
 
 #[derive(Default)]
 pub(crate) struct Watched<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<WatchedState<T>>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State<T> {
+struct WatchedState<T> {
     value: T,
     wakers: Vec<Waker>,
     /// How many threads sleep. To notify them is a system call.
@@ -23,7 +23,7 @@ struct State<T> {
 
 impl<T> Watched<T> {
     pub(crate) fn new(value: T) -> Watched<T> {
-        Watched { state: Mutex::new(State { value, wakers: Vec::new(), sleeping: 0 }), changed: Condvar::new() }
+        Watched { state: Mutex::new(WatchedState { value, wakers: Vec::new(), sleeping: 0 }), changed: Condvar::new() }
     }
 
     /// Reads the value, or changes it in a way for which nobody waits.
@@ -39,7 +39,7 @@ impl<T> Watched<T> {
         result
     }
 
-    fn wake(&self, mut state: MutexGuard<State<T>>) {
+    fn wake(&self, mut state: MutexGuard<WatchedState<T>>) {
         let wakers = std::mem::take(&mut state.wakers);
         let sleeping = state.sleeping;
         drop(state);

@@ -14,11 +14,11 @@ use std::time::Instant;
 /// A part of a gate with work that becomes due.
 pub(crate) trait Job: Send + Sync {
     /// Does what is due. Returns when it must be called again.
-    fn work(self: Arc<Self>) -> Next;
+    fn work(self: Arc<Self>) -> NextWork;
 }
 
 /// When a job has work again.
-pub(crate) enum Next {
+pub(crate) enum NextWork {
     /// `None`: when the worker is called.
     At(Option<Instant>),
     /// The gate was dropped, and nothing is left to do.
@@ -29,18 +29,18 @@ type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The gate's own thread. It starts when it is first needed.
 pub(crate) struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerThread>,
 }
 
-struct Shared {
+struct WorkerThread {
     clock: Clock,
     jobs: OnceLock<Vec<Weak<dyn Job>>>,
-    state: Mutex<State>,
+    state: Mutex<WorkerState>,
     notify: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct WorkerState {
     /// The work for the servers, and the part of it that must be polled.
     work: HashMap<u64, Work>,
     woken: BTreeSet<u64>,
@@ -57,8 +57,12 @@ struct State {
 
 impl Worker {
     pub(crate) fn new(clock: &Clock) -> Worker {
-        let shared =
-            Shared { clock: clock.clone(), jobs: OnceLock::new(), state: Mutex::default(), notify: Notify::new(clock) };
+        let shared = WorkerThread {
+            clock: clock.clone(),
+            jobs: OnceLock::new(),
+            state: Mutex::default(),
+            notify: Notify::new(clock),
+        };
         Worker { shared: Arc::new(shared) }
     }
 
@@ -137,7 +141,7 @@ impl Worker {
 
 /// Forgets its task when it is dropped.
 struct Timer<'a> {
-    shared: &'a Shared,
+    shared: &'a WorkerThread,
     key: (Instant, u64),
     waker: Waker,
 }
@@ -151,7 +155,7 @@ impl Drop for Timer<'_> {
 
 /// Polls a part of the work again.
 struct Wakes {
-    shared: Weak<Shared>,
+    shared: Weak<WorkerThread>,
     number: u64,
 }
 
@@ -165,9 +169,9 @@ impl Wake for Wakes {
     }
 }
 
-impl Shared {
+impl WorkerThread {
     /// Wakes the thread, or starts it.
-    fn wake(self: &Arc<Shared>, mut state: MutexGuard<'_, State>) {
+    fn wake(self: &Arc<WorkerThread>, mut state: MutexGuard<'_, WorkerState>) {
         if !state.is_running {
             let shared = self.clone();
             state.is_running = spawn("luagate", move || shared.run());
@@ -185,7 +189,7 @@ impl Shared {
     }
 
     /// The loop of the thread.
-    fn run(self: &Arc<Shared>) {
+    fn run(self: &Arc<WorkerThread>) {
         let mut jobs: Vec<Arc<dyn Job>> = Vec::new();
         loop {
             {
@@ -195,11 +199,11 @@ impl Shared {
             }
             let mut at: Option<Instant> = None;
             jobs.retain(|job| match job.clone().work() {
-                Next::At(next) => {
+                NextWork::At(next) => {
                     at = at.into_iter().chain(next).min();
                     true
                 }
-                Next::Never => false,
+                NextWork::Never => false,
             });
             self.poll_work();
             let mut state = lock(&self.state);
@@ -225,7 +229,7 @@ impl Shared {
     }
 
     /// Polls the work that was woken.
-    fn poll_work(self: &Arc<Shared>) {
+    fn poll_work(self: &Arc<WorkerThread>) {
         let woken = std::mem::take(&mut lock(&self.state).woken);
         for number in woken {
             let Some(mut work) = lock(&self.state).work.remove(&number) else {
@@ -239,7 +243,7 @@ impl Shared {
     }
 
     /// The tasks whose time has come.
-    fn take_due(&self, state: &mut State) -> Vec<Waker> {
+    fn take_due(&self, state: &mut WorkerState) -> Vec<Waker> {
         let now = self.clock.now();
         let mut due = Vec::new();
         while let Some(timer) = state.timers.first_entry()

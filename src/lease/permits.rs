@@ -4,7 +4,7 @@
 use crate::clock::Busy;
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Outcome, Sending, Servers};
-use crate::engine::worker::{Job, Next, Worker};
+use crate::engine::worker::{Job, NextWork, Worker};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Lost, RefreshError};
 use crate::protocol::call::{Call, Packed};
@@ -339,12 +339,12 @@ impl Store {
 }
 
 impl Job for Store {
-    fn work(self: Arc<Store>) -> Next {
+    fn work(self: Arc<Store>) -> NextWork {
         let now = self.servers.clock.moment();
         loop {
             let mut table = self.lock();
             if table.is_closed {
-                return Next::Never;
+                return NextWork::Never;
             }
             if table.keeper.due(Task::Report, now).is_some() {
                 self.report(table);
@@ -357,7 +357,7 @@ impl Job for Store {
                 if at <= now.instant() { due = Some(node) } else { next = next.into_iter().chain([at]).min() }
             }
             let Some(node) = due else {
-                return Next::At(next);
+                return NextWork::At(next);
             };
             if let Some(numbers) = table.keeper.due(Task::Renew(node), now) {
                 if !numbers.is_empty() {

@@ -6,7 +6,7 @@ use crate::engine::connection::{Connection, Outcome};
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Sending, Servers};
 use crate::engine::watched::Watched;
-use crate::engine::worker::{Job, Next, Worker};
+use crate::engine::worker::{Job, NextWork, Worker};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::Packed;
@@ -381,14 +381,14 @@ impl Drop for Unconfirmed<'_> {
 }
 
 impl Job for ReleaseQueue {
-    fn work(self: Arc<ReleaseQueue>) -> Next {
+    fn work(self: Arc<ReleaseQueue>) -> NextWork {
         loop {
             let now = self.servers.clock.now();
             let node_of = |pending: &PendingRelease| self.servers.node_of(pending.keys.meta.as_bytes());
             let next = self.change(|state| state.releases.next(now, node_of));
             match next {
-                ToRelease::At(at) => return Next::At(at),
-                ToRelease::Closed => return Next::Never,
+                ToRelease::At(at) => return NextWork::At(at),
+                ToRelease::Closed => return NextWork::Never,
                 ToRelease::Now(node, batch) => self.worker.spawn(self.clone().release_batch(node, batch)),
             }
         }

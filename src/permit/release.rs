@@ -6,7 +6,7 @@ use crate::engine::servers::{Outcome, Sending};
 use crate::error::{CallError, Error};
 use crate::lease::releases::{Dropped, PendingRelease};
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::held::State;
+use crate::protocol::held::HeldState;
 use crate::protocol::keeper::Keeper;
 use crate::protocol::semaphore::ReleaseAnswer;
 use crate::trace::{Operation, words};
@@ -169,7 +169,7 @@ impl Permit {
     /// How an earlier release ended.
     fn earlier_release(&self) -> Released {
         match self.held(|held| held.state()) {
-            Some(State::Gone) => Released::Gone,
+            Some(HeldState::Gone) => Released::Gone,
             _ => Released::Released,
         }
     }

@@ -15,12 +15,12 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 /// The reply to one command, or its error.
-pub type Reply = RedisResult<Value>;
+pub type RawReply = RedisResult<Value>;
 
 /// Calls that are sent to one server together. Each has its own outcome.
 pub struct Exchange<'a> {
     calls: &'a [&'a Packed],
-    replies: Vec<Option<Reply>>,
+    replies: Vec<Option<RawReply>>,
     round: Round,
     /// The slot of the key is still moving to this server. `ASKING` is sent before each call.
     asking: bool,
@@ -28,7 +28,7 @@ pub struct Exchange<'a> {
     pub stores: bool,
     /// A command after the calls in each packet, and its last reply.
     pub last: Option<Vec<u8>>,
-    pub last_reply: Option<Reply>,
+    pub last_reply: Option<RawReply>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Takes the replies to the last packet, as many as [`Packet::replies`].
-    pub fn receive(&mut self, replies: impl IntoIterator<Item = Reply>) {
+    pub fn receive(&mut self, replies: impl IntoIterator<Item = RawReply>) {
         let mut replies = replies.into_iter().map(error_in);
         let refused = match self.round {
             Round::Store => replies.next().and_then(Result::err),
@@ -141,7 +141,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// The outcome of each call. `None`: the server did not run it.
-    pub fn outcomes(self) -> Vec<Option<Reply>> {
+    pub fn outcomes(self) -> Vec<Option<RawReply>> {
         self.replies
     }
 
@@ -153,12 +153,12 @@ impl<'a> Exchange<'a> {
 }
 
 /// Takes the place of a reply that the server did not send.
-pub fn missing() -> Reply {
+pub fn missing() -> RawReply {
     Err((ErrorKind::UnexpectedReturnType, "fewer replies than calls").into())
 }
 
 /// A reply of the server. An error value in it becomes an `Err`.
-pub fn error_in(reply: Reply) -> Reply {
+pub fn error_in(reply: RawReply) -> RawReply {
     match reply {
         Ok(Value::ServerError(error)) => Err(error.into()),
         reply => reply,
@@ -212,7 +212,7 @@ impl Unanswered {
 }
 
 /// The outcome of a call without others in its packet.
-pub fn of_one(reply: Reply) -> Outcome {
+pub fn of_one(reply: RawReply) -> Outcome {
     let reply = reply.map_err(Unanswered::new)?;
     Ok(Answered { reply, unconfirmed: None })
 }
@@ -247,7 +247,7 @@ impl MinReplicas {
     }
 
     /// Fails unless the reply reports enough confirmations.
-    pub fn check(&self, reply: Option<Reply>) -> Result<(), Failure> {
+    pub fn check(&self, reply: Option<RawReply>) -> Result<(), Failure> {
         let confirmed = match reply {
             Some(reply) => reply.and_then(|value| Ok(u32::from_redis_value(value)?)),
             None => Ok(0),

@@ -35,7 +35,7 @@ impl Identity {
 
 /// What has become of a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum HeldState {
     Held,
     /// Calls that release it were sent. So many are not answered: each may have been executed.
     Releasing {
@@ -67,7 +67,7 @@ pub struct HeldPermit {
     replied_at: ServerTime,
     /// When this process took the reply to the last refresh.
     taken_at: Option<Instant>,
-    state: State,
+    state: HeldState,
 }
 
 impl HeldPermit {
@@ -80,7 +80,7 @@ impl HeldPermit {
             under_way: Vec::new(),
             replied_at: grant.now,
             taken_at: None,
-            state: State::Held,
+            state: HeldState::Held,
         }
     }
 
@@ -93,7 +93,7 @@ impl HeldPermit {
             deadline: self.deadline(),
             under_way: Vec::new(),
             longest: longer(self.longest, lease_of(lease.lease_ms)),
-            state: std::mem::replace(&mut self.state, State::HandedOn), // so that it does not count twice
+            state: std::mem::replace(&mut self.state, HeldState::HandedOn), // so that it does not count twice
             ..*self
         }
     }
@@ -116,18 +116,18 @@ impl HeldPermit {
         latest.checked_add(self.longest?)
     }
 
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> HeldState {
         self.state
     }
 
     /// Whether its lease counts.
     pub fn is_valid(&self) -> bool {
-        matches!(self.state, State::Held | State::Releasing { .. })
+        matches!(self.state, HeldState::Held | HeldState::Releasing { .. })
     }
 
     /// Whether it is renewed, and its loss is reported.
     pub fn is_watched(&self) -> bool {
-        matches!(self.state, State::Held | State::Lost { is_reported: false })
+        matches!(self.state, HeldState::Held | HeldState::Lost { is_reported: false })
     }
 
     /// The time that is left: zero if the permit is lost, `None` if it is permanent. `true`: the loss is new to the
@@ -139,7 +139,7 @@ impl HeldPermit {
         let left = self.deadline().remaining(now);
         let is_lost = left.is_some_and(|left| left.is_zero());
         if is_lost {
-            self.state = State::Lost { is_reported: !self.is_watched() };
+            self.state = HeldState::Lost { is_reported: !self.is_watched() };
         }
         (left, is_lost)
     }
@@ -195,10 +195,10 @@ impl HeldPermit {
     /// released too, since the server may count its lease longer, or for ever.
     pub fn begin_release(&mut self) -> bool {
         let (state, is_sent) = match self.state {
-            State::Held => (State::Releasing { unanswered: 1 }, true),
-            State::Releasing { unanswered } => (State::Releasing { unanswered: unanswered + 1 }, true),
-            State::Lost { .. } => (State::Lost { is_reported: true }, true),
-            over @ (State::Released | State::Gone | State::HandedOn) => (over, false),
+            HeldState::Held => (HeldState::Releasing { unanswered: 1 }, true),
+            HeldState::Releasing { unanswered } => (HeldState::Releasing { unanswered: unanswered + 1 }, true),
+            HeldState::Lost { .. } => (HeldState::Lost { is_reported: true }, true),
+            over @ (HeldState::Released | HeldState::Gone | HeldState::HandedOn) => (over, false),
         };
         self.state = state;
         is_sent
@@ -208,20 +208,20 @@ impl HeldPermit {
     /// Returns whether this shows that it had been lost, which is new to the holder.
     pub fn released(&mut self, found: bool, repeated: bool) -> bool {
         // No earlier call may have released it.
-        let is_lost = !found && !repeated && self.state == State::Releasing { unanswered: 1 };
-        self.state = if found { State::Released } else { State::Gone };
+        let is_lost = !found && !repeated && self.state == HeldState::Releasing { unanswered: 1 };
+        self.state = if found { HeldState::Released } else { HeldState::Gone };
         is_lost
     }
 
     /// A call that releases it failed, and the server did not run it.
     pub fn not_released(&mut self) {
-        if let State::Releasing { unanswered } = &mut self.state {
+        if let HeldState::Releasing { unanswered } = &mut self.state {
             *unanswered = unanswered.saturating_sub(1);
         }
     }
 
     pub fn hand_on(&mut self) {
-        self.state = State::HandedOn;
+        self.state = HeldState::HandedOn;
     }
 
     /// The server reports that the id no longer holds the permit. Returns whether the loss must be reported, and whether it
@@ -229,7 +229,7 @@ impl HeldPermit {
     pub fn lose(&mut self) -> (bool, bool) {
         let (is_watched, is_new) = (self.is_watched(), self.is_valid());
         if is_watched || is_new {
-            self.state = State::Lost { is_reported: true };
+            self.state = HeldState::Lost { is_reported: true };
         }
         (is_watched, is_new)
     }

@@ -9,7 +9,7 @@
 use super::id::secret_of;
 use super::keys::Keys;
 use super::lease::Moment;
-use super::releases::{PendingRelease, Target};
+use super::releases::{PendingRelease, ReleaseTarget};
 use sha1_smol::Sha1;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,12 +22,12 @@ pub const MEMORY: Duration = Duration::from_secs(120);
 /// All waits of a client, and those that were given up. `W`: the driver's data for a wait.
 #[derive(Clone, Debug)]
 pub struct Inbox<W> {
-    waits: BTreeMap<String, Vec<Wait<W>>>,
+    waits: BTreeMap<String, Vec<WaitEntry<W>>>,
     pub given_up: BTreeMap<String, Vec<GivenUp>>,
 }
 
 #[derive(Clone, Debug)]
-struct Wait<W> {
+struct WaitEntry<W> {
     /// The first key.
     key: Arc<str>,
     secret: Option<String>,
@@ -69,7 +69,7 @@ impl<W> Inbox<W> {
 
     fn insert(&mut self, id: &str, key: Arc<str>, secret: Option<String>, wait: &Arc<W>) {
         let same = self.waits.entry(id.to_owned()).or_default();
-        same.push(Wait { key, secret, wait: wait.clone() });
+        same.push(WaitEntry { key, secret, wait: wait.clone() });
     }
 
     pub fn remove(&mut self, id: &str, wait: &Arc<W>) {
@@ -92,7 +92,7 @@ impl<W> Inbox<W> {
     }
 
     /// The wait with this id for this semaphore.
-    fn find(&self, keys: &Keys, id: &str) -> Option<&Wait<W>> {
+    fn find(&self, keys: &Keys, id: &str) -> Option<&WaitEntry<W>> {
         let mut same = self.waits.get(id).into_iter().flatten();
         same.find(|wait| wait.key == keys.meta)
     }
@@ -131,7 +131,7 @@ impl<W> Inbox<W> {
         Some(PendingRelease {
             keys: wait.keys,
             id: message.id.clone(),
-            target: Target::Fence(message.fence),
+            target: ReleaseTarget::Fence(message.fence),
             connection: None,
             until: Some(wait.until),
         })

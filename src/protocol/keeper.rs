@@ -1,6 +1,6 @@
 //! The permits that this process holds, as a state machine: which permits to renew, and when; which are lost.
 
-use super::held::{HeldPermit, Identity, State};
+use super::held::{HeldPermit, HeldState, Identity};
 use super::lease::{LeaseOptions, Moment};
 use super::semaphore::Grant;
 use crate::error::failure::FailureKind;
@@ -44,12 +44,15 @@ pub struct Loss {
 /// The outcome of a refresh: the new lease, and when the call was sent; `None`: the permit is lost.
 pub type Refreshed = Result<Option<(Grant, Moment)>, CallError>;
 
+/// The permits that are planned for each task, in the order of their times.
+type Plans = BTreeMap<Task, BTreeSet<(Instant, Number)>>;
+
 /// All permits of a gate.
 #[derive(Clone, Debug, Default)]
 pub struct Keeper {
     permits: BTreeMap<Number, Kept>,
     last: Number,
-    plans: BTreeMap<Task, BTreeSet<(Instant, Number)>>,
+    plans: Plans,
     losses: Vec<Loss>,
 }
 
@@ -70,13 +73,7 @@ impl Kept {
 }
 
 /// Moves a permit to another time in a plan, or removes it from the plan.
-fn replan(
-    plans: &mut BTreeMap<Task, BTreeSet<(Instant, Number)>>,
-    task: Task,
-    number: Number,
-    planned: &mut Option<Instant>,
-    at: Option<Instant>,
-) {
+fn replan(plans: &mut Plans, task: Task, number: Number, planned: &mut Option<Instant>, at: Option<Instant>) {
     if *planned == at {
         return;
     }
@@ -99,15 +96,14 @@ impl Keeper {
         let kept =
             Kept { held, node, is_renewed: renewed && lease_ms > 0, is_reported, renews_at: None, reports_at: None };
         self.permits.insert(number, kept);
-        self.plan(number, now);
+        self.plan_next(number, now);
         number
     }
 
     /// Removes a permit that is dropped.
     pub fn remove(&mut self, number: Number) {
         if let Some(mut kept) = self.permits.remove(&number) {
-            let renewal = Task::Renew(kept.node);
-            replan(&mut self.plans, renewal, number, &mut kept.renews_at, None);
+            replan(&mut self.plans, Task::Renew(kept.node), number, &mut kept.renews_at, None);
             replan(&mut self.plans, Task::Report, number, &mut kept.reports_at, None);
         }
     }
@@ -143,8 +139,7 @@ impl Keeper {
     fn change<T>(&mut self, number: Number, change: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
         let kept = self.permits.get_mut(&number)?;
         let result = change(&mut kept.held);
-        self.plan_renewal(number, None);
-        self.plan_report(number);
+        self.plan(number, None);
         Some(result)
     }
 
@@ -152,21 +147,19 @@ impl Keeper {
     pub fn stop_renewal(&mut self, number: Number) {
         if let Some(kept) = self.permits.get_mut(&number) {
             kept.is_renewed = false;
+            replan(&mut self.plans, Task::Renew(kept.node), number, &mut kept.renews_at, None);
         }
-        self.plan_renewal(number, None);
     }
 
     /// Plans the next work for a permit: its renewal after a third of the time that is left, its loss at the end.
-    fn plan(&mut self, number: Number, now: Moment) {
+    fn plan_next(&mut self, number: Number, now: Moment) {
         if let Some(kept) = self.permits.get(&number) {
             // The time that is left can differ from the lease. It is shorter after `refresh_for` with a short lease, or
             // if the grant message was delayed. It can also be longer.
             let lease = kept.lease();
             let end = kept.held.deadline().instant();
             let left = end.map_or(lease, |end| end.saturating_duration_since(now.instant()));
-            let at = now.instant() + lease.min(left) / 3;
-            self.plan_renewal(number, Some(at));
-            self.plan_report(number);
+            self.plan(number, Some(now.instant() + lease.min(left) / 3));
         }
     }
 
@@ -175,26 +168,19 @@ impl Keeper {
         if let Some(kept) = self.permits.get(&number) {
             let pause = (kept.lease() / 10).clamp(Duration::from_millis(5), Duration::from_secs(1));
             let at = now.instant() + pause;
-            let end = kept.held.deadline().instant();
-            let at = end.map_or(at, |end| at.min(end));
-            self.plan_renewal(number, Some(at));
-            self.plan_report(number); // the end may be earlier now
+            let end = kept.held.deadline().instant(); // may be earlier now
+            self.plan(number, Some(end.map_or(at, |end| at.min(end))));
         }
     }
 
-    fn plan_renewal(&mut self, number: Number, at: Option<Instant>) {
+    /// Plans the renewal of a permit (`None`: no renewal), and the report of its loss.
+    fn plan(&mut self, number: Number, renews_at: Option<Instant>) {
         if let Some(kept) = self.permits.get_mut(&number) {
-            let at = at.filter(|_| kept.is_renewed && kept.held.is_watched());
-            let task = Task::Renew(kept.node);
-            replan(&mut self.plans, task, number, &mut kept.renews_at, at);
-        }
-    }
-
-    fn plan_report(&mut self, number: Number) {
-        if let Some(kept) = self.permits.get_mut(&number) {
-            let end = kept.held.deadline().instant();
-            let at = end.filter(|_| kept.is_reported && kept.held.is_watched());
-            replan(&mut self.plans, Task::Report, number, &mut kept.reports_at, at);
+            let is_watched = kept.held.is_watched();
+            let renews_at = renews_at.filter(|_| kept.is_renewed && is_watched);
+            let reports_at = kept.held.deadline().instant().filter(|_| kept.is_reported && is_watched);
+            replan(&mut self.plans, Task::Renew(kept.node), number, &mut kept.renews_at, renews_at);
+            replan(&mut self.plans, Task::Report, number, &mut kept.reports_at, reports_at);
         }
     }
 
@@ -217,8 +203,9 @@ impl Keeper {
     pub fn report(&mut self, number: Number) {
         if let Some(kept) = self.permits.get_mut(&number) {
             kept.is_reported = true;
+            let renews_at = kept.renews_at;
+            self.plan(number, renews_at);
         }
-        self.plan_report(number);
     }
 
     /// The permits that are due for a task. A permit that is lost by now is recorded as a [`Loss`] and not returned.
@@ -278,14 +265,12 @@ impl Keeper {
             return Ok(());
         };
         let lease_ms = kept.held.identity.lease.lease_ms;
-        let is_releasing = matches!(kept.held.state(), State::Releasing { .. });
+        let is_releasing = matches!(kept.held.state(), HeldState::Releasing { .. });
         let result = self.refresh(number, lease_ms, outcome, now);
         match &result {
-            Ok(()) => self.plan(number, now),
+            Ok(()) => self.plan_next(number, now),
             Err(RefreshError::Lost(_)) if is_releasing => {} // its release may have run first, and reports a loss itself
-            Err(RefreshError::Lost(_)) => {
-                self.lose(number, true);
-            }
+            Err(RefreshError::Lost(_)) => self.lose(number, true),
             // Other failures, for example an overwritten key, are retried until the deadline.
             Err(_) => self.plan_retry(number, now),
         }
@@ -303,7 +288,7 @@ impl Keeper {
         let result = self.refresh(number, lease_ms, outcome, now);
         match &result {
             // The end may now be earlier than planned.
-            Ok(()) | Err(RefreshError::Unknown(_)) => self.plan(number, now),
+            Ok(()) | Err(RefreshError::Unknown(_)) => self.plan_next(number, now),
             Err(RefreshError::Lost(_)) => self.lose(number, false),
             Err(_) => {}
         }
@@ -330,8 +315,7 @@ impl Keeper {
             let (is_watched, is_new) = kept.held.lose();
             let is_reported = wanted && is_watched && kept.is_reported;
             self.tell(number, is_new, is_reported);
-            self.plan_renewal(number, None);
-            self.plan_report(number);
+            self.plan(number, None);
         }
     }
 

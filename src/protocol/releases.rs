@@ -25,7 +25,7 @@ const BATCH: usize = 100;
 pub struct PendingRelease<C> {
     pub keys: Keys,
     pub id: String,
-    pub target: Target,
+    pub target: ReleaseTarget,
     pub connection: Option<C>,
     /// After this time the server has freed the id by itself. `None`: a permanent lease, whose release is repeated
     /// until the gate is dropped.
@@ -35,7 +35,7 @@ pub struct PendingRelease<C> {
 /// The object of a release. A release may reach the server late, when its id is in use again. It must not release that
 /// later grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum ReleaseTarget {
     /// Everything that the id has. Only for an id that this client made for one call, and that no later call uses.
     Whatever,
     /// The permit with this fence.
@@ -63,7 +63,7 @@ impl<C> PendingRelease<C> {
         connection: Option<C>,
         until: Option<Instant>,
     ) -> PendingRelease<C> {
-        let target = if is_own_id { Target::LookUp } else { Target::Whatever };
+        let target = if is_own_id { ReleaseTarget::LookUp } else { ReleaseTarget::Whatever };
         PendingRelease { keys: keys.clone(), id: id.to_owned(), target, connection, until }
     }
 
@@ -72,7 +72,7 @@ impl<C> PendingRelease<C> {
         PendingRelease {
             keys: identity.keys.clone(),
             id: identity.id.clone(),
-            target: Target::Fence(identity.fence),
+            target: ReleaseTarget::Fence(identity.fence),
             connection,
             until,
         }
@@ -81,12 +81,12 @@ impl<C> PendingRelease<C> {
     /// Whether it concerns only later calls with its id, and does not hold back other calls of its name: nobody has dropped
     /// this permit, or the release follows a call on a connection of its own.
     fn is_aside(&self) -> bool {
-        self.connection.is_some() || self.target == Target::Held
+        self.connection.is_some() || self.target == ReleaseTarget::Held
     }
 
     /// Whether it takes one call: no lookup precedes it.
     pub fn is_one_call(&self) -> bool {
-        !matches!(self.target, Target::LookUp | Target::Held)
+        !matches!(self.target, ReleaseTarget::LookUp | ReleaseTarget::Held)
     }
 
     /// Whether the server has freed the id by itself.
@@ -97,15 +97,15 @@ impl<C> PendingRelease<C> {
     /// The calls of this release, in order.
     pub fn steps(&self) -> Steps {
         let next = match self.target {
-            Target::Whatever => Next::Release(None),
-            Target::Fence(fence) => Next::Release(Some(fence)),
-            Target::LookUp | Target::Held => Next::LookUp,
+            ReleaseTarget::Whatever => ReleaseCall::Release(None),
+            ReleaseTarget::Fence(fence) => ReleaseCall::Release(Some(fence)),
+            ReleaseTarget::LookUp | ReleaseTarget::Held => ReleaseCall::LookUp,
         };
         Steps {
             keys: self.keys.clone(),
             id: self.id.clone(),
             next,
-            keeps_place: self.target == Target::Held,
+            keeps_place: self.target == ReleaseTarget::Held,
             // A place in line may be granted after the lookup. Then a second lookup follows.
             lookups: 2,
             has_found_nothing: false,
@@ -118,7 +118,7 @@ impl<C> PendingRelease<C> {
 pub struct Steps {
     keys: Keys,
     id: String,
-    pub next: Next,
+    pub next: ReleaseCall,
     keeps_place: bool,
     /// The number of lookups that are left.
     pub lookups: u32,
@@ -127,7 +127,7 @@ pub struct Steps {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Next {
+pub enum ReleaseCall {
     LookUp,
     Release(Option<u64>),
     Nothing,
@@ -137,9 +137,9 @@ impl Steps {
     /// The next call. `None` once the id has nothing left to release.
     pub fn call(&self) -> Option<Packed> {
         match self.next {
-            Next::LookUp => Some(self.lookup().pack()),
-            Next::Release(fence) => Some(self.release(fence).pack()),
-            Next::Nothing => None,
+            ReleaseCall::LookUp => Some(self.lookup().pack()),
+            ReleaseCall::Release(fence) => Some(self.release(fence).pack()),
+            ReleaseCall::Nothing => None,
         }
     }
 
@@ -154,26 +154,26 @@ impl Steps {
     /// Takes the reply to the last call.
     pub fn answered(&mut self, reply: Value) -> Result<(), CallError> {
         self.next = match self.next {
-            Next::LookUp => {
+            ReleaseCall::LookUp => {
                 self.lookups -= 1;
                 match self.lookup().answer(reply)? {
-                    LookupAnswer::Held(grant) => Next::Release(Some(grant.fence)),
-                    LookupAnswer::Queued { .. } if self.keeps_place => Next::Nothing,
-                    LookupAnswer::Queued { ticket, .. } => Next::Release(Some(ticket)),
-                    LookupAnswer::Gone { .. } => Next::Nothing,
+                    LookupAnswer::Held(grant) => ReleaseCall::Release(Some(grant.fence)),
+                    LookupAnswer::Queued { .. } if self.keeps_place => ReleaseCall::Nothing,
+                    LookupAnswer::Queued { ticket, .. } => ReleaseCall::Release(Some(ticket)),
+                    LookupAnswer::Gone { .. } => ReleaseCall::Nothing,
                 }
             }
-            Next::Release(fence) => {
+            ReleaseCall::Release(fence) => {
                 let answer = self.release(fence).answer(reply)?;
                 self.has_found_nothing = answer == ReleaseAnswer::Gone;
                 let is_looked_up = self.lookups < 2;
                 if answer == ReleaseAnswer::Gone && is_looked_up && self.lookups > 0 && !self.keeps_place {
-                    Next::LookUp
+                    ReleaseCall::LookUp
                 } else {
-                    Next::Nothing
+                    ReleaseCall::Nothing
                 }
             }
-            Next::Nothing => Next::Nothing,
+            ReleaseCall::Nothing => ReleaseCall::Nothing,
         };
         Ok(())
     }
@@ -380,7 +380,7 @@ mod tests {
         PendingRelease {
             keys: Keys::mutex("luagate", name).unwrap(),
             id: "id".to_owned(),
-            target: Target::Whatever,
+            target: ReleaseTarget::Whatever,
             connection: None,
             until: Some(until),
         }

@@ -36,18 +36,18 @@ const RECHECK: Duration = Duration::from_secs(5);
 const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// The object of a wait: how to ask for it, and the meaning of answers and messages.
-pub trait Target {
+pub trait WaitTarget {
     type Answer;
     type Granted;
     type Error: From<CallError>;
 
     /// The call that asks. Messages are sent to `inbox`.
-    fn call(&self, ask: Ask, inbox: &str) -> Packed;
+    fn call(&self, ask: AskKind, inbox: &str) -> Packed;
 
-    fn answer(&self, ask: Ask, reply: Value) -> Result<Self::Answer, CallError>;
+    fn answer(&self, ask: AskKind, reply: Value) -> Result<Self::Answer, CallError>;
 
     /// Handles the answer to a call sent at `sent`.
-    fn answered(&mut self, ask: Ask, answer: Self::Answer, sent: Moment) -> StepOf<Self>;
+    fn answered(&mut self, ask: AskKind, answer: Self::Answer, sent: Moment) -> StepOf<Self>;
 
     /// Handles a message.
     fn message(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<Self>;
@@ -68,7 +68,7 @@ pub trait Target {
 
 /// The kinds of calls by which a waiter asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ask {
+pub enum AskKind {
     /// Without an inbox, since most first calls need none.
     First,
     InLine,
@@ -91,7 +91,7 @@ pub enum Step<G, E> {
     GiveBack(E),
 }
 
-pub type StepOf<T> = Step<<T as Target>::Granted, <T as Target>::Error>;
+pub type StepOf<T> = Step<<T as WaitTarget>::Granted, <T as WaitTarget>::Error>;
 
 /// An event that the driver reports.
 pub enum Event<A> {
@@ -118,7 +118,7 @@ pub enum Event<A> {
 /// The next action of the driver.
 pub enum Action<G, E> {
     /// Send a call. Stop waiting for its reply at `until`.
-    Ask { ask: Ask, until: Option<Instant> },
+    Ask { ask: AskKind, until: Option<Instant> },
     /// Sleep until this time or an event.
     Sleep { until: Instant },
     /// The wait is over.
@@ -134,7 +134,7 @@ pub struct GiveBack {
     pub later: bool,
 }
 
-pub type ActionOf<T> = Action<<T as Target>::Granted, <T as Target>::Error>;
+pub type ActionOf<T> = Action<<T as WaitTarget>::Granted, <T as WaitTarget>::Error>;
 
 /// One wait.
 #[derive(Clone, Debug)]
@@ -143,7 +143,7 @@ pub struct Waiter<T> {
     pub deadline: Option<Instant>,
     /// How long this wait continues while the server cannot be reached.
     outage: Duration,
-    pub state: State,
+    pub state: WaiterState,
     pub next_ask: Instant,
     pub unreachable_since: Option<Instant>,
     /// A call was not answered. It may still reach the server after the end of this wait.
@@ -151,18 +151,18 @@ pub struct Waiter<T> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum WaiterState {
     Sleeps,
-    Asks(Ask),
+    Asks(AskKind),
 }
 
-impl<T: Target> Waiter<T> {
+impl<T: WaitTarget> Waiter<T> {
     pub fn new(target: T, deadline: Option<Instant>, outage: Duration, now: Instant) -> Waiter<T> {
         Waiter {
             target,
             deadline,
             outage,
-            state: State::Sleeps,
+            state: WaiterState::Sleeps,
             next_ask: now,
             unreachable_since: None,
             may_come_late: false,
@@ -172,14 +172,14 @@ impl<T: Target> Waiter<T> {
     /// Whether the server may have stored something for this wait, which must be given back if the driver drops it now.
     pub fn may_leave_something(&self) -> bool {
         match self.state {
-            State::Sleeps => self.may_come_late || self.target.is_queued(),
-            State::Asks(_) => true,
+            WaiterState::Sleeps => self.may_come_late || self.target.is_queued(),
+            WaiterState::Asks(_) => true,
         }
     }
 
     /// The first action. `listens`: the inbox is ready.
     pub fn start(&mut self, listens: bool) -> ActionOf<T> {
-        if listens { self.sleep() } else { self.ask(Ask::First) }
+        if listens { self.sleep() } else { self.ask(AskKind::First) }
     }
 
     /// The next action after an event.
@@ -202,19 +202,19 @@ impl<T: Target> Waiter<T> {
                 let step = self.target.message(&message, received, now);
                 self.go_on(step)
             }
-            (State::Asks(ask), Event::Answered { answer, sent }) => {
+            (WaiterState::Asks(ask), Event::Answered { answer, sent }) => {
                 self.unreachable_since = None;
                 let step = self.target.answered(ask, answer, sent);
                 self.go_on(step)
             }
-            (State::Asks(ask), Event::Unanswered(error)) => self.unanswered(ask, error, now),
+            (WaiterState::Asks(ask), Event::Unanswered(error)) => self.unanswered(ask, error, now),
             // An answer without a call in progress; a correct driver never reports one.
             (_, Event::Answered { .. } | Event::Unanswered(_)) => self.sleep(),
             (_, Event::Timer) if self.is_over(now.instant()) => {
                 self.deadline = Some(now.instant());
-                self.ask(Ask::Last)
+                self.ask(AskKind::Last)
             }
-            (_, Event::Timer) => self.ask(Ask::InLine),
+            (_, Event::Timer) => self.ask(AskKind::InLine),
         }
     }
 
@@ -242,14 +242,14 @@ impl<T: Target> Waiter<T> {
     }
 
     /// Handles a failed call. A wait with a place in line continues for a while if the server cannot be reached.
-    fn unanswered(&mut self, ask: Ask, error: CallError, now: Moment) -> ActionOf<T> {
+    fn unanswered(&mut self, ask: AskKind, error: CallError, now: Moment) -> ActionOf<T> {
         let now = now.instant();
-        let is_over = ask == Ask::Last || self.is_over(now);
+        let is_over = ask == AskKind::Last || self.is_over(now);
         let failing = self.unreachable_since.map(|since| now.saturating_duration_since(since));
         let may_have_run = matches!(error, CallError::Unknown(_));
         self.may_come_late |= may_have_run;
         let is_queued = self.target.is_queued();
-        let goes_on = ask == Ask::InLine && is_queued && !is_over && error.is_passing();
+        let goes_on = ask == AskKind::InLine && is_queued && !is_over && error.is_passing();
         if goes_on && failing.unwrap_or_default() < self.outage {
             self.unreachable_since.get_or_insert(now);
             self.next_ask = now + OUTAGE_PAUSE;
@@ -271,14 +271,14 @@ impl<T: Target> Waiter<T> {
         self.deadline.is_some_and(|end| end <= now)
     }
 
-    fn ask(&mut self, ask: Ask) -> ActionOf<T> {
-        self.state = State::Asks(ask);
+    fn ask(&mut self, ask: AskKind) -> ActionOf<T> {
+        self.state = WaiterState::Asks(ask);
         let until = self.deadline.and_then(|end| end.checked_add(LAST_CALL));
         Action::Ask { ask, until }
     }
 
     fn sleep(&mut self) -> ActionOf<T> {
-        self.state = State::Sleeps;
+        self.state = WaiterState::Sleeps;
         Action::Sleep { until: self.deadline.map_or(self.next_ask, |end| end.min(self.next_ask)) }
     }
 }
@@ -339,10 +339,10 @@ impl PermitTarget {
     }
 
     /// The call that asks for the permits.
-    pub fn acquire<'a>(&'a self, ask: Ask, inbox: &'a str) -> Acquire<'a> {
+    pub fn acquire<'a>(&'a self, ask: AskKind, inbox: &'a str) -> Acquire<'a> {
         let wait = match ask {
-            Ask::InLine => PATIENCE,
-            Ask::First | Ask::Last => Duration::ZERO,
+            AskKind::InLine => PATIENCE,
+            AskKind::First | AskKind::Last => Duration::ZERO,
         };
         Acquire {
             keys: &self.keys,
@@ -367,7 +367,7 @@ impl PermitTarget {
         {
             return (Err(mismatch.into()), false);
         }
-        let step = self.answered(Ask::Last, answer, sent);
+        let step = self.answered(AskKind::Last, answer, sent);
         let gives_back = matches!(step, Step::GiveBack(_));
         let result = match step {
             Step::Done(result) => result.map_err(TryAcquireError::of),
@@ -436,27 +436,27 @@ impl PermitTarget {
     }
 }
 
-impl Target for PermitTarget {
+impl WaitTarget for PermitTarget {
     type Answer = Answer;
     type Granted = Granted;
     type Error = AcquireError;
 
-    fn call(&self, ask: Ask, inbox: &str) -> Packed {
+    fn call(&self, ask: AskKind, inbox: &str) -> Packed {
         self.acquire(ask, inbox).pack()
     }
 
-    fn answer(&self, ask: Ask, reply: Value) -> Result<Answer, CallError> {
+    fn answer(&self, ask: AskKind, reply: Value) -> Result<Answer, CallError> {
         self.acquire(ask, "").answer(reply)
     }
 
-    fn answered(&mut self, ask: Ask, answer: Answer, sent: Moment) -> StepOf<PermitTarget> {
+    fn answered(&mut self, ask: AskKind, answer: Answer, sent: Moment) -> StepOf<PermitTarget> {
         match answer {
             Answer::Held(grant, _) if !self.is_own(&grant) => Step::Leave(self.already_held(&grant)),
             Answer::Granted(grant, usage) | Answer::Held(grant, usage) => match self.check_limit(usage.limit) {
                 Ok(()) => Step::Done(Ok(self.granted(&grant, usage.limit, sent))),
                 Err(mismatch) => Step::GiveBack(mismatch.into()),
             },
-            Answer::Queued { ticket, position, retry_after, usage, now } if ask == Ask::InLine => {
+            Answer::Queued { ticket, position, retry_after, usage, now } if ask == AskKind::InLine => {
                 if let Err(mismatch) = self.check_limit(usage.limit) {
                     return Step::GiveBack(mismatch.into());
                 }
@@ -467,12 +467,12 @@ impl Target for PermitTarget {
                 Step::AskAt(sent.instant() + pause)
             }
             Answer::Queued { .. } => Step::Done(Err(out_of_turn().into())),
-            Answer::Denied { .. } if ask == Ask::First => Step::AskAt(sent.instant()),
+            Answer::Denied { .. } if ask == AskKind::First => Step::AskAt(sent.instant()),
             Answer::Denied { next_expiry, usage, waiting, .. } => {
                 let denied = denied(self.keys.name(), usage, waiting, next_expiry);
                 Step::Done(Err(match ask {
-                    Ask::InLine => AcquireError::LineFull(denied),
-                    Ask::First | Ask::Last => AcquireError::TimedOut(denied),
+                    AskKind::InLine => AcquireError::LineFull(denied),
+                    AskKind::First | AskKind::Last => AcquireError::TimedOut(denied),
                 }))
             }
             Answer::AboveLimit { limit, .. } => Step::Done(Err(self.above(limit).into())),
@@ -596,25 +596,25 @@ impl LatchTarget {
     }
 }
 
-impl Target for LatchTarget {
+impl WaitTarget for LatchTarget {
     type Answer = LatchAnswer;
     type Granted = ();
     type Error = WaitError;
 
-    fn call(&self, ask: Ask, inbox: &str) -> Packed {
+    fn call(&self, ask: AskKind, inbox: &str) -> Packed {
         match ask {
-            Ask::First | Ask::InLine => self.wait(inbox).pack(),
-            Ask::Last => Count { keys: &self.keys }.pack(),
+            AskKind::First | AskKind::InLine => self.wait(inbox).pack(),
+            AskKind::Last => Count { keys: &self.keys }.pack(),
         }
     }
 
-    fn answer(&self, ask: Ask, reply: Value) -> Result<LatchAnswer, CallError> {
+    fn answer(&self, ask: AskKind, reply: Value) -> Result<LatchAnswer, CallError> {
         let (left, count, retry_after) = match ask {
-            Ask::First | Ask::InLine => match self.wait("").answer(reply)? {
+            AskKind::First | AskKind::InLine => match self.wait("").answer(reply)? {
                 WaitAnswer::Open { .. } => return Ok(LatchAnswer::Open),
                 WaitAnswer::Closed { left, count, retry_after, .. } => (left, count, Some(retry_after)),
             },
-            Ask::Last => match (Count { keys: &self.keys }).answer(reply)? {
+            AskKind::Last => match (Count { keys: &self.keys }).answer(reply)? {
                 CountAnswer::None { .. } => (self.count, self.count, None),
                 CountAnswer::Open { .. } => return Ok(LatchAnswer::Open),
                 CountAnswer::Closed { left, count, .. } => (left, count, None),
@@ -623,7 +623,7 @@ impl Target for LatchTarget {
         Ok(LatchAnswer::Closed { still: StillClosed { left, count }, retry_after })
     }
 
-    fn answered(&mut self, ask: Ask, answer: LatchAnswer, sent: Moment) -> StepOf<LatchTarget> {
+    fn answered(&mut self, ask: AskKind, answer: LatchAnswer, sent: Moment) -> StepOf<LatchTarget> {
         let LatchAnswer::Closed { still, retry_after } = answer else {
             return Step::Done(Ok(()));
         };
@@ -633,7 +633,7 @@ impl Target for LatchTarget {
             self.false_calls = self.false_calls.saturating_add(1);
         }
         match (ask, retry_after) {
-            (Ask::First, _) => Step::AskAt(self.asked),
+            (AskKind::First, _) => Step::AskAt(self.asked),
             (_, Some(ms)) => Step::AskAt(self.asked + RECHECK.min(Duration::from_millis(ms))),
             (_, None) => Step::Done(Err(self.timed_out())),
         }

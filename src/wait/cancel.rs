@@ -45,10 +45,10 @@ use std::time::{Duration, Instant};
 /// A forked child must make new handles. A handle of its parent ends waits in the child only at its deadline.
 #[derive(Clone)]
 pub struct Cancel {
-    shared: Arc<Shared>,
+    shared: Arc<CancelState>,
 }
 
-struct Shared {
+struct CancelState {
     /// The process that made the handle. In a forked child the lock may be held by a thread that does not exist there.
     pid: u32,
     cancelled: AtomicBool,
@@ -93,7 +93,7 @@ impl Cancel {
 
     fn ending(deadline: Option<Instant>) -> Cancel {
         Cancel {
-            shared: Arc::new(Shared {
+            shared: Arc::new(CancelState {
                 pid: std::process::id(),
                 cancelled: AtomicBool::new(false),
                 deadline,

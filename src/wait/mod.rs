@@ -19,7 +19,7 @@ use crate::protocol::keys::Keys;
 use crate::protocol::lease::Moment;
 use crate::protocol::routing::NodeId;
 use crate::protocol::waiter::{
-    Action, Ask, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, Target, Waiter,
+    Action, AskKind, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, WaitTarget, Waiter,
 };
 use crate::sync::lock;
 use cancel::Cancel;
@@ -138,7 +138,7 @@ impl Waits {
             polled.asks(vec![Asked::of(&target, Some(&registered.mailbox))]);
         }
         let keys = target.keys.clone();
-        let mut wait = Wait::new(self, registered, &keys.meta, target, deadline, caller);
+        let mut wait = RunningWait::new(self, registered, &keys.meta, target, deadline, caller);
         let result = wait.run().await;
         if let Err(error) = &result {
             self.servers.counts.refuse(error);
@@ -161,7 +161,7 @@ impl Waits {
     ) -> Result<(), WaitError> {
         self.servers.check_process().map_err(CallError::Failed)?;
         let registered = self.registry.register_shared(key);
-        Wait::new(self, registered, key, target, deadline, caller).run().await
+        RunningWait::new(self, registered, key, target, deadline, caller).run().await
     }
 
     /// Reports arguments that are invalid for every server. Waits until no earlier release of this name must be repeated.
@@ -250,15 +250,12 @@ struct Once<'a> {
 }
 
 impl Once<'_> {
-    async fn ask(&mut self, mode: Mode) -> Result<(<PermitTarget as Target>::Answer, Moment), CallError> {
-        let call = Target::call(&*self.target, Ask::First, "");
+    async fn ask(&mut self, mode: Mode) -> Result<(<PermitTarget as WaitTarget>::Answer, Moment), CallError> {
+        let call = WaitTarget::call(&*self.target, AskKind::First, "");
         self.is_sent = true;
         let mut make = MakeOnce { call: &call, connection: &mut self.connection };
         let answered = self.waits.servers.send_as(call.key(), Sending::of(mode), &mut make).await;
-        let read = answered.and_then(|answered| {
-            let sent = answered.sent;
-            Ok((answered.read(|reply| self.target.answer(Ask::First, reply))?, sent))
-        });
+        let read = answered.and_then(|answered| answered.read_at(|reply| self.target.answer(AskKind::First, reply)));
         read.map_err(|Unanswered { error, connection, .. }| {
             self.is_sent = matches!(error, CallError::Unknown(_));
             self.connection = connection;
@@ -294,7 +291,7 @@ impl Make for MakeOnce<'_> {
 }
 
 /// One wait. If this is dropped before its end, it leaves the line, and a grant is released.
-struct Wait<'a, T: Target + Send + Sync> {
+struct RunningWait<'a, T: WaitTarget + Send + Sync> {
     waits: &'a Waits,
     registered: Registered<'a>,
     key: &'a str,
@@ -315,7 +312,7 @@ struct MessageSource {
     listening: Option<Listening>,
 }
 
-impl<'a, T: Target + Send + Sync> Wait<'a, T> {
+impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     fn new(
         waits: &'a Waits,
         registered: Registered<'a>,
@@ -323,10 +320,10 @@ impl<'a, T: Target + Send + Sync> Wait<'a, T> {
         target: T,
         deadline: Option<Instant>,
         caller: Caller<'a>,
-    ) -> Wait<'a, T> {
+    ) -> RunningWait<'a, T> {
         let waiter = Waiter::new(target, deadline, waits.outage, waits.servers.clock.now());
         let inbox = MessageSource::default();
-        Wait { waits, registered, key, waiter, deadline, caller, inbox, connection: None, is_over: false }
+        RunningWait { waits, registered, key, waiter, deadline, caller, inbox, connection: None, is_over: false }
     }
 
     async fn run(&mut self) -> Result<T::Granted, T::Error> {
@@ -380,7 +377,7 @@ impl<'a, T: Target + Send + Sync> Wait<'a, T> {
     }
 
     /// Sends one call and returns the event that it leads to.
-    async fn ask(&mut self, ask: Ask, until: Option<Instant>) -> Event<T::Answer> {
+    async fn ask(&mut self, ask: AskKind, until: Option<Instant>) -> Event<T::Answer> {
         if self.caller.is_given_back() {
             let undo: Option<PendingRelease> = self.waiter.target.undo(None, self.waits.servers.clock.now());
             if let Some(PendingRelease { keys, id, .. }) = undo {
@@ -410,7 +407,7 @@ impl<'a, T: Target + Send + Sync> Wait<'a, T> {
     }
 
     /// Sends one call of a wait. A call in line contains the inbox at the server that has the key.
-    async fn send(&mut self, ask: Ask, until: Option<Instant>) -> Result<(T::Answer, Moment), Unanswered> {
+    async fn send(&mut self, ask: AskKind, until: Option<Instant>) -> Result<(T::Answer, Moment), Unanswered> {
         let sending = Sending { until, ..Sending::of(self.caller.mode) };
         let mut make = MakeAsk {
             call: self.waiter.target.call(ask, ""),
@@ -424,8 +421,7 @@ impl<'a, T: Target + Send + Sync> Wait<'a, T> {
             connection: &mut self.connection,
         };
         let answered = self.waits.servers.send_as(self.key.as_bytes(), sending, &mut make).await?;
-        let sent = answered.sent;
-        Ok((answered.read(|reply| self.waiter.target.answer(ask, reply))?, sent))
+        answered.read_at(|reply| self.waiter.target.answer(ask, reply))
     }
 
     /// Gives back a grant or a place in line at the end of the wait.
@@ -455,7 +451,7 @@ impl<'a, T: Target + Send + Sync> Wait<'a, T> {
     }
 }
 
-impl<T: Target + Send + Sync> Drop for Wait<'_, T> {
+impl<T: WaitTarget + Send + Sync> Drop for RunningWait<'_, T> {
     fn drop(&mut self) {
         if !self.is_over && self.waits.servers.is_own_process() && self.waiter.may_leave_something() {
             self.abandon();
@@ -468,7 +464,7 @@ struct MakeAsk<'a, 'b, T> {
     /// As it is without an inbox, until it is prepared.
     call: Packed,
     target: &'a T,
-    ask: Ask,
+    ask: AskKind,
     registered: &'a Registered<'b>,
     waits: &'a Waits,
     deadline: Option<Instant>,
@@ -478,9 +474,9 @@ struct MakeAsk<'a, 'b, T> {
     connection: &'a mut Option<Arc<Connection>>,
 }
 
-impl<T: Target + Send + Sync> Make for MakeAsk<'_, '_, T> {
+impl<T: WaitTarget + Send + Sync> Make for MakeAsk<'_, '_, T> {
     async fn prepare(&mut self, server: &Arc<Server>, mode: Mode) -> Result<(), Failure> {
-        if self.ask != Ask::InLine {
+        if self.ask != AskKind::InLine {
             return Ok(());
         }
         let mut inbox = String::new();

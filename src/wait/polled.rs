@@ -3,11 +3,11 @@
 
 use crate::clock::Clock;
 use crate::engine::place::Place;
-use crate::engine::worker::{Job, Next, Worker};
+use crate::engine::worker::{Job, NextWork, Worker};
 use crate::lease::releases::{PendingRelease, Releases};
 use crate::protocol::inbox::Mailbox;
 use crate::protocol::keys::Keys;
-use crate::protocol::releases::Target;
+use crate::protocol::releases::ReleaseTarget;
 use crate::protocol::waiter::PermitTarget;
 use crate::sync::lock;
 use std::collections::BTreeMap;
@@ -32,11 +32,11 @@ pub(crate) struct Futures {
     clock: Clock,
     worker: Worker,
     releases: Weak<Releases>,
-    state: Mutex<State>,
+    state: Mutex<WatchedFutures>,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchedFutures {
     futures: BTreeMap<u64, Arc<Polled>>,
     last: u64,
     /// When the gate's own thread looks at them next.
@@ -156,8 +156,11 @@ impl Asked {
     /// A grant that a message brought, or else one that an unread reply may contain.
     fn give_back(&self, now: Instant) -> Vec<PendingRelease> {
         let fences = self.mailbox.as_ref().map(|mailbox| mailbox.look(Mailbox::take_grants)).unwrap_or_default();
-        let targets =
-            if fences.is_empty() { vec![Target::Held] } else { fences.into_iter().map(Target::Fence).collect() };
+        let targets = if fences.is_empty() {
+            vec![ReleaseTarget::Held]
+        } else {
+            fences.into_iter().map(ReleaseTarget::Fence).collect()
+        };
         let until = now.checked_add(self.longest);
         let pending = targets.into_iter().map(|target| PendingRelease {
             keys: self.keys.clone(),
@@ -201,14 +204,14 @@ impl Futures {
 }
 
 impl Job for Futures {
-    fn work(self: Arc<Futures>) -> Next {
+    fn work(self: Arc<Futures>) -> NextWork {
         let Some(releases) = self.releases.upgrade() else {
-            return Next::Never;
+            return NextWork::Never;
         };
         let now = self.clock.now();
         let mut state = lock(&self.state);
         if state.looks_at.is_none_or(|at| now < at) {
-            return Next::At(state.looks_at);
+            return NextWork::At(state.looks_at);
         }
         // It looks once more after the last future has ended: the next one would wake the thread again.
         let futures: Vec<_> = state.futures.values().cloned().collect();
@@ -219,7 +222,7 @@ impl Job for Futures {
         let time = if late(UNPOLLED).count() > FEW { UNPOLLED_OF_MANY } else { UNPOLLED };
         let given_back = late(time).map(|future| future.give_back(now)).filter(|pending| !pending.is_empty());
         given_back.take(FEW).flatten().for_each(|pending| releases.post(pending));
-        Next::At(next)
+        NextWork::At(next)
     }
 }
 

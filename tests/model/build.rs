@@ -11,17 +11,7 @@ use std::{env, fs};
 
 const ENGINE: &str = "../../src/engine";
 
-const FILES: [&str; 9] = [
-    "mode",
-    "place",
-    "replies",
-    "stream",
-    "watched",
-    "worker",
-    "connection",
-    "connection/exchange",
-    "connection/shared",
-];
+const FILES: [&str; 8] = ["mode", "place", "replies", "stream", "watched", "worker", "connection", "packets"];
 
 /// What the model changes in any case: the text before and after.
 const CHANGES: [(&str, &str); 4] = [
@@ -49,12 +39,12 @@ fn main() {
     change(&mut texts, changes.chain(branches).collect());
 
     let out = PathBuf::from(env::var("OUT_DIR").unwrap()).join("engine");
-    fs::create_dir_all(out.join("connection")).unwrap();
+    fs::create_dir_all(&out).unwrap();
     for (file, text) in FILES.iter().zip(texts) {
         let text = text.replace("pub(super)", "pub(crate)").replace("cfg(test)", "cfg(any())");
         fs::write(out.join(format!("{file}.rs")), text).unwrap();
     }
-    let modules = FILES.iter().filter(|file| !file.contains('/')).map(|file| format!("pub(crate) mod {file};\n"));
+    let modules = FILES.iter().map(|file| format!("pub(crate) mod {file};\n"));
     fs::write(out.join("mod.rs"), modules.collect::<String>()).unwrap();
 }
 

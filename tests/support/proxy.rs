@@ -13,10 +13,10 @@ use std::time::Duration;
 
 pub struct Proxy {
     pub url: String,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
-struct Shared {
+struct ProxyState {
     target: Mutex<String>,
     /// The server's own name in replies, and its replacement for the client.
     names: Option<[Vec<u8>; 2]>,
@@ -95,7 +95,7 @@ impl Proxy {
 
     fn at(listener: TcpListener, target: &str, names: Option<[Vec<u8>; 2]>) -> Proxy {
         let url = format!("redis://{}/", listener.local_addr().unwrap());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             target: Mutex::new(target.to_owned()),
             names,
             lose: AtomicI32::new(0),
@@ -234,7 +234,7 @@ impl Proxy {
     }
 }
 
-impl Shared {
+impl ProxyState {
     /// `script`: whether the last call on this connection was a script. `replies`: the direction is from the server to
     /// the client.
     fn copy(&self, mut from: TcpStream, mut to: TcpStream, place: Place, script: &AtomicBool, replies: bool) {

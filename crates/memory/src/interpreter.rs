@@ -4,7 +4,7 @@ mod conversion;
 mod packing;
 
 use crate::reply::{Bytes, Reply};
-use crate::state::State;
+use crate::state::ServerState;
 use crate::sync::lock;
 use conversion::{table, to_lua, to_reply, to_word};
 use mlua::{Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Value, VmState};
@@ -23,7 +23,7 @@ const WRONG_ARGUMENTS: &str = "ERR wrong number or type of arguments";
 
 pub(crate) struct Interpreter {
     lua: Lua,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
     /// Runs a script with its keys and arguments. It comes from `sandbox.lua`.
     run: Function,
     /// By their SHA-1.
@@ -35,7 +35,7 @@ pub(crate) struct Interpreter {
 }
 
 impl Interpreter {
-    pub(crate) fn new(state: Arc<Mutex<State>>) -> mlua::Result<Interpreter> {
+    pub(crate) fn new(state: Arc<Mutex<ServerState>>) -> mlua::Result<Interpreter> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         let redis = lua.create_table()?;
@@ -129,7 +129,7 @@ fn sha1(text: &[u8]) -> String {
 }
 
 /// `redis.pcall`: executes a command. An error is a table with the field `err`.
-fn pcall(lua: &Lua, state: &Mutex<State>, words: MultiValue) -> mlua::Result<Value> {
+fn pcall(lua: &Lua, state: &Mutex<ServerState>, words: MultiValue) -> mlua::Result<Value> {
     let words: Option<Vec<Bytes>> = words.iter().map(to_word).collect();
     let reply = match words.as_deref() {
         Some([command, arguments @ ..]) => {

@@ -30,11 +30,11 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// ```
 pub struct Listener {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ListenerState>,
     pid: u32,
 }
 
-struct Shared {
+struct ListenerState {
     date: Box<dyn Fn() -> SystemTime + Send + Sync>,
     host: Mutex<Host>,
     closed: AtomicBool,
@@ -64,7 +64,7 @@ impl Listener {
     pub fn new(server: Server, date: impl Fn() -> SystemTime + Send + Sync + 'static) -> io::Result<Listener> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ListenerState {
             date: Box::new(date),
             host: Mutex::new(Host { server, clients: BTreeMap::new(), last_id: 0, skew: 0 }),
             closed: AtomicBool::new(false),
@@ -113,7 +113,7 @@ fn thread(address: SocketAddr) -> std::thread::Builder {
     std::thread::Builder::new().name(format!("luagate:{}", address.port()))
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+fn accept(listener: &TcpListener, shared: &Arc<ListenerState>) {
     for stream in listener.incoming() {
         if shared.closed.load(Ordering::SeqCst) {
             return;
@@ -126,7 +126,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 /// Serves a connection on a new thread.
-fn start(stream: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
+fn start(stream: TcpStream, shared: &Arc<ListenerState>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
     let thread = thread(stream.local_addr()?);
@@ -151,7 +151,7 @@ fn start(stream: TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     Ok(())
 }
 
-fn serve(stream: &TcpStream, writer: &Mutex<TcpStream>, id: u64, shared: &Shared) {
+fn serve(stream: &TcpStream, writer: &Mutex<TcpStream>, id: u64, shared: &ListenerState) {
     let mut parser = Parser::new();
     while let Ok(parsed) = parser.parse_value(stream) {
         let Some(words) = words(parsed) else { return };

@@ -3,7 +3,7 @@
 use crate::interpreter::Interpreter;
 use crate::reply::{Bytes, Reply, bulk, integer, number, unknown};
 use crate::resp::{error_value, words};
-use crate::state::State;
+use crate::state::ServerState;
 use crate::store::Store;
 use crate::sync::lock;
 use redis::{ConnectionLike, ErrorKind, RedisResult, Value};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// does not advance: a simulation decides what happens, when, and in which order.
 pub struct Server {
     interpreter: Interpreter,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
 }
 
 impl Server {
@@ -24,13 +24,13 @@ impl Server {
     /// # Errors
     /// When there is no memory for the Lua interpreter.
     pub fn new() -> std::io::Result<Server> {
-        let state = Arc::<Mutex<State>>::default();
+        let state = Arc::<Mutex<ServerState>>::default();
         let interpreter = Interpreter::new(state.clone()).map_err(|error| std::io::Error::other(error.to_string()))?;
         lock(&state).store.set_micros(1_577_836_800_000_000);
         Ok(Server { interpreter, state })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ServerState> {
         lock(&self.state)
     }
 

@@ -7,7 +7,7 @@ use redis::Value;
 use std::collections::BTreeMap;
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct ServerState {
     pub(crate) store: Store,
     /// How many clients are subscribed to each channel.
     pub(crate) subscribers: BTreeMap<Bytes, usize>,
@@ -23,7 +23,7 @@ pub(crate) struct State {
     declared: Vec<Bytes>,
 }
 
-impl State {
+impl ServerState {
     /// Executes a command of a client.
     pub(crate) fn execute(&mut self, command: &str, arguments: &[Bytes]) -> Reply {
         let effect = effect(command, arguments).ok_or_else(|| unknown(command))??;

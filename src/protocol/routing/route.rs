@@ -2,11 +2,20 @@
 //! itself.
 
 use super::NodeId;
-use super::slots::{Learning, Lookup, Slots, slot_of};
+use super::slots::{Learning, Lookup, SlotMap, slot_of};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind, Redirect};
 use crate::protocol::exchange::Unanswered;
 use std::time::{Duration, Instant};
+
+/// How many redirects are followed at once. Two nodes may redirect to each other for a moment, until they agree about a slot.
+const AT_ONCE: u32 = 4;
+
+/// After more redirects in a row, the nodes are not asked for the slots again.
+const MOST: u32 = 16;
+
+/// The pause while nodes disagree about a slot, or while only a part of its keys has arrived.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// The route of one call to a server, or to the nodes of a cluster. In a packet, each call has its own.
 #[derive(Clone, Debug)]
@@ -15,16 +24,22 @@ pub struct Route {
     slot: Option<u16>,
     /// When the caller stops waiting.
     until: Option<Instant>,
-    attempts: Attempts,
+    /// For a call to a cluster: after this time no redirect is followed.
+    latest: Option<Instant>,
+    redirects: u32,
+    /// The call was repeated because a connection broke.
+    is_repeated: bool,
+    /// An attempt without an answer may have run.
+    may_have_run: bool,
     /// The node for the next attempt only, after an `ASK` redirect.
     asking: Option<NodeId>,
     /// The node of the last attempt.
     node: NodeId,
-    state: State,
+    state: RouteState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum RouteState {
     /// The call has to be sent. Which node has the slot may be unknown or in doubt.
     LookUp,
     /// The nodes are asked for the slots. Without them the call cannot be sent.
@@ -61,13 +76,23 @@ pub enum Step {
 impl Route {
     /// A call to the only server.
     pub fn of_one() -> Route {
-        Route { slot: None, until: None, attempts: Attempts::of_one(), asking: None, node: 0, state: State::LookUp }
+        Route {
+            slot: None,
+            until: None,
+            latest: None,
+            redirects: 0,
+            is_repeated: false,
+            may_have_run: false,
+            asking: None,
+            node: 0,
+            state: RouteState::LookUp,
+        }
     }
 
     /// A call for this key to a cluster. The caller waits until `until`. After `latest` no redirect is followed.
     pub fn of_cluster(key: &[u8], until: Option<Instant>, latest: Instant) -> Route {
         let latest = until.map_or(latest, |until| until.min(latest));
-        Route { slot: Some(slot_of(key)), until, attempts: Attempts::of_cluster(latest), ..Route::of_one() }
+        Route { slot: Some(slot_of(key)), until, latest: Some(latest), ..Route::of_one() }
     }
 
     /// The same call after it was sent to this node, in a packet with others.
@@ -77,50 +102,50 @@ impl Route {
 
     /// Whether an attempt without an answer may have run. If a later one is answered, the call may have run twice.
     pub fn may_have_run(&self) -> bool {
-        self.attempts.may_have_run()
+        self.may_have_run
     }
 
     /// The error of a call that cannot be made, or cannot be made again.
     pub fn failed(&self, failure: Failure) -> CallError {
-        self.attempts.failed(failure)
+        if self.may_have_run { CallError::Unknown(failure) } else { CallError::Failed(failure) }
     }
 
     /// The next step. `slots`: those of the cluster, if it is one.
-    pub fn next(&mut self, slots: Option<&mut Slots>, now: Instant) -> Step {
-        let (state, from) = (std::mem::replace(&mut self.state, State::LookUp), self.node);
+    pub fn next(&mut self, slots: Option<&mut SlotMap>, now: Instant) -> Step {
+        let (state, from) = (std::mem::replace(&mut self.state, RouteState::LookUp), self.node);
         let (Some(slot), Some(slots)) = (self.slot, slots) else {
             return match state {
-                State::Failed(error) => Step::Failed(error),
+                RouteState::Failed(error) => Step::Failed(error),
                 _ => self.send(0, false),
             };
         };
         match state {
-            State::Failed(error) => Step::Failed(error),
-            State::Pause(pause) => Step::Pause(pause),
-            State::Doubt(error) => {
-                self.state = State::Doubted(error);
+            RouteState::Failed(error) => Step::Failed(error),
+            RouteState::Pause(pause) => Step::Pause(pause),
+            RouteState::Doubt(error) => {
+                self.state = RouteState::Doubted(error);
                 Step::Learn { learning: slots.learning(Some(from), self.until), waits: true }
             }
-            State::Doubted(error) if slots.owner(slot) == Some(from) => Step::Failed(error),
-            State::Doubted(_) | State::LookUp => self.look_up(slot, slots, now),
-            State::Learn | State::Send => match slots.owner(slot) {
+            RouteState::Doubted(error) if slots.owner(slot) == Some(from) => Step::Failed(error),
+            RouteState::Doubted(_) | RouteState::LookUp => self.look_up(slot, slots, now),
+            RouteState::Learn | RouteState::Send => match slots.owner(slot) {
                 Some(owner) => self.send(owner, false),
                 None => Step::Failed(self.failed(no_owner())),
             },
         }
     }
 
-    fn look_up(&mut self, slot: u16, slots: &Slots, now: Instant) -> Step {
+    fn look_up(&mut self, slot: u16, slots: &SlotMap, now: Instant) -> Step {
         if let Some(node) = self.asking {
             return self.send(node, true);
         }
         match slots.look_up(slot, now) {
             Lookup::Unknown => {
-                self.state = State::Learn;
+                self.state = RouteState::Learn;
                 Step::Learn { learning: slots.learning(None, self.until), waits: true }
             }
             Lookup::Doubtful { doubted, .. } if self.until.is_none_or(|until| now < until) => {
-                self.state = State::Send;
+                self.state = RouteState::Send;
                 Step::Learn { learning: slots.learning(Some(doubted), self.until), waits: false }
             }
             Lookup::Doubtful { owner, .. } | Lookup::Known(owner) => self.send(owner, false),
@@ -134,126 +159,21 @@ impl Route {
 
     /// Takes the result of a request for the slots.
     pub fn learned(&mut self, result: Result<(), Failure>) {
-        if let (State::Learn, Err(failure)) = (&self.state, result) {
-            self.state = State::Failed(self.failed(failure));
+        if let (RouteState::Learn, Err(failure)) = (&self.state, result) {
+            self.state = RouteState::Failed(self.failed(failure));
         }
     }
 
     /// Handles an attempt without an answer.
-    pub fn unanswered(&mut self, slots: Option<&mut Slots>, attempt: Unanswered, now: Instant) {
+    pub fn unanswered(&mut self, slots: Option<&mut SlotMap>, attempt: Unanswered, now: Instant) {
         let Unanswered { error, is_late } = attempt;
-        let next = self.attempts.unanswered(error, is_late, now);
-        if !matches!(next, Next::Again) {
-            self.asking = None;
-        }
-        let followed = match (self.slot, slots) {
-            (Some(slot), Some(slots)) => self.follow(slot, slots, next),
-            _ => match next {
-                Next::Failed(error) => Err(error),
-                _ => Ok(State::LookUp),
-            },
-        };
-        self.state = followed.unwrap_or_else(State::Failed);
-    }
-
-    /// Follows a slot that has moved or is moving. An error ends the call.
-    fn follow(&mut self, slot: u16, slots: &mut Slots, next: Next) -> Result<State, CallError> {
-        let from = self.node;
-        let followed = match next {
-            Next::Failed(error) => return Err(error),
-            Next::Again => Ok(()),
-            Next::Moved(to) => slots.moved(slot, from, &to),
-            Next::Ask(to) => slots.at(from, &to).map(|node| self.asking = Some(node)),
-            Next::Pause(pause) => return Ok(State::Pause(pause)),
-            Next::Doubt { error, asks } => {
-                slots.doubt(from);
-                return if asks { Ok(State::Doubt(error)) } else { Err(error) };
-            }
-        };
-        match followed {
-            Ok(()) => Ok(self.attempts.redirect_pause().map_or(State::LookUp, State::Pause)),
-            Err(failure) => Err(self.failed(failure)), // the new address is not valid
-        }
-    }
-}
-
-fn no_owner() -> Failure {
-    Failure::new(FailureKind::NotReady, "no node of the cluster has the slot of this key")
-}
-
-/// How many redirects are followed at once. Two nodes may redirect to each other for a moment, until they agree about a slot.
-const AT_ONCE: u32 = 4;
-
-/// After more redirects in a row, the nodes are not asked for the slots again.
-const MOST: u32 = 16;
-
-/// The pause while nodes disagree about a slot, or while only a part of its keys has arrived.
-const TRY_AGAIN: Duration = Duration::from_millis(20);
-
-/// The attempts of a call so far.
-#[derive(Clone, Debug)]
-pub struct Attempts {
-    /// For a call to a cluster: after this time no redirect is followed.
-    latest: Option<Instant>,
-    redirects: u32,
-    /// The call was repeated because a connection broke.
-    is_repeated: bool,
-    may_have_run: bool,
-}
-
-/// The next step after an attempt without an answer.
-pub enum Next {
-    Failed(CallError),
-    /// Send it again to the same server, on another connection.
-    Again,
-    /// The slot has moved to this address. Send it again there.
-    Moved(String),
-    /// The slot is moving to this address. Send it once there, after `ASKING`.
-    Ask(String),
-    /// Send it again after this pause.
-    Pause(Duration),
-    /// The server may no longer have the slot. With `asks`, ask for the slots, and send it again if another server has
-    /// this one. Otherwise the call fails with this error.
-    Doubt {
-        error: CallError,
-        asks: bool,
-    },
-}
-
-impl Attempts {
-    /// A call to one server.
-    pub fn of_one() -> Attempts {
-        Attempts { latest: None, redirects: 0, is_repeated: false, may_have_run: false }
-    }
-
-    /// A call to a cluster. After `latest` no redirect is followed.
-    pub fn of_cluster(latest: Instant) -> Attempts {
-        Attempts { latest: Some(latest), ..Attempts::of_one() }
-    }
-
-    /// Whether an attempt without an answer may have run.
-    pub fn may_have_run(&self) -> bool {
-        self.may_have_run
-    }
-
-    /// The pause before the next redirect is followed.
-    pub fn redirect_pause(&self) -> Option<Duration> {
-        (self.redirects > AT_ONCE).then_some(TRY_AGAIN)
-    }
-
-    /// The error of a call that could not be sent, or could not be repeated.
-    pub fn failed(&self, failure: Failure) -> CallError {
-        if self.may_have_run { CallError::Unknown(failure) } else { CallError::Failed(failure) }
-    }
-
-    /// Handles an attempt without an answer. `is_late`: its connection still works, and the answer may come later.
-    pub fn unanswered(&mut self, error: CallError, is_late: bool, now: Instant) -> Next {
         let error = match error {
             CallError::Unknown(failure) => {
                 self.may_have_run = true;
                 if failure.kind() == FailureKind::Disconnected && !is_late && !self.is_repeated {
                     self.is_repeated = true;
-                    return Next::Again;
+                    self.state = self.again();
+                    return;
                 }
                 CallError::Unknown(failure)
             }
@@ -261,36 +181,53 @@ impl Attempts {
             CallError::Failed(failure) => self.failed(failure),
             invalid @ CallError::Invalid(_) => invalid,
         };
-        match self.latest {
-            Some(latest) => self.follow(error, latest <= now),
-            None => Next::Failed(error),
-        }
+        self.asking = None;
+        self.state = match (self.slot, slots) {
+            (Some(slot), Some(slots)) => self.follow(slot, slots, error, now),
+            _ => RouteState::Failed(error),
+        };
+    }
+
+    /// Sends the call again, after a pause if it was redirected too often.
+    fn again(&self) -> RouteState {
+        if self.redirects > AT_ONCE { RouteState::Pause(TRY_AGAIN) } else { RouteState::LookUp }
     }
 
     /// Follows a slot that has moved or is moving.
-    fn follow(&mut self, error: CallError, is_late: bool) -> Next {
+    fn follow(&mut self, slot: u16, slots: &mut SlotMap, error: CallError, now: Instant) -> RouteState {
         let (CallError::Failed(failure) | CallError::Unknown(failure)) = &error else {
-            return Next::Failed(error);
+            return RouteState::Failed(error);
         };
+        let (from, is_late) = (self.node, self.latest.is_some_and(|latest| latest <= now));
         self.redirects += 1;
-        let next = match failure.redirect() {
-            Some(_) if is_late => return Next::Failed(still_moving(error)),
-            Some(Redirect::Moved(to)) => Next::Moved(to.to_owned()),
-            Some(Redirect::Ask(to)) => Next::Ask(to.to_owned()),
+        let followed = match failure.redirect() {
+            Some(_) if is_late => return RouteState::Failed(still_moving(error)),
+            Some(Redirect::Moved(to)) => slots.moved(slot, from, to),
+            Some(Redirect::Ask(to)) => slots.at(from, to).map(|node| self.asking = Some(node)),
             Some(Redirect::TryAgain) => {
-                self.redirects = 0; // while a slot moves this answer repeats: only the time limits it
-                Next::Pause(TRY_AGAIN)
+                // While a slot moves this answer repeats: only the time limits it.
+                (self.redirects, self.is_repeated) = (0, false);
+                return RouteState::Pause(TRY_AGAIN);
             }
             None if failure.may_mean_another_owner() => {
+                slots.doubt(from);
+                self.is_repeated = false;
                 // A call is not repeated on a stalled server: the first one is still in progress.
                 let asks = !is_late && self.redirects <= MOST && failure.kind() != FailureKind::TimedOut;
-                Next::Doubt { error, asks }
+                return if asks { RouteState::Doubt(error) } else { RouteState::Failed(error) };
             }
-            None => return Next::Failed(error),
+            None => return RouteState::Failed(error),
         };
         self.is_repeated = false;
-        next
+        match followed {
+            Ok(()) => self.again(),
+            Err(failure) => RouteState::Failed(self.failed(failure)), // the new address is not valid
+        }
     }
+}
+
+fn no_owner() -> Failure {
+    Failure::new(FailureKind::NotReady, "no node of the cluster has the slot of this key")
 }
 
 /// The error for a slot that takes longer to move than a call may take.
@@ -305,7 +242,7 @@ fn still_moving(error: CallError) -> CallError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::slots::Next as Asked;
+    use super::super::slots::LearningStep as Asked;
     use super::*;
     use redis::ServerErrorKind::{self, Ask, Moved, TryAgain};
     use redis::{ErrorKind, RedisError, Value};
@@ -315,15 +252,15 @@ mod tests {
     const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
     /// A cluster of two nodes, `a:1` and `b:2`. The second has all slots.
-    fn cluster(now: Instant) -> Slots {
-        let mut slots = Slots::new([("a".to_owned(), 1), ("b".to_owned(), 2)]);
+    fn cluster(now: Instant) -> SlotMap {
+        let mut slots = SlotMap::new([("a".to_owned(), 1), ("b".to_owned(), 2)]);
         let mut learning = slots.learning(None, None);
         report(&mut learning, &mut slots, "b:2", now);
         slots
     }
 
     /// The next node that is asked reports that all slots are at this address.
-    fn report(learning: &mut Learning, slots: &mut Slots, at: &str, now: Instant) {
+    fn report(learning: &mut Learning, slots: &mut SlotMap, at: &str, now: Instant) {
         let Asked::Ask { node, .. } = learning.next(slots, now) else {
             panic!("no node is asked");
         };
@@ -352,21 +289,21 @@ mod tests {
     }
 
     /// Where the call is sent next: the node, and whether after `ASKING`.
-    fn sent(route: &mut Route, slots: &mut Slots, now: Instant) -> (NodeId, bool) {
+    fn sent(route: &mut Route, slots: &mut SlotMap, now: Instant) -> (NodeId, bool) {
         match route.next(Some(slots), now) {
             Step::Send { node, asking } => (node, asking),
             step => panic!("{step:?}"),
         }
     }
 
-    fn asked(route: &mut Route, slots: &mut Slots, now: Instant) -> (Learning, bool) {
+    fn asked(route: &mut Route, slots: &mut SlotMap, now: Instant) -> (Learning, bool) {
         match route.next(Some(slots), now) {
             Step::Learn { learning, waits } => (learning, waits),
             step => panic!("{step:?}"),
         }
     }
 
-    fn error(route: &mut Route, slots: &mut Slots, now: Instant) -> CallError {
+    fn error(route: &mut Route, slots: &mut SlotMap, now: Instant) -> CallError {
         match route.next(Some(slots), now) {
             Step::Failed(error) => error,
             step => panic!("{step:?}"),
@@ -460,7 +397,7 @@ mod tests {
     fn a_call_is_not_redirected_without_an_end() {
         let now = Instant::now();
         let mut slots = cluster(now);
-        let redirect = |route: &mut Route, slots: &mut Slots, at: Instant| {
+        let redirect = |route: &mut Route, slots: &mut SlotMap, at: Instant| {
             slots.not_learned(at);
             let (node, _) = sent(route, slots, at);
             route.unanswered(Some(slots), redirected(Moved, if node == 0 { "b:2" } else { "a:1" }), at);
@@ -566,7 +503,7 @@ mod tests {
     #[test]
     fn a_node_that_failed_is_asked_last_and_no_node_for_longer_than_the_call_may_take() {
         let now = Instant::now();
-        let mut slots = Slots::new([("a".to_owned(), 1), ("b".to_owned(), 2), ("c".to_owned(), 3)]);
+        let mut slots = SlotMap::new([("a".to_owned(), 1), ("b".to_owned(), 2), ("c".to_owned(), 3)]);
         let mut learning = slots.learning(Some(0), None);
         let half_a_second = now + Duration::from_millis(500);
         for expected in [1, 2, 0] {
@@ -597,7 +534,7 @@ mod tests {
     #[test]
     fn calls_that_need_the_slots_use_what_another_call_has_learned() {
         let now = Instant::now();
-        let mut slots = Slots::new([("a".to_owned(), 1), ("b".to_owned(), 2)]);
+        let mut slots = SlotMap::new([("a".to_owned(), 1), ("b".to_owned(), 2)]);
         let (mut one, mut other) = (route(now), route(now));
         let (mut learning, waits) = asked(&mut one, &mut slots, now);
         assert!(waits);
@@ -607,7 +544,7 @@ mod tests {
         other.learned(Ok(()));
         assert_eq!(sent(&mut other, &mut slots, now), (1, false));
         // If nobody reports the slots, the call was not sent.
-        let (mut slots, mut one) = (Slots::new([("a".to_owned(), 1)]), route(now));
+        let (mut slots, mut one) = (SlotMap::new([("a".to_owned(), 1)]), route(now));
         asked(&mut one, &mut slots, now);
         one.learned(Err(Failure::new(FailureKind::Unreachable, "gone")));
         assert!(matches!(error(&mut one, &mut slots, now), CallError::Failed(failure) if failure.text() == "gone"));

@@ -97,11 +97,11 @@ impl Search {
 pub struct Listener {
     /// The sentinel of the subscription.
     on: Option<usize>,
-    state: State,
+    state: ListenerState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ListenerState {
     /// There is no subscription.
     #[default]
     Off,
@@ -129,32 +129,32 @@ pub enum Listen {
 impl Listener {
     pub fn next(&mut self, sentinels: &Sentinels) -> Listen {
         match self.state {
-            State::Stop => Listen::Stop,
-            State::Pause => {
-                self.state = State::Off;
+            ListenerState::Stop => Listen::Stop,
+            ListenerState::Pause => {
+                self.state = ListenerState::Off;
                 Listen::Pause(PAUSE)
             }
-            State::News | State::Quiet if self.on != Some(sentinels.first) => self.subscribe(sentinels),
-            State::Off => self.subscribe(sentinels),
-            State::News => Listen::Ask(sentinels.first),
-            State::Quiet => Listen::Wait,
+            ListenerState::News | ListenerState::Quiet if self.on != Some(sentinels.first) => self.subscribe(sentinels),
+            ListenerState::Off => self.subscribe(sentinels),
+            ListenerState::News => Listen::Ask(sentinels.first),
+            ListenerState::Quiet => Listen::Wait,
         }
     }
 
     fn subscribe(&mut self, sentinels: &Sentinels) -> Listen {
-        (self.on, self.state) = (Some(sentinels.first), State::Off);
+        (self.on, self.state) = (Some(sentinels.first), ListenerState::Off);
         Listen::Subscribe(sentinels.first)
     }
 
     /// The subscription works, or a message came. Earlier messages may have been missed.
     pub fn heard(&mut self) {
-        self.state = State::News;
+        self.state = ListenerState::News;
     }
 
     /// The sentinel reported this address. It does not count if another sentinel is asked first by now: a sentinel that
     /// names a former master must not end the connections to the current one.
     pub fn told(&mut self, sentinels: &mut Sentinels, master: HostPort) {
-        self.state = State::Quiet;
+        self.state = ListenerState::Quiet;
         if self.on == Some(sentinels.first) {
             sentinels.reported(master);
         }
@@ -164,12 +164,12 @@ impl Listener {
     /// already.
     pub fn failed(&mut self, sentinels: &mut Sentinels, kind: FailureKind) {
         self.state = match kind {
-            FailureKind::Permission => State::Stop,
+            FailureKind::Permission => ListenerState::Stop,
             _ if self.on == Some(sentinels.first) => {
                 sentinels.first = (sentinels.first + 1) % sentinels.count.max(1);
-                State::Pause
+                ListenerState::Pause
             }
-            _ => State::Off,
+            _ => ListenerState::Off,
         };
     }
 }

@@ -11,7 +11,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The nodes of a cluster and their slots. All calls of a gate share them.
 #[derive(Clone, Debug, Default)]
-pub struct Slots {
+pub struct SlotMap {
     /// The ranges of the last report, by their first slot: the last slot and the master.
     ranges: BTreeMap<u16, (u16, NodeId)>,
     /// Slots that have moved since.
@@ -40,10 +40,10 @@ pub enum Lookup {
     Known(NodeId),
 }
 
-impl Slots {
+impl SlotMap {
     /// A cluster with these nodes. Its slots are not known yet.
-    pub fn new(nodes: impl IntoIterator<Item = HostPort>) -> Slots {
-        let mut slots = Slots::default();
+    pub fn new(nodes: impl IntoIterator<Item = HostPort>) -> SlotMap {
+        let mut slots = SlotMap::default();
         for address in nodes {
             slots.number(address);
         }
@@ -80,7 +80,7 @@ impl Slots {
     pub fn learning(&self, last: Option<NodeId>, until: Option<Instant>) -> Learning {
         let mut nodes: Vec<NodeId> = (0..self.nodes.len()).collect();
         nodes.sort_by_key(|node| (Some(*node) == last, self.is_retired(*node)));
-        Learning::new(self.version, nodes, until)
+        Learning { version: self.version, nodes: nodes.into(), until, failure: None }
     }
 
     pub fn owner(&self, slot: u16) -> Option<NodeId> {
@@ -128,11 +128,6 @@ impl Slots {
     /// This node failed, so the slots may have moved.
     pub fn doubt(&mut self, node: NodeId) {
         self.doubted = Some(node);
-    }
-
-    /// How many times the slots were reported.
-    pub fn version(&self) -> u64 {
-        self.version
     }
 
     /// No node has reported the slots.
@@ -263,7 +258,7 @@ pub struct Learning {
 
 /// The next step of a request for the slots.
 #[derive(Clone, Debug)]
-pub enum Next {
+pub enum LearningStep {
     /// Ask this node until then.
     Ask { node: NodeId, until: Instant },
     /// The slots are known, by this request or by one of another call. Or no node has reported them.
@@ -271,27 +266,23 @@ pub enum Next {
 }
 
 impl Learning {
-    pub fn new(version: u64, nodes: Vec<NodeId>, until: Option<Instant>) -> Learning {
-        Learning { version, nodes: nodes.into(), until, failure: None }
-    }
-
     /// The next step. At least one node is asked, also if it is late.
-    pub fn next(&mut self, slots: &mut Slots, now: Instant) -> Next {
-        if slots.version() != self.version {
-            return Next::Over(Ok(()));
+    pub fn next(&mut self, slots: &mut SlotMap, now: Instant) -> LearningStep {
+        if slots.version != self.version {
+            return LearningStep::Over(Ok(()));
         }
         let has_time = self.failure.is_none() || self.until.is_none_or(|until| now < until);
         if has_time && let Some(node) = self.nodes.pop_front() {
             let latest = now + REPORTED_WITHIN;
-            return Next::Ask { node, until: self.until.map_or(latest, |until| until.min(latest)) };
+            return LearningStep::Ask { node, until: self.until.map_or(latest, |until| until.min(latest)) };
         }
         slots.not_learned(now);
         let unknown = || Failure::new(FailureKind::Unreachable, "no node is known");
-        Next::Over(Err(self.failure.take().unwrap_or_else(unknown)))
+        LearningStep::Over(Err(self.failure.take().unwrap_or_else(unknown)))
     }
 
     /// Takes the reply of a node to [`command`].
-    pub fn answered(&mut self, slots: &mut Slots, node: NodeId, reply: Result<Value, Failure>, now: Instant) {
+    pub fn answered(&mut self, slots: &mut SlotMap, node: NodeId, reply: Result<Value, Failure>, now: Instant) {
         match reply.and_then(read) {
             Ok(ranges) => slots.learn(node, ranges, now),
             Err(failure) => self.failure = Some(failure),
@@ -311,7 +302,7 @@ mod tests {
     fn a_report_replaces_what_was_known_and_ends_doubt() {
         let now = Instant::now();
         let later = now + REFRESH_INTERVAL;
-        let mut slots = Slots::new([("a".to_owned(), 1)]);
+        let mut slots = SlotMap::new([("a".to_owned(), 1)]);
         slots.moved(7, 0, ":2").unwrap();
         assert!(matches!(slots.look_up(7, now), Lookup::Doubtful { owner: 1, doubted: 0 }));
         slots.learn(0, vec![range(0, 7)], now);

@@ -1,7 +1,7 @@
 //! A job of the gate's own thread: a list of entries, each with work and a time.
 
 use crate::changes::Changes;
-use crate::engine::worker::{Job, Next, Worker};
+use crate::engine::worker::{Job, NextWork, Worker};
 use crate::sync::{Mutex, lock};
 use crate::world::{Id, fail, foreign, has_failed, is_missed, new_id, now, wait_on, wake};
 use std::sync::Arc;
@@ -93,14 +93,14 @@ impl TimedJob {
 }
 
 impl Job for TimedJob {
-    fn work(self: Arc<TimedJob>) -> Next {
+    fn work(self: Arc<TimedJob>) -> NextWork {
         if self.is_working.swap(true, Ordering::Relaxed) {
             fail("two threads do the work of one job".into());
         }
         foreign("works");
         let (next, is_over) = self.work_at(now());
         self.is_working.store(false, Ordering::Relaxed);
-        if is_over { Next::Never } else { Next::At(next) }
+        if is_over { NextWork::Never } else { NextWork::At(next) }
     }
 }
 

@@ -52,7 +52,7 @@ impl Limit {
     }
 }
 
-enum State {
+enum ThreadState {
     Ready,
     /// Does something to the others: runs if nothing else can, or at any point.
     Event,
@@ -62,7 +62,7 @@ enum State {
 
 struct Thread {
     name: &'static str,
-    state: State,
+    state: ThreadState,
     /// How many locks it holds.
     locks: isize,
     at: &'static Location<'static>,
@@ -138,7 +138,7 @@ pub(crate) fn wait_on(id: Id, limit: Option<Limit>) {
         world.threads[world.current].at = at;
         world.tell("waits");
         let current = world.current;
-        world.threads[current].state = State::Waits(id, limit);
+        world.threads[current].state = ThreadState::Waits(id, limit);
         world.goes_on()
     });
     if !goes_on {
@@ -272,17 +272,17 @@ pub(crate) fn spawn(name: &'static str, is_event: bool, work: impl FnOnce() + Se
         with(|world| {
             world.tell("is over");
             let current = world.current;
-            world.threads[current].state = State::Over;
+            world.threads[current].state = ThreadState::Over;
             world.wake(END);
         });
     });
-    let state = if is_event { State::Event } else { State::Ready };
+    let state = if is_event { ThreadState::Event } else { ThreadState::Ready };
     with(|world| world.threads.push(Thread { name, state, locks: 0, at: Location::caller() }));
 }
 
 /// Waits until all other threads are over.
 pub(crate) fn join_all() {
-    while with(|world| world.threads.iter().skip(1).any(|thread| !matches!(thread.state, State::Over))) {
+    while with(|world| world.threads.iter().skip(1).any(|thread| !matches!(thread.state, ThreadState::Over))) {
         wait_on(END, None);
     }
 }
@@ -314,7 +314,7 @@ impl World {
         }
         self.executions += 1;
         self.threads.clear();
-        self.threads.push(Thread { name: "main", state: State::Ready, locks: 0, at: Location::caller() });
+        self.threads.push(Thread { name: "main", state: ThreadState::Ready, locks: 0, at: Location::caller() });
         (self.current, self.chosen) = (0, None);
         (self.now, self.idle_until) = (beginning(), beginning());
         (self.steps, self.looks, self.lacks_threads) = (0, false, 0);
@@ -332,8 +332,9 @@ impl World {
     }
 
     fn wake(&mut self, id: Id) -> usize {
-        let waiting = self.threads.iter_mut().filter(|thread| matches!(thread.state, State::Waits(on, _) if on == id));
-        waiting.map(|thread| thread.state = State::Ready).count()
+        let waiting =
+            self.threads.iter_mut().filter(|thread| matches!(thread.state, ThreadState::Waits(on, _) if on == id));
+        waiting.map(|thread| thread.state = ThreadState::Ready).count()
     }
 
     /// Decides what happens next. Returns whether the current thread goes on.
@@ -378,7 +379,7 @@ impl World {
                 self.pass_to_limit(thread)
             }
         };
-        self.threads[thread].state = State::Ready;
+        self.threads[thread].state = ThreadState::Ready;
         Some(thread)
     }
 
@@ -387,12 +388,12 @@ impl World {
         self.options.clear();
         let count = self.threads.len();
         let order = (0..count).map(|distance| (self.current + distance) % count);
-        let ready = order.filter(|&thread| matches!(self.threads[thread].state, State::Ready));
+        let ready = order.filter(|&thread| matches!(self.threads[thread].state, ThreadState::Ready));
         self.options.extend(ready.map(Next::Thread));
-        let events = (0..count).filter(|&thread| matches!(self.threads[thread].state, State::Event));
+        let events = (0..count).filter(|&thread| matches!(self.threads[thread].state, ThreadState::Event));
         self.options.extend(events.map(Next::Thread));
         let limits = (0..count).filter_map(|thread| match self.threads[thread].state {
-            State::Waits(_, Some(limit)) if limit.end() < self.now + FAR => Some((thread, limit)),
+            ThreadState::Waits(_, Some(limit)) if limit.end() < self.now + FAR => Some((thread, limit)),
             _ => None,
         });
         if self.options.is_empty() {
@@ -407,19 +408,19 @@ impl World {
 
     /// Lets time pass to the limit of this thread. All whose limits are over wake.
     fn pass_to_limit(&mut self, thread: usize) -> usize {
-        if let State::Waits(_, Some(limit)) = self.threads[thread].state {
+        if let ThreadState::Waits(_, Some(limit)) = self.threads[thread].state {
             self.now = self.now.max(limit.end());
         }
         for thread in &mut self.threads {
-            if matches!(thread.state, State::Waits(_, Some(limit)) if limit.end() <= self.now) {
-                thread.state = State::Ready;
+            if matches!(thread.state, ThreadState::Waits(_, Some(limit)) if limit.end() <= self.now) {
+                thread.state = ThreadState::Ready;
             }
         }
         thread
     }
 
     fn describe(&self) -> String {
-        let others = self.threads.iter().filter(|thread| !matches!(thread.state, State::Over));
+        let others = self.threads.iter().filter(|thread| !matches!(thread.state, ThreadState::Over));
         let others: Vec<_> = others.map(|thread| format!("{} at {}", thread.name, line(thread.at))).collect();
         others.join(", ")
     }

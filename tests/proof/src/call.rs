@@ -2,7 +2,7 @@
 
 use crate::model::{Ask, AskOne};
 use crate::protocol::call::Packed;
-use crate::protocol::exchange::Reply;
+use crate::protocol::exchange::RawReply;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
@@ -105,7 +105,7 @@ fn length(rest: &mut &[u8], sign: &[u8]) -> usize {
 }
 
 /// The error that a server returns with this text.
-pub(crate) fn server_error(text: &str) -> Reply {
+pub(crate) fn server_error(text: &str) -> RawReply {
     redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
 }
 

@@ -17,7 +17,7 @@ use crate::protocol::keys::{Keys, LatchKeys};
 use crate::protocol::lease::{LeaseOptions, Moment};
 use crate::protocol::releases::Releases;
 use crate::protocol::routing::NodeId;
-use crate::protocol::routing::slots::Slots;
+use crate::protocol::routing::slots::SlotMap;
 use flights::{Connection, Flight};
 pub(crate) use held::Permit;
 use pending::Released;
@@ -148,7 +148,7 @@ pub(crate) struct Client {
     pub(crate) requests: BTreeMap<Thread, Request>,
     pub(crate) last_request: u64,
     /// What it knows of a cluster.
-    pub(crate) slots: Option<Slots>,
+    pub(crate) slots: Option<SlotMap>,
     /// The thread that asks for the slots.
     pub(crate) asker: Option<Thread>,
     /// How many times a packet had no reply, or a node was asked for the slots.

@@ -9,12 +9,12 @@ mod wait;
 mod waits;
 
 use crate::client::moment;
-use crate::protocol::held::{HeldPermit, Identity, State};
+use crate::protocol::held::{HeldPermit, HeldState, Identity};
 use crate::protocol::inbox::{Inbox, Mail, Mailbox, Received};
 use crate::protocol::keeper::{BATCH, Keeper, Number, Task};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
-use crate::protocol::releases::{PendingRelease, Target};
+use crate::protocol::releases::{PendingRelease, ReleaseTarget};
 use crate::protocol::semaphore::Grant;
 use luagate::__proof::{failure, left_of};
 use luagate::errors::{CallError, FailureKind};
@@ -254,7 +254,7 @@ fn releases_without_a_permit() {
         assert!(keeper.begin_release(number));
         keeper.released(number, false, repeated);
         assert_eq!(keeper.take_losses().len(), usize::from(is_loss), "{earlier:?}, repeated: {repeated}");
-        assert_eq!(keeper.held(number).map(|held| held.state()), Some(State::Gone));
+        assert_eq!(keeper.held(number).map(|held| held.state()), Some(HeldState::Gone));
         assert!(!keeper.begin_release(number), "it is over");
     }
     // A lost permit is released too: the server may count its lease longer. The call of an id that the application chose
@@ -370,7 +370,7 @@ fn late_grants() {
     assert!(release_of(&mut inbox, &secret, 0).is_none(), "no grant");
     assert!(release_of(&mut inbox, "another", FENCE).is_none(), "forged");
     let release = release_of(&mut inbox, &secret, FENCE).expect("a release");
-    assert_eq!((release.keys, release.target, release.until), (keys.clone(), Target::Fence(FENCE), Some(until)));
+    assert_eq!((release.keys, release.target, release.until), (keys.clone(), ReleaseTarget::Fence(FENCE), Some(until)));
     assert!(release_of(&mut inbox, &secret, FENCE).is_none(), "once");
     assert!(inbox.given_up.is_empty());
     // A grant for a new wait of this id belongs to the new wait. After two minutes nothing is remembered.

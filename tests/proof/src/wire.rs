@@ -5,7 +5,7 @@ mod inputs;
 mod rounds;
 
 use crate::call::{commands, server_error};
-use crate::protocol::exchange::{Packet, Reply};
+use crate::protocol::exchange::{Packet, RawReply};
 use crate::scripts::{Loaded, Scripts};
 use luagate_memory::Server;
 
@@ -28,8 +28,8 @@ fn server(scripts: &Scripts) -> (Server, Loaded) {
 }
 
 /// The replies of a server to the commands of a packet, in the form that a connection returns.
-fn carry(packet: &Packet, mut execute: impl FnMut(&[Vec<u8>]) -> Reply) -> Vec<Reply> {
-    let replies: Vec<Reply> = commands(&packet.bytes)
+fn carry(packet: &Packet, mut execute: impl FnMut(&[Vec<u8>]) -> RawReply) -> Vec<RawReply> {
+    let replies: Vec<RawReply> = commands(&packet.bytes)
         .iter()
         .map(|command| match execute(command) {
             Err(error) => {

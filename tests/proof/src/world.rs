@@ -12,7 +12,7 @@ use crate::gate::Gate;
 use crate::latch::Latch;
 use crate::ledger::Check;
 use crate::protocol::lease::Moment;
-use crate::protocol::routing::slots::Slots;
+use crate::protocol::routing::slots::SlotMap;
 use crate::scripts::{Loaded, Scripts};
 use happen::Group;
 use luagate_memory::{Server, Store};
@@ -322,7 +322,7 @@ impl World {
 
 /// Gives a new client what it knows of the servers.
 fn set_up(client: &mut Client, setup: Setup, nodes: &Nodes) {
-    client.slots = setup.is_cluster.then(|| Slots::new(nodes.addresses()));
+    client.slots = setup.is_cluster.then(|| SlotMap::new(nodes.addresses()));
     client.shares_connections = setup.shares_connections;
 }
 

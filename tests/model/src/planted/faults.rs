@@ -59,25 +59,25 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault(
         "the role is not passed to threads that wait for replies",
-        "shared.threads > 0 && threads.any(|call| call.place.make_reader())",
+        "packets.threads > 0 && threads.any(|waiter| waiter.place.make_reader())",
         "false",
         "calls",
     ),
     fault(
         "the role is not passed to threads that wait for messages",
-        "shared.readers.values().any(|place| place.make_reader())",
+        "packets.readers.values().any(|place| place.make_reader())",
         "false",
         "messages",
     ),
     fault("two threads are the reader", "!self.has_reader && self.end.is_none()", "self.end.is_none()", "calls"),
     fault(
         "the reader does not write what is left",
-        "let writes = !shared.out.is_empty();",
-        "let writes = !shared.out.is_empty() && !FAULT;",
+        "let writes = !packets.out.is_empty();",
+        "let writes = !packets.out.is_empty() && !FAULT;",
         "more packets than may be unanswered",
     ),
     // The writer.
-    fault("a writer stops while others append", "rounds == 0 && shared.will_be_written()", "rounds == 0", "calls"),
+    fault("a writer stops while others append", "rounds == 0 && packets.will_be_written()", "rounds == 0", "calls"),
     fault(
         "a packet that nobody waits for counts as one that will be answered",
         "self.in_flight() > 0 && self.threads + self.tasks > 0",
@@ -86,45 +86,45 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault(
         "two threads write",
-        "shared.is_writing = true;\n            drop(shared);",
-        "shared.is_writing = !FAULT;\n            drop(shared);",
+        "packets.is_writing = true;\n            drop(packets);",
+        "packets.is_writing = !FAULT;\n            drop(packets);",
         "calls",
     ),
     fault(
         "answered packets count as unanswered",
-        "self.unanswered -= slot.bytes;\n        self.count",
-        "if !FAULT { self.unanswered -= slot.bytes; }\n        self.count",
+        "self.unanswered -= packet.bytes;\n        self.count",
+        "if !FAULT { self.unanswered -= packet.bytes; }\n        self.count",
         "more packets than may be unanswered",
     ),
     // The connection's own thread.
     fault(
         "the own thread refuses the role because its last task has ended, and nobody reads",
-        "!shared.slots.is_empty() && age >= LINGER",
+        "!packets.pending.is_empty() && age >= LINGER",
         "false",
         "posts alone",
     ),
     fault(
         "the own thread is not called by a task",
-        "self.call_thread(&mut shared);\n        }\n        Ok((number, flushes))",
-        "if !FAULT { self.call_thread(&mut shared); }\n        }\n        Ok((number, flushes))",
+        "self.call_thread(&mut packets);\n        }\n        drop(packets);\n        if flushes",
+        "if !FAULT { self.call_thread(&mut packets); }\n        }\n        drop(packets);\n        if flushes",
         "calls",
     ),
     fault(
         "the own thread is not called by a post",
-        "if !shared.thread.looks {",
-        "if !shared.thread.looks && !FAULT {",
+        "if !packets.thread.looks {",
+        "if !packets.thread.looks && !FAULT {",
         "posts alone",
     ),
     fault(
         "the own thread is not called when the last thread that read leaves",
-        "shared.needs_own_thread() || !(shared.slots.is_empty() || shared.thread.looks)",
-        "!(shared.slots.is_empty() || shared.thread.looks)",
+        "packets.needs_own_thread() || !(packets.pending.is_empty() || packets.thread.looks)",
+        "!(packets.pending.is_empty() || packets.thread.looks)",
         "calls",
     ),
     fault(
         "the own thread is not called for a waiter that does not read",
-        "shared.listeners += 1;\n        if !shared.has_reader {",
-        "shared.listeners += 1;\n        if !shared.has_reader && !FAULT {",
+        "packets.listeners += 1;\n        if !packets.has_reader {",
+        "packets.listeners += 1;\n        if !packets.has_reader && !FAULT {",
         "messages, no waiter reads",
     ),
     fault(
@@ -139,11 +139,11 @@ pub const FAULTS: &[Fault] = &[
         "false",
         "messages, read for some time",
     ),
-    fault("the own thread is called only once", "shared.thread.is_called = false;", "", "calls with a pause"),
+    fault("the own thread is called only once", "packets.thread.is_called = false;", "", "calls with a pause"),
     fault(
         "the own thread is not started again after the system could not",
-        "shared.thread.looks = shared.thread.is_running;",
-        "shared.thread.looks = true;",
+        "packets.thread.looks = packets.thread.is_running;",
+        "packets.thread.looks = true;",
         "posts, and the system cannot start a thread",
     ),
     fault(
@@ -154,7 +154,7 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault(
         "the own thread reads on after a waiter has left",
-        "lock(&self.0.shared).listeners -= 1;",
+        "lock(&self.0.packets).listeners -= 1;",
         "",
         "messages and a task",
     ),
@@ -162,14 +162,14 @@ pub const FAULTS: &[Fault] = &[
     // Replies.
     fault(
         "the reply of an abandoned packet goes to the next caller",
-        "let owner = std::mem::replace(&mut slot.owner, Owner::Nobody);",
-        "let owner = if FAULT { self.slots.remove(index.unwrap_or_default()).unwrap().owner } \
-         else { std::mem::replace(&mut slot.owner, Owner::Nobody) };",
+        "let owner = std::mem::replace(&mut packet.owner, Owner::Nobody);",
+        "let owner = if FAULT { self.pending.remove(index.unwrap_or_default()).unwrap().owner } \
+         else { std::mem::replace(&mut packet.owner, Owner::Nobody) };",
         "a thread times out",
     ),
     fault(
         "a later packet with the same number is abandoned",
-        "slot.owner.is(call)",
+        "packet.owner.is(waiter)",
         "true",
         "the server is silent, a task is dropped when it is woken",
     ),
@@ -197,14 +197,14 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault(
         "a task does not wake the others when it has its replies",
-        "call.wake_others();\n                this.stage = Stage::Over;",
-        "if !FAULT { call.wake_others(); }\n                this.stage = Stage::Over;",
+        "self.waiter.wake_others();\n        self.is_over = true;",
+        "if !FAULT { self.waiter.wake_others(); }\n        self.is_over = true;",
         "two tasks of one thread",
     ),
     fault(
         "a task does not wake the others when it is dropped",
-        "call.wake_others();\n            if *flushes",
-        "if !FAULT { call.wake_others(); }\n            if *flushes",
+        "self.waiter.wake_others();\n            if self.flushes",
+        "if !FAULT { self.waiter.wake_others(); }\n            if self.flushes",
         "two tasks of one thread, one is dropped",
     ),
     fault(
@@ -223,33 +223,33 @@ pub const FAULTS: &[Fault] = &[
     fault("waiters are not told about the end", "receiver.ended();", "", "messages, the server closes"),
     fault(
         "a call does not report why the connection has ended",
-        "lock(&self.shared).end.as_ref().map_or_else(late, |end| end.clone())",
+        "lock(&self.packets).end.as_ref().map_or_else(late, |end| end.clone())",
         "late()",
         "the owner closes",
     ),
-    fault("a silent server is not noticed", "shared.waited += within;", "", "the server is silent"),
+    fault("a silent server is not noticed", "packets.waited += within;", "", "the server is silent"),
     fault(
         "a connection for messages is not tested",
-        "shared.heartbeat - shared.received >= TEST",
+        "packets.heartbeat - packets.received >= TEST",
         "false",
         "a silent connection for messages",
     ),
     // A look after a pause.
     fault(
         "a look does not write what others have submitted meanwhile",
-        "\n        drop(self.write(lock(&self.shared), 1));",
+        "\n        drop(self.write(lock(&self.packets), 1));",
         "",
         "a look while others write",
     ),
     fault(
         "others may write while the stream does not block",
-        "shared.is_writing = true; // nobody",
-        "shared.is_writing = !FAULT; // nobody",
+        "packets.is_writing = true; // nobody",
+        "packets.is_writing = !FAULT; // nobody",
         "calls after a pause",
     ),
     fault(
         "nobody may write after a look",
-        "\n        lock(&self.shared).is_writing = false;",
+        "\n        lock(&self.packets).is_writing = false;",
         "",
         "calls after a pause",
     ),
@@ -295,8 +295,8 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault(
         "the time of a job is forgotten when another job ends",
-        "Next::Never => false,",
-        "Next::Never => { if FAULT { at = None; } false }",
+        "NextWork::Never => false,",
+        "NextWork::Never => { if FAULT { at = None; } false }",
         "jobs are called at a time",
     ),
     fault(

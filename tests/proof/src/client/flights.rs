@@ -2,7 +2,7 @@
 
 use super::{Client, Thread};
 use crate::call::{Command, Sent};
-use crate::protocol::exchange::{self, Reply};
+use crate::protocol::exchange::{self, RawReply};
 use crate::protocol::lease::Moment;
 use crate::protocol::releases::Ordered;
 use crate::protocol::routing::NodeId;
@@ -44,11 +44,11 @@ pub(crate) struct Flight {
     /// The slot is still moving to the server.
     pub(super) asking: bool,
     /// The replies to earlier packets of this attempt.
-    pub(super) rounds: Vec<Vec<Reply>>,
+    pub(super) rounds: Vec<Vec<RawReply>>,
     pub(crate) sent: Moment,
     /// When the thread stops waiting.
     pub(crate) latest: Option<Instant>,
-    pub(crate) replies: Option<Vec<Reply>>,
+    pub(crate) replies: Option<Vec<RawReply>>,
     /// An earlier attempt may have run.
     pub(crate) is_repeated: bool,
     /// It uses the connection of an earlier call.
@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// The server executed the calls.
-    pub(crate) fn carried_out(&mut self, number: u64, replies: Vec<Reply>) {
+    pub(crate) fn carried_out(&mut self, number: u64, replies: Vec<RawReply>) {
         let mut flights = self.flights.iter_mut();
         if let Some(flight) = flights.find(|flight| flight.number == number) {
             match flight.thread {

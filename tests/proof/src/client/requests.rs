@@ -4,10 +4,10 @@ use super::flights::{Answered, Connection, Flight, Unanswered};
 use super::{Client, READ_TIMEOUT, Thread};
 use crate::call::{Command, Sent, parse};
 use crate::protocol::call::Packed;
-use crate::protocol::exchange::{self, Exchange, Reply, error_in, missing};
+use crate::protocol::exchange::{self, Exchange, RawReply, error_in, missing};
 use crate::protocol::lease::Moment;
 use crate::protocol::routing::route::{Route, Step};
-use crate::protocol::routing::slots::{Learning, Next};
+use crate::protocol::routing::slots::{Learning, LearningStep};
 use crate::protocol::routing::{NodeId, by_node};
 use luagate::__proof::failure;
 use luagate::errors::{CallError, Failure, FailureKind};
@@ -240,12 +240,12 @@ impl Client {
             return;
         };
         match next {
-            Next::Ask { node, until } => {
+            LearningStep::Ask { node, until } => {
                 let connection = self.connection(node);
                 let flight = self.flight(thread, connection, now);
                 self.flights.push(Flight { packet: vec![Command::Slots], latest: Some(until), ..flight });
             }
-            Next::Over(result) => {
+            LearningStep::Over(result) => {
                 request.learned(result);
                 self.asker = None;
                 self.go_on(thread, now);
@@ -258,7 +258,7 @@ impl Client {
     pub(super) fn received(
         &mut self,
         mut flight: Flight,
-        replies: Result<Vec<Reply>, exchange::Unanswered>,
+        replies: Result<Vec<RawReply>, exchange::Unanswered>,
         now: Moment,
     ) {
         let Some(thread) = flight.thread else {
@@ -337,7 +337,7 @@ impl Client {
         &mut self,
         thread: Thread,
         flight: &Flight,
-        replies: Result<Vec<Reply>, exchange::Unanswered>,
+        replies: Result<Vec<RawReply>, exchange::Unanswered>,
         now: Moment,
     ) {
         self.changes += 1;

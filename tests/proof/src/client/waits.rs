@@ -11,7 +11,7 @@ use crate::protocol::keys::LatchKeys;
 use crate::protocol::lease::Moment;
 use crate::protocol::releases::Settled;
 use crate::protocol::waiter::{
-    Action, ActionOf, Ask, GiveBack, LAST_CALL, LatchTarget, PermitTarget, QueueEntry, Target, Waiter,
+    Action, ActionOf, AskKind, GiveBack, LAST_CALL, LatchTarget, PermitTarget, QueueEntry, WaitTarget, Waiter,
 };
 pub(crate) use caller::{Caller, Settles};
 use luagate::errors::CallError;
@@ -91,7 +91,7 @@ impl Client {
         }
         let deadline = match want.patience {
             Patience::None => {
-                let call = target.acquire(Ask::First, "").pack();
+                let call = target.acquire(AskKind::First, "").pack();
                 self.send(Thread::Caller(number), &[call], None, None, now);
                 let target = Box::new(target);
                 self.callers.insert(number, Caller::Tries { want, target });
@@ -147,10 +147,17 @@ impl Client {
     }
 
     /// Sends a call of a wait. A call in line contains the inbox.
-    fn ask<T: Target>(&mut self, number: u64, waiting: &mut Waiting<T>, ask: Ask, until: Option<Instant>, now: Moment) {
-        let channel = (ask == Ask::InLine && self.is_up).then_some(&self.channel);
+    fn ask<T: WaitTarget>(
+        &mut self,
+        number: u64,
+        waiting: &mut Waiting<T>,
+        ask: AskKind,
+        until: Option<Instant>,
+        now: Moment,
+    ) {
+        let channel = (ask == AskKind::InLine && self.is_up).then_some(&self.channel);
         let inbox = channel.map(|channel| waiting.mailbox.inbox(channel));
-        self.opened |= ask == Ask::InLine;
+        self.opened |= ask == AskKind::InLine;
         waiting.asks += 1;
         let call = waiting.waiter.target.call(ask, &inbox.unwrap_or_default());
         self.send(Thread::Caller(number), &[call], until, None, now);
@@ -327,7 +334,7 @@ impl Client {
     /// The reply to a caller that does not wait.
     fn tried(&mut self, want: &Want, mut target: PermitTarget, answered: Answered, now: Moment) {
         let sent = answered.sent;
-        let answer = answered.read(|reply| target.acquire(Ask::First, "").answer(reply));
+        let answer = answered.read(|reply| target.acquire(AskKind::First, "").answer(reply));
         let (result, gives_back) = match answer {
             Ok(answer) => target.at_once(answer, sent),
             Err(Unanswered { error, connection }) => {

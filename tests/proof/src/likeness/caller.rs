@@ -3,7 +3,7 @@
 use super::view::View;
 use crate::client::held::Change;
 use crate::client::waits::{Caller, Waiting};
-use crate::protocol::waiter::{PermitTarget, State};
+use crate::protocol::waiter::{PermitTarget, WaiterState};
 
 impl View<'_> {
     pub(super) fn client(&mut self) {
@@ -62,8 +62,8 @@ impl View<'_> {
         let (target, place) = (&waiter.target, &waiter.target.entry);
         self.add_id(&target.id);
         let ask = match waiter.state {
-            State::Sleeps => 0,
-            State::Asks(ask) => 1 + ask as u64,
+            WaiterState::Sleeps => 0,
+            WaiterState::Asks(ask) => 1 + ask as u64,
         };
         self.add([
             ask,

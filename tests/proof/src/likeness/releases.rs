@@ -3,19 +3,19 @@
 use super::view::View;
 use crate::client::flights::Connection;
 use crate::client::pending::Released;
-use crate::protocol::releases::{Next, PendingRelease, Target};
+use crate::protocol::releases::{PendingRelease, ReleaseCall, ReleaseTarget};
 
 impl View<'_> {
     fn pending(&mut self, pending: &PendingRelease<Connection>) {
         self.add_id(&pending.id);
         match pending.target {
-            Target::Whatever => self.add([1]),
-            Target::Fence(fence) => {
+            ReleaseTarget::Whatever => self.add([1]),
+            ReleaseTarget::Fence(fence) => {
                 self.add([2]);
                 self.add_own(fence);
             }
-            Target::LookUp => self.add([3]),
-            Target::Held => self.add([4]), // no simulated client leaves a future without a poll
+            ReleaseTarget::LookUp => self.add([3]),
+            ReleaseTarget::Held => self.add([4]), // no simulated client leaves a future without a poll
         }
         self.add_connection(pending.connection);
         self.add_instant(pending.until);
@@ -25,12 +25,12 @@ impl View<'_> {
         self.pending(&released.pending);
         self.add([u64::from(released.steps.lookups)]);
         match released.steps.next {
-            Next::LookUp => self.add([1]),
-            Next::Release(fence) => {
+            ReleaseCall::LookUp => self.add([1]),
+            ReleaseCall::Release(fence) => {
                 self.add([2]);
                 self.add_own(fence.unwrap_or(0));
             }
-            Next::Nothing => self.add([3]),
+            ReleaseCall::Nothing => self.add([3]),
         }
     }
 

@@ -6,7 +6,7 @@ use super::waits::{denied, unknown};
 use super::{at, keep};
 use crate::protocol::inbox::{Mail, Mailbox, Received};
 use crate::protocol::keeper::{Keeper, Task};
-use crate::protocol::releases::{Next, Releases, Target};
+use crate::protocol::releases::{ReleaseCall, ReleaseTarget, Releases};
 use crate::protocol::waiter::PermitTarget;
 use luagate::errors::FailureKind;
 use sha1_smol::Sha1;
@@ -52,7 +52,7 @@ fn given_back() {
 /// Only a permit is released, not a place in line.
 fn held() {
     let after = |replies: &[&str]| {
-        let mut steps = pending("m", "id", Target::Held, None).steps();
+        let mut steps = pending("m", "id", ReleaseTarget::Held, None).steps();
         let mut taken = vec![steps.next];
         for words in replies {
             steps.answered(reply(words)).unwrap();
@@ -60,7 +60,7 @@ fn held() {
         }
         taken
     };
-    let (look_up, release, nothing) = (Next::LookUp, Next::Release(Some(7)), Next::Nothing);
+    let (look_up, release, nothing) = (ReleaseCall::LookUp, ReleaseCall::Release(Some(7)), ReleaseCall::Nothing);
     let held = "held 1 7 9000 1000";
     assert_eq!(after(&[held, "released 0 0 3"]), [look_up, release, nothing]);
     assert_eq!(after(&[held, "gone"]), [look_up, release, nothing], "it does not look again");
@@ -71,9 +71,9 @@ fn held() {
 /// Releases behind calls of the same shared connection are sent together, others alone.
 fn together() {
     let mut releases = Releases::default();
-    let behind = |id, connection: u8| pending("m", id, Target::Whatever, Some(Connection(connection)));
-    let looked_up = pending("m", "looked up", Target::LookUp, Some(Connection(2)));
-    let held = pending("m", "held", Target::Held, None);
+    let behind = |id, connection: u8| pending("m", id, ReleaseTarget::Whatever, Some(Connection(connection)));
+    let looked_up = pending("m", "looked up", ReleaseTarget::LookUp, Some(Connection(2)));
+    let held = pending("m", "held", ReleaseTarget::Held, None);
     releases.add([behind("a", 2), behind("b", 4), behind("c", 2), looked_up, held, plain("m", "d")]);
     for ids in [&["a", "c"][..], &["b"], &["looked up"], &["held"], &["d"]] {
         let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();

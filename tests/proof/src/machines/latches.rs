@@ -4,7 +4,7 @@ use super::at;
 use super::releases::reply;
 use super::wait::{Shown, Wait};
 use crate::protocol::keys::LatchKeys;
-use crate::protocol::waiter::{LatchTarget, State, Target};
+use crate::protocol::waiter::{LatchTarget, WaitTarget, WaiterState};
 use luagate::__proof::failure;
 use luagate::errors::{CallError, FailureKind, WaitError};
 
@@ -23,7 +23,7 @@ impl Wait<LatchTarget> {
 
     /// A reply that arrives at once.
     fn replied(&mut self, text: &str, sent: u64) -> String {
-        let State::Asks(ask) = self.waiter.state else { panic!("the waiter did not ask") };
+        let WaiterState::Asks(ask) = self.waiter.state else { panic!("the waiter did not ask") };
         let answer = self.waiter.target.answer(ask, reply(text)).unwrap();
         self.answered(answer, sent, sent)
     }

@@ -4,7 +4,9 @@ use super::at;
 use crate::protocol::held::HeldPermit;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::Deadline;
-use crate::protocol::releases::{InFlight, Next, Ordered, PendingRelease, Releases, Settled, Target, ToRelease};
+use crate::protocol::releases::{
+    InFlight, Ordered, PendingRelease, ReleaseCall, ReleaseTarget, Releases, Settled, ToRelease,
+};
 use redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +28,7 @@ const UNTIL: u64 = 100_000;
 pub(super) fn pending(
     name: &str,
     id: &str,
-    target: Target,
+    target: ReleaseTarget,
     connection: Option<Connection>,
 ) -> PendingRelease<Connection> {
     let keys = Keys::mutex("luagate", name).unwrap();
@@ -34,7 +36,7 @@ pub(super) fn pending(
 }
 
 pub(super) fn plain(name: &str, id: &str) -> PendingRelease<Connection> {
-    pending(name, id, Target::Whatever, None)
+    pending(name, id, ReleaseTarget::Whatever, None)
 }
 
 /// A name of another length belongs to another server.
@@ -79,19 +81,19 @@ fn steps() {
             steps.answered(reply(words)).unwrap();
             taken.push(steps.next);
         }
-        assert_eq!(steps.call().is_none(), steps.next == Next::Nothing);
+        assert_eq!(steps.call().is_none(), steps.next == ReleaseCall::Nothing);
         taken
     };
-    let (look_up, release, nothing) = (Next::LookUp, Next::Release, Next::Nothing);
+    let (look_up, release, nothing) = (ReleaseCall::LookUp, ReleaseCall::Release, ReleaseCall::Nothing);
     let (held, queued, gone) = ("held 1 7 9000 1000", "queued 5 1 1000", "gone 1000");
-    assert_eq!(after(Target::Whatever, &["gone"]), [release(None), nothing]);
-    assert_eq!(after(Target::Fence(7), &["gone"]), [release(Some(7)), nothing]);
-    assert_eq!(after(Target::LookUp, &[gone]), [look_up, nothing]);
-    assert_eq!(after(Target::LookUp, &[held, "released 0 0 3"]), [look_up, release(Some(7)), nothing]);
-    assert_eq!(after(Target::LookUp, &[queued, "cancelled"]), [look_up, release(Some(5)), nothing]);
+    assert_eq!(after(ReleaseTarget::Whatever, &["gone"]), [release(None), nothing]);
+    assert_eq!(after(ReleaseTarget::Fence(7), &["gone"]), [release(Some(7)), nothing]);
+    assert_eq!(after(ReleaseTarget::LookUp, &[gone]), [look_up, nothing]);
+    assert_eq!(after(ReleaseTarget::LookUp, &[held, "released 0 0 3"]), [look_up, release(Some(7)), nothing]);
+    assert_eq!(after(ReleaseTarget::LookUp, &[queued, "cancelled"]), [look_up, release(Some(5)), nothing]);
     let twice = [look_up, release(Some(5)), look_up, release(Some(7)), nothing];
-    assert_eq!(after(Target::LookUp, &[queued, "gone", held, "gone"]), twice);
-    let mut steps = pending("m", "id", Target::LookUp, None).steps();
+    assert_eq!(after(ReleaseTarget::LookUp, &[queued, "gone", held, "gone"]), twice);
+    let mut steps = pending("m", "id", ReleaseTarget::LookUp, None).steps();
     steps.answered(reply("what")).unwrap_err();
     assert_eq!(steps.next, look_up);
 }
@@ -155,8 +157,8 @@ fn together() {
         releases.sent(node_of(&plain(name, "")), vec![], at(0).instant());
     };
     let others = [
-        pending("m", "behind", Target::Whatever, Some(Connection(1))),
-        pending("m", "looked up", Target::LookUp, None),
+        pending("m", "behind", ReleaseTarget::Whatever, Some(Connection(1))),
+        pending("m", "looked up", ReleaseTarget::LookUp, None),
         plain("other", "of another server"),
         plain("m", "second"),
     ];
@@ -241,7 +243,7 @@ fn names() {
         }
     };
     let mut releases = Releases::default();
-    let behind = pending("m", "own", Target::Whatever, Some(Connection(1)));
+    let behind = pending("m", "own", ReleaseTarget::Whatever, Some(Connection(1)));
     releases.add([plain("other", "id"), behind, plain("m", "first")]);
     assert_eq!(settle(&mut releases, "m", Some("another"), 0), "after");
     assert_eq!(settle(&mut releases, "m", None, 0), "yes");

@@ -3,12 +3,12 @@
 use super::at;
 use crate::client::micros;
 use crate::protocol::inbox::Message;
-use crate::protocol::waiter::{Action, ActionOf, Event, Target, Waiter};
+use crate::protocol::waiter::{Action, ActionOf, Event, WaitTarget, Waiter};
 use luagate::errors::CallError;
 use std::time::{Duration, Instant};
 
 /// A target whose result can be shown in words.
-pub(super) trait Shown: Target {
+pub(super) trait Shown: WaitTarget {
     fn show(result: Result<Self::Granted, Self::Error>) -> String;
 }
 

@@ -4,7 +4,7 @@ use super::wait::{Shown, Wait, ms};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::LeaseOptions;
 use crate::protocol::semaphore::{Answer, Grant, Usage};
-use crate::protocol::waiter::{Ask, Granted, PermitTarget, QueueEntry};
+use crate::protocol::waiter::{AskKind, Granted, PermitTarget, QueueEntry};
 use luagate::__proof::failure;
 use luagate::errors::{AcquireError, CallError, FailureKind};
 
@@ -331,7 +331,7 @@ fn full_lines() {
     };
     for (max_waiting, at_least_ms, lease_ms) in [(0, 0, 3_000), (2, 2_999, 3_000), (3, 3_001, 3_001)] {
         let target = target(max_waiting, at_least_ms);
-        for ask in [Ask::First, Ask::InLine, Ask::Last] {
+        for ask in [AskKind::First, AskKind::InLine, AskKind::Last] {
             let asked = target.acquire(ask, "").ask;
             let reported = (asked.max_waiting, asked.at_least_ms, asked.lease_ms);
             assert_eq!(reported, (max_waiting, at_least_ms, lease_ms));

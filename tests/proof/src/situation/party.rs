@@ -8,7 +8,7 @@ use crate::client::waits::Caller;
 use crate::client::{Client, Thread, Want, micros};
 use crate::protocol::keeper::Number;
 use crate::protocol::lease::Moment;
-use crate::protocol::releases::{PendingRelease, Target};
+use crate::protocol::releases::{PendingRelease, ReleaseTarget};
 use luagate::errors::FailureKind;
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ impl Party {
         let mut wants = client.callers.values().filter_map(Caller::asks_for);
         let mut pending = client.releases.pending.iter();
         let is_whatever = |pending: &PendingRelease<Connection>| {
-            pending.target == Target::Whatever && !pending.is_over(now.instant())
+            pending.target == ReleaseTarget::Whatever && !pending.is_over(now.instant())
         };
         let pending = pending.any(|pending| pending.id == id && is_whatever(pending));
         let other = |flight: &&Flight| flight.number != this && flight.replies.is_none();

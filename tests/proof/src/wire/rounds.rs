@@ -3,7 +3,7 @@
 
 use super::{carry, commands, server, server_error};
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::exchange::{Exchange, MinReplicas, Packet, Reply, error_in, is_no_script, missing};
+use crate::protocol::exchange::{Exchange, MinReplicas, Packet, RawReply, error_in, is_no_script, missing};
 use crate::protocol::keys::Keys;
 use crate::protocol::reply::error_of;
 use crate::protocol::semaphore::{Acquire, Ask, Release};
@@ -37,7 +37,7 @@ struct Peer<'a> {
 }
 
 impl Peer<'_> {
-    fn execute(&mut self, words: &[Vec<u8>]) -> Reply {
+    fn execute(&mut self, words: &[Vec<u8>]) -> RawReply {
         if self.setting.forgets >> self.commands.min(31) & 1 == 1 {
             redis::cmd("SCRIPT").arg("FLUSH").exec(self.server).unwrap();
         }
@@ -64,7 +64,7 @@ impl Peer<'_> {
     }
 }
 
-fn send(server: &mut Server, words: &[Vec<u8>]) -> Reply {
+fn send(server: &mut Server, words: &[Vec<u8>]) -> RawReply {
     let mut command = redis::Cmd::new();
     command.arg(words);
     server.req_command(&command)
@@ -122,7 +122,7 @@ pub fn check(scripts: &Scripts) {
 }
 
 /// The outcomes of these calls on a server that begins with this store.
-fn settle(server: &mut Server, store: &Store, setting: Setting, calls: &[&Packed]) -> Vec<Option<Reply>> {
+fn settle(server: &mut Server, store: &Store, setting: Setting, calls: &[&Packed]) -> Vec<Option<RawReply>> {
     server.set_store(store.clone());
     if setting.knows {
         for call in calls {
@@ -212,7 +212,7 @@ fn replies_that_are_missing_or_errors(calls: &[&Packed]) {
     assert!(outcome.unwrap_err().contains(" ~app:* is missing"));
 }
 
-fn assert_unknown(outcome: Reply) {
+fn assert_unknown(outcome: RawReply) {
     match error_of(outcome.unwrap_err()) {
         CallError::Unknown(failure) => assert_eq!(failure.kind(), FailureKind::UnexpectedReply),
         other => panic!("{other}"),

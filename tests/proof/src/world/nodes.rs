@@ -2,7 +2,7 @@
 //! moment only one node has a key. Here is decided which node that is, and how the others answer.
 
 use crate::call::server_error;
-use crate::protocol::exchange::Reply;
+use crate::protocol::exchange::RawReply;
 use crate::protocol::routing::HostPort;
 use crate::protocol::routing::slots::slot_of;
 use redis::Value;
@@ -49,7 +49,7 @@ pub(super) enum Redirect {
 }
 
 impl Redirect {
-    pub(super) fn reply(self, slot: u16) -> Reply {
+    pub(super) fn reply(self, slot: u16) -> RawReply {
         match self {
             Redirect::Moved(to) => server_error(&format!("MOVED {slot} {HOST}:{to}")),
             Redirect::Ask(to) => server_error(&format!("ASK {slot} {HOST}:{to}")),

@@ -3,14 +3,14 @@
 use crate::client::flights::{Answered, Connection, Unanswered};
 use crate::protocol::inbox::{Mail, Mailbox};
 use crate::protocol::lease::Moment;
-use crate::protocol::waiter::{Action, ActionOf, Event, State, Target, Waiter};
+use crate::protocol::waiter::{Action, ActionOf, Event, WaitTarget, Waiter, WaiterState};
 use luagate::errors::CallError;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// A wait and its surroundings.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting<T: Target> {
+pub(crate) struct Waiting<T: WaitTarget> {
     pub(crate) waiter: Waiter<T>,
     pub(crate) mailbox: Mailbox,
     pub(super) number: Arc<u64>,
@@ -28,7 +28,7 @@ pub(crate) struct Waiting<T: Target> {
     pub(crate) asks: u64,
 }
 
-impl<T: Target> Waiting<T> {
+impl<T: WaitTarget> Waiting<T> {
     pub(super) fn new(waiter: Waiter<T>, mailbox: Mailbox, number: Arc<u64>, since: Instant) -> Waiting<T> {
         Waiting {
             waiter,
@@ -72,7 +72,7 @@ impl<T: Target> Waiting<T> {
 
     /// Continues after a reply.
     pub(super) fn answered(&mut self, answered: Answered, now: Moment) -> ActionOf<T> {
-        let State::Asks(ask) = self.waiter.state else {
+        let WaiterState::Asks(ask) = self.waiter.state else {
             panic!("it did not ask");
         };
         let sent = answered.sent;

@@ -8,7 +8,7 @@ use crate::world::{GROUP, World};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A caller that waits for one semaphore after the other, as `src/several/in_line.rs` does.
+/// A caller that waits for one semaphore after the other, as `src/several.rs` does.
 pub(in crate::world) struct Group {
     waits_for: String,
     rest: VecDeque<Want>,

@@ -1,8 +1,8 @@
 //! The packets of a connection that are not answered, and who reads, writes and waits.
 
-use super::{MOST_UNANSWERED, Outcome, TICK};
+use super::connection::{MOST_UNANSWERED, Outcome, TICK};
+use super::place::{Place, Woken};
 use crate::clock::machine_now;
-use crate::engine::place::{Place, Woken};
 use crate::error::failure::Failure;
 use crate::sync::{Arc, Mutex, lock};
 use redis::Value;
@@ -11,7 +11,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// What the threads and tasks of a connection share: the packets that wait, and who reads and writes.
-pub(super) struct Shared {
+pub(super) struct Packets {
     /// Packets that nobody has begun to write, and a buffer to exchange it with.
     pub(super) out: Vec<u8>,
     pub(super) spare: Vec<u8>,
@@ -19,7 +19,7 @@ pub(super) struct Shared {
     /// A task writes when it is polled next.
     pub(super) is_flush_due: bool,
     /// The packets without all of their replies, in order.
-    pub(super) slots: VecDeque<Slot>,
+    pub(super) pending: VecDeque<PendingPacket>,
     /// The number of the first of them.
     pub(super) first: u64,
     /// The bytes of these packets.
@@ -59,7 +59,7 @@ pub(super) struct OwnThread {
     pub(super) looks: bool,
 }
 
-pub(super) struct Slot {
+pub(super) struct PendingPacket {
     pub(super) owner: Owner,
     /// The length of the packet.
     pub(super) bytes: usize,
@@ -73,24 +73,24 @@ pub(super) struct Slot {
 
 /// Who gets the replies to a packet.
 pub(super) enum Owner {
-    Thread(Arc<Call>),
-    Task(Arc<Call>),
+    Thread(Arc<ReplyWaiter>),
+    Task(Arc<ReplyWaiter>),
     /// Runs in the thread of the reader, so it does not block.
     Then(Box<dyn FnOnce(Outcome) + Send>),
     Nobody,
 }
 
 /// A caller that waits for the replies to a packet.
-pub(super) struct Call {
+pub(super) struct ReplyWaiter {
     pub(super) place: Place<Option<Outcome>>,
     /// To wake a task from outside of its executor takes a system call. So the reader wakes one of the tasks that were
     /// last polled by the same thread, and that task wakes the others, with these wakers. `None`: it has done so.
     pub(super) others: Mutex<Option<Vec<Waker>>>,
 }
 
-impl Call {
-    pub(super) fn new(place: Place<Option<Outcome>>) -> Arc<Call> {
-        Arc::new(Call { place, others: Mutex::new(Some(Vec::new())) })
+impl ReplyWaiter {
+    pub(super) fn new(place: Place<Option<Outcome>>) -> Arc<ReplyWaiter> {
+        Arc::new(ReplyWaiter { place, others: Mutex::new(Some(Vec::new())) })
     }
 
     pub(super) fn wake_others(&self) {
@@ -111,16 +111,16 @@ impl<T: Send> Reads for Place<T> {
 }
 
 impl Owner {
-    fn is(&self, caller: &Arc<Call>) -> bool {
-        matches!(self, Owner::Thread(call) | Owner::Task(call) if Arc::ptr_eq(call, caller))
+    fn is(&self, other: &Arc<ReplyWaiter>) -> bool {
+        matches!(self, Owner::Thread(waiter) | Owner::Task(waiter) if Arc::ptr_eq(waiter, other))
     }
 
     /// Hands over the outcome. Returns a task that must be woken.
-    pub(super) fn finish(self, outcome: Outcome) -> Option<(Arc<Call>, Woken)> {
+    pub(super) fn finish(self, outcome: Outcome) -> Option<(Arc<ReplyWaiter>, Woken)> {
         match self {
-            Owner::Thread(call) | Owner::Task(call) => {
-                let (_, woken) = call.place.change(|reply| *reply = Some(outcome));
-                return woken.map(|woken| (call, woken));
+            Owner::Thread(waiter) | Owner::Task(waiter) => {
+                let (_, woken) = waiter.place.change(|reply| *reply = Some(outcome));
+                return woken.map(|woken| (waiter, woken));
             }
             Owner::Then(then) => then(outcome),
             Owner::Nobody => {}
@@ -129,13 +129,40 @@ impl Owner {
     }
 }
 
-impl Shared {
+impl Packets {
+    pub(super) fn new() -> Packets {
+        let now = machine_now();
+        Packets {
+            out: Vec::new(),
+            spare: Vec::new(),
+            is_writing: false,
+            is_flush_due: false,
+            pending: VecDeque::new(),
+            first: 0,
+            unanswered: 0,
+            threads: 0,
+            tasks: 0,
+            listeners: 0,
+            listens_until: None,
+            readers: BTreeMap::new(),
+            last_reader: 0,
+            has_reader: false,
+            heartbeat: now,
+            received: now,
+            waited: Duration::ZERO,
+            waited_before: Duration::ZERO,
+            thread: OwnThread::default(),
+            silent_since: None,
+            end: None,
+        }
+    }
+
     pub(super) fn push(&mut self, packet: &[u8], replies: usize, owner: Owner) -> u64 {
         self.count(&owner, true);
         let submitted = machine_now();
         self.out.extend_from_slice(packet);
         self.unanswered += packet.len();
-        self.slots.push_back(Slot {
+        self.pending.push_back(PendingPacket {
             owner,
             bytes: packet.len(),
             missing: replies,
@@ -143,7 +170,7 @@ impl Shared {
             submitted,
             waited: self.waited_until(submitted),
         });
-        self.first + self.slots.len() as u64 - 1
+        self.first + self.pending.len() as u64 - 1
     }
 
     pub(super) fn count(&mut self, owner: &Owner, is_added: bool) {
@@ -164,27 +191,27 @@ impl Shared {
         if self.in_flight() == 0 {
             return None;
         }
-        let slot = self.slots.front_mut()?;
-        slot.replies.push(reply);
-        slot.missing -= 1;
-        if slot.missing > 0 {
+        let packet = self.pending.front_mut()?;
+        packet.replies.push(reply);
+        packet.missing -= 1;
+        if packet.missing > 0 {
             return Some(None);
         }
-        let slot = self.slots.pop_front()?;
+        let packet = self.pending.pop_front()?;
         self.first += 1;
-        self.unanswered -= slot.bytes;
-        self.count(&slot.owner, false);
-        Some(Some((slot.owner, slot.replies)))
+        self.unanswered -= packet.bytes;
+        self.count(&packet.owner, false);
+        Some(Some((packet.owner, packet.replies)))
     }
 
     /// The caller of this packet does not wait any more. Its replies will be dropped. Returns when it was submitted, if it
     /// was not answered.
-    pub(super) fn abandon(&mut self, number: u64, call: &Arc<Call>) -> Option<Instant> {
+    pub(super) fn abandon(&mut self, number: u64, waiter: &Arc<ReplyWaiter>) -> Option<Instant> {
         let index = number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         // If this packet was given up before it was sent, a later one has its number.
-        let slot = index.and_then(|index| self.slots.get_mut(index)).filter(|slot| slot.owner.is(call))?;
-        let submitted = slot.submitted;
-        let owner = std::mem::replace(&mut slot.owner, Owner::Nobody);
+        let packet = index.and_then(|index| self.pending.get_mut(index)).filter(|packet| packet.owner.is(waiter))?;
+        let submitted = packet.submitted;
+        let owner = std::mem::replace(&mut packet.owner, Owner::Nobody);
         self.count(&owner, false);
         Some(submitted)
     }
@@ -200,34 +227,34 @@ impl Shared {
 
     /// Whether reads have waited in vain for so long since this packet was submitted, and nothing arrived. A reply that
     /// nobody has read yet is not late.
-    pub(super) fn is_late(&self, slot: &Slot, timeout: Duration) -> bool {
-        self.waited.saturating_sub(slot.waited.max(self.waited_before)) >= timeout
+    pub(super) fn is_late(&self, packet: &PendingPacket, timeout: Duration) -> bool {
+        self.waited.saturating_sub(packet.waited.max(self.waited_before)) >= timeout
     }
 
     /// Gives up packets, and returns their owners and whether the packets were sent: those whose replies are missing for so
     /// long; those that were not sent, which are dropped; and those for which no caller waits, since they must hold back
     /// later calls on another connection. The latter are sent all the same, behind the calls that they undo.
     pub(super) fn give_up(&mut self, timeout: Duration) -> Vec<(Owner, bool)> {
-        let late = self.slots.iter().take_while(|slot| self.is_late(slot, timeout)).count();
+        let late = self.pending.iter().take_while(|packet| self.is_late(packet, timeout)).count();
         let out = std::mem::take(&mut self.out);
         let mut sent = self.unanswered - out.len();
-        let (mut given_up, mut unsent) = (Vec::with_capacity(self.slots.len()), &*out);
-        for (index, mut slot) in std::mem::take(&mut self.slots).into_iter().enumerate() {
-            let is_sent = sent >= slot.bytes;
-            let is_posted = matches!(slot.owner, Owner::Then(_) | Owner::Nobody);
-            if !is_sent && let Some((packet, rest)) = unsent.split_at_checked(slot.bytes) {
+        let (mut given_up, mut unsent) = (Vec::with_capacity(self.pending.len()), &*out);
+        for (index, mut packet) in std::mem::take(&mut self.pending).into_iter().enumerate() {
+            let is_sent = sent >= packet.bytes;
+            let is_posted = matches!(packet.owner, Owner::Then(_) | Owner::Nobody);
+            if !is_sent && let Some((packet, rest)) = unsent.split_at_checked(packet.bytes) {
                 unsent = rest;
                 if is_posted {
                     self.out.extend_from_slice(packet);
                 }
             }
-            sent = sent.saturating_sub(slot.bytes);
+            sent = sent.saturating_sub(packet.bytes);
             if is_posted || !is_sent || index < late {
-                let former = std::mem::replace(&mut slot.owner, Owner::Nobody);
+                let former = std::mem::replace(&mut packet.owner, Owner::Nobody);
                 self.count(&former, false);
                 given_up.push((former, is_sent || is_posted));
             }
-            if is_sent || is_posted { self.slots.push_back(slot) } else { self.unanswered -= slot.bytes }
+            if is_sent || is_posted { self.pending.push_back(packet) } else { self.unanswered -= packet.bytes }
         }
         given_up.retain(|(owner, _)| !matches!(owner, Owner::Nobody));
         given_up
@@ -261,7 +288,7 @@ impl Shared {
 
     /// Whether the server was silent, and has answered everything now.
     pub(super) fn is_over(&self) -> bool {
-        self.silent_since.is_some() && self.slots.is_empty()
+        self.silent_since.is_some() && self.pending.is_empty()
     }
 
     /// Whether no thread waits that would read.

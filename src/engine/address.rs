@@ -186,13 +186,11 @@ pub(crate) fn info(url: &str) -> Result<ConnectionInfo, Invalid> {
 }
 
 fn info_of(url: &str, form: &str) -> Result<ConnectionInfo, Invalid> {
-    url.into_connection_info().map_err(|_| {
-        let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
-        if is_secure && !cfg!(feature = "tls") {
-            return needs("tls");
-        }
-        Invalid::new("url", wrong_part::why(url, form))
-    })
+    let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
+    if is_secure && !cfg!(feature = "tls") {
+        return Err(needs("tls")); // the program may use `redis` with TLS, which then accepts the address
+    }
+    url.into_connection_info().map_err(|_| Invalid::new("url", wrong_part::why(url, form)))
 }
 
 #[cfg(test)]

@@ -171,8 +171,12 @@ pub enum Answer {
     },
 }
 
+/// A call of [`acquire`](crate::scripts::semaphore::acquire).
+#[derive(Clone, Copy, Debug)]
 pub struct Acquire<'a> {
+    /// The keys of the semaphore.
     pub keys: &'a Keys,
+    /// The other arguments.
     pub ask: Ask<'a>,
 }
 
@@ -234,10 +238,14 @@ impl Call for Acquire<'_> {
     }
 }
 
+/// A call of [`refresh`](crate::scripts::semaphore::refresh).
+#[derive(Clone, Copy, Debug)]
 pub struct Refresh<'a> {
+    /// The keys of the semaphore.
     pub keys: &'a Keys,
+    /// The id that holds the permit.
     pub id: &'a str,
-    /// In ms; 0: permanent.
+    /// The new lease from now, in ms, up to 100 years; 0: permanent.
     pub lease_ms: u64,
     /// Refreshes only the permit with this fence; `None`: any.
     pub fence: Option<u64>,
@@ -278,10 +286,14 @@ pub enum ReleaseAnswer {
     Gone,
 }
 
+/// A call of [`release`](crate::scripts::semaphore::release).
+#[derive(Clone, Copy, Debug)]
 pub struct Release<'a> {
+    /// The keys of the semaphore.
     pub keys: &'a Keys,
+    /// The id that holds the permits or waits in line.
     pub id: &'a str,
-    /// How many permits the id keeps.
+    /// How many permits the id keeps; 0: none.
     pub keep: u32,
     /// Releases only the permit with this fence or the place in line with this ticket; `None`: any.
     pub fence: Option<u64>,
@@ -327,8 +339,12 @@ pub enum LookupAnswer {
     },
 }
 
+/// A call of [`lookup`](crate::scripts::semaphore::lookup).
+#[derive(Clone, Copy, Debug)]
 pub struct Lookup<'a> {
+    /// The keys of the semaphore.
     pub keys: &'a Keys,
+    /// The id that holds or waits.
     pub id: &'a str,
 }
 

@@ -60,9 +60,14 @@ pub struct WaiterRow {
     pub patience_until: ServerTime,
 }
 
+/// A call of [`inspect`](crate::scripts::semaphore::inspect).
+#[derive(Clone, Copy, Debug)]
 pub struct Inspect<'a> {
+    /// The keys of the semaphore.
     pub keys: &'a Keys,
+    /// How many holders and how many waiters to skip.
     pub offset: u32,
+    /// How many of each to return at most, up to 1,000.
     pub count: u32,
 }
 
@@ -127,9 +132,12 @@ pub enum ResizeAnswer {
     },
 }
 
+/// A call of [`resize`](crate::scripts::semaphore::resize).
+#[derive(Clone, Copy, Debug)]
 pub struct Resize<'a> {
+    /// The keys of the semaphore.
     pub keys: &'a Keys,
-    /// 0 unpins.
+    /// The new limit; 0: removes the pin.
     pub limit: u32,
     /// Changes the limit only if this one is in force; `None`: always.
     pub expected: Option<u32>,

@@ -46,7 +46,8 @@
 //! # }
 //! ```
 //!
-//! A cluster client sends each command to the node that has the keys.
+//! The examples `connection_manager` and `bb8_pool` in the folder `examples/` are complete programs. A cluster client
+//! sends each command to the node that has the keys.
 
 pub mod autocomplete;
 pub mod latch;

@@ -2,7 +2,7 @@
 //! gets an answer with the time at which to retry, or waits in line.
 //!
 //! ```sh
-//! cargo run --features tokio --example axum_limit -- 127.0.0.1:3000   # REDIS_URL is the address of the Redis server
+//! cargo run --example axum_limit -- 127.0.0.1:3000   # REDIS_URL is the address of the Redis server
 //! curl -i 'http://127.0.0.1:3000/work/17'         # 200, or at once 429 with Retry-After
 //! curl -i 'http://127.0.0.1:3000/work/17?wait'    # waits in line for at most 2 s
 //! ```

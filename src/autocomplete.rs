@@ -31,7 +31,8 @@
 use crate::engine::mode::{Mode, block};
 use crate::error::{CallError, Invalid};
 use crate::gate::Gate;
-use crate::protocol::autocomplete::{self as calls, Autocomplete};
+use crate::protocol::autocomplete::{PrefixAdd, PrefixMatch, PrefixRemove, RecentAdd, RecentMatch, RecentRemove};
+use crate::protocol::call::Call;
 use crate::protocol::keys;
 use crate::shared::Shared;
 use crate::trace::Operation;
@@ -87,7 +88,7 @@ impl Recent {
     }
 
     async fn add_by(&self, contact: &[u8], mode: Mode) -> Result<u32, CallError> {
-        let call = calls::recent_add(self.store.key()?, contact, self.keep);
+        let call = RecentAdd { key: self.store.key()?, contact, keep: self.keep };
         self.store.run(Operation::RecentAdd, &call, mode).await
     }
 
@@ -111,7 +112,7 @@ impl Recent {
     }
 
     async fn remove_by(&self, contact: &[u8], mode: Mode) -> Result<bool, CallError> {
-        let call = calls::recent_remove(self.store.key()?, contact);
+        let call = RecentRemove { key: self.store.key()?, contact };
         self.store.run(Operation::RecentRemove, &call, mode).await
     }
 
@@ -157,7 +158,7 @@ impl Recent {
     }
 
     async fn matching_by(&self, prefix: &[u8], count: u32, mode: Mode) -> Result<Vec<Vec<u8>>, CallError> {
-        let call = calls::recent_match(self.store.key()?, prefix, count);
+        let call = RecentMatch { key: self.store.key()?, prefix, count };
         self.store.run(Operation::RecentMatch, &call, mode).await
     }
 }
@@ -207,7 +208,7 @@ impl Prefix {
     }
 
     async fn add_by<M: AsRef<[u8]>>(&self, members: &[M], mode: Mode) -> Result<u32, CallError> {
-        let call = calls::prefix_add(self.store.key()?, members);
+        let call = PrefixAdd { key: self.store.key()?, members };
         self.store.run(Operation::PrefixAdd, &call, mode).await
     }
 
@@ -233,7 +234,7 @@ impl Prefix {
     }
 
     async fn remove_by<M: AsRef<[u8]>>(&self, members: &[M], mode: Mode) -> Result<u32, CallError> {
-        let call = calls::prefix_remove(self.store.key()?, members);
+        let call = PrefixRemove { key: self.store.key()?, members };
         self.store.run(Operation::PrefixRemove, &call, mode).await
     }
 
@@ -279,7 +280,7 @@ impl Prefix {
     }
 
     async fn matching_by(&self, prefix: &[u8], count: u32, mode: Mode) -> Result<Vec<Vec<u8>>, CallError> {
-        let call = calls::prefix_match(self.store.key()?, prefix, count);
+        let call = PrefixMatch { key: self.store.key()?, prefix, count };
         self.store.run(Operation::PrefixMatch, &call, mode).await
     }
 }
@@ -303,7 +304,7 @@ impl Store {
         Ok(key.as_str())
     }
 
-    async fn run<T>(&self, operation: Operation, call: &Autocomplete<'_, T>, mode: Mode) -> Result<T, CallError> {
+    async fn run<C: Call>(&self, operation: Operation, call: &C, mode: Mode) -> Result<C::Answer, CallError> {
         let span = operation.on([self.key()?]);
         span.run_async(self.shared.call(call, mode)).await
     }

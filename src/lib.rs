@@ -12,6 +12,29 @@
 //! # }
 //! ```
 //!
+//! # The scripts
+//!
+//! With your own connection, pool or async client, use [`scripts`]. It has one function for each script on a
+//! `redis::Connection`, and the command of each script as a `redis::Cmd` for every other client.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let mut con = redis::Client::open("redis://127.0.0.1/")?.get_connection()?;
+//! use luagate::scripts::{Keys, semaphore};
+//!
+//! let keys = Keys::semaphore("luagate", "market:account:17")?;
+//! let ask = semaphore::Ask { id: "worker-1", limit: 5, ..semaphore::Ask::default() };
+//! let answer = semaphore::acquire(&mut con, &keys, &ask)?; // granted, or how full it is
+//! # let _ = answer;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Gate`] runs the same scripts on its own connections. It also waits in line, renews leases, and repeats a call
+//! whose reply was lost. The rest of this page is about the gate.
+//!
+//! # The guide
+//!
 //! **Read the [`guide`] next.** It explains every part with tested examples: failures, deployments, operation, and
 //! async programs. It also maps the functions of *Redis in Action*, `java.util.concurrent` and Redisson to this crate.
 //!
@@ -52,7 +75,6 @@
 //! - [`guide::observability`]: the [counters](Counters) of a gate, and the feature `tracing`.
 //! - [`memory`]: a server inside the process, for your unit tests. A test moves its clock. Needs the feature `memory`.
 //! - [`admin`]: what tools need to operate the servers of a gate.
-//! - [`scripts`]: every Lua script as a plain function on your connection.
 //! - [`GateBuilder::root_certificates`]: TLS, with the feature `tls`. Your program chooses the cryptography library.
 //! - [`guide::internals`]: the code of this crate, for contributors.
 

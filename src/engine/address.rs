@@ -145,13 +145,11 @@ fn host_ports(scheme: &str, hosts: &str, default_port: u16, form: &str) -> Resul
 
 /// Parses one URL. The error does not contain its text, which may contain a password.
 fn info_of(url: &str, form: &str) -> Result<ConnectionInfo, Invalid> {
-    url.into_connection_info().map_err(|_| {
-        let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
-        if is_secure && !cfg!(feature = "tls") {
-            return needs("tls");
-        }
-        Invalid::new("url", wrong_part(url, form))
-    })
+    let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
+    if is_secure && !cfg!(feature = "tls") {
+        return Err(needs("tls")); // the program may use `redis` with TLS, which then accepts the address
+    }
+    url.into_connection_info().map_err(|_| Invalid::new("url", wrong_part(url, form)))
 }
 
 const ONE: &str = "redis://[user:password@]host[:port][/db], or rediss:// with TLS";

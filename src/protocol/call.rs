@@ -3,20 +3,46 @@
 use super::resp;
 use super::script::LazyScript;
 use crate::error::{CallError, permission};
-use redis::{RedisError, Value};
+use redis::{Cmd, RedisError, Value};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A call of one script, and the type of its answer.
+/// A call of one script as a value, with the type of its answer.
+///
+/// Each function of [`semaphore`](crate::scripts::semaphore), [`latch`](crate::scripts::latch) and
+/// [`autocomplete`](crate::scripts::autocomplete) has a type with the same arguments that implements this trait. Only
+/// this crate can implement it. See [your own async client or pool](crate::scripts#your-own-async-client-or-pool).
 pub trait Call {
+    /// What the script answers.
     type Answer;
 
     /// The command that is sent.
+    #[doc(hidden)]
     fn pack(&self) -> Packed;
 
     /// Reads the reply to this call.
+    #[doc(hidden)]
     fn answer(&self, reply: Value) -> Result<Self::Answer, CallError>;
+}
+
+/// A packed command as a value of `redis`.
+fn command(packed: &[u8]) -> Cmd {
+    let mut command = Cmd::new();
+    command.arg(words(packed).collect::<Vec<_>>());
+    command
+}
+
+/// The words of a packed command.
+fn words(packed: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let words = match redis::parse_redis_value(packed) {
+        Ok(Value::Array(words)) => words,
+        _ => Vec::new(),
+    };
+    words.into_iter().filter_map(|word| match word {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    })
 }
 
 /// A call in the form in which it is sent: the command `EVALSHA`. `EVAL` is the same with the text in place of the
@@ -107,19 +133,25 @@ impl Packed {
         resp::word(packet, self.script.text.as_bytes());
     }
 
+    /// The command `EVALSHA` for a client of the caller.
+    pub fn evalsha(&self) -> Cmd {
+        command(&self.command)
+    }
+
+    /// The command `EVAL` for a client of the caller.
+    pub fn eval(&self) -> Cmd {
+        let mut packet = Vec::new();
+        self.write_with_text(&mut packet);
+        command(&packet)
+    }
+
     /// The error of this call. If a permission is missing, the error names it.
     pub fn explain(&self, error: RedisError) -> RedisError {
         permission::name_in_script(error, self.script.text, || self.keys())
     }
 
     fn keys(&self) -> Vec<String> {
-        let Ok(Value::Array(words)) = redis::parse_redis_value(&self.command) else {
-            return Vec::new();
-        };
-        let mut words = words.into_iter().skip(2).map(|word| match word {
-            Value::BulkString(bytes) => String::from_utf8(bytes).unwrap_or_default(),
-            _ => String::new(),
-        });
+        let mut words = words(&self.command).skip(2).map(|word| String::from_utf8(word).unwrap_or_default());
         let count = words.next().and_then(|count| count.parse().ok());
         words.take(count.unwrap_or_default()).collect()
     }

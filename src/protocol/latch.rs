@@ -31,10 +31,16 @@ pub enum CountDownAnswer {
     },
 }
 
+/// A call of [`count_down`](crate::scripts::latch::count_down).
+#[derive(Clone, Copy, Debug)]
 pub struct CountDown<'a> {
+    /// The keys of the latch.
     pub keys: &'a LatchKeys,
+    /// The id that is counted, once.
     pub id: &'a str,
+    /// How many ids open the latch.
     pub count: u32,
+    /// How long the latch is kept at least, in ms: 1 ms to 100 years from now.
     pub life_ms: u64,
 }
 
@@ -82,11 +88,18 @@ pub enum WaitAnswer {
     },
 }
 
+/// A call of [`wait`](crate::scripts::latch::wait).
+#[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
+    /// The keys of the latch.
     pub keys: &'a LatchKeys,
+    /// How many ids open the latch.
     pub count: u32,
+    /// How long the latch is kept at least, in ms: 1 ms to 100 years from now.
     pub life_ms: u64,
+    /// How long the server may send a message, in ms, up to a day; 0: no message.
     pub wait_ms: u64,
+    /// The channel of the message; empty: no message.
     pub inbox: &'a str,
 }
 
@@ -138,7 +151,10 @@ pub enum CountAnswer {
     },
 }
 
+/// A call of [`count`](crate::scripts::latch::count).
+#[derive(Clone, Copy, Debug)]
 pub struct Count<'a> {
+    /// The keys of the latch.
     pub keys: &'a LatchKeys,
 }
 
@@ -174,7 +190,10 @@ pub enum DeleteAnswer {
     },
 }
 
+/// A call of [`delete`](crate::scripts::latch::delete).
+#[derive(Clone, Copy, Debug)]
 pub struct Delete<'a> {
+    /// The keys of the latch.
     pub keys: &'a LatchKeys,
 }
 

@@ -166,8 +166,12 @@ pub enum Answer {
     },
 }
 
+/// A call of [`acquire`](crate::scripts::semaphore::acquire).
+#[derive(Clone, Copy, Debug)]
 pub struct Acquire<'a> {
+    /// The keys of the semaphore.
     pub keys: &'a Keys,
+    /// The other arguments.
     pub ask: Ask<'a>,
 }
 
@@ -229,10 +233,14 @@ impl Call for Acquire<'_> {
     }
 }
 
+/// A call of [`refresh`](crate::scripts::semaphore::refresh).
+#[derive(Clone, Copy, Debug)]
 pub struct Refresh<'a> {
+    /// The keys of the semaphore.
     pub keys: &'a Keys,
+    /// The id that holds the permit.
     pub id: &'a str,
-    /// In ms; 0: permanent.
+    /// The new lease from now, in ms, up to 100 years; 0: permanent.
     pub lease_ms: u64,
     /// Refreshes only the permit with this fence; `None`: any.
     pub fence: Option<u64>,
@@ -273,10 +281,14 @@ pub enum ReleaseAnswer {
     Gone,
 }
 
+/// A call of [`release`](crate::scripts::semaphore::release).
+#[derive(Clone, Copy, Debug)]
 pub struct Release<'a> {
+    /// The keys of the semaphore.
     pub keys: &'a Keys,
+    /// The id that holds the permits or waits in line.
     pub id: &'a str,
-    /// How many permits the id keeps.
+    /// How many permits the id keeps; 0: none.
     pub keep: u32,
     /// Releases only the permit with this fence or the place in line with this ticket; `None`: any.
     pub fence: Option<u64>,
@@ -322,8 +334,12 @@ pub enum LookupAnswer {
     },
 }
 
+/// A call of [`lookup`](crate::scripts::semaphore::lookup).
+#[derive(Clone, Copy, Debug)]
 pub struct Lookup<'a> {
+    /// The keys of the semaphore.
     pub keys: &'a Keys,
+    /// The id that holds or waits.
     pub id: &'a str,
 }
 
@@ -398,9 +414,14 @@ pub struct WaiterRow {
     pub patience_until: ServerTime,
 }
 
+/// A call of [`inspect`](crate::scripts::semaphore::inspect).
+#[derive(Clone, Copy, Debug)]
 pub struct Inspect<'a> {
+    /// The keys of the semaphore.
     pub keys: &'a Keys,
+    /// How many holders and how many waiters to skip.
     pub offset: u32,
+    /// How many of each to return at most, up to 1,000.
     pub count: u32,
 }
 
@@ -465,9 +486,12 @@ pub enum ResizeAnswer {
     },
 }
 
+/// A call of [`resize`](crate::scripts::semaphore::resize).
+#[derive(Clone, Copy, Debug)]
 pub struct Resize<'a> {
+    /// The keys of the semaphore.
     pub keys: &'a Keys,
-    /// 0 unpins.
+    /// The new limit; 0: removes the pin.
     pub limit: u32,
     /// Changes the limit only if this one is in force; `None`: always.
     pub expected: Option<u32>,

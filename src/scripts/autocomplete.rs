@@ -13,11 +13,11 @@
 //!
 //! Contacts, members and prefixes can be any bytes. A search writes nothing.
 
+pub use crate::protocol::autocomplete::{PrefixAdd, PrefixMatch, PrefixRemove, RecentAdd, RecentMatch, RecentRemove};
 pub use crate::protocol::keys::{prefix_key, recent_key};
 
 use super::run;
 use crate::error::CallError;
-use crate::protocol::autocomplete as calls;
 use redis::ConnectionLike;
 
 /// Makes a contact the newest of a user's recent contacts, and keeps the newest `keep` (1 to 1,000). Returns the number
@@ -31,7 +31,7 @@ pub fn recent_add(
     contact: impl AsRef<[u8]>,
     keep: u32,
 ) -> Result<u32, CallError> {
-    run(con, &calls::recent_add(key, contact.as_ref(), keep))
+    run(con, &RecentAdd { key, contact: contact.as_ref(), keep })
 }
 
 /// Removes one of a user's recent contacts. Returns whether it was stored. Repeating the call changes nothing.
@@ -39,7 +39,7 @@ pub fn recent_add(
 /// # Errors
 /// The reason why there was no valid reply.
 pub fn recent_remove(con: &mut dyn ConnectionLike, key: &str, contact: impl AsRef<[u8]>) -> Result<bool, CallError> {
-    run(con, &calls::recent_remove(key, contact.as_ref()))
+    run(con, &RecentRemove { key, contact: contact.as_ref() })
 }
 
 /// Returns up to `count` (1 to 1,000) of a user's recent contacts that begin with `prefix`, newest first. Upper and
@@ -53,7 +53,7 @@ pub fn recent_match(
     prefix: impl AsRef<[u8]>,
     count: u32,
 ) -> Result<Vec<Vec<u8>>, CallError> {
-    run(con, &calls::recent_match(key, prefix.as_ref(), count))
+    run(con, &RecentMatch { key, prefix: prefix.as_ref(), count })
 }
 
 /// Adds up to 1,000 members to a group. Returns how many are new. Repeating the call changes nothing and returns 0.
@@ -61,7 +61,7 @@ pub fn recent_match(
 /// # Errors
 /// [`CallError::Invalid`] for more than 1,000 members. Otherwise the reason why there was no valid reply.
 pub fn prefix_add(con: &mut dyn ConnectionLike, key: &str, members: &[impl AsRef<[u8]>]) -> Result<u32, CallError> {
-    run(con, &calls::prefix_add(key, members))
+    run(con, &PrefixAdd { key, members })
 }
 
 /// Removes up to 1,000 members from a group. Returns how many were stored. Repeating the call changes nothing and
@@ -70,7 +70,7 @@ pub fn prefix_add(con: &mut dyn ConnectionLike, key: &str, members: &[impl AsRef
 /// # Errors
 /// [`CallError::Invalid`] for more than 1,000 members. Otherwise the reason why there was no valid reply.
 pub fn prefix_remove(con: &mut dyn ConnectionLike, key: &str, members: &[impl AsRef<[u8]>]) -> Result<u32, CallError> {
-    run(con, &calls::prefix_remove(key, members))
+    run(con, &PrefixRemove { key, members })
 }
 
 /// Returns the first `count` (1 to 1,000) members of a group that begin with `prefix`, in the order of their bytes.
@@ -83,5 +83,5 @@ pub fn prefix_match(
     prefix: impl AsRef<[u8]>,
     count: u32,
 ) -> Result<Vec<Vec<u8>>, CallError> {
-    run(con, &calls::prefix_match(key, prefix.as_ref(), count))
+    run(con, &PrefixMatch { key, prefix: prefix.as_ref(), count })
 }

@@ -16,8 +16,9 @@
 use super::run;
 use crate::error::CallError;
 use crate::protocol::keys::LatchKeys;
-use crate::protocol::latch::{Count, CountDown, Delete, Wait};
-pub use crate::protocol::latch::{CountAnswer, CountDownAnswer, DeleteAnswer, WaitAnswer};
+pub use crate::protocol::latch::{
+    Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer, Wait, WaitAnswer,
+};
 use redis::ConnectionLike;
 
 /// Counts `id` once. The last one of `count` opens the latch. Repeating the call with the same id does not count again.

@@ -18,10 +18,9 @@
 use super::run;
 use crate::error::CallError;
 use crate::protocol::keys::Keys;
-use crate::protocol::semaphore::{Acquire, Inspect, Lookup, Refresh, Release, Resize, TryAcquireSeveral};
 pub use crate::protocol::semaphore::{
-    Answer, Ask, AskOne, Grant, HolderRow, Line, LookupAnswer, ReleaseAnswer, ResizeAnswer, State,
-    TryAcquireSeveralAnswer, Usage, WaiterRow,
+    Acquire, Answer, Ask, AskOne, Grant, HolderRow, Inspect, Line, Lookup, LookupAnswer, Refresh, Release,
+    ReleaseAnswer, Resize, ResizeAnswer, State, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage, WaiterRow,
 };
 use redis::ConnectionLike;
 

@@ -1,4 +1,4 @@
-//! Promise: the functions of `scripts` work with the cluster client of `redis` on whichever node stores the keys. It
+//! Promise: the functions and commands of `scripts` work with the cluster client of `redis` on whichever node stores the keys. It
 //! does not matter if that node has the script loaded, or what state the other nodes are in.
 
 use crate::own;
@@ -11,15 +11,19 @@ use luagate::scripts::autocomplete::{recent_add, recent_key, recent_match};
 use luagate::scripts::semaphore::{Answer, LookupAnswer, ReleaseAnswer, ResizeAnswer};
 use luagate::scripts::semaphore::{Ask, AskOne, Grant, TryAcquireSeveralAnswer, Usage};
 use luagate::scripts::semaphore::{acquire, inspect, lookup, refresh, release, resize, try_acquire_several};
-use luagate::scripts::{Keys, LatchKeys, latch};
+use luagate::scripts::{self, Keys, LatchKeys, latch, semaphore};
 use redis::cluster::{ClusterClient, ClusterConnection};
 
 const LEASE_MS: u64 = 60_000;
 
 /// A client without retries: only the test repeats a call.
-fn connect(cluster: &Cluster) -> ClusterConnection {
+fn client(cluster: &Cluster) -> ClusterClient {
     let client = ClusterClient::builder(cluster.urls()).retries(0).connection_timeout(SOON).response_timeout(SOON);
-    client.build().unwrap().get_connection().unwrap()
+    client.build().unwrap()
+}
+
+fn connect(cluster: &Cluster) -> ClusterConnection {
+    client(cluster).get_connection().unwrap()
 }
 
 fn forget_scripts(cluster: &Cluster) {
@@ -139,6 +143,25 @@ fn a_node_gets_its_lost_script_again_while_another_node_stalls() {
     cluster.pause(replica);
     for keys in &keys {
         grant(&mut con, keys, "later");
+    }
+}
+
+/// The async client sends each command to the node of the key. Without retries, a redirection is an error.
+#[tokio::test]
+async fn commands_reach_the_node_of_the_key() {
+    let cluster = own!(Cluster::new());
+    let mut con = client(&cluster).get_async_connection().await.unwrap();
+    forget_scripts(&cluster);
+    for node in cluster.masters() {
+        let keys = Keys::semaphore(&cluster.prefix, &cluster.name_on(node)).unwrap();
+        let call = semaphore::Acquire { keys: &keys, ask: ask("first") };
+        let missing = scripts::evalsha(&call).query_async(&mut con).await;
+        assert!(scripts::is_no_script(&missing), "{missing:?}");
+        let granted = scripts::read(&call, scripts::eval(&call).query_async(&mut con).await).unwrap();
+        assert!(matches!(granted, Answer::Granted(..)), "{granted:?}");
+        let held = scripts::read(&call, scripts::evalsha(&call).query_async(&mut con).await).unwrap();
+        assert!(matches!(held, Answer::Held(..)), "{held:?}");
+        assert!(has(&cluster, node, &keys.names()));
     }
 }
 

@@ -13,6 +13,7 @@ mod all_or_nothing;
 mod async_forms;
 mod bounded_work;
 mod capacity;
+mod commands;
 mod contract;
 mod errors;
 mod fuzz_arguments;

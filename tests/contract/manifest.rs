@@ -38,11 +38,14 @@ fn read(file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// The names of all scripts.
+pub fn scripts() -> BTreeSet<String> {
+    manifest()["scripts"].as_object().unwrap().keys().cloned().collect()
+}
+
 /// The files that `lua/dist/` must contain: the scripts, and the part for users' scripts.
 fn generated() -> Vec<String> {
-    let manifest = manifest();
-    let scripts = manifest["scripts"].as_object().unwrap().keys().cloned();
-    scripts.chain(["semaphore/holds".to_owned()]).collect()
+    scripts().into_iter().chain(["semaphore/holds".to_owned()]).collect()
 }
 
 #[test]

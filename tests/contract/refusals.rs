@@ -5,7 +5,7 @@ use crate::fuzz_replies::StandIn;
 
 use luagate::scripts::autocomplete;
 use luagate::scripts::semaphore::{self, Ask};
-use luagate::scripts::{Keys, LatchKeys, latch};
+use luagate::scripts::{self, Keys, LatchKeys, latch};
 use redis::RedisError;
 
 const ACQUIRE: &str = include_str!("../../lua/dist/semaphore/acquire.lua");
@@ -58,6 +58,20 @@ fn an_error_about_a_key_names_its_prefix() {
     assert!(error.to_string().contains("~my:app:* is"), "{error}");
     let error = autocomplete::recent_add(&mut refusing(REFUSAL), "of my own", "a", 1).unwrap_err();
     assert!(error.to_string().contains("~of my own is"), "{error}");
+}
+
+#[test]
+fn a_reply_that_the_callers_own_client_received_is_explained_alike() {
+    const REFUSAL: &str = "NOPERM No permissions to access a key";
+    let keys = LatchKeys::new("my:app", "a").unwrap();
+    let by_function = latch::count(&mut refusing(REFUSAL), &keys).unwrap_err();
+    let count = latch::Count { keys: &keys };
+    let as_value = redis::parse_redis_value(format!("-{REFUSAL}\r\n").as_bytes()).unwrap();
+    for reply in [refusing(REFUSAL).single, Ok(as_value)] {
+        let error = scripts::read(&count, reply).unwrap_err();
+        assert_eq!(error.to_string(), by_function.to_string());
+        assert!(error.to_string().contains("~my:app:* is missing"), "{error}");
+    }
 }
 
 #[test]

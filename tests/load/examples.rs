@@ -171,11 +171,29 @@ fn paused_holder_writes_nothing_when_it_resumes() {
 }
 
 #[test]
+fn connection_manager_never_exceeds_the_limit() {
+    for printed in run("connection_manager") {
+        assert_eq!(count(&printed, " runs, "), 8, "{printed}");
+        assert!(number(&printed, "exports are done, at most ", " at the same time") <= 3, "{printed}");
+        assert_eq!(count(&printed, "8 of 8 exports are done"), 1);
+    }
+}
+
+#[test]
+fn bb8_pool_skips_two_jobs_and_runs_them_later() {
+    for printed in run("bb8_pool") {
+        assert_eq!(count(&printed, " is skipped"), 2, "{printed}");
+        assert_eq!(count(&printed, " is done"), 5, "{printed}");
+        assert_eq!(count(&printed, "3 ran at once, 2 later"), 1, "{printed}");
+    }
+}
+
+#[test]
 fn without_a_server_each_example_fails_with_an_error() {
     let _processors = all_processors();
     let mut examples =
         vec!["web_service", "nightly_job", "stream_consumer", "licences", "marketplace", "paused_holder", "market"];
-    examples.push("axum_limit");
+    examples.extend(["axum_limit", "connection_manager", "bb8_pool"]);
     for example in examples {
         let output = wait(start(example, "redis://127.0.0.1:1/")); // no server listens there
         let errors = String::from_utf8(output.stderr).unwrap();

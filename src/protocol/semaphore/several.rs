@@ -72,8 +72,12 @@ pub enum TryAcquireSeveralAnswer {
     },
 }
 
+/// A call of [`try_acquire_several`](crate::scripts::semaphore::try_acquire_several).
+#[derive(Clone, Copy, Debug)]
 pub struct TryAcquireSeveral<'a> {
+    /// The id of the caller, as in [`Ask::id`](super::Ask::id).
     pub id: &'a str,
+    /// The permits of each semaphore: 1 to 64 semaphores.
     pub asked: &'a [AskOne<'a>],
 }
 

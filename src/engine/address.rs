@@ -38,7 +38,8 @@ impl Address {
 
     /// `[user:password@]host[:port],host[:port]`
     fn of_cluster_url(scheme: &str, rest: &str) -> Result<Address, Invalid> {
-        let urls = expand(scheme, rest)?;
+        let (login, hosts, path) = parts(rest, CLUSTER)?;
+        let urls: Vec<_> = hosts.split(',').map(|host| format!("{scheme}://{login}{host}/{path}")).collect();
         Ok(Address::Cluster(infos(&urls, CLUSTER)?))
     }
 
@@ -59,18 +60,12 @@ impl Address {
     /// The same address with everything that connections to it need. Reads the certificates of the system, if they are
     /// used.
     pub(crate) fn endpoints(mut self, certificates: &Certificates) -> Result<Address<Endpoint>, CallError> {
-        self.check(certificates)?;
-        let tls = tls::config_for(&self.infos(), certificates)?;
-        Ok(self.map(|info| Endpoint::new(info, tls.as_ref())))
-    }
-
-    /// Certificates are needless if no address uses TLS.
-    fn check(&mut self, certificates: &Certificates) -> Result<(), Invalid> {
         if certificates.are_given() && !self.infos().into_iter().any(|info| tls::is_used(info)) {
             let why = "certificates are given, but no address uses TLS. Accepted: rediss:// with certificates";
-            return Err(Invalid::new("url", why));
+            return Err(Invalid::new("url", why).into());
         }
-        Ok(())
+        let tls = tls::config_for(&self.infos(), certificates)?;
+        Ok(self.map(|info| Endpoint::new(info, tls.as_ref())))
     }
 
     fn map<To>(self, of: impl Fn(ConnectionInfo) -> To) -> Address<To> {
@@ -133,12 +128,6 @@ pub(super) fn addresses_of(nodes: &[Endpoint]) -> Result<(Endpoint, Vec<HostPort
     Ok((like, addresses.collect::<Result<_, _>>()?))
 }
 
-fn needs(feature: &str) -> Invalid {
-    let why =
-        format!("luagate was compiled without its feature `{feature}`. Enable the feature `{feature}` in Cargo.toml");
-    Invalid::new("url", why)
-}
-
 /// The scheme without `+cluster` or `+sentinel`.
 fn plain(scheme: &str) -> &str {
     scheme.split('+').next().unwrap_or(scheme)
@@ -158,14 +147,6 @@ fn parts<'a>(rest: &'a str, form: &str) -> Result<(&'a str, &'a str, &'a str), I
     let login = authority.rfind('@').map_or(0, |at| at + 1);
     let (login, hosts) = authority.split_at_checked(login).unwrap_or(("", authority));
     Ok((login, hosts, path))
-}
-
-/// A URL for each host of `[user:password@]host,host[/db]`.
-fn expand(scheme: &str, rest: &str) -> Result<Vec<String>, Invalid> {
-    let (login, hosts, path) = parts(rest, CLUSTER)?;
-    let urls = hosts.split(',');
-    let urls = urls.map(|host| format!("{scheme}://{login}{host}/{path}"));
-    Ok(urls.collect())
 }
 
 /// Parses each of these URLs.
@@ -188,7 +169,8 @@ fn info_of(url: &str, form: &str) -> Result<ConnectionInfo, Invalid> {
     url.into_connection_info().map_err(|_| {
         let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
         if is_secure && !cfg!(feature = "tls") {
-            return needs("tls");
+            let why = "luagate was compiled without its feature `tls`. Enable the feature `tls` in Cargo.toml";
+            return Invalid::new("url", why);
         }
         Invalid::new("url", wrong_part(url, form))
     })

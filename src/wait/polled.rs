@@ -162,14 +162,8 @@ impl Asked {
             fences.into_iter().map(ReleaseTarget::Fence).collect()
         };
         let until = now.checked_add(self.longest);
-        let pending = targets.into_iter().map(|target| PendingRelease {
-            keys: self.keys.clone(),
-            id: self.id.clone(),
-            target,
-            connection: None,
-            until,
-        });
-        pending.collect()
+        let pending = |target| PendingRelease::new(&self.keys, &self.id, target, None, until);
+        targets.into_iter().map(pending).collect()
     }
 }
 

@@ -205,10 +205,13 @@ mod moved {
 
     const _: () = assert!(size_of::<super::Clock>() == 0);
 
-    #[derive(Clone)]
-    pub(super) enum Moved {}
+    pub(super) use Never as Moved;
+    pub(super) use Never as Sleeper;
 
-    impl Moved {
+    #[derive(Clone)]
+    pub(super) enum Never {}
+
+    impl Never {
         pub(super) fn ahead(&self) -> Duration {
             match *self {}
         }
@@ -220,11 +223,7 @@ mod moved {
         pub(super) fn sleeper(&self, _: bool) -> Sleeper {
             match *self {}
         }
-    }
 
-    pub(super) enum Sleeper {}
-
-    impl Sleeper {
         pub(super) fn condvar(&self) -> &Condvar {
             match *self {}
         }

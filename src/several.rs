@@ -4,14 +4,10 @@ mod permits;
 
 pub use permits::SeveralPermits;
 
-use crate::engine::connection::Connection;
 use crate::engine::mode::block;
-use crate::engine::servers::{Sending, Unanswered};
 use crate::error::failure::FailureKind;
-use crate::error::{AboveLimit, AcquireError, CallError, Invalid, RefreshError, TryAcquireError};
-use crate::lease::releases::{Earlier, PendingRelease};
+use crate::error::{AboveLimit, AcquireError, Invalid, RefreshError, TryAcquireError};
 use crate::permit::{self, Permit};
-use crate::protocol::call::Call;
 use crate::protocol::held::Identity;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
@@ -20,8 +16,7 @@ use crate::protocol::waiter::{LAST_CALL, denied};
 use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::trace::Operation;
-use crate::wait::polled::Asked;
-use crate::wait::{Caller, MakeOnce};
+use crate::wait::{Caller, Part, Take};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -268,18 +263,16 @@ impl Several {
         shared.check_process()?;
         let asked = self.asked(shared, keys)?;
         let id = first.settings().next_id()?;
-        for keys in keys {
-            shared.releases.settle(keys.meta.as_bytes(), None, None, caller.mode).await?;
-        }
         let call = TryAcquireSeveral { id: &id, asked: &asked };
+        let parts = asked.iter().map(|one| {
+            let longest = Duration::from_millis(one.lease_ms);
+            Part { keys: one.keys, id: &id, is_own_id: false, longest }
+        });
+        let parts: Vec<Part> = parts.collect();
         loop {
             let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
-            let earlier = shared.releases.earlier();
-            let (answer, sent) = Once::ask(shared, &call, caller).await?;
-            if let TryAcquireSeveralAnswer::Denied { .. } = answer {
-                if has_overtaken(shared, keys, earlier, caller).await? {
-                    continue;
-                }
+            let (answer, sent) = shared.waits.once(&call, &parts, caller).await?;
+            if TryAcquireSeveral::is_denied(&answer) {
                 shared.servers.counts.denied.add_one();
             }
             let grants = self.granted(answer)?;
@@ -361,78 +354,6 @@ impl Several {
 fn late(semaphore: &Semaphore) -> AcquireError {
     semaphore.shared.servers.counts.denied.add_one();
     AcquireError::TimedOut(denied(semaphore.name(), Usage::default(), 0, None))
-}
-
-/// Whether the call overtook a release of one of these names.
-async fn has_overtaken(
-    shared: &Shared,
-    keys: &[&Keys],
-    earlier: Earlier,
-    caller: Caller<'_>,
-) -> Result<bool, CallError> {
-    let mut has_overtaken = false;
-    for keys in keys {
-        has_overtaken |= shared.releases.has_overtaken(keys.meta.as_bytes(), None, earlier, caller.mode).await?;
-    }
-    Ok(has_overtaken)
-}
-
-/// One call for several semaphores. If this is dropped before its answer is here, the permits are released.
-struct Once<'a> {
-    shared: &'a Shared,
-    call: &'a TryAcquireSeveral<'a>,
-    connection: Option<Arc<Connection>>,
-    is_sent: bool,
-}
-
-impl<'a> Once<'a> {
-    async fn ask(
-        shared: &'a Shared,
-        call: &'a TryAcquireSeveral<'a>,
-        caller: Caller<'_>,
-    ) -> Result<(TryAcquireSeveralAnswer, Moment), CallError> {
-        let asks = || {
-            call.asked
-                .iter()
-                .map(|one| Asked::of_id(one.keys, call.id, Duration::from_millis(one.lease_ms), None))
-                .collect()
-        };
-        loop {
-            caller.polled.inspect(|polled| polled.asks(asks()));
-            let mut once = Once { shared, call, connection: None, is_sent: true };
-            let packed = call.pack();
-            let mut make = MakeOnce { call: &packed, connection: &mut once.connection };
-            let answered = shared.servers.send_as(packed.key(), Sending::of(caller.mode), &mut make).await;
-            let read = answered.and_then(|answered| answered.read_at(|reply| call.answer(reply)));
-            let answer = read.map_err(|Unanswered { error, connection, .. }| {
-                once.is_sent = matches!(error, CallError::Unknown(_));
-                once.connection = connection;
-                error
-            })?;
-            if !caller.is_given_back() {
-                once.is_sent = false;
-                return Ok(answer);
-            }
-            drop(once); // releases
-            for one in call.asked {
-                shared.releases.settle(one.keys.meta.as_bytes(), Some(call.id), None, caller.mode).await?;
-            }
-            caller.polled.inspect(|polled| polled.asks_again());
-        }
-    }
-}
-
-impl Drop for Once<'_> {
-    fn drop(&mut self) {
-        if self.is_sent && self.shared.servers.is_own_process() {
-            let (connection, now) = (self.connection.take(), self.shared.now());
-            for one in self.call.asked {
-                let until = now.checked_add(Duration::from_millis(one.lease_ms));
-                let pending = PendingRelease::of_call(one.keys, self.call.id, false, connection.clone(), until);
-                self.shared.releases.post(pending);
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Several {

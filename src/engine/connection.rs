@@ -709,7 +709,7 @@ impl Drop for Listening {
     }
 }
 
-fn late() -> Failure {
+pub(super) fn late() -> Failure {
     Failure::new(FailureKind::TimedOut, "no reply in time")
 }
 

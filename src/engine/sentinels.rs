@@ -141,15 +141,13 @@ fn run(connection: &Arc<Connection>, cmd: &Cmd, until: Instant, may: MayBlock) -
 }
 
 /// Notices messages of a sentinel.
-struct News(Arc<Place<bool>>);
-
-impl Receiver for News {
+impl Receiver for Place<bool> {
     fn message(&self, _: &[u8], _: &[u8]) {
-        self.0.update(|heard| *heard = true);
+        self.update(|heard| *heard = true);
     }
 
     fn ended(&self) {
-        self.0.update(|heard| *heard = true);
+        self.update(|heard| *heard = true);
     }
 }
 
@@ -163,8 +161,7 @@ impl Subscription {
     fn begin(sentinels: &Sentinels, index: usize, may: MayBlock) -> Result<Subscription, Failure> {
         let news = Arc::new(Place::of_nobody(&Clock::real(), false));
         let until = machine_now() + WITHIN;
-        let receiver = Arc::new(News(news.clone()));
-        let connection = sentinels.connect_to_sentinel(index, Some(receiver), until, may)?;
+        let connection = sentinels.connect_to_sentinel(index, Some(news.clone()), until, may)?;
         let subscription = Subscription { connection, news };
         for channel in NEWS {
             run(&subscription.connection, redis::cmd("SUBSCRIBE").arg(channel), until, may)?;

@@ -303,7 +303,12 @@ impl Server {
             if moves != self.connector.moves() {
                 former.close(); // to a former master. A silent connection stays, for the releases behind its calls
             }
-            self.count_reconnect(purpose);
+            let what = match purpose {
+                Purpose::Messages => "a subscription was re-established",
+                Purpose::Calls | Purpose::Confirmations => "a connection was replaced",
+            };
+            trace::reconnected(what, || self.address());
+            self.options.counts.reconnects.add_one();
         }
         made.map(|current| current.connection)
     }
@@ -316,15 +321,6 @@ impl Server {
             // After a timeout its own thread would keep it.
             || subscribe(self, &made, until, may).inspect_err(|_| made.close())?;
         Ok(Current { connection: is_useful.then_some(made), moves })
-    }
-
-    fn count_reconnect(&self, purpose: Purpose) {
-        let what = match purpose {
-            Purpose::Messages => "a subscription was re-established",
-            Purpose::Calls | Purpose::Confirmations => "a connection was replaced",
-        };
-        trace::reconnected(what, || self.address());
-        self.options.counts.reconnects.add_one();
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::address::Address;
 use super::cluster::Cluster;
-use super::connection::{Connection, Receiver};
+use super::connection::{Connection, Receiver, late};
 use super::connector::{Connector, Endpoint};
 use super::eviction::{self, REPORTED_WITHIN, Warning};
-use super::mode::{MayBlock, Mode};
+use super::mode::Mode;
 use super::probe;
 use super::sentinels::Sentinels;
 use super::server::{Purpose, Server, ServerOptions, Timeouts};
@@ -59,13 +59,6 @@ pub(crate) struct Sending {
 impl Sending {
     pub(crate) fn of(mode: Mode) -> Sending {
         Sending { until: None, replicas: None, mode }
-    }
-
-    fn purpose(&self) -> Purpose {
-        match self.replicas {
-            Some(_) => Purpose::Confirmations,
-            None => Purpose::Calls,
-        }
     }
 }
 
@@ -393,7 +386,7 @@ impl Servers {
 
     async fn pause(&self, pause: Duration, mode: Mode) {
         match mode {
-            Mode::Blocking(may) => sleep(pause, may),
+            Mode::Blocking(_) => std::thread::sleep(pause),
             Mode::Async => self.worker.sleep(self.clock.now() + pause).await,
         }
     }
@@ -490,8 +483,9 @@ impl Servers {
 
     /// A connection of a server for these calls.
     async fn connection(&self, server: &Arc<Server>, sending: Sending) -> Result<Arc<Connection>, Failure> {
-        let Sending { until, mode, .. } = sending;
-        let connecting = server.connection(sending.purpose(), self.latest(until, self.timeouts.read), mode);
+        let Sending { until, replicas, mode } = sending;
+        let purpose = if replicas.is_some() { Purpose::Confirmations } else { Purpose::Calls };
+        let connecting = server.connection(purpose, self.latest(until, self.timeouts.read), mode);
         let connected = self.limited(until, mode, connecting).await;
         connected.unwrap_or_else(|| Err(Failure::new(FailureKind::Unreachable, "no connection in time")))
     }
@@ -560,10 +554,6 @@ fn not_sent() -> Failure {
     Failure::new(FailureKind::Other, "the call was not sent")
 }
 
-fn late() -> Failure {
-    Failure::new(FailureKind::TimedOut, "no reply in time")
-}
-
 /// Whether the connection still works, and the answer may come.
 fn is_late(error: &CallError) -> bool {
     matches!(error, CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut)
@@ -596,8 +586,4 @@ fn warn(warnings: &Mutex<Vec<Warning>>, settings: Value, address: String) {
         trace::warned(&warning);
         lock(warnings).push(warning);
     }
-}
-
-fn sleep(pause: Duration, _: MayBlock) {
-    std::thread::sleep(pause);
 }

@@ -128,13 +128,8 @@ impl<W> Inbox<W> {
             return None;
         }
         let wait = self.forget(&message.id, |wait| received.is_signed_with(&wait.secret))?;
-        Some(PendingRelease {
-            keys: wait.keys,
-            id: message.id.clone(),
-            target: ReleaseTarget::Fence(message.fence),
-            connection: None,
-            until: Some(wait.until),
-        })
+        let target = ReleaseTarget::Fence(message.fence);
+        Some(PendingRelease::new(&wait.keys, &message.id, target, None, Some(wait.until)))
     }
 }
 

@@ -54,28 +54,21 @@ pub trait Ordered {
 }
 
 impl<C> PendingRelease<C> {
-    /// The release of everything that an id may have after a call without an answer. At `until` the server has freed the
-    /// id by itself.
-    pub fn of_call(
-        keys: &Keys,
-        id: &str,
-        is_own_id: bool,
-        connection: Option<C>,
-        until: Option<Instant>,
-    ) -> PendingRelease<C> {
-        let target = if is_own_id { ReleaseTarget::LookUp } else { ReleaseTarget::Whatever };
+    pub fn new(keys: &Keys, id: &str, target: ReleaseTarget, connection: Option<C>, until: Option<Instant>) -> Self {
         PendingRelease { keys: keys.clone(), id: id.to_owned(), target, connection, until }
     }
 
+    /// The release of everything that an id may have after a call without an answer. At `until` the server has freed the
+    /// id by itself.
+    pub fn of_call(keys: &Keys, id: &str, is_own_id: bool, connection: Option<C>, until: Option<Instant>) -> Self {
+        let target = if is_own_id { ReleaseTarget::LookUp } else { ReleaseTarget::Whatever };
+        PendingRelease::new(keys, id, target, connection, until)
+    }
+
     /// The release of a permit. At `until` the server has ended its lease.
-    pub fn of_permit(identity: &Identity, until: Option<Instant>, connection: Option<C>) -> PendingRelease<C> {
-        PendingRelease {
-            keys: identity.keys.clone(),
-            id: identity.id.clone(),
-            target: ReleaseTarget::Fence(identity.fence),
-            connection,
-            until,
-        }
+    pub fn of_permit(identity: &Identity, until: Option<Instant>, connection: Option<C>) -> Self {
+        let target = ReleaseTarget::Fence(identity.fence);
+        PendingRelease::new(&identity.keys, &identity.id, target, connection, until)
     }
 
     /// Whether it concerns only later calls with its id, and does not hold back other calls of its name: nobody has dropped
@@ -96,15 +89,14 @@ impl<C> PendingRelease<C> {
 
     /// The calls of this release, in order.
     pub fn steps(&self) -> Steps {
-        let next = match self.target {
-            ReleaseTarget::Whatever => ReleaseCall::Release(None),
-            ReleaseTarget::Fence(fence) => ReleaseCall::Release(Some(fence)),
-            ReleaseTarget::LookUp | ReleaseTarget::Held => ReleaseCall::LookUp,
-        };
         Steps {
             keys: self.keys.clone(),
             id: self.id.clone(),
-            next,
+            next: match self.target {
+                ReleaseTarget::Whatever => ReleaseCall::Release(None),
+                ReleaseTarget::Fence(fence) => ReleaseCall::Release(Some(fence)),
+                ReleaseTarget::LookUp | ReleaseTarget::Held => ReleaseCall::LookUp,
+            },
             keeps_place: self.target == ReleaseTarget::Held,
             // A place in line may be granted after the lookup. Then a second lookup follows.
             lookups: 2,

@@ -13,11 +13,12 @@ use crate::engine::worker::Worker;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
 use crate::lease::releases::{PendingRelease, Releases};
-use crate::protocol::call::Packed;
+use crate::protocol::call::{Call, Packed};
 use crate::protocol::inbox::{Inbox, MEMORY, Mail, Mailbox, Received};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::Moment;
 use crate::protocol::routing::NodeId;
+use crate::protocol::semaphore::{Acquire, Answer, TryAcquireSeveral, TryAcquireSeveralAnswer};
 use crate::protocol::waiter::{
     Action, AskKind, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, WaitTarget, Waiter,
 };
@@ -85,35 +86,61 @@ impl Waits {
         target: &mut PermitTarget,
         caller: Caller<'_>,
     ) -> Result<Granted, TryAcquireError> {
-        self.prepare(target, None, caller.mode).await?;
-        if let Some(polled) = caller.polled {
-            polled.asks(vec![Asked::of(target, None)]);
+        target.check()?;
+        let acquire = target.acquire(AskKind::First, "");
+        let (answer, sent) = self.once(&acquire, &[Part::of(target)], caller).await?;
+        let (result, gives_back) = target.at_once(answer, sent);
+        if gives_back {
+            self.release_now(target.release(None, self.servers.clock.now()), caller.mode).await;
         }
+        if let Err(TryAcquireError::Denied(_)) = &result {
+            self.servers.counts.denied.add_one();
+        }
+        result
+    }
+
+    /// Sends a call that takes all of `parts` at once, or none. If the server denies it, and it may have run before a
+    /// release that precedes it, it is sent again.
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the permits are released.
+    pub(crate) async fn once<C: Take>(
+        &self,
+        call: &C,
+        parts: &[Part<'_>],
+        caller: Caller<'_>,
+    ) -> Result<(C::Answer, Moment), CallError> {
+        self.servers.check_process().map_err(CallError::Failed)?;
+        self.settle_all(parts, caller.mode).await?;
+        caller.polled.inspect(|polled| polled.asks(parts.iter().map(|part| part.asked(None)).collect()));
+        let packed = call.pack();
         loop {
             let earlier = self.releases.earlier();
-            let mut once = Once { waits: self, target, connection: None, is_sent: false };
-            let (answer, sent) = once.ask(caller.mode).await?;
-            if caller.is_given_back() {
+            let mut once = Once { waits: self, parts, connection: None, is_sent: true };
+            let (answer, sent) = once.ask(call, &packed, caller.mode).await?;
+            once.is_sent = caller.is_given_back();
+            if once.is_sent {
                 drop(once); // releases
-                self.settle(target, None, caller.mode).await?;
+                self.settle_all(parts, caller.mode).await?;
                 caller.polled.inspect(|polled| polled.asks_again());
                 continue;
             }
-            let (result, gives_back) = once.target.at_once(answer, sent);
-            if gives_back {
-                let pending = once.target.release(None, self.servers.clock.now());
-                self.release_now(pending, caller.mode).await;
+            let mut is_repeated = false;
+            for Part { keys, id, .. } in parts.iter().filter(|_| C::is_denied(&answer)) {
+                let key = keys.meta.as_bytes();
+                is_repeated |= self.releases.has_overtaken(key, Some(id), earlier, caller.mode).await?;
             }
-            once.is_sent = false;
-            if let Err(TryAcquireError::Denied(_)) = &result {
-                let PermitTarget { keys, id, .. } = &*once.target;
-                if self.releases.has_overtaken(keys.meta.as_bytes(), Some(id), earlier, caller.mode).await? {
-                    continue;
-                }
-                self.servers.counts.denied.add_one();
+            if !is_repeated {
+                return Ok((answer, sent));
             }
-            return result;
         }
+    }
+
+    async fn settle_all(&self, parts: &[Part<'_>], mode: Mode) -> Result<(), CallError> {
+        for Part { keys, id, .. } in parts {
+            self.releases.settle(keys.meta.as_bytes(), Some(id), None, mode).await?;
+        }
+        Ok(())
     }
 
     /// Waits in line for permits, until `deadline` at the latest.
@@ -135,7 +162,7 @@ impl Waits {
             return Err(Invalid::new("id", why).into());
         };
         if let Some(polled) = caller.polled {
-            polled.asks(vec![Asked::of(&target, Some(&registered.mailbox))]);
+            polled.asks(vec![Part::of(&target).asked(Some(&registered.mailbox))]);
         }
         let keys = target.keys.clone();
         let mut wait = RunningWait::new(self, registered, &keys.meta, target, deadline, caller);
@@ -241,21 +268,61 @@ impl Waits {
     }
 }
 
+/// A call that takes permits at once, or none.
+pub(crate) trait Take: Call {
+    fn is_denied(answer: &Self::Answer) -> bool;
+}
+
+impl Take for Acquire<'_> {
+    fn is_denied(answer: &Answer) -> bool {
+        matches!(answer, Answer::Denied { .. })
+    }
+}
+
+impl Take for TryAcquireSeveral<'_> {
+    fn is_denied(answer: &TryAcquireSeveralAnswer) -> bool {
+        matches!(answer, TryAcquireSeveralAnswer::Denied { .. })
+    }
+}
+
+/// What such a call takes of one semaphore.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'a> {
+    pub(crate) keys: &'a Keys,
+    pub(crate) id: &'a str,
+    pub(crate) is_own_id: bool,
+    /// How long the server may keep a grant.
+    pub(crate) longest: Duration,
+}
+
+impl Part<'_> {
+    fn of(target: &PermitTarget) -> Part<'_> {
+        let PermitTarget { keys, id, lease, .. } = target;
+        Part { keys, id, is_own_id: lease.own_id, longest: target.longest() }
+    }
+
+    fn asked(&self, mailbox: Option<&Arc<Place<Mailbox>>>) -> Asked {
+        let Part { keys, id, longest, .. } = *self;
+        Asked { keys: keys.clone(), id: id.to_owned(), longest, mailbox: mailbox.cloned() }
+    }
+}
+
 /// One call that does not wait in line. If this is dropped before its answer is handled, a grant is released.
 struct Once<'a> {
     waits: &'a Waits,
-    target: &'a mut PermitTarget,
+    parts: &'a [Part<'a>],
     connection: Option<Arc<Connection>>,
     is_sent: bool,
 }
 
 impl Once<'_> {
-    async fn ask(&mut self, mode: Mode) -> Result<(<PermitTarget as WaitTarget>::Answer, Moment), CallError> {
-        let call = WaitTarget::call(&*self.target, AskKind::First, "");
-        self.is_sent = true;
-        let mut make = MakeOnce { call: &call, connection: &mut self.connection };
-        let answered = self.waits.servers.send_as(call.key(), Sending::of(mode), &mut make).await;
-        let read = answered.and_then(|answered| answered.read_at(|reply| self.target.answer(AskKind::First, reply)));
+    async fn ask<C: Call>(&mut self, call: &C, packed: &Packed, mode: Mode) -> Result<(C::Answer, Moment), CallError> {
+        let mut make = MakeOnce { call: packed, connection: &mut self.connection };
+        let answered = self.waits.servers.send_as(packed.key(), Sending::of(mode), &mut make).await;
+        let read = answered.and_then(|answered| {
+            let sent = answered.sent;
+            Ok((answered.read(|reply| call.answer(reply))?, sent))
+        });
         read.map_err(|Unanswered { error, connection, .. }| {
             self.is_sent = matches!(error, CallError::Unknown(_));
             self.connection = connection;
@@ -267,17 +334,21 @@ impl Once<'_> {
 impl Drop for Once<'_> {
     fn drop(&mut self) {
         if self.is_sent && self.waits.servers.is_own_process() {
-            let now = self.waits.servers.clock.now();
-            self.waits.releases.post(self.target.release(self.connection.take(), now));
+            let (connection, now) = (self.connection.take(), self.waits.servers.clock.now());
+            for Part { keys, id, is_own_id, longest } in self.parts {
+                let until = now.checked_add(*longest);
+                let pending = PendingRelease::of_call(keys, id, *is_own_id, connection.clone(), until);
+                self.waits.releases.post(pending);
+            }
         }
     }
 }
 
 /// Makes a call that does not wait in line.
-pub(crate) struct MakeOnce<'a> {
-    pub(crate) call: &'a Packed,
+struct MakeOnce<'a> {
+    call: &'a Packed,
     /// The connection on which it is sent.
-    pub(crate) connection: &'a mut Option<Arc<Connection>>,
+    connection: &'a mut Option<Arc<Connection>>,
 }
 
 impl Make for MakeOnce<'_> {

@@ -8,7 +8,6 @@ use crate::lease::releases::{PendingRelease, Releases};
 use crate::protocol::inbox::Mailbox;
 use crate::protocol::keys::Keys;
 use crate::protocol::releases::ReleaseTarget;
-use crate::protocol::waiter::PermitTarget;
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -144,15 +143,6 @@ impl Polled {
 }
 
 impl Asked {
-    /// Permits of one semaphore. `mailbox`: of a wait in line.
-    pub(super) fn of(target: &PermitTarget, mailbox: Option<&Arc<Place<Mailbox>>>) -> Asked {
-        Asked::of_id(&target.keys, &target.id, target.longest(), mailbox)
-    }
-
-    pub(crate) fn of_id(keys: &Keys, id: &str, longest: Duration, mailbox: Option<&Arc<Place<Mailbox>>>) -> Asked {
-        Asked { keys: keys.clone(), id: id.to_owned(), longest, mailbox: mailbox.cloned() }
-    }
-
     /// A grant that a message brought, or else one that an unread reply may contain.
     fn give_back(&self, now: Instant) -> Vec<PendingRelease> {
         let fences = self.mailbox.as_ref().map(|mailbox| mailbox.look(Mailbox::take_grants)).unwrap_or_default();
@@ -162,14 +152,8 @@ impl Asked {
             fences.into_iter().map(ReleaseTarget::Fence).collect()
         };
         let until = now.checked_add(self.longest);
-        let pending = targets.into_iter().map(|target| PendingRelease {
-            keys: self.keys.clone(),
-            id: self.id.clone(),
-            target,
-            connection: None,
-            until,
-        });
-        pending.collect()
+        let pending = |target| PendingRelease::new(&self.keys, &self.id, target, None, until);
+        targets.into_iter().map(pending).collect()
     }
 }
 

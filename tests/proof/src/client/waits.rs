@@ -1,4 +1,4 @@
-//! Callers that want something: what `src/wait/blocking.rs` does around a waiter.
+//! Callers that want something: what `src/wait/mod.rs` does around a waiter.
 
 mod caller;
 mod waiting;

@@ -245,6 +245,19 @@ fn only_noscript_asks_for_the_text_of_the_script() {
 }
 
 #[test]
+fn the_largest_call_is_complete() {
+    let members: Vec<_> = (0..1_000).map(|number| vec![b'x'; number]).collect();
+    let call = autocomplete::PrefixAdd { key: "key", members: &members };
+    let mut expected = redis::cmd("EVALSHA");
+    let text = include_str!("../../lua/dist/autocomplete/prefix_add.lua");
+    expected.arg(sha1_smol::Sha1::from(text).digest().to_string()).arg(1).arg("key").arg(&members);
+    assert_eq!(scripts::evalsha(&call).get_packed_command(), expected.get_packed_command());
+    let mut expected = redis::cmd("EVAL");
+    expected.arg(text).arg(1).arg("key").arg(&members);
+    assert_eq!(scripts::eval(&call).get_packed_command(), expected.get_packed_command());
+}
+
+#[test]
 fn the_calls_of_this_test_are_those_of_every_script() {
     let tested: BTreeSet<_> = CALLS.iter().map(|(script, ..)| (*script).to_owned()).collect();
     assert_eq!(tested, crate::manifest::scripts());

@@ -4,20 +4,19 @@ use super::connector::Endpoint;
 use super::tls::{self, Certificates};
 use crate::error::{CallError, Invalid};
 use crate::protocol::routing::HostPort;
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use redis::{ConnectionAddr, IntoConnectionInfo};
 use std::net::Ipv6Addr;
 
-/// `Server`: the type of each server's address.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one, until the gate is open")]
-pub(crate) enum Address<Server = ConnectionInfo> {
-    One(Server),
-    Cluster(Vec<Server>),
+pub(crate) enum Address {
+    One(Endpoint),
+    Cluster(Vec<Endpoint>),
     Sentinel {
-        sentinels: Vec<Server>,
+        sentinels: Vec<Endpoint>,
         master: String,
         /// The settings of connections to the master, except its host and port.
-        like: Server,
+        like: Endpoint,
     },
 }
 
@@ -48,7 +47,7 @@ impl Address {
     pub(crate) fn of_sentinels<S: AsRef<str>>(
         sentinels: &[S],
         master: &str,
-        like: ConnectionInfo,
+        like: Endpoint,
     ) -> Result<Address, Invalid> {
         if master.is_empty() || sentinels.is_empty() {
             let why = "no sentinel, or no name of the master. Accepted: 1 sentinel or more, and the name that they use for the master";
@@ -57,34 +56,21 @@ impl Address {
         Ok(Address::Sentinel { sentinels: infos(sentinels, ONE)?, master: master.to_owned(), like })
     }
 
-    /// The same address with everything that connections to it need. Reads the certificates of the system, if they are
-    /// used.
-    pub(crate) fn endpoints(mut self, certificates: &Certificates) -> Result<Address<Endpoint>, CallError> {
-        if certificates.are_given() && !self.infos().into_iter().any(|info| tls::is_used(info)) {
+    /// The same address with the settings of TLS. Reads the certificates of the system, if they are used.
+    pub(crate) fn with_certificates(mut self, certificates: &Certificates) -> Result<Address, CallError> {
+        let endpoints: Vec<&mut Endpoint> = match &mut self {
+            Address::One(endpoint) => vec![endpoint],
+            Address::Cluster(nodes) => nodes.iter_mut().collect(),
+            Address::Sentinel { sentinels, like, .. } => sentinels.iter_mut().chain([like]).collect(),
+        };
+        let mut endpoints: Vec<_> = endpoints.into_iter().filter(|endpoint| tls::is_used(&endpoint.info)).collect();
+        if certificates.are_given() && endpoints.is_empty() {
             let why = "certificates are given, but no address uses TLS. Accepted: rediss:// with certificates";
             return Err(Invalid::new("url", why).into());
         }
-        let tls = tls::config_for(&self.infos(), certificates)?;
-        Ok(self.map(|info| Endpoint::new(info, tls.as_ref())))
-    }
-
-    fn map<To>(self, of: impl Fn(ConnectionInfo) -> To) -> Address<To> {
-        match self {
-            Address::One(info) => Address::One(of(info)),
-            Address::Cluster(nodes) => Address::Cluster(nodes.into_iter().map(of).collect()),
-            Address::Sentinel { sentinels, master, like } => {
-                Address::Sentinel { sentinels: sentinels.into_iter().map(&of).collect(), master, like: of(like) }
-            }
-        }
-    }
-
-    /// All settings from which connections are made.
-    fn infos(&mut self) -> Vec<&mut ConnectionInfo> {
-        match self {
-            Address::One(info) => vec![info],
-            Address::Cluster(nodes) => nodes.iter_mut().collect(),
-            Address::Sentinel { sentinels, like, .. } => sentinels.iter_mut().chain([like]).collect(),
-        }
+        let tls = tls::config_for(&endpoints, certificates)?;
+        endpoints.iter_mut().for_each(|endpoint| endpoint.tls = tls.clone());
+        Ok(self)
     }
 
     /// `[user:password@]sentinel[:port],sentinel[:port]/master[/db]`; user and password are for the master.
@@ -150,7 +136,7 @@ fn parts<'a>(rest: &'a str, form: &str) -> Result<(&'a str, &'a str, &'a str), I
 }
 
 /// Parses each of these URLs.
-fn infos<S: AsRef<str>>(urls: &[S], form: &str) -> Result<Vec<ConnectionInfo>, Invalid> {
+fn infos<S: AsRef<str>>(urls: &[S], form: &str) -> Result<Vec<Endpoint>, Invalid> {
     let one_of = |(index, url): (usize, &S)| {
         info_of(url.as_ref(), form).map_err(|invalid| match urls.len() {
             1 => invalid,
@@ -161,12 +147,12 @@ fn infos<S: AsRef<str>>(urls: &[S], form: &str) -> Result<Vec<ConnectionInfo>, I
 }
 
 /// Parses one URL. The error does not contain its text, which may contain a password.
-pub(crate) fn info(url: &str) -> Result<ConnectionInfo, Invalid> {
+pub(crate) fn info(url: &str) -> Result<Endpoint, Invalid> {
     info_of(url, ONE)
 }
 
-fn info_of(url: &str, form: &str) -> Result<ConnectionInfo, Invalid> {
-    url.into_connection_info().map_err(|_| {
+fn info_of(url: &str, form: &str) -> Result<Endpoint, Invalid> {
+    url.into_connection_info().map(Endpoint::new).map_err(|_| {
         let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
         if is_secure && !cfg!(feature = "tls") {
             let why = "luagate was compiled without its feature `tls`. Enable the feature `tls` in Cargo.toml";
@@ -307,9 +293,9 @@ mod tests {
         let Address::Cluster(nodes) = address else {
             panic!("no cluster");
         };
-        let shown: Vec<_> = nodes.iter().map(|info| info.addr().to_string()).collect();
+        let shown: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
         assert_eq!(shown, ["a:7001", "::1:7002"]);
-        for info in nodes {
+        for Endpoint { info, .. } in nodes {
             assert_eq!(info.redis_settings().username(), Some("me"));
             assert_eq!(info.redis_settings().password(), Some("p@ss"));
         }
@@ -321,11 +307,11 @@ mod tests {
         let Address::Sentinel { sentinels, master, like } = Address::parse(url).unwrap() else {
             panic!("no sentinels");
         };
-        let shown: Vec<_> = sentinels.iter().map(|i| i.addr().to_string()).collect();
+        let shown: Vec<_> = sentinels.iter().map(|i| i.address().to_string()).collect();
         assert_eq!(shown, ["a:26379", "b:5000", "::1:26379"]);
-        assert!(sentinels.iter().all(|i| i.redis_settings().password().is_none()));
+        assert!(sentinels.iter().all(|i| i.info.redis_settings().password().is_none()));
         assert_eq!(master, "orders");
-        assert_eq!(like.redis_settings().password(), Some("secret"));
-        assert_eq!(like.redis_settings().db(), 3);
+        assert_eq!(like.info.redis_settings().password(), Some("secret"));
+        assert_eq!(like.info.redis_settings().db(), 3);
     }
 }

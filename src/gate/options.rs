@@ -2,7 +2,6 @@
 
 use crate::clock::Clock;
 use crate::engine::address::Address;
-use crate::engine::connector::Endpoint;
 use crate::engine::server::Timeouts;
 use crate::engine::tls::Certificates;
 use crate::error::{CallError, Invalid};
@@ -39,7 +38,7 @@ impl Options {
     }
 
     /// Checks all settings. Returns the address with the settings for TLS.
-    pub(crate) fn checked(&self) -> Result<Address<Endpoint>, CallError> {
+    pub(crate) fn checked(&self) -> Result<Address, CallError> {
         let address = self.address.clone()?;
         keys::check_prefix(&self.prefix)?;
         if let Some(label) = &self.label {
@@ -60,6 +59,6 @@ impl Options {
             );
             return Err(Invalid::new("min_replicas", why).into());
         }
-        address.endpoints(&self.certificates)
+        address.with_certificates(&self.certificates)
     }
 }

@@ -1,10 +1,11 @@
 //! The settings of TLS, made once for all connections of a gate: the certificates that the client trusts, the one that it
 //! presents, and the cryptography.
 
-use super::{is_used, reason};
+use super::reason;
+use crate::engine::connector::Endpoint;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Invalid};
-use redis::{ConnectionAddr, ConnectionInfo, RedisResult};
+use redis::{ConnectionAddr, RedisResult};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -12,16 +13,17 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-/// The settings of TLS for these addresses, if one of them uses it.
+/// The settings of TLS for these endpoints, which use it.
 pub(crate) fn config_for(
-    infos: &[&mut ConnectionInfo],
+    endpoints: &[&mut Endpoint],
     certificates: &Certificates,
 ) -> Result<Option<Config>, CallError> {
-    if !infos.iter().any(|info| is_used(info)) {
+    if endpoints.is_empty() {
         return Ok(None);
     }
-    let insecure = |info: &&mut ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. });
-    let config = if infos.iter().any(insecure) {
+    let insecure =
+        |endpoint: &&mut Endpoint| matches!(endpoint.address(), ConnectionAddr::TcpTls { insecure: true, .. });
+    let config = if endpoints.iter().any(insecure) {
         Err(reason::of_insecure())
     } else {
         Config::new(certificates.roots()?, certificates.own()?)

@@ -224,7 +224,7 @@ fn of_tcp(rest: &str) -> &'static str {
     if !path.is_empty() && path.parse::<i64>().is_err() {
         return "the database is not a number";
     }
-    if !is_utf_8(login) {
+    if format!("redis://{login}@host").into_connection_info().is_err() {
         return "the user or the password is not UTF-8 after unescaping";
     }
     of_options(options).unwrap_or("the host contains a character that is not permitted")
@@ -260,27 +260,6 @@ fn split<'a>(text: &'a str, at: &[char]) -> (&'a str, &'a str) {
 /// The number after the colon.
 fn port_of(port: &str) -> Option<u16> {
     port.strip_prefix(':')?.parse().ok()
-}
-
-/// Whether the escaped bytes of a login are UTF-8.
-fn is_utf_8(login: &str) -> bool {
-    let mut bytes = Vec::new();
-    let mut rest = login.as_bytes();
-    while let [first, more @ ..] = rest {
-        let digits = more.get(..2).and_then(|two| str::from_utf8(two).ok());
-        let escaped = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
-        match (first, escaped) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = more.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = more;
-            }
-        }
-    }
-    str::from_utf8(&bytes).is_ok()
 }
 
 #[cfg(test)]

@@ -394,19 +394,11 @@ impl PermitTarget {
         LimitMismatch::check(|| self.keys.name(), self.strict.then_some(self.limit), limit)
     }
 
-    fn already_held(&self, grant: &Grant) -> AcquireError {
-        AcquireError::AlreadyHeld(AlreadyHeld { id: self.id.clone(), permits: grant.permits, fence: grant.fence })
-    }
-
-    fn above(&self, limit: u32) -> AboveLimit {
-        AboveLimit { name: self.keys.name().to_owned(), permits: self.permits.unwrap_or(1), limit }
-    }
-
     /// Whether a permit that the id holds was granted to this wait. Its message or reply was lost then. An id has one place
     /// in line or one permit, whoever chose it, so the grant to a wait that is in line is its own. A fence that is not
     /// above its ticket is of an earlier permit, which the server has restored.
-    fn is_own(&self, grant: &Grant) -> bool {
-        !self.lease.own_id || self.is_queued() && grant.fence > self.entry.ticket
+    fn is_own(&self, fence: u64) -> bool {
+        !self.lease.own_id || self.is_queued() && fence > self.entry.ticket
     }
 
     /// A hint to ask again, or a message that the place in line was taken away.
@@ -443,7 +435,9 @@ impl WaitTarget for PermitTarget {
 
     fn answered(&mut self, ask: AskKind, answer: Answer, sent: Moment) -> StepOf<PermitTarget> {
         match answer {
-            Answer::Held(grant, _) if !self.is_own(&grant) => Step::Leave(self.already_held(&grant)),
+            Answer::Held(Grant { permits, fence, .. }, _) if !self.is_own(fence) => {
+                Step::Leave(AcquireError::AlreadyHeld(AlreadyHeld { id: self.id.clone(), permits, fence }))
+            }
             Answer::Granted(grant, usage) | Answer::Held(grant, usage) => match self.check_limit(usage.limit) {
                 Ok(()) => Step::Done(Ok(self.granted(&grant, usage.limit, sent))),
                 Err(mismatch) => Step::GiveBack(mismatch.into()),
@@ -467,7 +461,10 @@ impl WaitTarget for PermitTarget {
                     AskKind::First | AskKind::Last => AcquireError::TimedOut(denied),
                 }))
             }
-            Answer::AboveLimit { limit, .. } => Step::Done(Err(self.above(limit).into())),
+            Answer::AboveLimit { limit, .. } => {
+                let (name, permits) = (self.keys.name().to_owned(), self.permits.unwrap_or(1));
+                Step::Done(Err(AboveLimit { name, permits, limit }.into()))
+            }
         }
     }
 

@@ -24,7 +24,7 @@ pub(crate) fn config_for(
     let insecure =
         |endpoint: &&mut Endpoint| matches!(endpoint.address(), ConnectionAddr::TcpTls { insecure: true, .. });
     let config = if endpoints.iter().any(insecure) {
-        Err(reason::of_insecure())
+        Err(Failure::new(FailureKind::Tls, reason::INSECURE))
     } else {
         Config::new(certificates.roots()?, certificates.own()?)
     };
@@ -62,7 +62,7 @@ impl Certificates {
         let Some(pem) = self.given.as_ref().and_then(|given| given.root_cert.as_deref()) else {
             return Ok(None);
         };
-        check("root_certificates", Some(pem))?;
+        check("root_certificates", pem)?;
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| unreadable(format!("root certificates: {error}")))?;
@@ -76,7 +76,7 @@ impl Certificates {
         let Some(client) = self.given.as_ref().and_then(|given| given.client_tls.as_ref()) else {
             return Ok(None);
         };
-        check("client_certificate", Some(&client.client_cert))?;
+        check("client_certificate", &client.client_cert)?;
         let chain = CertificateDer::pem_slice_iter(&client.client_cert).collect::<Result<_, _>>();
         let chain = chain.map_err(|error| unreadable(format!("certificate of the client: {error}")))?;
         let key = PrivateKeyDer::from_pem_slice(&client.client_key);
@@ -94,13 +94,10 @@ fn unreadable(detail: impl std::fmt::Display) -> Invalid {
     Invalid::new("certificates", why)
 }
 
-fn check(what: &str, pem: Option<&[u8]>) -> Result<(), Invalid> {
-    match pem {
-        Some(pem) if CertificateDer::pem_slice_iter(pem).next().is_none() => {
-            let why = "no certificate found. Accepted: certificates in PEM";
-            Err(Invalid::new(what, why))
-        }
-        _ => Ok(()),
+fn check(what: &str, pem: &[u8]) -> Result<(), Invalid> {
+    match CertificateDer::pem_slice_iter(pem).next() {
+        Some(_) => Ok(()),
+        None => Err(Invalid::new(what, "no certificate found. Accepted: certificates in PEM")),
     }
 }
 
@@ -113,11 +110,13 @@ impl Config {
         let provider = provider()?;
         let roots = roots.map_or_else(of_system, Ok)?;
         let builder = ClientConfig::builder_with_provider(provider);
-        let builder = builder.with_safe_default_protocol_versions().map_err(|error| reason::of_settings(&error))?;
+        let builder = builder
+            .with_safe_default_protocol_versions()
+            .map_err(|error| reason::failed(reason::of_rustls(&error), error))?;
         let builder = builder.with_root_certificates(roots);
         let config = match own {
             Some(Identity { chain, key }) => {
-                builder.with_client_auth_cert(chain, key).map_err(|error| reason::of_own(&error))?
+                builder.with_client_auth_cert(chain, key).map_err(|error| reason::failed(reason::MIXED_UP, error))?
             }
             None => builder.with_no_client_auth(),
         };
@@ -136,7 +135,7 @@ impl Config {
 fn of_system() -> Result<RootCertStore, Failure> {
     let mut found = rustls_native_certs::load_native_certs();
     if let Some(error) = found.errors.pop() {
-        return Err(reason::of_system(&error));
+        return Err(reason::failed(reason::UNREADABLE, error));
     }
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(found.certs);

@@ -4,27 +4,26 @@ use super::connector::Endpoint;
 use super::tls::{self, Certificates};
 use crate::error::{CallError, Invalid};
 use crate::protocol::routing::HostPort;
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use redis::{ConnectionAddr, IntoConnectionInfo};
 use std::net::Ipv6Addr;
 
-/// `Server`: the type of the settings from which connections are made.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one, until the gate is open")]
-pub(crate) enum Address<Server = ConnectionInfo> {
-    One(Server),
+pub(crate) enum Address {
+    One(Endpoint),
     /// Some nodes of a cluster. One that can be reached is enough. `like`: the settings of connections to all nodes,
     /// except host and port.
     Cluster {
         nodes: Vec<HostPort>,
-        like: Server,
+        like: Endpoint,
     },
     /// The sentinels, and the name of the master in their configuration. `ask`, `like`: the settings of connections to
     /// the sentinels and to the master, except host and port.
     Sentinel {
         sentinels: Vec<HostPort>,
-        ask: Server,
+        ask: Endpoint,
         master: String,
-        like: Server,
+        like: Endpoint,
     },
 }
 
@@ -34,15 +33,15 @@ impl Address {
         match scheme {
             "redis+cluster" | "rediss+cluster" => Address::of_cluster(plain(scheme), rest),
             "redis+sentinel" | "rediss+sentinel" => Address::of_sentinel(plain(scheme), rest),
-            _ => Ok(Address::One(info_of(url, ONE)?)),
+            _ => Ok(Address::One(endpoint_of(url, ONE)?)),
         }
     }
 
     /// `[user:password@]host[:port],host[:port]`
     fn of_cluster(scheme: &str, rest: &str) -> Result<Address, Invalid> {
         let (login, hosts, path) = parts(rest, CLUSTER)?;
-        let like = info_of(&format!("{scheme}://{login}localhost/{path}"), CLUSTER)?;
-        if like.redis_settings().db() != 0 {
+        let like = endpoint_of(&format!("{scheme}://{login}localhost/{path}"), CLUSTER)?;
+        if like.info.redis_settings().db() != 0 {
             let why = "the database is not 0. Accepted: no database, since a cluster has only the database 0";
             return Err(Invalid::new("url", why));
         }
@@ -57,8 +56,8 @@ impl Address {
             let why = format!("the name of the master is missing after the hosts. Accepted: {SENTINEL}");
             return Err(Invalid::new("url", why));
         }
-        let like = info_of(&format!("{scheme}://{login}localhost/{db}"), SENTINEL)?;
-        let ask = info_of(&format!("{scheme}://localhost"), SENTINEL)?;
+        let like = endpoint_of(&format!("{scheme}://{login}localhost/{db}"), SENTINEL)?;
+        let ask = endpoint_of(&format!("{scheme}://localhost"), SENTINEL)?;
         let sentinels = host_ports(scheme, hosts, 26379, SENTINEL)?;
         Ok(Address::Sentinel { sentinels, ask, master: master.to_owned(), like })
     }
@@ -67,7 +66,7 @@ impl Address {
     pub(crate) fn asking_as(self, url: &str) -> Result<Address, Invalid> {
         match self {
             Address::Sentinel { sentinels, master, like, .. } => {
-                Ok(Address::Sentinel { sentinels, ask: info_of(url, ONE)?, master, like })
+                Ok(Address::Sentinel { sentinels, ask: endpoint_of(url, ONE)?, master, like })
             }
             _ => {
                 let why = "the address names no sentinels. Accepted: only with redis+sentinel://";
@@ -76,33 +75,21 @@ impl Address {
         }
     }
 
-    /// The same address with everything that connections to it need. Reads the certificates of the system, if they are
-    /// used.
-    pub(crate) fn endpoints(self, certificates: &Certificates) -> Result<Address<Endpoint>, CallError> {
-        let infos = match &self {
-            Address::One(info) | Address::Cluster { like: info, .. } => vec![info],
+    /// The same address with the settings of TLS. Reads the certificates of the system, if they are used.
+    pub(crate) fn with_certificates(mut self, certificates: &Certificates) -> Result<Address, CallError> {
+        let endpoints = match &mut self {
+            Address::One(endpoint) | Address::Cluster { like: endpoint, .. } => vec![endpoint],
             Address::Sentinel { ask, like, .. } => vec![ask, like],
         };
-        if certificates.are_given() && !infos.iter().any(|info| tls::is_used(info)) {
+        let mut endpoints: Vec<_> = endpoints.into_iter().filter(|endpoint| tls::is_used(&endpoint.info)).collect();
+        if certificates.are_given() && endpoints.is_empty() {
             let why = "certificates are given, but no address uses TLS. Accepted: rediss:// with certificates";
             return Err(Invalid::new("url", why).into());
         }
-        let tls = tls::config_for(&infos, certificates)?;
-        let endpoint = |info| Endpoint::new(info, tls.as_ref());
-        Ok(match self {
-            Address::One(info) => Address::One(endpoint(info)),
-            Address::Cluster { nodes, like } => Address::Cluster { nodes, like: endpoint(like) },
-            Address::Sentinel { sentinels, ask, master, like } => {
-                Address::Sentinel { sentinels, ask: endpoint(ask), master, like: endpoint(like) }
-            }
-        })
+        let tls = tls::config_for(&endpoints, certificates)?;
+        endpoints.iter_mut().for_each(|endpoint| endpoint.tls = tls.clone());
+        Ok(self)
     }
-}
-
-fn needs(feature: &str) -> Invalid {
-    let why =
-        format!("luagate was compiled without its feature `{feature}`. Enable the feature `{feature}` in Cargo.toml");
-    Invalid::new("url", why)
 }
 
 /// The scheme without `+cluster` or `+sentinel`.
@@ -131,11 +118,11 @@ fn host_ports(scheme: &str, hosts: &str, default_port: u16, form: &str) -> Resul
     let hosts: Vec<&str> = hosts.split(',').collect();
     let parse = |(index, host): (usize, &&str)| {
         let port = if has_port(host) { String::new() } else { format!(":{default_port}") };
-        let info = info_of(&format!("{scheme}://{host}{port}"), form).map_err(|invalid| match hosts.len() {
+        let info = endpoint_of(&format!("{scheme}://{host}{port}"), form).map_err(|invalid| match hosts.len() {
             1 => invalid,
             count => invalid.within(&format!("address {} of {count}", index + 1)),
         })?;
-        match info.addr() {
+        match info.address() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Ok((host.clone(), *port)),
             _ => Err(Invalid::new("url", format!("the host is missing. Accepted: {form}"))), // no TCP scheme
         }
@@ -144,12 +131,14 @@ fn host_ports(scheme: &str, hosts: &str, default_port: u16, form: &str) -> Resul
 }
 
 /// Parses one URL. The error does not contain its text, which may contain a password.
-fn info_of(url: &str, form: &str) -> Result<ConnectionInfo, Invalid> {
+fn endpoint_of(url: &str, form: &str) -> Result<Endpoint, Invalid> {
     let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
     if is_secure && !cfg!(feature = "tls") {
-        return Err(needs("tls")); // the program may use `redis` with TLS, which then accepts the address
+        // The program may use `redis` with TLS, which then accepts the address.
+        let why = "luagate was compiled without its feature `tls`. Enable the feature `tls` in Cargo.toml";
+        return Err(Invalid::new("url", why));
     }
-    url.into_connection_info().map_err(|_| Invalid::new("url", wrong_part(url, form)))
+    url.into_connection_info().map(Endpoint::new).map_err(|_| Invalid::new("url", wrong_part(url, form)))
 }
 
 const ONE: &str = "redis://[user:password@]host[:port][/db], or rediss:// with TLS";
@@ -282,8 +271,8 @@ mod tests {
         let address = Address::parse("redis+cluster://me:p%40ss@a:7001,[::1]").unwrap();
         let Address::Cluster { nodes, like } = address else { panic!("no cluster") };
         assert_eq!(nodes, [("a".to_owned(), 7001), ("::1".to_owned(), 6379)]);
-        assert_eq!(like.redis_settings().username(), Some("me"));
-        assert_eq!(like.redis_settings().password(), Some("p@ss"));
+        assert_eq!(like.info.redis_settings().username(), Some("me"));
+        assert_eq!(like.info.redis_settings().password(), Some("p@ss"));
     }
 
     #[test]
@@ -291,9 +280,9 @@ mod tests {
         let address = Address::parse("redis+sentinel://:secret@a,b:5000,[::1]/orders/3").unwrap();
         let Address::Sentinel { sentinels, ask, master, like } = address else { panic!("no sentinels") };
         assert_eq!(sentinels, [("a".to_owned(), 26379), ("b".to_owned(), 5000), ("::1".to_owned(), 26379)]);
-        assert_eq!(ask.redis_settings().password(), None);
+        assert_eq!(ask.info.redis_settings().password(), None);
         assert_eq!(master, "orders");
-        assert_eq!(like.redis_settings().password(), Some("secret"));
-        assert_eq!(like.redis_settings().db(), 3);
+        assert_eq!(like.info.redis_settings().password(), Some("secret"));
+        assert_eq!(like.info.redis_settings().db(), 3);
     }
 }

@@ -84,10 +84,8 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// `tls`: the settings for the addresses that use TLS.
-    pub(super) fn new(info: ConnectionInfo, tls: Option<&tls::Config>) -> Endpoint {
-        let tls = tls.filter(|_| tls::is_used(&info)).cloned();
-        Endpoint { info, tls }
+    pub(super) fn new(info: ConnectionInfo) -> Endpoint {
+        Endpoint { info, tls: None }
     }
 
     pub(crate) fn address(&self) -> &ConnectionAddr {

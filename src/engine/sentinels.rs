@@ -73,10 +73,10 @@ impl Sentinels {
                     let moves = lock(&self.state).connected(index, address);
                     return Ok((connection, moves));
                 }
-                Err(failure) => search.failed(failure),
+                Err(failure) => search.failure = failure,
             }
         }
-        Err(search.into_failure())
+        Err(search.failure)
     }
 
     /// The addresses of the sentinels, and of the master as the first sentinel that answers reports it. Takes `within`

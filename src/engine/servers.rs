@@ -3,7 +3,7 @@
 use super::address::Address;
 use super::cluster::Cluster;
 use super::connection::{Connection, Receiver, late};
-use super::connector::{Connector, Endpoint};
+use super::connector::Connector;
 use super::eviction::{self, REPORTED_WITHIN, Warning};
 use super::mode::Mode;
 use super::probe;
@@ -144,7 +144,7 @@ impl Make for &Packed {
 impl Servers {
     /// The servers at this address. Does not connect yet.
     pub(crate) fn new(
-        address: Address<Endpoint>,
+        address: Address,
         clock: &Clock,
         timeouts: Timeouts,
         prefix: &str,

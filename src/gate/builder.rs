@@ -3,7 +3,6 @@
 use super::Gate;
 use crate::clock::Clock;
 use crate::engine::address::Address;
-use crate::engine::connector::Endpoint;
 use crate::engine::mode::{Mode, block};
 use crate::engine::server::Timeouts;
 use crate::engine::servers::Servers;
@@ -70,7 +69,7 @@ impl GateBuilder {
     }
 
     /// Checks all settings. Returns the address with the settings for TLS.
-    fn checked(&self) -> Result<Address<Endpoint>, CallError> {
+    fn checked(&self) -> Result<Address, CallError> {
         let address = self.address.clone()?;
         keys::check_prefix(&self.prefix)?;
         if let Some(label) = &self.label {
@@ -91,7 +90,7 @@ impl GateBuilder {
             );
             return Err(Invalid::new("min_replicas", why).into());
         }
-        address.endpoints(&self.certificates)
+        address.with_certificates(&self.certificates)
     }
     async fn open_by(self, mode: Mode) -> Result<Gate, CallError> {
         let address = self.checked()?;

@@ -10,7 +10,7 @@ use crate::engine::worker::{Job, NextWork, Worker};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::Packed;
-use crate::protocol::exchange::{error_in, is_no_script, of_one};
+use crate::protocol::exchange::{error_in, is_no_script};
 use crate::protocol::keeper::Number;
 use crate::protocol::releases::{self, Ordered, Settled, Steps, ToRelease};
 use crate::protocol::reply::is_late;
@@ -229,29 +229,19 @@ impl Posted {
 
     /// Runs in the thread that reads, so it does not block.
     fn answered(mut self, connection: Arc<Connection>, call: Packed, loads: bool, outcome: Outcome) {
-        let reply = match outcome {
-            Ok(replies) => replies.into_iter().next_back(),
-            Err(_) => None,
-        };
-        let Some(reply) = reply else {
-            return self.failed();
-        };
-        match error_in(Ok(reply)) {
-            Err(error) if is_no_script(&error) && !loads => {
+        let reply = outcome.ok().and_then(|replies| replies.into_iter().next_back());
+        match reply.map(|reply| error_in(Ok(reply))) {
+            Some(Err(error)) if is_no_script(&error) && !loads => {
                 let queue = self.queue.clone();
                 self.on(connection, &call, true);
                 queue.resent.fetch_add(1, Ordering::Release); // not earlier: what is sent from now on runs after it
             }
-            reply => {
-                let answered = of_one(reply).map_err(|unanswered| unanswered.error);
-                match answered.and_then(|answered| self.steps.answered(answered.reply)) {
-                    Err(_) => self.failed(),
-                    Ok(()) => match self.steps.call() {
-                        Some(next) => self.on(connection, &next, false),
-                        None => self.confirmed(),
-                    },
-                }
-            }
+            Some(Ok(reply)) => match self.steps.answered(reply).map(|()| self.steps.call()) {
+                Ok(Some(next)) => self.on(connection, &next, false),
+                Ok(None) => self.confirmed(),
+                Err(_) => self.failed(),
+            },
+            Some(Err(_)) | None => self.failed(),
         }
     }
 

@@ -155,6 +155,7 @@ pub enum Mail {
         message: Message,
         received: Moment,
     },
+    /// A hint to ask again: messages may have been missed, or a latch may have opened.
     Called,
     Cancelled,
     /// No event arrived in time.

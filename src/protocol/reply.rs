@@ -56,7 +56,10 @@ pub fn failure_in(error: &CallError) -> Option<&Failure> {
 /// Reads a complete reply of a script. A reply with an extra field breaks the contract and is an error. Never panics,
 /// for any reply.
 pub fn read<T>(value: Value, fields: impl FnOnce(&mut Reply) -> Result<T, CallError>) -> Result<T, CallError> {
-    let mut reply = Reply::new(value)?;
+    let mut reply = match value {
+        Value::Array(fields) => Reply { shown: String::new(), fields: fields.into_iter() },
+        other => return Err(unexpected(&other)),
+    };
     let answer = fields(&mut reply)?;
     match reply.fields.next() {
         None => Ok(answer),
@@ -71,13 +74,6 @@ pub struct Reply {
 }
 
 impl Reply {
-    fn new(value: Value) -> Result<Reply, CallError> {
-        match value {
-            Value::Array(fields) => Ok(Reply { shown: String::new(), fields: fields.into_iter() }),
-            other => Err(unexpected(&other)),
-        }
-    }
-
     /// A reply that is a single field, not an array.
     pub fn plain(value: Value) -> Reply {
         Reply { shown: String::new(), fields: vec![value].into_iter() }
@@ -111,10 +107,7 @@ impl Reply {
     pub fn number_or_never(&mut self) -> Result<Option<u64>, CallError> {
         match self.integer()? {
             -1 => Ok(None),
-            number => match u64::try_from(number) {
-                Ok(number) => Ok(Some(number)),
-                Err(_) => Err(unexpected(&(&self.shown, number))),
-            },
+            number => u64::try_from(number).map(Some).map_err(|_| unexpected(&(&self.shown, number))),
         }
     }
 

@@ -7,7 +7,7 @@
 use super::call::{Call, Packed};
 use super::held::Identity;
 use super::id::check_id;
-use super::inbox::Message;
+use super::inbox::{Mail, Message};
 use super::keys::{Keys, LatchKeys};
 use super::latch::{Count, CountAnswer, Wait, WaitAnswer};
 use super::lease::{Deadline, LeaseOptions, Moment, ServerTime};
@@ -100,16 +100,8 @@ pub enum Event<A> {
         sent: Moment,
     },
     Unanswered(CallError),
-    /// A message that is signed with the secret of this wait.
-    Message {
-        message: Message,
-        received: Moment,
-    },
-    /// A hint to ask again: messages may have been missed, or a latch may have opened.
-    Called,
-    Cancelled,
-    /// The time to sleep is over.
-    Timer,
+    /// What arrived while the driver slept. A message is signed with the secret of this wait.
+    Mail(Mail),
     /// What this wait got in the meantime was given back, because its driver did not take it in time. It asks again with
     /// its ticket.
     GivenBack,
@@ -185,7 +177,7 @@ impl<T: WaitTarget> Waiter<T> {
     /// The next action after an event.
     pub fn on(&mut self, event: Event<T::Answer>, now: Moment) -> ActionOf<T> {
         match (self.state, event) {
-            (_, Event::Cancelled) => {
+            (_, Event::Mail(Mail::Cancelled)) => {
                 let give_back = GiveBack { now: self.target.is_queued(), later: self.may_come_late };
                 Action::Done { result: Err(self.target.cancelled()), give_back }
             }
@@ -193,12 +185,12 @@ impl<T: WaitTarget> Waiter<T> {
                 self.next_ask = now.instant();
                 self.sleep()
             }
-            (_, Event::Called) => {
+            (_, Event::Mail(Mail::Called)) => {
                 let at = self.target.hint(now.instant());
                 self.next_ask = self.next_ask.min(at);
                 self.sleep()
             }
-            (_, Event::Message { message, received }) => {
+            (_, Event::Mail(Mail::Message { message, received })) => {
                 let step = self.target.message(&message, received, now);
                 self.go_on(step)
             }
@@ -210,11 +202,11 @@ impl<T: WaitTarget> Waiter<T> {
             (WaiterState::Asks(ask), Event::Unanswered(error)) => self.unanswered(ask, error, now),
             // An answer without a call in progress; a correct driver never reports one.
             (_, Event::Answered { .. } | Event::Unanswered(_)) => self.sleep(),
-            (_, Event::Timer) if self.is_over(now.instant()) => {
+            (_, Event::Mail(Mail::Timer)) if self.is_over(now.instant()) => {
                 self.deadline = Some(now.instant());
                 self.ask(AskKind::Last)
             }
-            (_, Event::Timer) => self.ask(AskKind::InLine),
+            (_, Event::Mail(Mail::Timer)) => self.ask(AskKind::InLine),
         }
     }
 
@@ -402,19 +394,11 @@ impl PermitTarget {
         LimitMismatch::check(|| self.keys.name(), self.strict.then_some(self.limit), limit)
     }
 
-    fn already_held(&self, grant: &Grant) -> AcquireError {
-        AcquireError::AlreadyHeld(AlreadyHeld { id: self.id.clone(), permits: grant.permits, fence: grant.fence })
-    }
-
-    fn above(&self, limit: u32) -> AboveLimit {
-        AboveLimit { name: self.keys.name().to_owned(), permits: self.permits.unwrap_or(1), limit }
-    }
-
     /// Whether a permit that the id holds was granted to this wait. Its message or reply was lost then. An id has one place
     /// in line or one permit, whoever chose it, so the grant to a wait that is in line is its own. A fence that is not
     /// above its ticket is of an earlier permit, which the server has restored.
-    fn is_own(&self, grant: &Grant) -> bool {
-        !self.lease.own_id || self.is_queued() && grant.fence > self.entry.ticket
+    fn is_own(&self, fence: u64) -> bool {
+        !self.lease.own_id || self.is_queued() && fence > self.entry.ticket
     }
 
     /// A hint to ask again, or a message that the place in line was taken away.
@@ -451,7 +435,9 @@ impl WaitTarget for PermitTarget {
 
     fn answered(&mut self, ask: AskKind, answer: Answer, sent: Moment) -> StepOf<PermitTarget> {
         match answer {
-            Answer::Held(grant, _) if !self.is_own(&grant) => Step::Leave(self.already_held(&grant)),
+            Answer::Held(Grant { permits, fence, .. }, _) if !self.is_own(fence) => {
+                Step::Leave(AcquireError::AlreadyHeld(AlreadyHeld { id: self.id.clone(), permits, fence }))
+            }
             Answer::Granted(grant, usage) | Answer::Held(grant, usage) => match self.check_limit(usage.limit) {
                 Ok(()) => Step::Done(Ok(self.granted(&grant, usage.limit, sent))),
                 Err(mismatch) => Step::GiveBack(mismatch.into()),
@@ -475,7 +461,10 @@ impl WaitTarget for PermitTarget {
                     AskKind::First | AskKind::Last => AcquireError::TimedOut(denied),
                 }))
             }
-            Answer::AboveLimit { limit, .. } => Step::Done(Err(self.above(limit).into())),
+            Answer::AboveLimit { limit, .. } => {
+                let (name, permits) = (self.keys.name().to_owned(), self.permits.unwrap_or(1));
+                Step::Done(Err(AboveLimit { name, permits, limit }.into()))
+            }
         }
     }
 

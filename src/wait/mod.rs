@@ -367,7 +367,6 @@ struct RunningWait<'a, T: WaitTarget + Send + Sync> {
     registered: Registered<'a>,
     key: &'a str,
     waiter: Waiter<T>,
-    deadline: Option<Instant>,
     caller: Caller<'a>,
     inbox: MessageSource,
     /// The connection of the last call, until it is answered.
@@ -394,7 +393,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     ) -> RunningWait<'a, T> {
         let waiter = Waiter::new(target, deadline, waits.outage, waits.servers.clock.now());
         let inbox = MessageSource::default();
-        RunningWait { waits, registered, key, waiter, deadline, caller, inbox, connection: None, is_over: false }
+        RunningWait { waits, registered, key, waiter, caller, inbox, connection: None, is_over: false }
     }
 
     async fn run(&mut self) -> Result<T::Granted, T::Error> {
@@ -408,12 +407,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
         loop {
             let event = match action {
                 Action::Ask { ask, until } => self.ask(ask, until).await,
-                Action::Sleep { until } => match self.mail(until).await {
-                    Mail::Message { message, received } => Event::Message { message, received },
-                    Mail::Called => Event::Called,
-                    Mail::Cancelled => Event::Cancelled,
-                    Mail::Timer => Event::Timer,
-                },
+                Action::Sleep { until } => Event::Mail(self.mail(until).await),
                 Action::Done { result, give_back } => {
                     self.end(give_back).await;
                     return result;
@@ -480,18 +474,8 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     /// Sends one call of a wait. A call in line contains the inbox at the server that has the key.
     async fn send(&mut self, ask: AskKind, until: Option<Instant>) -> Result<(T::Answer, Moment), Unanswered> {
         let sending = Sending { until, ..Sending::of(self.caller.mode) };
-        let mut make = MakeAsk {
-            call: self.waiter.target.call(ask, ""),
-            target: &self.waiter.target,
-            ask,
-            registered: &self.registered,
-            waits: self.waits,
-            deadline: self.deadline,
-            is_woken_by_others: self.caller.cancel.is_some() || self.waits.servers.clock.is_moved(),
-            inbox: &mut self.inbox,
-            connection: &mut self.connection,
-        };
-        let answered = self.waits.servers.send_as(self.key.as_bytes(), sending, &mut make).await?;
+        let mut make = MakeAsk { call: self.waiter.target.call(ask, ""), ask, wait: self };
+        let answered = make.wait.waits.servers.send_as(make.wait.key.as_bytes(), sending, &mut make).await?;
         answered.read_at(|reply| self.waiter.target.answer(ask, reply))
     }
 
@@ -531,18 +515,11 @@ impl<T: WaitTarget + Send + Sync> Drop for RunningWait<'_, T> {
 }
 
 /// Makes the call of a wait for the server that will receive it.
-struct MakeAsk<'a, 'b, T> {
+struct MakeAsk<'a, 'b, T: WaitTarget + Send + Sync> {
     /// As it is without an inbox, until it is prepared.
     call: Packed,
-    target: &'a T,
     ask: AskKind,
-    registered: &'a Registered<'b>,
-    waits: &'a Waits,
-    deadline: Option<Instant>,
-    /// A thread that reads is woken by messages only.
-    is_woken_by_others: bool,
-    inbox: &'a mut MessageSource,
-    connection: &'a mut Option<Arc<Connection>>,
+    wait: &'a mut RunningWait<'b, T>,
 }
 
 impl<T: WaitTarget + Send + Sync> Make for MakeAsk<'_, '_, T> {
@@ -550,20 +527,22 @@ impl<T: WaitTarget + Send + Sync> Make for MakeAsk<'_, '_, T> {
         if self.ask != AskKind::InLine {
             return Ok(());
         }
-        let mut inbox = String::new();
-        *self.inbox = MessageSource::default();
-        if let Some(connection) = self.waits.message_connection(server, self.deadline, mode).await? {
-            inbox = self.registered.mailbox.look(|mail| mail.inbox(server.channel()));
-            let listens = self.is_woken_by_others || matches!(mode, Mode::Async);
-            self.inbox.listening = listens.then(|| connection.listen());
-            self.inbox.connection = Some(connection);
+        let (wait, mut inbox) = (&mut *self.wait, String::new());
+        wait.inbox = MessageSource::default();
+        if let Some(connection) = wait.waits.message_connection(server, wait.waiter.deadline, mode).await? {
+            inbox = wait.registered.mailbox.look(|mail| mail.inbox(server.channel()));
+            // A thread that reads is woken by messages only.
+            let is_woken_by_others = wait.caller.cancel.is_some() || wait.waits.servers.clock.is_moved();
+            let listens = is_woken_by_others || matches!(mode, Mode::Async);
+            wait.inbox.listening = listens.then(|| connection.listen());
+            wait.inbox.connection = Some(connection);
         }
-        self.call = self.target.call(self.ask, &inbox);
+        self.call = wait.waiter.target.call(self.ask, &inbox);
         Ok(())
     }
 
     fn sends_on(&mut self, connection: &Arc<Connection>) {
-        *self.connection = Some(connection.clone());
+        self.wait.connection = Some(connection.clone());
     }
 
     fn call(&self) -> &Packed {

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, channel};
 
 fn endpoint(url: &str) -> Endpoint {
-    Endpoint::new(url.into_connection_info().unwrap(), None)
+    Endpoint::new(url.into_connection_info().unwrap())
 }
 
 /// Connects to this port with this login and database.
@@ -120,7 +120,7 @@ fn a_wildcard_address_does_not_mean_this_machine() {
     let (port, _packets) = replying(&[""]);
     let reported = redis::ConnectionAddr::Tcp("0.0.0.0".to_owned(), port);
     let info = "redis://any/".into_connection_info().unwrap().set_addr(reported);
-    let connected = connect(&Endpoint::new(info, None), SOON, SOON);
+    let connected = connect(&Endpoint::new(info), SOON, SOON);
     assert_fails(connected, FailureKind::Other, "wildcard address");
 }
 
@@ -129,5 +129,5 @@ fn a_wildcard_address_does_not_mean_this_machine() {
 fn an_address_with_tls_needs_the_feature() {
     let address = redis::ConnectionAddr::TcpTls { host: "any".to_owned(), port: 1, insecure: false, tls_params: None };
     let info = "redis://any/".into_connection_info().unwrap().set_addr(address);
-    assert_fails(connect(&Endpoint::new(info, None), SOON, SOON), FailureKind::Other, "address of this kind");
+    assert_fails(connect(&Endpoint::new(info), SOON, SOON), FailureKind::Other, "address of this kind");
 }

@@ -1,10 +1,11 @@
 //! The settings of TLS, made once for all connections of a gate: the certificates that the client trusts, the one that it
 //! presents, and the cryptography.
 
-use super::{is_used, reason};
+use super::reason;
+use crate::engine::connector::Endpoint;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Invalid};
-use redis::{ConnectionAddr, ConnectionInfo, RedisResult};
+use redis::{ConnectionAddr, RedisResult};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -12,14 +13,18 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-/// The settings of TLS for these addresses, if one of them uses it.
-pub(crate) fn config_for(infos: &[&ConnectionInfo], certificates: &Certificates) -> Result<Option<Config>, CallError> {
-    if !infos.iter().any(|info| is_used(info)) {
+/// The settings of TLS for these endpoints, which use it.
+pub(crate) fn config_for(
+    endpoints: &[&mut Endpoint],
+    certificates: &Certificates,
+) -> Result<Option<Config>, CallError> {
+    if endpoints.is_empty() {
         return Ok(None);
     }
-    let insecure = |info: &&ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. });
-    let config = if infos.iter().any(insecure) {
-        Err(reason::of_insecure())
+    let insecure =
+        |endpoint: &&mut Endpoint| matches!(endpoint.address(), ConnectionAddr::TcpTls { insecure: true, .. });
+    let config = if endpoints.iter().any(insecure) {
+        Err(Failure::new(FailureKind::Tls, reason::INSECURE))
     } else {
         Config::new(certificates.roots()?, certificates.own()?)
     };
@@ -57,7 +62,7 @@ impl Certificates {
         let Some(pem) = self.given.as_ref().and_then(|given| given.root_cert.as_deref()) else {
             return Ok(None);
         };
-        check("root_certificates", Some(pem))?;
+        check("root_certificates", pem)?;
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| unreadable(format!("root certificates: {error}")))?;
@@ -71,7 +76,7 @@ impl Certificates {
         let Some(client) = self.given.as_ref().and_then(|given| given.client_tls.as_ref()) else {
             return Ok(None);
         };
-        check("client_certificate", Some(&client.client_cert))?;
+        check("client_certificate", &client.client_cert)?;
         let chain = CertificateDer::pem_slice_iter(&client.client_cert).collect::<Result<_, _>>();
         let chain = chain.map_err(|error| unreadable(format!("certificate of the client: {error}")))?;
         let key = PrivateKeyDer::from_pem_slice(&client.client_key);
@@ -89,13 +94,10 @@ fn unreadable(detail: impl std::fmt::Display) -> Invalid {
     Invalid::new("certificates", why)
 }
 
-fn check(what: &str, pem: Option<&[u8]>) -> Result<(), Invalid> {
-    match pem {
-        Some(pem) if CertificateDer::pem_slice_iter(pem).next().is_none() => {
-            let why = "no certificate found. Accepted: certificates in PEM";
-            Err(Invalid::new(what, why))
-        }
-        _ => Ok(()),
+fn check(what: &str, pem: &[u8]) -> Result<(), Invalid> {
+    match CertificateDer::pem_slice_iter(pem).next() {
+        Some(_) => Ok(()),
+        None => Err(Invalid::new(what, "no certificate found. Accepted: certificates in PEM")),
     }
 }
 
@@ -108,11 +110,13 @@ impl Config {
         let provider = provider()?;
         let roots = roots.map_or_else(of_system, Ok)?;
         let builder = ClientConfig::builder_with_provider(provider);
-        let builder = builder.with_safe_default_protocol_versions().map_err(|error| reason::of_settings(&error))?;
+        let builder = builder
+            .with_safe_default_protocol_versions()
+            .map_err(|error| reason::failed(reason::of_rustls(&error), error))?;
         let builder = builder.with_root_certificates(roots);
         let config = match own {
             Some(Identity { chain, key }) => {
-                builder.with_client_auth_cert(chain, key).map_err(|error| reason::of_own(&error))?
+                builder.with_client_auth_cert(chain, key).map_err(|error| reason::failed(reason::MIXED_UP, error))?
             }
             None => builder.with_no_client_auth(),
         };
@@ -131,7 +135,7 @@ impl Config {
 fn of_system() -> Result<RootCertStore, Failure> {
     let mut found = rustls_native_certs::load_native_certs();
     if let Some(error) = found.errors.pop() {
-        return Err(reason::of_system(&error));
+        return Err(reason::failed(reason::UNREADABLE, error));
     }
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(found.certs);

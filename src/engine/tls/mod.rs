@@ -30,9 +30,10 @@ pub(crate) fn is_used(info: &ConnectionInfo) -> bool {
 /// Without the feature `tls` there are no certificates, no settings, and no reasons.
 #[cfg(not(feature = "tls"))]
 mod absent {
+    use crate::engine::connector::Endpoint;
     use crate::error::CallError;
     use crate::error::failure::Failure;
-    use redis::{ConnectionInfo, RedisError};
+    use redis::RedisError;
 
     #[derive(Debug, Default)]
     pub(crate) struct Certificates;
@@ -46,7 +47,7 @@ mod absent {
     #[derive(Clone, Debug)]
     pub(crate) enum Config {}
 
-    pub(crate) fn config_for(_: &[&ConnectionInfo], _: &Certificates) -> Result<Option<Config>, CallError> {
+    pub(crate) fn config_for(_: &[&mut Endpoint], _: &Certificates) -> Result<Option<Config>, CallError> {
         Ok(None)
     }
 

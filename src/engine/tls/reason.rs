@@ -5,34 +5,17 @@ use redis::{ErrorKind, RedisError};
 use rustls::{AlertDescription, CertificateError, Error};
 use std::sync::Arc;
 
-/// The failure of a certificate of the client that cannot be used.
-pub(super) fn of_own(error: &Error) -> Failure {
-    failed(MIXED_UP, error)
-}
-
-/// The failure of certificates of the system that cannot be read.
-pub(super) fn of_system(error: &rustls_native_certs::Error) -> Failure {
-    failed(UNREADABLE, error)
-}
-
-/// The failure of settings that rustls does not accept.
-pub(super) fn of_settings(error: &Error) -> Failure {
-    failed(of_rustls(error), error)
-}
-
-/// The failure of an address without verification of the server.
-pub(super) fn of_insecure() -> Failure {
-    let text = "an address that ends in #insecure would trust every server. Remove #insecure, and pass the certificate of the server's CA with `root_certificates`";
-    Failure::new(FailureKind::Tls, text)
-}
-
-fn failed(reason: &str, error: impl std::fmt::Display) -> Failure {
+/// The failure for this reason. `error`: what rustls or the system reports.
+pub(super) fn failed(reason: &str, error: impl std::fmt::Display) -> Failure {
     Failure::new(FailureKind::Tls, format!("{reason} ({error})"))
 }
 
-const MIXED_UP: &str = "the client's certificate and key do not belong together. Correct `client_certificate`";
+pub(super) const INSECURE: &str = "an address that ends in #insecure would trust every server. Remove #insecure, and pass the certificate of the server's CA with `root_certificates`";
 
-const UNREADABLE: &str = "the certificates that this system trusts cannot be read. Check SSL_CERT_FILE, SSL_CERT_DIR and the system's certificates";
+pub(super) const MIXED_UP: &str =
+    "the client's certificate and key do not belong together. Correct `client_certificate`";
+
+pub(super) const UNREADABLE: &str = "the certificates that this system trusts cannot be read. Check SSL_CERT_FILE, SSL_CERT_DIR and the system's certificates";
 
 /// The failure of a connection that could not be made because of TLS.
 pub(crate) fn failure_of(error: &RedisError) -> Option<Failure> {
@@ -62,7 +45,7 @@ fn of_cause(error: &RedisError) -> Option<&'static str> {
     Some(UNREADABLE)
 }
 
-fn of_rustls(error: &Error) -> &'static str {
+pub(super) fn of_rustls(error: &Error) -> &'static str {
     match error {
         Error::InvalidCertificate(error) => of_certificate(error),
         Error::AlertReceived(alert) => of_alert(*alert),

@@ -185,8 +185,5 @@ impl Incoming {
 }
 
 fn process(tls: &mut ClientConnection) -> io::Result<()> {
-    match tls.process_new_packets() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(io::Error::new(ErrorKind::InvalidData, error)),
-    }
+    tls.process_new_packets().map(drop).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }

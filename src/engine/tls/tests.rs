@@ -155,7 +155,9 @@ fn answering(config: Arc<ServerConfig>) -> String {
 }
 
 fn open(url: &str, certificates: &Certificates, within: Duration) -> Result<Box<dyn Stream>, CallError> {
-    let Address::One(endpoint) = Address::parse(url)?.endpoints(certificates)? else { panic!("several servers") };
+    let Address::One(endpoint) = Address::parse(url)?.with_certificates(certificates)? else {
+        panic!("several servers")
+    };
     connect(&endpoint, SOON, within).map_err(CallError::Failed)
 }
 
@@ -268,7 +270,8 @@ fn certificates_that_cannot_be_used_are_refused_before_anything_is_sent() {
 fn the_settings_of_connections_show_no_key() {
     let authority = Authority::new("one");
     let own = authority.identity();
-    let endpoints = Address::parse("rediss://me:hunter2@127.0.0.1/").unwrap().endpoints(&showing(&authority, &own));
+    let endpoints =
+        Address::parse("rediss://me:hunter2@127.0.0.1/").unwrap().with_certificates(&showing(&authority, &own));
     let shown = format!("{:?}", endpoints.unwrap());
     let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
     let bytes = format!("{:?}", &key.secret_der()[40..60]);

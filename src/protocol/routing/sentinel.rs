@@ -67,7 +67,8 @@ pub struct Search {
     first: usize,
     steps: Range<usize>,
     deadline: Instant,
-    failure: Failure,
+    /// Why the last sentinel did not report a master, or why there is none at the reported address.
+    pub failure: Failure,
 }
 
 impl Search {
@@ -79,16 +80,6 @@ impl Search {
         let shares = u32::try_from(self.count - step).unwrap_or(u32::MAX).saturating_add(1);
         let share = self.deadline.saturating_duration_since(now) / shares;
         Some(((self.first + step) % self.count, now + share))
-    }
-
-    /// The sentinel does not report a master, or there is none at the reported address.
-    pub fn failed(&mut self, failure: Failure) {
-        self.failure = failure;
-    }
-
-    /// The last failure.
-    pub fn into_failure(self) -> Failure {
-        self.failure
     }
 }
 
@@ -222,16 +213,16 @@ mod tests {
         let deadline = now + Duration::from_millis(400);
         let mut search = Sentinels::new(3).search(deadline);
         assert_eq!(search.next(now), Some((0, now + Duration::from_millis(100))));
-        search.failed(gone());
+        search.failure = gone();
         // It took its whole share.
         let now = now + Duration::from_millis(100);
         assert_eq!(search.next(now), Some((1, now + Duration::from_millis(100))));
-        search.failed(gone());
+        search.failure = gone();
         // It failed at once.
         assert_eq!(search.next(now), Some((2, now + Duration::from_millis(150))));
-        search.failed(Failure::new(FailureKind::NotReady, "unknown"));
+        search.failure = Failure::new(FailureKind::NotReady, "unknown");
         assert_eq!(search.next(now), None);
-        assert_eq!(search.into_failure().text(), "unknown");
+        assert_eq!(search.failure.text(), "unknown");
     }
 
     #[test]

@@ -138,8 +138,8 @@ impl World {
                     self.connected = Some((port, moves));
                     break Some(sentinel);
                 }
-                Ok(_) => search.failed(failure(FailureKind::NotReady, "it is no master")),
-                Err(failure) => search.failed(failure),
+                Ok(_) => search.failure = failure(FailureKind::NotReady, "it is no master"),
+                Err(failure) => search.failure = failure,
             }
         };
         let knows = |sentinel: &Sentinel| sentinel.is_up && sentinel.reports == self.master;

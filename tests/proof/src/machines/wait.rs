@@ -2,7 +2,7 @@
 
 use super::at;
 use crate::client::micros;
-use crate::protocol::inbox::Message;
+use crate::protocol::inbox::{Mail, Message};
 use crate::protocol::waiter::{Action, ActionOf, Event, WaitTarget, Waiter};
 use luagate::errors::CallError;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ impl<T: Shown> Wait<T> {
     }
 
     pub(super) fn timer(&mut self, now: u64) -> String {
-        self.on(Event::Timer, now)
+        self.on(Event::Mail(Mail::Timer), now)
     }
 
     pub(super) fn answered(&mut self, answer: T::Answer, sent: u64, now: u64) -> String {
@@ -45,15 +45,15 @@ impl<T: Shown> Wait<T> {
 
     pub(super) fn message(&mut self, fence: u64, end: Option<u64>, reported: u64, now: u64) -> String {
         let message = Message { id: "id".to_owned(), permits: u32::from(fence > 0), fence, at: end, now: reported };
-        self.on(Event::Message { message, received: at(now) }, now)
+        self.on(Event::Mail(Mail::Message { message, received: at(now) }), now)
     }
 
     pub(super) fn cancelled(&mut self) -> String {
-        self.on(Event::Cancelled, 20)
+        self.on(Event::Mail(Mail::Cancelled), 20)
     }
 
     pub(super) fn called(&mut self, now: u64) -> String {
-        self.on(Event::Called, now)
+        self.on(Event::Mail(Mail::Called), now)
     }
 
     pub(super) fn given_back(&mut self, now: u64) -> String {

@@ -1,7 +1,7 @@
 //! A wait of a caller, run by the library's waiter.
 
 use crate::client::flights::{Answered, Connection, Unanswered};
-use crate::protocol::inbox::{Mail, Mailbox};
+use crate::protocol::inbox::Mailbox;
 use crate::protocol::lease::Moment;
 use crate::protocol::waiter::{Action, ActionOf, Event, WaitTarget, Waiter, WaiterState};
 use luagate::errors::CallError;
@@ -51,10 +51,7 @@ impl<T: WaitTarget> Waiting<T> {
                 return action;
             };
             let event = match self.mailbox.take(until, now.instant()) {
-                Ok(Mail::Message { message, received }) => Event::Message { message, received },
-                Ok(Mail::Called) => Event::Called,
-                Ok(Mail::Cancelled) => Event::Cancelled,
-                Ok(Mail::Timer) => Event::Timer,
+                Ok(mail) => Event::Mail(mail),
                 Err(wakes) => {
                     self.sleeps = Some((until, wakes));
                     return action;

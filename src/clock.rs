@@ -1,6 +1,6 @@
 //! The clock of a gate: this machine's clock or, with the feature `memory`, one that a test moves ahead.
 
-#[cfg(feature = "memory")]
+#[cfg_attr(not(feature = "memory"), allow(dead_code, reason = "no clock is moved"))]
 mod moved;
 
 #[cfg(feature = "memory")]
@@ -192,52 +192,6 @@ impl Notify {
                 wait_for(self.condvar(), guard, left)
             }
             None => wait(self.condvar(), guard),
-        }
-    }
-}
-
-/// Without the feature `memory` no clock is moved. These types have no values, so the compiler removes all code for
-/// them.
-#[cfg(not(feature = "memory"))]
-mod moved {
-    use std::sync::Condvar;
-    use std::time::{Duration, Instant};
-
-    const _: () = assert!(size_of::<super::Clock>() == 0);
-
-    pub(super) use Never as Moved;
-    pub(super) use Never as Sleeper;
-
-    #[derive(Clone)]
-    pub(super) enum Never {}
-
-    impl Never {
-        pub(super) fn ahead(&self) -> Duration {
-            match *self {}
-        }
-
-        pub(super) fn suspended(&self) -> Duration {
-            match *self {}
-        }
-
-        pub(super) fn sleeper(&self, _: bool) -> Sleeper {
-            match *self {}
-        }
-
-        pub(super) fn condvar(&self) -> &Condvar {
-            match *self {}
-        }
-
-        pub(super) fn wakes(&self) {
-            match *self {}
-        }
-
-        pub(super) fn sleeps(&self, _: Option<Instant>) {
-            match *self {}
-        }
-
-        pub(super) fn set_waker(&self, _: &std::task::Waker) {
-            match *self {}
         }
     }
 }

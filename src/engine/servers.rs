@@ -37,7 +37,8 @@ pub(crate) struct Servers {
     pid: u32,
     topology: Topology,
     timeouts: Timeouts,
-    worker: Worker,
+    /// The gate's own thread.
+    pub(crate) worker: Worker,
     warnings: Arc<Mutex<Vec<Warning>>>,
 }
 
@@ -149,7 +150,6 @@ impl Servers {
         timeouts: Timeouts,
         prefix: &str,
         receiver: Arc<dyn Receiver>,
-        worker: Worker,
     ) -> Servers {
         let counts = Arc::new(Counts::default());
         let options =
@@ -165,7 +165,7 @@ impl Servers {
             }
             Address::Cluster { nodes, like } => Topology::Cluster(Box::new(Cluster::new(options, nodes, like))),
         };
-        let (clock, warnings) = (clock.clone(), Arc::default());
+        let (worker, clock, warnings) = (Worker::new(clock), clock.clone(), Arc::default());
         Servers { clock, counts, pid: std::process::id(), topology, timeouts, worker, warnings }
     }
 

@@ -27,7 +27,8 @@ pub(crate) enum NextWork {
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The gate's own thread. It starts when it is first needed.
+/// The gate's own thread. It starts when it is first needed. Clones are the same thread.
+#[derive(Clone)]
 pub(crate) struct Worker {
     shared: Arc<WorkerThread>,
 }
@@ -69,11 +70,6 @@ impl Worker {
     /// Sets the jobs, once. The thread keeps them until all have ended.
     pub(crate) fn set_jobs(&self, jobs: Vec<Weak<dyn Job>>) {
         let _ = self.shared.jobs.set(jobs);
-    }
-
-    /// Another handle for the same thread.
-    pub(crate) fn handle(&self) -> Worker {
-        Worker { shared: self.shared.clone() }
     }
 
     /// There is work for a job now.

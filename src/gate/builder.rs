@@ -7,7 +7,6 @@ use crate::engine::mode::{Mode, block};
 use crate::engine::server::Timeouts;
 use crate::engine::servers::Servers;
 use crate::engine::tls::Certificates;
-use crate::engine::worker::Worker;
 use crate::error::{CallError, Invalid};
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
@@ -92,27 +91,20 @@ impl GateBuilder {
         }
         address.with_certificates(&self.certificates)
     }
+
     async fn open_by(self, mode: Mode) -> Result<Gate, CallError> {
         let address = self.checked()?;
         let GateBuilder { clock, timeouts, replicas, prefix, label, outage, .. } = self;
-        let worker = Worker::new(&clock);
         let registry = Arc::new(Registry::new(&clock));
-        let servers = Servers::new(address, &clock, timeouts, &prefix, registry.clone(), worker.handle());
-        let servers = Arc::new(servers);
+        let servers = Arc::new(Servers::new(address, &clock, timeouts, &prefix, registry.clone()));
         servers.check(mode).await?;
-        let releases = Arc::new(Releases::new(servers.clone(), worker.handle()));
+        let releases = Arc::new(Releases::new(servers.clone()));
         registry.release_with(&releases);
-        let permits = Permits::new(servers.clone(), worker.handle(), replicas);
-        let futures = Arc::new(Futures::new(&clock, worker.handle(), &releases));
-        worker.set_jobs(vec![permits.job(), releases.job(), futures.job()]);
-        let waits = Waits {
-            registry,
-            retried: Arc::default(),
-            servers: servers.clone(),
-            releases: releases.clone(),
-            worker,
-            outage,
-        };
+        let permits = Permits::new(servers.clone(), replicas);
+        let futures = Arc::new(Futures::new(&clock, servers.worker.clone(), &releases));
+        servers.worker.set_jobs(vec![permits.job(), releases.job(), futures.job()]);
+        let waits =
+            Waits { registry, retried: Arc::default(), servers: servers.clone(), releases: releases.clone(), outage };
         let shared = Shared { servers, permits, releases, waits, futures, prefix, label };
         Ok(Gate { shared: Arc::new(shared) })
     }

@@ -4,7 +4,7 @@
 use crate::clock::Busy;
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Outcome, Sending, Servers};
-use crate::engine::worker::{Job, NextWork, Worker};
+use crate::engine::worker::{Job, NextWork};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Lost, RefreshError};
 use crate::protocol::call::{Call, Packed};
@@ -34,7 +34,6 @@ pub(crate) struct Permits {
 /// The permits themselves.
 pub(crate) struct Store {
     servers: Arc<Servers>,
-    worker: Worker,
     /// The replicas that must confirm a new lease before it counts.
     replicas: Option<MinReplicas>,
     /// The thread for callbacks. The first loss starts it.
@@ -58,9 +57,9 @@ struct PermitTable {
 }
 
 impl Permits {
-    pub(crate) fn new(servers: Arc<Servers>, worker: Worker, replicas: Option<MinReplicas>) -> Permits {
+    pub(crate) fn new(servers: Arc<Servers>, replicas: Option<MinReplicas>) -> Permits {
         let (callbacks, table) = (Mutex::default(), Mutex::default());
-        Permits { store: Arc::new(Store { servers, worker, replicas, callbacks, table }) }
+        Permits { store: Arc::new(Store { servers, replicas, callbacks, table }) }
     }
 
     /// The work of the gate's own thread.
@@ -79,7 +78,7 @@ impl Permits {
 
     /// Renews this permit and reports its loss from now on.
     pub(crate) fn keep(&self, held: HeldPermit, on_lost: Option<&OnLost>) -> Number {
-        let Store { servers, worker, .. } = &*self.store;
+        let servers = &self.store.servers;
         let node = servers.node_of(held.identity.keys.meta.as_bytes());
         let now = servers.clock.moment();
         let mut table = self.store.lock();
@@ -90,7 +89,7 @@ impl Permits {
         let due = [Task::Renew(node), Task::Report].into_iter().filter_map(|task| table.keeper.next(task)).min();
         drop(table);
         if let Some(at) = due {
-            worker.call_at(at);
+            servers.worker.call_at(at);
         }
         number
     }
@@ -109,7 +108,7 @@ impl Permits {
         poll_fn(|cx| {
             let polled = watch.poll(cx);
             if !std::mem::replace(&mut is_planned, true) {
-                self.store.worker.call(); // the end of the lease is planned now
+                self.store.servers.worker.call(); // the end of the lease is planned now
             }
             polled
         })
@@ -145,7 +144,7 @@ impl Drop for Permits {
     fn drop(&mut self) {
         if self.store.is_own_process() {
             self.store.lock().is_closed = true;
-            self.store.worker.call();
+            self.store.servers.worker.call();
         }
     }
 }
@@ -165,7 +164,7 @@ impl Refreshing<'_> {
             let answered = self.refreshes.iter().zip(outcomes);
             answered.map(|((number, _, lease), outcome)| keeper.refreshed(*number, *lease, outcome, now)).collect()
         });
-        self.store.worker.call(); // the next renewal may now be due earlier
+        self.store.servers.worker.call(); // the next renewal may now be due earlier
         refreshed
     }
 }
@@ -318,7 +317,7 @@ impl Store {
         let outcomes = self.send(refreshes.collect(), until, Mode::Async).await;
         self.end_renewal(&batch, outcomes);
         self.lock().busy.remove(&node);
-        self.worker.call();
+        self.servers.worker.call();
     }
 
     async fn send(&self, refreshes: Vec<Refresh<'_>>, until: Option<Instant>, mode: Mode) -> Vec<Refreshed> {
@@ -362,7 +361,7 @@ impl Job for Store {
             if let Some(numbers) = table.keeper.due(Task::Renew(node), now) {
                 if !numbers.is_empty() {
                     table.busy.insert(node);
-                    self.worker.spawn(self.clone().renew(node, numbers));
+                    self.servers.worker.spawn(self.clone().renew(node, numbers));
                 }
                 self.report(table);
             }

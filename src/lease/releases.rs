@@ -6,7 +6,7 @@ use crate::engine::connection::{Connection, Outcome};
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Sending, Servers};
 use crate::engine::watched::Watched;
-use crate::engine::worker::{Job, NextWork, Worker};
+use crate::engine::worker::{Job, NextWork};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::Packed;
@@ -41,7 +41,6 @@ pub(crate) struct Releases {
 
 struct ReleaseQueue {
     servers: Arc<Servers>,
-    worker: Worker,
     state: Watched<ReleaseState>,
     /// How many releases hold back later calls of their names. Zero for almost every call, which then needs no lock.
     unconfirmed: AtomicUsize,
@@ -66,11 +65,9 @@ pub(crate) struct Earlier {
 }
 
 impl Releases {
-    pub(crate) fn new(servers: Arc<Servers>, worker: Worker) -> Releases {
+    pub(crate) fn new(servers: Arc<Servers>) -> Releases {
         let (unconfirmed, resent, last) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Releases {
-            queue: Arc::new(ReleaseQueue { servers, worker, state: Watched::default(), unconfirmed, resent, last }),
-        }
+        Releases { queue: Arc::new(ReleaseQueue { servers, state: Watched::default(), unconfirmed, resent, last }) }
     }
 
     /// The work of the gate's own thread.
@@ -173,7 +170,7 @@ impl Drop for Releases {
         if self.queue.servers.is_own_process() {
             let now = self.queue.servers.clock.now();
             self.queue.state.change(|state| state.releases.close(now));
-            self.queue.worker.call();
+            self.queue.servers.worker.call();
         }
     }
 }
@@ -266,7 +263,7 @@ impl Posted {
             state.releases.add([pending]);
         });
         queue.resent.fetch_add(1, Ordering::Release);
-        queue.worker.call();
+        queue.servers.worker.call();
     }
 }
 
@@ -293,7 +290,7 @@ impl ReleaseQueue {
     /// The gate's own thread sends it.
     fn later(&self, pending: PendingRelease) {
         self.change(|state| state.releases.add([pending]));
-        self.worker.call();
+        self.servers.worker.call();
     }
 
     /// Releases once. If it is not confirmed, or if this is dropped, the release must be repeated.
@@ -366,7 +363,7 @@ impl Drop for Unconfirmed<'_> {
             None if releases.is_empty() => return,
             None => self.queue.change(|state| state.releases.add(releases)),
         }
-        self.queue.worker.call();
+        self.queue.servers.worker.call();
     }
 }
 
@@ -379,7 +376,7 @@ impl Job for ReleaseQueue {
             match next {
                 ToRelease::At(at) => return NextWork::At(at),
                 ToRelease::Closed => return NextWork::Never,
-                ToRelease::Now(node, batch) => self.worker.spawn(self.clone().release_batch(node, batch)),
+                ToRelease::Now(node, batch) => self.servers.worker.spawn(self.clone().release_batch(node, batch)),
             }
         }
     }

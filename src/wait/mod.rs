@@ -9,7 +9,6 @@ use crate::engine::mode::Mode;
 use crate::engine::place::Place;
 use crate::engine::server::{Purpose, Server};
 use crate::engine::servers::{Make, Sending, Servers, Unanswered};
-use crate::engine::worker::Worker;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
 use crate::lease::releases::{PendingRelease, Releases};
@@ -37,7 +36,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The parts of a gate that a wait uses.
 pub(crate) struct Waits {
     pub(crate) servers: Arc<Servers>,
-    pub(crate) worker: Worker,
     pub(crate) registry: Arc<Registry>,
     /// The servers to which the gate tries to subscribe again.
     pub(crate) retried: Arc<Mutex<BTreeSet<NodeId>>>,
@@ -243,8 +241,8 @@ impl Waits {
             return;
         }
         let (server, registry, retried) = (Arc::downgrade(server), self.registry.clone(), self.retried.clone());
-        let worker = self.worker.handle();
-        self.worker.spawn(async move {
+        let worker = self.servers.worker.clone();
+        self.servers.worker.spawn(async move {
             let mut pause = FIRST_PAUSE;
             while registry.has_waits()
                 && let Some(server) = server.upgrade()
@@ -433,7 +431,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
                     connection.wait_for_message(mailbox, at, taken, may)
                 }
                 (Mode::Blocking(may), _) => mailbox.wait(at, taken, may),
-                (Mode::Async, _) => mailbox.wait_in_task(at, taken, self.waits.worker.sleep(at)).await,
+                (Mode::Async, _) => mailbox.wait_in_task(at, taken, self.waits.servers.worker.sleep(at)).await,
             };
             if let Some(mail) = mail {
                 return mail;

@@ -2,7 +2,7 @@
 //! itself.
 
 use super::NodeId;
-use super::slots::{Learning, Lookup, SlotMap, slot_of};
+use super::slots::{Learning, SlotMap, slot_of};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind, Redirect};
 use crate::protocol::exchange::Unanswered;
@@ -139,16 +139,17 @@ impl Route {
         if let Some(node) = self.asking {
             return self.send(node, true);
         }
-        match slots.look_up(slot, now) {
-            Lookup::Unknown => {
+        match (slots.owner(slot), slots.doubted(now)) {
+            (None, _) => {
                 self.state = RouteState::Learn;
                 Step::Learn { learning: slots.learning(None, self.until), waits: true }
             }
-            Lookup::Doubtful { doubted, .. } if self.until.is_none_or(|until| now < until) => {
+            // If possible, the nodes are asked first, the doubted one last.
+            (Some(_), Some(doubted)) if self.until.is_none_or(|until| now < until) => {
                 self.state = RouteState::Send;
                 Step::Learn { learning: slots.learning(Some(doubted), self.until), waits: false }
             }
-            Lookup::Doubtful { owner, .. } | Lookup::Known(owner) => self.send(owner, false),
+            (Some(owner), _) => self.send(owner, false),
         }
     }
 

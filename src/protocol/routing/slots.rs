@@ -28,18 +28,6 @@ pub struct SlotMap {
     version: u64,
 }
 
-/// What to do before a call for a slot is sent.
-pub enum Lookup {
-    /// Ask for the slots: the owner is not known.
-    Unknown,
-    /// The owner is known. If possible, ask for the slots first, the doubted node last.
-    Doubtful {
-        owner: NodeId,
-        doubted: NodeId,
-    },
-    Known(NodeId),
-}
-
 impl SlotMap {
     /// A cluster with these nodes. Its slots are not known yet.
     pub fn new(nodes: impl IntoIterator<Item = HostPort>) -> SlotMap {
@@ -91,13 +79,10 @@ impl SlotMap {
         (slot <= *last).then_some(*node)
     }
 
-    pub fn look_up(&self, slot: u16, now: Instant) -> Lookup {
+    /// The node because of which the slots have to be asked for. Not more often than the interval permits.
+    pub fn doubted(&self, now: Instant) -> Option<NodeId> {
         let is_due = self.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= REFRESH_INTERVAL);
-        match (self.owner(slot), self.doubted) {
-            (None, _) => Lookup::Unknown,
-            (Some(owner), Some(doubted)) if is_due => Lookup::Doubtful { owner, doubted },
-            (Some(owner), _) => Lookup::Known(owner),
-        }
+        self.doubted.filter(|_| is_due)
     }
 
     /// Node `from` reports that this slot has moved to the node at `to`. Other slots may have moved too: the next call
@@ -304,12 +289,12 @@ mod tests {
         let later = now + REFRESH_INTERVAL;
         let mut slots = SlotMap::new([("a".to_owned(), 1)]);
         slots.moved(7, 0, ":2").unwrap();
-        assert!(matches!(slots.look_up(7, now), Lookup::Doubtful { owner: 1, doubted: 0 }));
+        assert_eq!((slots.owner(7), slots.doubted(now)), (Some(1), Some(0)));
         slots.learn(0, vec![range(0, 7)], now);
-        assert!(matches!(slots.look_up(7, later), Lookup::Known(0)));
-        assert!(matches!(slots.look_up(8, later), Lookup::Unknown));
+        assert_eq!((slots.owner(7), slots.doubted(later)), (Some(0), None));
+        assert_eq!(slots.owner(8), None);
         slots.learn(0, vec![range(8, 9)], now);
-        assert!(matches!(slots.look_up(7, later), Lookup::Unknown));
+        assert_eq!(slots.owner(7), None);
     }
 
     #[test]

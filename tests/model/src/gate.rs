@@ -28,7 +28,7 @@ impl Gate {
     /// A gate that does not have its jobs yet.
     pub(crate) fn unopened(jobs: usize) -> Arc<Gate> {
         let worker = Worker::new(&Clock::real());
-        let jobs = (0..jobs).map(|_| TimedJob::new(worker.handle())).collect();
+        let jobs = (0..jobs).map(|_| TimedJob::new(worker.clone())).collect();
         Arc::new(Gate { worker, jobs })
     }
 
@@ -102,7 +102,7 @@ impl Gate {
 
     /// Sleeps in a task.
     pub(crate) fn timer(&self, time: Duration) -> Timer {
-        Timer::new(self.worker.handle(), now() + time)
+        Timer::new(self.worker.clone(), now() + time)
     }
 }
 

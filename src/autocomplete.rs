@@ -306,7 +306,7 @@ impl Store {
 
     async fn run<C: Call>(&self, operation: Operation, call: &C, mode: Mode) -> Result<C::Answer, CallError> {
         let span = operation.on([self.key()?]);
-        span.run_async(self.shared.call(call, mode)).await
+        span.run(self.shared.call(call, mode)).await
     }
 }
 

@@ -136,7 +136,7 @@ impl CountDownLatch {
                 CountDownAnswer::Counted { left, .. } | CountDownAnswer::Already { left, .. } => Ok(left),
             }
         };
-        Operation::CountDown.on([keys.latch.as_str()]).run_async(count_down).await
+        Operation::CountDown.on([keys.latch.as_str()]).run(count_down).await
     }
 
     /// Returns how many have not counted down yet; 0 means that the latch is open. If the server does not store the
@@ -168,7 +168,7 @@ impl CountDownLatch {
                 CountAnswer::Closed { left, .. } => left,
             })
         };
-        Operation::Count.on([keys.latch.as_str()]).run_async(count).await
+        Operation::Count.on([keys.latch.as_str()]).run(count).await
     }
 
     /// Deletes the latch with its count. Returns whether it existed, open or closed. Blocks for one round trip.
@@ -200,7 +200,7 @@ impl CountDownLatch {
             let answer = self.shared.call(&Delete { keys }, mode).await?;
             Ok(matches!(answer, DeleteAnswer::Deleted { .. }))
         };
-        Operation::Delete.on([keys.latch.as_str()]).run_async(delete).await
+        Operation::Delete.on([keys.latch.as_str()]).run(delete).await
     }
 
     /// Waits until the latch is open. Blocks until then, without a time limit. Another thread can end the wait through
@@ -275,7 +275,7 @@ impl CountDownLatch {
         let target = LatchTarget::new(keys, self.count, life_ms, self.shared.now());
         let caller = Caller { cancel: self.cancel.as_ref(), ..Caller::of(mode) };
         let wait = self.shared.waits.until_open(target, &keys.latch, deadline, caller);
-        Operation::Wait.on([keys.latch.as_str()]).run_async(wait).await
+        Operation::Wait.on([keys.latch.as_str()]).run(wait).await
     }
 }
 

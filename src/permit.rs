@@ -419,7 +419,7 @@ impl Permit {
                 }
             }
         };
-        Operation::ReleaseSome.on([self.key()]).run_async(work).await
+        Operation::ReleaseSome.on([self.key()]).run(work).await
     }
 
     fn release_call(&self, keep: u32) -> Release<'_> {
@@ -480,7 +480,7 @@ pub(crate) async fn refresh_all(
     mode: Mode,
 ) -> Result<(), RefreshError> {
     let span = Operation::Refresh.on(permits.iter().map(|permit| permit.key()));
-    span.run_async(refresh_together(permits, lease_ms, until, mode)).await
+    span.run(refresh_together(permits, lease_ms, until, mode)).await
 }
 
 /// Refreshes these permits in one packet for each gate, with their own leases or with `lease_ms`. If one of them is
@@ -532,7 +532,7 @@ async fn refresh_each(permits: &[&Permit], mode: Mode) -> Vec<Result<(), Refresh
                 results.extend(outcomes);
                 results.iter().skip(first).find(|result| result.is_err()).cloned().unwrap_or(Ok(()))
             };
-            let _ = span.run_async(work).await; // the result is in `results`
+            let _ = span.run(work).await; // the result is in `results`
         }
     }
     results

@@ -237,7 +237,7 @@ impl Semaphore {
 
     async fn adopt_by(&self, id: &str, mode: Mode) -> Result<Permit, RefreshError> {
         let span = Operation::Adopt.on([self.settings.keys()?.meta.as_ref()]);
-        span.run_async(self.take_over(id, mode)).await
+        span.run(self.take_over(id, mode)).await
     }
 
     async fn take_over(&self, id: &str, mode: Mode) -> Result<Permit, RefreshError> {
@@ -328,7 +328,7 @@ impl Semaphore {
                 permit.map(Permit::forget).ok();
             }
         };
-        span.run_async(work).await
+        span.run(work).await
     }
 
     /// Takes permits in line, until `deadline` at the latest.
@@ -369,7 +369,7 @@ impl Semaphore {
                 permit.map(Permit::forget).ok();
             }
         };
-        span.run_async(work).await
+        span.run(work).await
     }
 }
 

@@ -213,7 +213,7 @@ impl Several {
     async fn acquire_by(&self, deadline: Option<Instant>, caller: Caller<'_>) -> Result<SeveralPermits, AcquireError> {
         let (_, keys) = self.checked()?;
         let span = Operation::AcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
-        span.run_async(self.in_line(deadline, caller)).await
+        span.run(self.in_line(deadline, caller)).await
     }
 
     /// Acquires one after the other, and then checks that all are held.
@@ -250,7 +250,7 @@ impl Several {
     async fn try_acquire_by(&self, caller: Caller<'_>) -> Result<SeveralPermits, TryAcquireError> {
         let (first, keys) = self.checked()?;
         let span = Operation::TryAcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
-        span.run_async(self.at_once(first, &keys, caller)).await
+        span.run(self.at_once(first, &keys, caller)).await
     }
 
     async fn at_once(

@@ -106,16 +106,11 @@ mod disabled {
         pub(crate) fn ended(self, _outcome: &'static str) {}
 
         // An `async fn` would contain `work` twice: as an argument, and as what it waits for.
-        pub(crate) fn run_async<T, E>(
-            self,
-            work: impl Future<Output = Result<T, E>>,
-        ) -> impl Future<Output = Result<T, E>> {
+        pub(crate) fn run<W: Future>(self, work: W) -> W {
             work
         }
-        pub(crate) fn tell_async<T, E>(
-            self,
-            work: impl Future<Output = Result<T, E>>,
-        ) -> impl Future<Output = Result<T, E>> {
+
+        pub(crate) fn tell<W: Future>(self, work: W) -> W {
             work
         }
     }
@@ -138,7 +133,6 @@ mod enabled {
     use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError, WaitError};
     use crate::protocol::keys::{self, Keys};
     use std::fmt;
-    use std::time::Instant;
 
     pub(crate) struct Span {
         operation: Operation,
@@ -150,10 +144,6 @@ mod enabled {
         pub(crate) fn on<'a>(self, keys: impl IntoIterator<Item = &'a str, IntoIter: Clone>) -> Span {
             Span { operation: self, span: self.span(keys.into_iter()) }
         }
-
-        fn waits(self) -> bool {
-            matches!(self, Operation::Acquire | Operation::AcquireSeveral | Operation::Wait)
-        }
     }
 
     impl Span {
@@ -163,41 +153,29 @@ mod enabled {
         }
 
         /// Runs `work` in the span and records its outcome.
-        pub(crate) async fn run_async<T, E: Word>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        pub(crate) async fn run<T, E: Word>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
             let success = self.operation.success();
-            self.run_async_as(work, |_| success).await
+            self.run_as(work, |_| success).await
         }
 
-        /// As `run_async`, for operations with several kinds of success.
-        pub(crate) async fn tell_async<T: Word, E: Word>(
-            self,
-            work: impl Future<Output = Result<T, E>>,
-        ) -> Result<T, E> {
-            self.run_async_as(work, T::word).await
+        /// As `run`, for operations with several kinds of success.
+        pub(crate) async fn tell<T: Word, E: Word>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+            self.run_as(work, T::word).await
         }
-        async fn run_async_as<T, E: Word>(
+
+        async fn run_as<T, E: Word>(
             self,
             work: impl Future<Output = Result<T, E>>,
             success: impl FnOnce(&T) -> &'static str,
         ) -> Result<T, E> {
             let begun = machine_now();
             let result = tracing::Instrument::instrument(work, self.span.clone()).await;
-            self.end(begun, &result, success);
-            result
-        }
-
-        /// Records the outcome.
-        fn end<T, E: Word>(self, begun: Instant, result: &Result<T, E>, success: impl FnOnce(&T) -> &'static str) {
-            let Span { operation, span } = self;
-            if operation.waits() {
+            if matches!(self.operation, Operation::Acquire | Operation::AcquireSeveral | Operation::Wait) {
                 let waited = u64::try_from(since(begun).as_millis());
-                span.record("waited_ms", waited.unwrap_or(u64::MAX));
+                self.span.record("waited_ms", waited.unwrap_or(u64::MAX));
             }
-            let outcome = match result {
-                Ok(result) => success(result),
-                Err(error) => error.word(),
-            };
-            span.record("outcome", outcome);
+            self.span.record("outcome", result.as_ref().map_or_else(E::word, success));
+            result
         }
     }
 

@@ -123,7 +123,7 @@ async fn release(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallErr
             results.extend(outcomes);
             together(results.get(first..).unwrap_or_default())
         };
-        let _ = span.tell_async(work).await; // the result is in `results`
+        let _ = span.tell(work).await; // the result is in `results`
     }
     results
 }

@@ -80,7 +80,7 @@ impl Semaphore {
                 ReleaseAnswer::Gone => Revoked::Nothing,
             })
         };
-        Operation::Revoke.on([keys.meta.as_ref()]).tell_async(revoke).await
+        Operation::Revoke.on([keys.meta.as_ref()]).tell(revoke).await
     }
 
     /// Sets the limit for all callers and pins it: it no longer expires with the state. A higher limit grants permits
@@ -149,7 +149,7 @@ impl Semaphore {
             self.shared.call(&Resize { keys, limit: 0, expected: None }, mode).await?;
             Ok(())
         };
-        Operation::Unpin.on([keys.meta.as_ref()]).run_async(unpin).await
+        Operation::Unpin.on([keys.meta.as_ref()]).run(unpin).await
     }
 
     async fn set_limit(&self, limit: u32, expected: Option<u32>, mode: Mode) -> Result<Resized, CallError> {
@@ -165,7 +165,7 @@ impl Semaphore {
                 ResizeAnswer::Unchanged { current, .. } => Resized::Unchanged { current },
             })
         };
-        Operation::Resize.on([keys.meta.as_ref()]).tell_async(resize).await
+        Operation::Resize.on([keys.meta.as_ref()]).tell(resize).await
     }
 
     /// Returns the number of permits that are free now. Waiters are not subtracted. Blocks for one round trip.
@@ -235,6 +235,6 @@ impl Semaphore {
         let keys = self.settings.keys()?;
         let inspect = Inspect { keys, offset, count };
         let span = Operation::Inspect.on([keys.meta.as_ref()]);
-        span.run_async(self.shared.call(&inspect, mode)).await
+        span.run(self.shared.call(&inspect, mode)).await
     }
 }

@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 /// # fn main() -> Result<(), luagate::Error> {
 /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
 /// let request = luagate::Cancel::after(std::time::Duration::from_secs(5));
-/// let account = gate.mutex("account:17").cancelled_by(&request).lock()?;
+/// let account = gate.mutex("account:17").with(|mutex| mutex.cancelled_by(&request)).lock()?;
 /// let licence = gate.semaphore("licences", 3).cancelled_by(&request).acquire()?; // what is left of the 5 s
 /// # Ok(())
 /// # }

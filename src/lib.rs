@@ -115,10 +115,9 @@ mod wait;
 /// All of them convert into [`Error`], so `?` accepts every one.
 pub mod errors {
     pub use crate::error::failure::{Failure, FailureKind};
-    pub use crate::error::run::RunError;
     pub use crate::error::{
         AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch, Lost,
-        PlaceRevoked, RefreshError, StillClosed, TryAcquireError, WaitError,
+        PlaceRevoked, RefreshError, RunError, StillClosed, TryAcquireError, WaitError,
     };
     pub use crate::permit::ReleaseError;
 }

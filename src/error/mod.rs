@@ -3,7 +3,6 @@
 pub(crate) mod failure;
 mod outcome;
 pub(crate) mod permission;
-pub(crate) mod run;
 
 pub use outcome::{AboveLimit, AlreadyHeld, Cancelled, Denied, LimitMismatch, Lost, PlaceRevoked, StillClosed};
 pub(crate) use outcome::{MOST, Used};
@@ -91,7 +90,6 @@ macro_rules! one_of {
         }
     };
 }
-pub(crate) use one_of;
 
 one_of! {
     /// Why an operation failed that neither waits nor grants.
@@ -223,6 +221,32 @@ one_of! {
         Failed(Failure) "",
         /// No reply came. The server may have run the call or not.
         Unknown(Failure) "unknown whether the server ran the call: ",
+    }
+}
+
+one_of! {
+    /// Why work under a permit has no result: see [`Semaphore::run`](crate::Semaphore::run).
+    RunError {
+        /// There was no permit in time. The work did not run.
+        NotAcquired(AcquireError) "",
+        /// The permit was lost before the work ended. The work was dropped at an `await`, or it ended after the loss.
+        /// Another caller may have held a permit at the same time.
+        Lost(Lost) "",
+    }
+}
+
+impl From<AcquireError> for RunError {
+    fn from(error: AcquireError) -> RunError {
+        RunError::NotAcquired(error)
+    }
+}
+
+impl From<RunError> for Error {
+    fn from(error: RunError) -> Error {
+        match error {
+            RunError::NotAcquired(error) => error.into(),
+            RunError::Lost(lost) => Error::Lost(lost),
+        }
     }
 }
 

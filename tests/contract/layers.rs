@@ -16,7 +16,7 @@ const LAYERS: [&[&str]; 16] = [
     &["wait"],
     &["shared", "inspection", "settings"],
     &["permit"],
-    &["semaphore", "latch", "guard"],
+    &["semaphore", "latch"],
     &["mutex", "rwlock"],
     &["several"],
     &["gate"],

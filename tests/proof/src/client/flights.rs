@@ -4,7 +4,6 @@ use super::{Client, Thread};
 use crate::call::{Command, Sent};
 use crate::protocol::exchange::{self, RawReply};
 use crate::protocol::lease::Moment;
-use crate::protocol::releases::Ordered;
 use crate::protocol::routing::NodeId;
 use luagate::__proof::failure;
 use luagate::errors::{CallError, FailureKind};
@@ -19,12 +18,6 @@ pub(crate) struct Connection {
     /// The server, by the client's number, and by its port.
     pub(super) node: NodeId,
     pub(crate) port: u16,
-}
-
-impl Ordered for Connection {
-    fn is_shared_with(&self, other: &Connection) -> bool {
-        self == other
-    }
 }
 
 /// The commands of one packet, or the replies to them.

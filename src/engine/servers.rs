@@ -449,16 +449,17 @@ impl Servers {
 
     async fn attempt_on(&self, connection: &Arc<Connection>, call: &Packed, asking: bool, sending: Sending) -> Outcome {
         let calls = [call];
-        let mut exchange = Exchange::new(&calls).asking(asking);
-        if !asking && sending.replicas.is_none() {
+        let exchange = if asking || sending.replicas.is_some() {
+            Exchange::new(&calls).asking(asking)
+        } else {
             let sent = self.clock.moment();
             let replies = self.exchange(connection, &Packet::of(call), sending).await;
             let mut replies = replies.map_err(|error| unanswered(error, connection))?;
             match error_in(replies.pop().map_or_else(missing, Ok)) {
-                Err(error) if is_no_script(&error) => exchange = Exchange::of_unknown(&calls),
+                Err(error) if is_no_script(&error) => Exchange::of_unknown(&calls),
                 reply => return answered(of_one(reply.map_err(|error| call.explain(error))), sent, connection),
             }
-        }
+        };
         let outcomes = self.run(connection, exchange, sending).await;
         outcomes.into_iter().next_back().unwrap_or_else(|| Err(not_sent().into()))
     }

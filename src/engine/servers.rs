@@ -19,7 +19,7 @@ use crate::protocol::call::Packed;
 use crate::protocol::exchange::{self, Exchange, MinReplicas, Packet, error_in, is_no_script, missing, of_all, of_one};
 use crate::protocol::lease::Moment;
 use crate::protocol::reply::{error_of, failure_in, failure_of};
-use crate::protocol::routing::route::{Route, Step};
+use crate::protocol::routing::route::{Route, RouteStep};
 use crate::protocol::routing::slots::{self, Learning, LearningStep};
 use crate::protocol::routing::{NodeId, by_node, in_order};
 use crate::sync::lock;
@@ -333,7 +333,7 @@ impl Servers {
         }
     }
 
-    fn next_step(&self, route: &mut Route) -> Step {
+    fn next_step(&self, route: &mut Route) -> RouteStep {
         let now = self.clock.now();
         match &self.topology {
             Topology::One(_) => route.next(None, now),
@@ -342,7 +342,7 @@ impl Servers {
     }
 
     fn take_unanswered(&self, route: &mut Route, Unanswered { error, is_late, .. }: Unanswered) {
-        let (attempt, now) = (exchange::Unanswered { error, is_late }, self.clock.now());
+        let (attempt, now) = (exchange::FailedAttempt { error, is_late }, self.clock.now());
         match &self.topology {
             Topology::One(_) => route.unanswered(None, attempt, now),
             Topology::Cluster(cluster) => cluster.change(|slots| route.unanswered(Some(slots), attempt, now)),
@@ -362,10 +362,10 @@ impl Servers {
         let mut connection = None;
         loop {
             match self.next_step(&mut route) {
-                Step::Failed(error) => return Err(Unanswered { connection, ..error.into() }),
-                Step::Pause(pause) => self.pause(pause, sending.mode).await,
-                Step::Learn { learning, waits } => route.learned(self.learn(learning, waits, sending).await),
-                Step::Send { node, asking } => {
+                RouteStep::Failed(error) => return Err(Unanswered { connection, ..error.into() }),
+                RouteStep::Pause(pause) => self.pause(pause, sending.mode).await,
+                RouteStep::Learn { learning, waits } => route.learned(self.learn(learning, waits, sending).await),
+                RouteStep::Send { node, asking } => {
                     let server = self.server(node).map_err(|failure| route.failed(failure))?;
                     match self.attempt(&server, asking, sending, make).await {
                         Ok(mut answered) => {
@@ -474,7 +474,7 @@ impl Servers {
         {
             match self.exchange(connection, &packet, sending).await {
                 Ok(replies) => exchange.receive(replies.into_iter().map(Ok)),
-                Err(error) => ended = Some(exchange::Unanswered { is_late: is_late(&error), error }),
+                Err(error) => ended = Some(exchange::FailedAttempt { is_late: is_late(&error), error }),
             }
         }
         let outcomes = of_all(exchange, sending.replicas.as_ref(), ended).into_iter();
@@ -565,16 +565,16 @@ fn unanswered(error: CallError, connection: &Arc<Connection>) -> Unanswered {
 }
 
 /// A reply of this connection, or none. If the reply breaks the contract, the connection is not used any more.
-fn answered(outcome: exchange::Outcome, sent: Moment, connection: &Arc<Connection>) -> Outcome {
+fn answered(outcome: exchange::AttemptOutcome, sent: Moment, connection: &Arc<Connection>) -> Outcome {
     match outcome {
-        Ok(exchange::Answered { reply, unconfirmed }) => {
+        Ok(exchange::AnsweredAttempt { reply, unconfirmed }) => {
             Ok(Answered { reply, sent, repeated: false, unconfirmed, connection: connection.clone() })
         }
         Err(attempt) => {
             if attempt.ends_connection() {
                 connection.close();
             }
-            let exchange::Unanswered { error, is_late } = attempt;
+            let exchange::FailedAttempt { error, is_late } = attempt;
             Err(Unanswered { error, is_late, connection: Some(connection.clone()) })
         }
     }

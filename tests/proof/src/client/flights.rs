@@ -199,14 +199,14 @@ impl Client {
             && let Some(flight) = self.take(number)
         {
             self.changes += 1;
-            self.received(flight, Err(exchange::Unanswered::not_sent(failure(kind, "not sent"))), now);
+            self.received(flight, Err(exchange::FailedAttempt::not_sent(failure(kind, "not sent"))), now);
         }
     }
 
     /// No reply arrives. `is_late`: the connection still works, and the reply may come.
     fn fail(&mut self, flight: Flight, kind: FailureKind, is_late: bool, now: Moment) {
         let error = CallError::Unknown(failure(kind, "no answer"));
-        self.received(flight, Err(exchange::Unanswered { error, is_late }), now);
+        self.received(flight, Err(exchange::FailedAttempt { error, is_late }), now);
     }
 
     /// Hands the outcomes to the thread that waited.

@@ -11,13 +11,13 @@ use redis::{
 use std::io::{self, Read};
 
 struct Greeting {
-    steps: Vec<Step>,
+    steps: Vec<GreetingStep>,
     packet: Vec<u8>,
 }
 
 /// What a command is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum GreetingStep {
     LogIn {
         with_user: bool,
     },
@@ -41,18 +41,18 @@ impl Greeting {
     fn new(settings: &RedisConnectionInfo, user: Option<&str>, is_answered: bool) -> Greeting {
         let mut greeting = Greeting { steps: Vec::new(), packet: Vec::new() };
         if let Some(password) = settings.password() {
-            greeting.add(Step::LogIn { with_user: user.is_some() }, redis::cmd("AUTH").arg(user).arg(password));
+            greeting.add(GreetingStep::LogIn { with_user: user.is_some() }, redis::cmd("AUTH").arg(user).arg(password));
         }
         if settings.db() != 0 {
-            greeting.add(Step::Select, redis::cmd("SELECT").arg(settings.db()));
+            greeting.add(GreetingStep::Select, redis::cmd("SELECT").arg(settings.db()));
         }
         if is_answered && greeting.steps.is_empty() {
-            greeting.add(Step::Answer, &redis::cmd("PING"));
+            greeting.add(GreetingStep::Answer, &redis::cmd("PING"));
         }
         greeting
     }
 
-    fn add(&mut self, step: Step, command: &Cmd) {
+    fn add(&mut self, step: GreetingStep, command: &Cmd) {
         self.steps.push(step);
         self.packet.extend(command.get_packed_command());
     }
@@ -67,7 +67,9 @@ impl Greeting {
         let mut knows_users = true;
         for step in &self.steps {
             match read_reply(&mut parser, ByteByByte { stream, limit })? {
-                Value::ServerError(error) if *step == Step::LogIn { with_user: true } && is_about_the_user(&error) => {
+                Value::ServerError(error)
+                    if *step == GreetingStep::LogIn { with_user: true } && is_about_the_user(&error) =>
+                {
                     knows_users = false;
                 }
                 Value::ServerError(error) if knows_users => step.check(error)?,
@@ -86,17 +88,17 @@ impl Greeting {
     }
 }
 
-impl Step {
+impl GreetingStep {
     /// The error of the connection, if this error reply means one.
     fn check(self, error: ServerError) -> RedisResult<()> {
         let detail = error.details().unwrap_or_default().to_owned();
         let error = RedisError::from(error);
         let kind = Failure::from(error.clone()).kind();
         Err(match self {
-            Step::Answer => return Ok(()),
+            GreetingStep::Answer => return Ok(()),
             _ if kind == FailureKind::NotReady => error,
-            Step::LogIn { .. } => (ErrorKind::AuthenticationFailed, "Password authentication failed").into(),
-            Step::Select => {
+            GreetingStep::LogIn { .. } => (ErrorKind::AuthenticationFailed, "Password authentication failed").into(),
+            GreetingStep::Select => {
                 let kind = ServerErrorKind::ResponseError.into();
                 (kind, "Redis server refused to switch database", detail).into()
             }

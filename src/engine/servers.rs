@@ -19,7 +19,7 @@ use crate::protocol::call::Packed;
 use crate::protocol::exchange::{self, Exchange, MinReplicas, Packet, error_in, is_no_script, missing, of_all, of_one};
 use crate::protocol::lease::Moment;
 use crate::protocol::reply::{error_of, failure_in, failure_of};
-use crate::protocol::routing::route::{Route, Step};
+use crate::protocol::routing::route::{Route, RouteStep};
 use crate::protocol::routing::slots::{self, Learning, LearningStep};
 use crate::protocol::routing::{NodeId, by_node, in_order};
 use crate::sync::lock;
@@ -334,7 +334,7 @@ impl Servers {
         }
     }
 
-    fn next_step(&self, route: &mut Route) -> Step {
+    fn next_step(&self, route: &mut Route) -> RouteStep {
         let now = self.clock.now();
         match &self.topology {
             Topology::One(_) => route.next(None, now),
@@ -343,7 +343,7 @@ impl Servers {
     }
 
     fn take_unanswered(&self, route: &mut Route, Unanswered { error, is_late, .. }: Unanswered) {
-        let (attempt, now) = (exchange::Unanswered { error, is_late }, self.clock.now());
+        let (attempt, now) = (exchange::FailedAttempt { error, is_late }, self.clock.now());
         match &self.topology {
             Topology::One(_) => route.unanswered(None, attempt, now),
             Topology::Cluster(cluster) => cluster.change(|slots| route.unanswered(Some(slots), attempt, now)),
@@ -363,10 +363,10 @@ impl Servers {
         let mut connection = None;
         loop {
             match self.next_step(&mut route) {
-                Step::Failed(error) => return Err(Unanswered { connection, ..error.into() }),
-                Step::Pause(pause) => self.pause(pause, sending.mode).await,
-                Step::Learn { learning, waits } => route.learned(self.learn(learning, waits, sending).await),
-                Step::Send { node, asking } => {
+                RouteStep::Failed(error) => return Err(Unanswered { connection, ..error.into() }),
+                RouteStep::Pause(pause) => self.pause(pause, sending.mode).await,
+                RouteStep::Learn { learning, waits } => route.learned(self.learn(learning, waits, sending).await),
+                RouteStep::Send { node, asking } => {
                     let server = self.server(node).map_err(|failure| route.failed(failure))?;
                     match self.attempt(&server, asking, sending, make).await {
                         Ok(mut answered) => {
@@ -450,16 +450,17 @@ impl Servers {
 
     async fn attempt_on(&self, connection: &Arc<Connection>, call: &Packed, asking: bool, sending: Sending) -> Outcome {
         let calls = [call];
-        let mut exchange = Exchange::new(&calls).asking(asking);
-        if !asking && sending.replicas.is_none() {
+        let exchange = if asking || sending.replicas.is_some() {
+            Exchange::new(&calls).asking(asking)
+        } else {
             let sent = self.clock.moment();
             let replies = self.exchange(connection, &Packet::of(call), sending).await;
             let mut replies = replies.map_err(|error| unanswered(error, connection))?;
             match error_in(replies.pop().map_or_else(missing, Ok)) {
-                Err(error) if is_no_script(&error) => exchange = Exchange::of_unknown(&calls),
+                Err(error) if is_no_script(&error) => Exchange::of_unknown(&calls),
                 reply => return answered(of_one(reply.map_err(|error| call.explain(error))), sent, connection),
             }
-        }
+        };
         let outcomes = self.run(connection, exchange, sending).await;
         outcomes.into_iter().next_back().unwrap_or_else(|| Err(not_sent().into()))
     }
@@ -474,7 +475,7 @@ impl Servers {
         {
             match self.exchange(connection, &packet, sending).await {
                 Ok(replies) => exchange.receive(replies.into_iter().map(Ok)),
-                Err(error) => ended = Some(exchange::Unanswered { is_late: is_late(&error), error }),
+                Err(error) => ended = Some(exchange::FailedAttempt { is_late: is_late(&error), error }),
             }
         }
         let outcomes = of_all(exchange, sending.replicas.as_ref(), ended).into_iter();
@@ -565,16 +566,16 @@ fn unanswered(error: CallError, connection: &Arc<Connection>) -> Unanswered {
 }
 
 /// A reply of this connection, or none. If the reply breaks the contract, the connection is not used any more.
-fn answered(outcome: exchange::Outcome, sent: Moment, connection: &Arc<Connection>) -> Outcome {
+fn answered(outcome: exchange::AttemptOutcome, sent: Moment, connection: &Arc<Connection>) -> Outcome {
     match outcome {
-        Ok(exchange::Answered { reply, unconfirmed }) => {
+        Ok(exchange::AnsweredAttempt { reply, unconfirmed }) => {
             Ok(Answered { reply, sent, repeated: false, unconfirmed, connection: connection.clone() })
         }
         Err(attempt) => {
             if attempt.ends_connection() {
                 connection.close();
             }
-            let exchange::Unanswered { error, is_late } = attempt;
+            let exchange::FailedAttempt { error, is_late } = attempt;
             Err(Unanswered { error, is_late, connection: Some(connection.clone()) })
         }
     }

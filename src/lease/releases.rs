@@ -12,7 +12,7 @@ use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::{error_in, is_no_script};
 use crate::protocol::keeper::Number;
-use crate::protocol::releases::{self, Ordered, Settled, Steps, ToRelease};
+use crate::protocol::releases::{self, Settled, Steps, ToRelease};
 use crate::protocol::reply::is_late;
 use crate::protocol::routing::NodeId;
 use crate::trace::Span;
@@ -21,12 +21,6 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 pub(crate) type PendingRelease = releases::PendingRelease<Arc<Connection>>;
-
-impl Ordered for Arc<Connection> {
-    fn is_shared_with(&self, other: &Arc<Connection>) -> bool {
-        Arc::ptr_eq(self, other)
-    }
-}
 
 /// A permit that its guard has dropped, until its release is answered.
 pub(crate) struct Dropped {

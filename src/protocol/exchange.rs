@@ -171,11 +171,11 @@ pub fn is_no_script(error: &RedisError) -> bool {
 }
 
 /// The outcome of one attempt to carry out a call.
-pub type Outcome = Result<Answered, Unanswered>;
+pub type AttemptOutcome = Result<AnsweredAttempt, FailedAttempt>;
 
 /// A call that was answered.
 #[derive(Clone, Debug)]
-pub struct Answered {
+pub struct AnsweredAttempt {
     pub reply: Value,
     /// The reason why the call does not count yet: too few replicas confirmed it.
     pub unconfirmed: Option<Failure>,
@@ -183,21 +183,21 @@ pub struct Answered {
 
 /// A call without a valid answer.
 #[derive(Clone, Debug)]
-pub struct Unanswered {
+pub struct FailedAttempt {
     pub error: CallError,
     /// Its connection still works, and the answer may come.
     pub is_late: bool,
 }
 
-impl Unanswered {
+impl FailedAttempt {
     /// A call with this error as its reply.
-    pub fn new(error: RedisError) -> Unanswered {
-        Unanswered { error: error_of(error), is_late: false }
+    pub fn new(error: RedisError) -> FailedAttempt {
+        FailedAttempt { error: error_of(error), is_late: false }
     }
 
     /// A call that was not sent.
-    pub fn not_sent(failure: Failure) -> Unanswered {
-        Unanswered { error: CallError::Failed(failure), is_late: false }
+    pub fn not_sent(failure: Failure) -> FailedAttempt {
+        FailedAttempt { error: CallError::Failed(failure), is_late: false }
     }
 
     /// Whether no other call may use its connection: it broke, its order of replies is not known any more, or its
@@ -212,20 +212,24 @@ impl Unanswered {
 }
 
 /// The outcome of a call without others in its packet.
-pub fn of_one(reply: RawReply) -> Outcome {
-    let reply = reply.map_err(Unanswered::new)?;
-    Ok(Answered { reply, unconfirmed: None })
+pub fn of_one(reply: RawReply) -> AttemptOutcome {
+    let reply = reply.map_err(FailedAttempt::new)?;
+    Ok(AnsweredAttempt { reply, unconfirmed: None })
 }
 
 /// The outcome of each call of an exchange. `replicas`: those that had to confirm. `ended`: why there are no replies to its
 /// last packet.
-pub fn of_all(mut exchange: Exchange, replicas: Option<&MinReplicas>, ended: Option<Unanswered>) -> Vec<Outcome> {
+pub fn of_all(
+    mut exchange: Exchange,
+    replicas: Option<&MinReplicas>,
+    ended: Option<FailedAttempt>,
+) -> Vec<AttemptOutcome> {
     let last = exchange.last_reply.take();
     let unconfirmed = replicas.and_then(|replicas| replicas.check(last).err());
     let not_sent = || Failure::new(FailureKind::Other, "the call was not sent");
     let outcomes = exchange.outcomes().into_iter().map(|reply| match reply {
-        None => Err(ended.clone().unwrap_or_else(|| Unanswered::not_sent(not_sent()))),
-        Some(reply) => of_one(reply).map(|answered| Answered { unconfirmed: unconfirmed.clone(), ..answered }),
+        None => Err(ended.clone().unwrap_or_else(|| FailedAttempt::not_sent(not_sent()))),
+        Some(reply) => of_one(reply).map(|answered| AnsweredAttempt { unconfirmed: unconfirmed.clone(), ..answered }),
     });
     outcomes.collect()
 }
@@ -292,11 +296,11 @@ mod tests {
         ];
         for (error, may_have_run, ends) in cases {
             let text = error.to_string();
-            let unanswered = Unanswered::new(error);
+            let unanswered = FailedAttempt::new(error);
             assert_eq!(matches!(unanswered.error, CallError::Unknown(_)), may_have_run, "{text}");
             assert_eq!(unanswered.ends_connection(), ends, "{text}");
             // While the missing reply may still come, the connection stays.
-            let late = Unanswered { is_late: may_have_run, ..unanswered };
+            let late = FailedAttempt { is_late: may_have_run, ..unanswered };
             assert_eq!(late.ends_connection(), ends && !may_have_run, "{text}");
         }
     }
@@ -325,8 +329,8 @@ mod tests {
         let call = crate::protocol::call::Call::pack(&crate::protocol::latch::Count { keys: &keys });
         let calls = [&call];
         let failure = Failure::new(FailureKind::Unreachable, "refused");
-        let outcomes = of_all(Exchange::new(&calls), None, Some(Unanswered::not_sent(failure)));
-        let [Err(Unanswered { error: CallError::Failed(failure), is_late: false })] = outcomes.as_slice() else {
+        let outcomes = of_all(Exchange::new(&calls), None, Some(FailedAttempt::not_sent(failure)));
+        let [Err(FailedAttempt { error: CallError::Failed(failure), is_late: false })] = outcomes.as_slice() else {
             panic!("{outcomes:?}");
         };
         assert_eq!(failure.text(), "refused");

@@ -47,12 +47,6 @@ pub enum ReleaseTarget {
     Held,
 }
 
-/// The connection of a call whose reply is missing.
-pub trait Ordered {
-    /// Whether one packet on this connection may contain releases of both.
-    fn is_shared_with(&self, other: &Self) -> bool;
-}
-
 impl<C> PendingRelease<C> {
     pub fn new(keys: &Keys, id: &str, target: ReleaseTarget, connection: Option<C>, until: Option<Instant>) -> Self {
         PendingRelease { keys: keys.clone(), id: id.to_owned(), target, connection, until }
@@ -80,6 +74,11 @@ impl<C> PendingRelease<C> {
     /// Whether it takes one call: no lookup precedes it.
     pub fn is_one_call(&self) -> bool {
         !matches!(self.target, ReleaseTarget::LookUp | ReleaseTarget::Held)
+    }
+
+    /// Whether it may share a packet: it takes one call, which need not follow another one on a connection of its own.
+    fn is_free(&self) -> bool {
+        self.is_one_call() && self.connection.is_none()
     }
 
     /// Whether the server has freed the id by itself.
@@ -248,19 +247,7 @@ impl<C> Default for Releases<C> {
     }
 }
 
-impl<C: Ordered> PendingRelease<C> {
-    /// Whether one packet may contain both. A release with its own connection goes with those of the same connection.
-    fn goes_with(&self, other: &PendingRelease<C>) -> bool {
-        let is_same = match (&self.connection, &other.connection) {
-            (None, None) => true,
-            (Some(one), Some(other)) => one.is_shared_with(other),
-            _ => false,
-        };
-        is_same && self.is_one_call() && other.is_one_call()
-    }
-}
-
-impl<C: Ordered> Releases<C> {
+impl<C> Releases<C> {
     pub fn add(&mut self, releases: impl IntoIterator<Item = PendingRelease<C>>) {
         self.pending.extend(releases);
     }
@@ -313,7 +300,7 @@ impl<C: Ordered> Releases<C> {
         while let (Some(other), Some(first)) = (self.pending.get(index), batch.first())
             && batch.len() < BATCH
         {
-            if first.goes_with(other) && node_of(first) == node_of(other) {
+            if first.is_free() && other.is_free() && node_of(first) == node_of(other) {
                 batch.extend(self.pending.remove(index));
             } else {
                 index += 1;
@@ -361,12 +348,6 @@ impl<C: Ordered> Releases<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    impl Ordered for () {
-        fn is_shared_with(&self, (): &()) -> bool {
-            false
-        }
-    }
 
     fn pending(name: &str, until: Instant) -> PendingRelease<()> {
         PendingRelease {

@@ -5,7 +5,7 @@ use super::NodeId;
 use super::slots::{Learning, SlotMap, slot_of};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind, Redirect};
-use crate::protocol::exchange::Unanswered;
+use crate::protocol::exchange::FailedAttempt;
 use std::time::{Duration, Instant};
 
 /// How many redirects are followed at once. Two nodes may redirect to each other for a moment, until they agree about a slot.
@@ -56,7 +56,7 @@ enum RouteState {
 
 /// The next step of a call.
 #[derive(Debug)]
-pub enum Step {
+pub enum RouteStep {
     /// Send the call to this node; after `ASKING`, if `asking`. Then [`Route::unanswered`], unless it is answered.
     Send {
         node: NodeId,
@@ -111,51 +111,51 @@ impl Route {
     }
 
     /// The next step. `slots`: those of the cluster, if it is one.
-    pub fn next(&mut self, slots: Option<&mut SlotMap>, now: Instant) -> Step {
+    pub fn next(&mut self, slots: Option<&mut SlotMap>, now: Instant) -> RouteStep {
         let (state, from) = (std::mem::replace(&mut self.state, RouteState::LookUp), self.node);
         let (Some(slot), Some(slots)) = (self.slot, slots) else {
             return match state {
-                RouteState::Failed(error) => Step::Failed(error),
+                RouteState::Failed(error) => RouteStep::Failed(error),
                 _ => self.send(0, false),
             };
         };
         match state {
-            RouteState::Failed(error) => Step::Failed(error),
-            RouteState::Pause(pause) => Step::Pause(pause),
+            RouteState::Failed(error) => RouteStep::Failed(error),
+            RouteState::Pause(pause) => RouteStep::Pause(pause),
             RouteState::Doubt(error) => {
                 self.state = RouteState::Doubted(error);
-                Step::Learn { learning: slots.learning(Some(from), self.until), waits: true }
+                RouteStep::Learn { learning: slots.learning(Some(from), self.until), waits: true }
             }
-            RouteState::Doubted(error) if slots.owner(slot) == Some(from) => Step::Failed(error),
+            RouteState::Doubted(error) if slots.owner(slot) == Some(from) => RouteStep::Failed(error),
             RouteState::Doubted(_) | RouteState::LookUp => self.look_up(slot, slots, now),
             RouteState::Learn | RouteState::Send => match slots.owner(slot) {
                 Some(owner) => self.send(owner, false),
-                None => Step::Failed(self.failed(no_owner())),
+                None => RouteStep::Failed(self.failed(no_owner())),
             },
         }
     }
 
-    fn look_up(&mut self, slot: u16, slots: &SlotMap, now: Instant) -> Step {
+    fn look_up(&mut self, slot: u16, slots: &SlotMap, now: Instant) -> RouteStep {
         if let Some(node) = self.asking {
             return self.send(node, true);
         }
         match (slots.owner(slot), slots.doubted(now)) {
             (None, _) => {
                 self.state = RouteState::Learn;
-                Step::Learn { learning: slots.learning(None, self.until), waits: true }
+                RouteStep::Learn { learning: slots.learning(None, self.until), waits: true }
             }
             // If possible, the nodes are asked first, the doubted one last.
             (Some(_), Some(doubted)) if self.until.is_none_or(|until| now < until) => {
                 self.state = RouteState::Send;
-                Step::Learn { learning: slots.learning(Some(doubted), self.until), waits: false }
+                RouteStep::Learn { learning: slots.learning(Some(doubted), self.until), waits: false }
             }
             (Some(owner), _) => self.send(owner, false),
         }
     }
 
-    fn send(&mut self, node: NodeId, asking: bool) -> Step {
+    fn send(&mut self, node: NodeId, asking: bool) -> RouteStep {
         self.node = node;
-        Step::Send { node, asking }
+        RouteStep::Send { node, asking }
     }
 
     /// Takes the result of a request for the slots.
@@ -166,8 +166,8 @@ impl Route {
     }
 
     /// Handles an attempt without an answer.
-    pub fn unanswered(&mut self, slots: Option<&mut SlotMap>, attempt: Unanswered, now: Instant) {
-        let Unanswered { error, is_late } = attempt;
+    pub fn unanswered(&mut self, slots: Option<&mut SlotMap>, attempt: FailedAttempt, now: Instant) {
+        let FailedAttempt { error, is_late } = attempt;
         let error = match error {
             CallError::Unknown(failure) => {
                 self.may_have_run = true;
@@ -276,37 +276,37 @@ mod tests {
         Route::of_cluster(KEY, None, now + READ_TIMEOUT)
     }
 
-    fn failed(kind: FailureKind) -> Unanswered {
-        Unanswered::not_sent(Failure::new(kind, "failed"))
+    fn failed(kind: FailureKind) -> FailedAttempt {
+        FailedAttempt::not_sent(Failure::new(kind, "failed"))
     }
 
-    fn unknown(kind: FailureKind, is_late: bool) -> Unanswered {
-        Unanswered { error: CallError::Unknown(Failure::new(kind, "no answer")), is_late }
+    fn unknown(kind: FailureKind, is_late: bool) -> FailedAttempt {
+        FailedAttempt { error: CallError::Unknown(Failure::new(kind, "no answer")), is_late }
     }
 
-    fn redirected(kind: ServerErrorKind, to: &str) -> Unanswered {
+    fn redirected(kind: ServerErrorKind, to: &str) -> FailedAttempt {
         let error = RedisError::from((ErrorKind::Server(kind), "", format!("12539 {to}")));
-        Unanswered::new(error)
+        FailedAttempt::new(error)
     }
 
     /// Where the call is sent next: the node, and whether after `ASKING`.
     fn sent(route: &mut Route, slots: &mut SlotMap, now: Instant) -> (NodeId, bool) {
         match route.next(Some(slots), now) {
-            Step::Send { node, asking } => (node, asking),
+            RouteStep::Send { node, asking } => (node, asking),
             step => panic!("{step:?}"),
         }
     }
 
     fn asked(route: &mut Route, slots: &mut SlotMap, now: Instant) -> (Learning, bool) {
         match route.next(Some(slots), now) {
-            Step::Learn { learning, waits } => (learning, waits),
+            RouteStep::Learn { learning, waits } => (learning, waits),
             step => panic!("{step:?}"),
         }
     }
 
     fn error(route: &mut Route, slots: &mut SlotMap, now: Instant) -> CallError {
         match route.next(Some(slots), now) {
-            Step::Failed(error) => error,
+            RouteStep::Failed(error) => error,
             step => panic!("{step:?}"),
         }
     }
@@ -316,11 +316,11 @@ mod tests {
         let now = Instant::now();
         let mut route = Route::of_one();
         for _ in 0..2 {
-            assert!(matches!(route.next(None, now), Step::Send { node: 0, asking: false }));
+            assert!(matches!(route.next(None, now), RouteStep::Send { node: 0, asking: false }));
             route.unanswered(None, unknown(FailureKind::Disconnected, false), now);
             assert!(route.may_have_run());
         }
-        assert!(matches!(route.next(None, now), Step::Failed(CallError::Unknown(_))));
+        assert!(matches!(route.next(None, now), RouteStep::Failed(CallError::Unknown(_))));
     }
 
     #[test]
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(slots.node_of(KEY), 1);
         // Only a part of the keys has arrived there.
         route.unanswered(Some(&mut slots), redirected(TryAgain, ""), now);
-        assert!(matches!(route.next(Some(&mut slots), now), Step::Pause(pause) if !pause.is_zero()));
+        assert!(matches!(route.next(Some(&mut slots), now), RouteStep::Pause(pause) if !pause.is_zero()));
         assert_eq!(sent(&mut route, &mut slots, now), (1, false));
         // A call whose connection broke after `ASKING` is repeated after `ASKING`.
         route.unanswered(Some(&mut slots), redirected(Ask, "a:1"), now);
@@ -411,7 +411,7 @@ mod tests {
         for ms in (0..2_000).step_by(20) {
             let at = now + Duration::from_millis(ms);
             redirect(&mut route, &mut slots, at);
-            assert!(matches!(route.next(Some(&mut slots), at), Step::Pause(pause) if pause.as_millis() == 20));
+            assert!(matches!(route.next(Some(&mut slots), at), RouteStep::Pause(pause) if pause.as_millis() == 20));
         }
         redirect(&mut route, &mut slots, now + READ_TIMEOUT);
         let ended = error(&mut route, &mut slots, now);
@@ -423,7 +423,7 @@ mod tests {
         }
         sent(&mut route, &mut slots, now);
         route.unanswered(Some(&mut slots), redirected(TryAgain, ""), now);
-        assert!(matches!(route.next(Some(&mut slots), now), Step::Pause(_)));
+        assert!(matches!(route.next(Some(&mut slots), now), RouteStep::Pause(_)));
         for _ in 0..4 {
             redirect(&mut route, &mut slots, now);
         }
@@ -433,7 +433,7 @@ mod tests {
         for ms in [0, 1_000, 1_999] {
             sent(&mut route, &mut slots, now);
             route.unanswered(Some(&mut slots), redirected(TryAgain, ""), now + Duration::from_millis(ms));
-            assert!(matches!(route.next(Some(&mut slots), now), Step::Pause(_)));
+            assert!(matches!(route.next(Some(&mut slots), now), RouteStep::Pause(_)));
         }
         sent(&mut route, &mut slots, now);
         route.unanswered(Some(&mut slots), redirected(TryAgain, ""), now + READ_TIMEOUT);

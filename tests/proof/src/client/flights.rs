@@ -4,7 +4,6 @@ use super::{Client, Thread};
 use crate::call::{Command, Sent};
 use crate::protocol::exchange::{self, RawReply};
 use crate::protocol::lease::Moment;
-use crate::protocol::releases::Ordered;
 use crate::protocol::routing::NodeId;
 use luagate::__proof::failure;
 use luagate::errors::{CallError, FailureKind};
@@ -19,12 +18,6 @@ pub(crate) struct Connection {
     /// The server, by the client's number, and by its port.
     pub(super) node: NodeId,
     pub(crate) port: u16,
-}
-
-impl Ordered for Connection {
-    fn is_shared_with(&self, other: &Connection) -> bool {
-        self == other
-    }
 }
 
 /// The commands of one packet, or the replies to them.
@@ -206,14 +199,14 @@ impl Client {
             && let Some(flight) = self.take(number)
         {
             self.changes += 1;
-            self.received(flight, Err(exchange::Unanswered::not_sent(failure(kind, "not sent"))), now);
+            self.received(flight, Err(exchange::FailedAttempt::not_sent(failure(kind, "not sent"))), now);
         }
     }
 
     /// No reply arrives. `is_late`: the connection still works, and the reply may come.
     fn fail(&mut self, flight: Flight, kind: FailureKind, is_late: bool, now: Moment) {
         let error = CallError::Unknown(failure(kind, "no answer"));
-        self.received(flight, Err(exchange::Unanswered { error, is_late }), now);
+        self.received(flight, Err(exchange::FailedAttempt { error, is_late }), now);
     }
 
     /// Hands the outcomes to the thread that waited.

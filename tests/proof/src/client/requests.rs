@@ -6,7 +6,7 @@ use crate::call::{Command, Sent, parse};
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::{self, Exchange, RawReply, error_in, missing};
 use crate::protocol::lease::Moment;
-use crate::protocol::routing::route::{Route, Step};
+use crate::protocol::routing::route::{Route, RouteStep};
 use crate::protocol::routing::slots::{Learning, LearningStep};
 use crate::protocol::routing::{NodeId, by_node};
 use luagate::__proof::failure;
@@ -163,23 +163,23 @@ impl Client {
                 Part::Alone(index) => index,
             };
             match request.attempts[index].route.next(self.slots.as_mut(), now.instant()) {
-                Step::Send { node, asking } => {
+                RouteStep::Send { node, asking } => {
                     self.check_attempt(&request, index, node);
                     let connection = self.connection(node);
                     let flight = Flight { asking, ..self.flight(thread, connection, now) };
                     return self.launch(flight, vec![index], request);
                 }
-                Step::Failed(error) => {
+                RouteStep::Failed(error) => {
                     self.check_failure(&error);
                     request.fail(index, error, now);
                 }
-                Step::Pause(pause) => {
+                RouteStep::Pause(pause) => {
                     request.parts.push_front(part);
                     request.pause = Some(now.instant() + pause);
                     self.requests.insert(thread, request);
                     return;
                 }
-                Step::Learn { learning, waits } => {
+                RouteStep::Learn { learning, waits } => {
                     request.parts.push_front(part);
                     if self.asker.is_some() && !waits {
                         request.learned(Ok(()));
@@ -258,7 +258,7 @@ impl Client {
     pub(super) fn received(
         &mut self,
         mut flight: Flight,
-        replies: Result<Vec<RawReply>, exchange::Unanswered>,
+        replies: Result<Vec<RawReply>, exchange::FailedAttempt>,
         now: Moment,
     ) {
         let Some(thread) = flight.thread else {
@@ -308,7 +308,7 @@ impl Client {
         request: &mut Request,
         index: usize,
         flight: &Flight,
-        unanswered: exchange::Unanswered,
+        unanswered: exchange::FailedAttempt,
         now: Moment,
     ) {
         if flight.is_behind {
@@ -337,7 +337,7 @@ impl Client {
         &mut self,
         thread: Thread,
         flight: &Flight,
-        replies: Result<Vec<RawReply>, exchange::Unanswered>,
+        replies: Result<Vec<RawReply>, exchange::FailedAttempt>,
         now: Moment,
     ) {
         self.changes += 1;

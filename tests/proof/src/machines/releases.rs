@@ -4,22 +4,14 @@ use super::at;
 use crate::protocol::held::HeldPermit;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::Deadline;
-use crate::protocol::releases::{
-    InFlight, Ordered, PendingRelease, ReleaseCall, ReleaseTarget, Releases, Settled, ToRelease,
-};
+use crate::protocol::releases::{InFlight, PendingRelease, ReleaseCall, ReleaseTarget, Releases, Settled, ToRelease};
 use redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Two releases behind the same call of a connection with an even number can share a packet.
+/// The connection of a call whose reply is missing.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Connection(pub(super) u8);
-
-impl Ordered for Connection {
-    fn is_shared_with(&self, other: &Connection) -> bool {
-        self == other && self.0.is_multiple_of(2)
-    }
-}
 
 /// The time when each of them expires, in ms.
 const UNTIL: u64 = 100_000;

@@ -5,8 +5,8 @@ mod builder;
 pub use builder::GateBuilder;
 
 use crate::clock::Clock;
-use crate::counters::Counters;
 use crate::engine::address::Address;
+use crate::engine::counters::Counters;
 use crate::engine::eviction::Warning;
 use crate::engine::mode::{Mode, block};
 use crate::error::failure::{Failure, FailureKind};

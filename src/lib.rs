@@ -87,12 +87,10 @@
 pub mod admin;
 pub mod autocomplete;
 mod clock;
-mod counters;
 mod engine;
 mod error;
 mod gate;
 pub mod guide;
-pub mod inspection;
 mod latch;
 mod lease;
 #[cfg(feature = "memory")]
@@ -103,7 +101,6 @@ mod protocol;
 mod rwlock;
 pub mod scripts;
 mod semaphore;
-mod settings;
 mod several;
 mod shared;
 mod sync;
@@ -142,7 +139,7 @@ pub mod __proof {
     }
 }
 
-pub use counters::Counters;
+pub use engine::counters::Counters;
 pub use engine::eviction::Warning;
 pub use error::Error;
 pub use gate::{Gate, GateBuilder};
@@ -153,8 +150,8 @@ pub use protocol::keys::name_from;
 /// The crate `redis` that luagate uses. A program that takes it from here has the matching version.
 pub use redis;
 pub use rwlock::{RwLock, RwLockUsage};
-pub use semaphore::{Resized, Revoked, Semaphore};
-pub use settings::Lease;
+pub use semaphore::settings::Lease;
+pub use semaphore::{Resized, Revoked, Semaphore, inspection};
 pub use several::{Several, SeveralPermits};
 pub use wait::cancel::Cancel;
 

@@ -2,8 +2,8 @@
 
 use crate::engine::mode::{Mode, block};
 use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError};
-use crate::inspection::Inspection;
 use crate::permit::Permit;
+use crate::semaphore::inspection::Inspection;
 use crate::semaphore::{Revoked, Semaphore};
 use std::fmt;
 use std::time::{Duration, Instant};

@@ -1,6 +1,8 @@
 //! The counting semaphore.
 
+pub mod inspection;
 mod manage;
+pub(crate) mod settings;
 
 pub use manage::{Resized, Revoked};
 
@@ -13,11 +15,11 @@ use crate::protocol::held::Identity;
 use crate::protocol::id;
 use crate::protocol::lease::{Deadline, LeaseOptions};
 use crate::protocol::semaphore::{Lookup, LookupAnswer, Refresh};
-use crate::settings::{Lease, Settings};
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::wait::Caller;
 use crate::wait::cancel::Cancel;
+use settings::{Lease, Settings};
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;

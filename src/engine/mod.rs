@@ -39,6 +39,7 @@ pub(crate) mod address;
 mod cluster;
 pub(crate) mod connection;
 pub(crate) mod connector;
+pub(crate) mod counters;
 pub(crate) mod eviction;
 mod greeting;
 pub(crate) mod mode;

@@ -7,10 +7,10 @@
 
 use super::connection::{Connection, Receiver};
 use super::connector::{ConnectOptions, Connector};
+use super::counters::Counts;
 use super::mode::{MayBlock, Mode, block_with, in_own_thread};
 use super::watched::Watched;
 use crate::clock::{Clock, machine_now, since};
-use crate::counters::Counts;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, permission};
 use crate::protocol::id;

@@ -1,9 +1,9 @@
 //! Inspects a semaphore, and changes it for all callers.
 
 use super::Semaphore;
+use super::inspection::Inspection;
 use crate::engine::mode::{Mode, block};
 use crate::error::{CallError, Invalid};
-use crate::inspection::Inspection;
 use crate::protocol::id;
 use crate::protocol::semaphore::{Inspect, Release, ReleaseAnswer, Resize, ResizeAnswer, State};
 use crate::trace::{Operation, words};

@@ -5,16 +5,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// From bottom to top. A module uses no other module of its row and none above.
-const LAYERS: [&[&str]; 16] = [
+const LAYERS: [&[&str]; 15] = [
     &["error", "sync"],
-    &["counters"],
     &["protocol"],
     &["clock"],
     &["trace"],
     &["engine"],
     &["lease"],
     &["wait"],
-    &["shared", "inspection", "settings"],
+    &["shared"],
     &["permit"],
     &["semaphore", "latch"],
     &["mutex", "rwlock"],

@@ -126,7 +126,7 @@ const fn of_redisson(name: &'static str, is_mutex: bool, differs: &'static str) 
 pub const PEERS: [Peer; 16] = [
     semaphore("luagate", Language::Rust, ("../../../Cargo.toml", "\nversion = \""), ""),
     semaphore(
-        "luagate-aio",
+        "luagate-tasks",
         Language::Rust,
         ("../../../Cargo.toml", "\nversion = \""),
         "the async form of `luagate`: each worker is a task, on one connection",

@@ -85,7 +85,7 @@ impl Waits {
     ) -> Result<Granted, TryAcquireError> {
         self.prepare(target, None, caller.mode).await?;
         if let Some(polled) = caller.polled {
-            polled.asks(vec![Asked::of(target, None)]);
+            polled.asks(vec![Asked::of_id(&target.keys, &target.id, target.longest(), None)]);
         }
         loop {
             let earlier = self.releases.earlier();
@@ -133,7 +133,7 @@ impl Waits {
             return Err(Invalid::new("id", why).into());
         };
         if let Some(polled) = caller.polled {
-            polled.asks(vec![Asked::of(&target, Some(&registered.mailbox))]);
+            polled.asks(vec![Asked::of_id(&target.keys, &target.id, target.longest(), Some(&registered.mailbox))]);
         }
         let keys = target.keys.clone();
         let mut wait = RunningWait::new(self, registered, &keys.meta, target, deadline, caller);
@@ -209,7 +209,7 @@ impl Waits {
 
     /// Tries to subscribe again in the background. Then each wait asks again, since it has no inbox yet.
     fn retry(&self, server: &Arc<Server>) {
-        let node = server.node();
+        let node = server.node;
         if !lock(&self.retried).insert(node) {
             return;
         }
@@ -457,7 +457,7 @@ impl<T: WaitTarget + Send + Sync> Make for MakeAsk<'_, '_, T> {
         let (wait, mut inbox) = (&mut *self.wait, String::new());
         wait.inbox = MessageSource::default();
         if let Some(connection) = wait.waits.message_connection(server, wait.waiter.deadline, mode).await? {
-            inbox = wait.registered.mailbox.look(|mail| mail.inbox(server.channel()));
+            inbox = wait.registered.mailbox.look(|mail| mail.inbox(&server.channel));
             // A thread that reads is woken by messages only.
             let is_woken_by_others = wait.caller.cancel.is_some() || wait.waits.servers.clock.is_moved();
             let listens = is_woken_by_others || matches!(mode, Mode::Async);

@@ -8,7 +8,6 @@ use crate::lease::releases::{PendingRelease, Releases};
 use crate::protocol::inbox::Mailbox;
 use crate::protocol::keys::Keys;
 use crate::protocol::releases::ReleaseTarget;
-use crate::protocol::waiter::PermitTarget;
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -145,10 +144,6 @@ impl Polled {
 
 impl Asked {
     /// Permits of one semaphore. `mailbox`: of a wait in line.
-    pub(super) fn of(target: &PermitTarget, mailbox: Option<&Arc<Place<Mailbox>>>) -> Asked {
-        Asked::of_id(&target.keys, &target.id, target.longest(), mailbox)
-    }
-
     pub(crate) fn of_id(keys: &Keys, id: &str, longest: Duration, mailbox: Option<&Arc<Place<Mailbox>>>) -> Asked {
         Asked { keys: keys.clone(), id: id.to_owned(), longest, mailbox: mailbox.cloned() }
     }

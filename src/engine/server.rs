@@ -305,9 +305,11 @@ impl Server {
         let receiver = (purpose == Purpose::Messages).then(|| self.options.receiver.clone());
         let options = ConnectOptions { receiver, read_timeout: self.options.timeouts.read, until, may };
         let (made, moves) = self.connector.connect(options)?;
-        let is_useful = purpose != Purpose::Messages
+        let is_useful = match purpose {
             // After a timeout its own thread would keep it.
-            || subscribe(self, &made, until, may).inspect_err(|_| made.close())?;
+            Purpose::Messages => subscribe(self, &made, until, may).inspect_err(|_| made.close())?,
+            Purpose::Calls | Purpose::Confirmations => true,
+        };
         Ok(Current { connection: is_useful.then_some(made), moves })
     }
 }

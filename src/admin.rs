@@ -150,7 +150,7 @@ impl Master {
     pub fn command(&self, command: &Cmd) -> Result<Value, CallError> {
         self.gate.shared.check_process()?;
         let servers = &self.gate.shared.servers;
-        let latest = servers.latest(None, servers.read_timeout());
+        let latest = servers.latest(None, servers.timeouts.read);
         let reply = block(|mode| self.server.command(command, latest, mode))?;
         error_in(Ok(reply)).map_err(error_of)
     }

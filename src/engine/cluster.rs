@@ -57,7 +57,7 @@ impl Cluster {
             let endpoint = Box::new(self.like.moved_to(host.clone(), *port));
             servers.push(Server::new(self.options.clone(), number, Connector::Address(endpoint)));
         }
-        let retired: Vec<_> = servers.iter().map(|server| (server.clone(), slots.is_retired(server.node()))).collect();
+        let retired: Vec<_> = servers.iter().map(|server| (server.clone(), slots.is_retired(server.node))).collect();
         drop(state);
         retired.iter().for_each(|(server, is_retired)| server.retire(*is_retired)); // without the lock
         result

@@ -18,7 +18,7 @@ use crate::protocol::reply::{failure_of, unexpected};
 use crate::protocol::routing::NodeId;
 use crate::sync::spawn;
 use crate::trace;
-use redis::{Cmd, ConnectionAddr, Value};
+use redis::{Cmd, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -30,6 +30,7 @@ const SAME_FAILURE: Duration = Duration::from_millis(5);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     pub(crate) connect: Duration,
+    /// The maximum time to wait for a reply.
     pub(crate) read: Duration,
 }
 
@@ -47,10 +48,10 @@ pub(crate) struct ServerOptions {
 
 pub(crate) struct Server {
     pub(crate) options: ServerOptions,
-    node: NodeId,
-    connector: Connector,
+    pub(crate) node: NodeId,
+    pub(super) connector: Connector,
     /// The channel on which this gate receives the messages of this server.
-    channel: String,
+    pub(crate) channel: String,
     calls: Watched<Kept>,
     messages: Watched<Kept>,
     confirmations: Watched<Kept>,
@@ -149,27 +150,14 @@ impl Server {
         })
     }
 
-    pub(crate) fn node(&self) -> NodeId {
-        self.node
-    }
-
     /// The address, or the name of the master, without user and password.
     pub(crate) fn address(&self) -> String {
         self.connector.address()
     }
 
-    pub(crate) fn channel(&self) -> &str {
-        &self.channel
-    }
-
     /// Whether an earlier wait used this server. Then its subscription exists or is being made.
     pub(crate) fn is_subscribed(&self) -> bool {
         self.messages.look(|kept| kept.is_connecting || kept.current.is_some())
-    }
-
-    /// The addresses at which connecting may have failed. Takes `within` at most if it must ask for them.
-    pub(crate) fn addresses(&self, within: Duration, may: MayBlock) -> Vec<ConnectionAddr> {
-        self.connector.addresses(within, may)
     }
 
     /// Sends one plain command. Waits until `latest` at most, on this machine's clock. An error of the server is a value.
@@ -317,9 +305,11 @@ impl Server {
         let receiver = (purpose == Purpose::Messages).then(|| self.options.receiver.clone());
         let options = ConnectOptions { receiver, read_timeout: self.options.timeouts.read, until, may };
         let (made, moves) = self.connector.connect(options)?;
-        let is_useful = purpose != Purpose::Messages
+        let is_useful = match purpose {
             // After a timeout its own thread would keep it.
-            || subscribe(self, &made, until, may).inspect_err(|_| made.close())?;
+            Purpose::Messages => subscribe(self, &made, until, may).inspect_err(|_| made.close())?,
+            Purpose::Calls | Purpose::Confirmations => true,
+        };
         Ok(Current { connection: is_useful.then_some(made), moves })
     }
 }
@@ -343,7 +333,7 @@ fn subscribe(
     until: Instant,
     may: MayBlock,
 ) -> Result<bool, Failure> {
-    let channel = server.channel();
+    let channel = &server.channel;
     let on_server =
         |cmd: &Cmd| reply(block_with(may, |mode| server.command(cmd, until, mode)).map_err(failure_of), channel);
     let subscribed = command(connection, redis::cmd("SUBSCRIBE").arg(channel), until, may);

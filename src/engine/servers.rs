@@ -36,7 +36,7 @@ pub(crate) struct Servers {
     pub(crate) counts: Arc<Counts>,
     pid: u32,
     topology: Topology,
-    timeouts: Timeouts,
+    pub(crate) timeouts: Timeouts,
     /// The gate's own thread.
     pub(crate) worker: Worker,
     warnings: Arc<Mutex<Vec<Warning>>>,
@@ -194,7 +194,7 @@ impl Servers {
         };
         let (nodes, time) = (self.nodes(), probe::time(self.timeouts.connect));
         let explained = run_blocking(mode, "luagate-probe", move |may| {
-            let addresses: Vec<_> = nodes.iter().flat_map(|node| node.addresses(time, may)).collect();
+            let addresses: Vec<_> = nodes.iter().flat_map(|node| node.connector.addresses(time, may)).collect();
             probe::explain(&addresses, time, &failure)
         });
         Err(explained.await.flatten().map_or(error, CallError::Failed))
@@ -245,11 +245,6 @@ impl Servers {
         if self.is_own_process() { lock(&self.warnings).clone() } else { Vec::new() }
     }
 
-    /// The maximum time to wait for a reply.
-    pub(crate) fn read_timeout(&self) -> Duration {
-        self.timeouts.read
-    }
-
     /// The number of open connections for calls; 0 in a forked child.
     pub(crate) fn open_connections(&self) -> usize {
         if self.is_own_process() { self.nodes().iter().map(|server| server.open()).sum() } else { 0 }
@@ -282,10 +277,7 @@ impl Servers {
 
     /// The server that has the key, as far as it is known without asking.
     pub(crate) fn known(&self, key: &[u8]) -> Option<Arc<Server>> {
-        match &self.topology {
-            Topology::One(server) => Some(server.clone()),
-            Topology::Cluster(cluster) => cluster.server(cluster.look(|slots| slots.node_of(key))),
-        }
+        self.server(self.node_of(key)).ok()
     }
 
     /// The connection for calls to that server, if it works.

@@ -100,7 +100,7 @@ impl Releases {
         if queue.resent.load(Ordering::Acquire) == earlier.resent && !queue.state.look(is_posted) {
             return Ok(false);
         }
-        let until = queue.servers.clock.now() + queue.servers.read_timeout();
+        let until = queue.servers.clock.now() + queue.servers.timeouts.read;
         queue.wait_until(until, mode, |state| !is_posted(state)).await.ok_or_else(late)?;
         self.settle(key, own_id, Some(until), mode).await?;
         Ok(true)
@@ -126,7 +126,7 @@ impl Releases {
             return Ok(());
         }
         let ReleaseQueue { servers, state, .. } = &*self.queue;
-        let until = until.unwrap_or_else(|| servers.clock.now() + servers.read_timeout());
+        let until = until.unwrap_or_else(|| servers.clock.now() + servers.timeouts.read);
         let settles = async {
             loop {
                 let settled = |state: &mut ReleaseState| match state.releases.settle(key, own_id, servers.clock.now()) {

@@ -184,11 +184,6 @@ impl Mailbox {
         }
     }
 
-    /// Whether messages on this channel are handled.
-    pub fn is_on(&self, channel: &str) -> bool {
-        self.channel == channel
-    }
-
     /// Takes a message if it is signed for this wait. Returns whether it is. Copies of a message that is already in the
     /// mailbox are dropped.
     pub fn put(&mut self, channel: &str, received: &Received, now: Moment) -> bool {
@@ -199,7 +194,7 @@ impl Mailbox {
         if !received.is_signed_with(secret) {
             return false;
         }
-        if !self.is_on(channel) {
+        if self.channel != channel {
             // From a server that had the semaphore before. It may not know yet that another server has it now.
             self.called = true;
         } else if !self.messages.iter().any(|(m, _)| *m == received.message) {

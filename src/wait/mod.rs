@@ -236,7 +236,7 @@ impl Waits {
 
     /// Tries to subscribe again in the background. Then each wait asks again, since it has no inbox yet.
     fn retry(&self, server: &Arc<Server>) {
-        let node = server.node();
+        let node = server.node;
         if !lock(&self.retried).insert(node) {
             return;
         }
@@ -528,7 +528,7 @@ impl<T: WaitTarget + Send + Sync> Make for MakeAsk<'_, '_, T> {
         let (wait, mut inbox) = (&mut *self.wait, String::new());
         wait.inbox = MessageSource::default();
         if let Some(connection) = wait.waits.message_connection(server, wait.waiter.deadline, mode).await? {
-            inbox = wait.registered.mailbox.look(|mail| mail.inbox(server.channel()));
+            inbox = wait.registered.mailbox.look(|mail| mail.inbox(&server.channel));
             // A thread that reads is woken by messages only.
             let is_woken_by_others = wait.caller.cancel.is_some() || wait.waits.servers.clock.is_moved();
             let listens = is_woken_by_others || matches!(mode, Mode::Async);

@@ -12,7 +12,7 @@ use crate::protocol::waiter::{LAST_CALL, denied};
 use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::trace::Operation;
-use crate::wait::{Caller, Part, Take};
+use crate::wait::{Caller, Part};
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -267,10 +267,11 @@ impl Several {
             Part { keys: one.keys, id: &id, is_own_id: false, longest }
         });
         let parts: Vec<Part> = parts.collect();
+        let is_denied = |answer: &_| matches!(answer, TryAcquireSeveralAnswer::Denied { .. });
         loop {
             let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
-            let (answer, sent) = shared.waits.once(&call, &parts, caller).await?;
-            if TryAcquireSeveral::is_denied(&answer) {
+            let (answer, sent) = shared.waits.once(&call, &parts, is_denied, caller).await?;
+            if is_denied(&answer) {
                 shared.servers.counts.denied.add_one();
             }
             let grants = self.granted(answer)?;

@@ -1,14 +1,14 @@
 //! The first commands on a connection: they log in and select the database. Both are sent in one packet.
 
+use super::replies::Replies;
 use super::socket::TimeLimit;
 use super::stream::Stream;
 use super::tls;
 use crate::error::failure::{Failure, FailureKind};
 use redis::{
-    Cmd, ConnectionInfo, ErrorKind, Parser, RedisConnectionInfo, RedisError, RedisResult, ServerError, ServerErrorKind,
-    Value,
+    Cmd, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisError, RedisResult, ServerError, ServerErrorKind, Value,
 };
-use std::io::{self, Read};
+use std::io;
 
 struct Greeting {
     steps: Vec<GreetingStep>,
@@ -63,10 +63,10 @@ impl Greeting {
         if !self.steps.is_empty() {
             self.send(stream, limit)?;
         }
-        let mut parser = Parser::new();
+        let mut replies = Replies::default();
         let mut knows_users = true;
         for step in &self.steps {
-            match read_reply(&mut parser, ByteByByte { stream, limit })? {
+            match read_reply(&mut replies, stream, limit)? {
                 Value::ServerError(error)
                     if *step == GreetingStep::LogIn { with_user: true } && is_about_the_user(&error) =>
                 {
@@ -111,29 +111,16 @@ fn is_about_the_user(error: &ServerError) -> bool {
     error.details().is_some_and(|detail| detail.contains("wrong number of arguments for 'auth' command"))
 }
 
-/// The parser alone would wait for more bytes after a first one that begins no reply.
-fn read_reply(parser: &mut Parser, mut bytes: ByteByByte) -> RedisResult<Value> {
-    let mut first = [0];
-    let count = bytes.read(&mut first)?;
-    match first {
-        _ if count == 0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-        [b'+' | b'-' | b':' | b'$' | b'*'] => parser.parse_value(first.as_slice().chain(bytes)),
-        _ => Err((ErrorKind::Parse, "the answer does not begin like a reply").into()),
-    }
-}
-
-/// Reads replies until a time limit. Each read returns one byte, since a parser would keep the bytes after the last
-/// reply, for example a message.
-struct ByteByByte<'a> {
-    stream: &'a dyn Stream,
-    limit: TimeLimit,
-}
-
-impl Read for ByteByByte<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match buffer.get_mut(..1) {
-            Some(byte) => self.limit.read(self.stream, byte),
-            None => Ok(0),
+/// Reads one byte at a time: what follows the last reply, for example a message, is for others.
+fn read_reply(replies: &mut Replies, stream: &dyn Stream, limit: TimeLimit) -> RedisResult<Value> {
+    let mut byte = [0];
+    loop {
+        if let Some(reply) = replies.next()? {
+            return Ok(reply);
         }
+        if limit.read(stream, &mut byte)? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        replies.push(&byte);
     }
 }

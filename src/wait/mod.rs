@@ -17,7 +17,7 @@ use crate::protocol::inbox::{Inbox, MEMORY, Mail, Mailbox, Received};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::Moment;
 use crate::protocol::routing::NodeId;
-use crate::protocol::semaphore::{Acquire, Answer, TryAcquireSeveral, TryAcquireSeveralAnswer};
+use crate::protocol::semaphore::Answer;
 use crate::protocol::waiter::{
     Action, AskKind, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, WaitTarget, Waiter,
 };
@@ -86,7 +86,8 @@ impl Waits {
     ) -> Result<Granted, TryAcquireError> {
         target.check()?;
         let acquire = target.acquire(AskKind::First, "");
-        let (answer, sent) = self.once(&acquire, &[Part::of(target)], caller).await?;
+        let is_denied = |answer: &Answer| matches!(answer, Answer::Denied { .. });
+        let (answer, sent) = self.once(&acquire, &[Part::of(target)], is_denied, caller).await?;
         let (result, gives_back) = target.at_once(answer, sent);
         if gives_back {
             self.release_now(target.release(None, self.servers.clock.now()), caller.mode).await;
@@ -102,10 +103,11 @@ impl Waits {
     ///
     /// # Cancel safety
     /// If this is dropped, the permits are released.
-    pub(crate) async fn once<C: Take>(
+    pub(crate) async fn once<C: Call>(
         &self,
         call: &C,
         parts: &[Part<'_>],
+        is_denied: fn(&C::Answer) -> bool,
         caller: Caller<'_>,
     ) -> Result<(C::Answer, Moment), CallError> {
         self.servers.check_process().map_err(CallError::Failed)?;
@@ -114,8 +116,14 @@ impl Waits {
         let packed = call.pack();
         loop {
             let earlier = self.releases.earlier();
-            let mut once = Once { waits: self, parts, connection: None, is_sent: true };
-            let (answer, sent) = once.ask(call, &packed, caller.mode).await?;
+            let mut once = Once { waits: self, call: &packed, parts, connection: None, is_sent: true };
+            let answered = self.servers.send_as(packed.key(), Sending::of(caller.mode), &mut once).await;
+            let read = answered.and_then(|answered| answered.read_at(|reply| call.answer(reply)));
+            let (answer, sent) = read.map_err(|Unanswered { error, connection, .. }| {
+                once.is_sent = matches!(error, CallError::Unknown(_));
+                once.connection = connection;
+                error
+            })?;
             once.is_sent = caller.is_given_back();
             if once.is_sent {
                 drop(once); // releases
@@ -124,7 +132,7 @@ impl Waits {
                 continue;
             }
             let mut is_repeated = false;
-            for Part { keys, id, .. } in parts.iter().filter(|_| C::is_denied(&answer)) {
+            for Part { keys, id, .. } in parts.iter().filter(|_| is_denied(&answer)) {
                 let key = keys.meta.as_bytes();
                 is_repeated |= self.releases.has_overtaken(key, Some(id), earlier, caller.mode).await?;
             }
@@ -266,24 +274,7 @@ impl Waits {
     }
 }
 
-/// A call that takes permits at once, or none.
-pub(crate) trait Take: Call {
-    fn is_denied(answer: &Self::Answer) -> bool;
-}
-
-impl Take for Acquire<'_> {
-    fn is_denied(answer: &Answer) -> bool {
-        matches!(answer, Answer::Denied { .. })
-    }
-}
-
-impl Take for TryAcquireSeveral<'_> {
-    fn is_denied(answer: &TryAcquireSeveralAnswer) -> bool {
-        matches!(answer, TryAcquireSeveralAnswer::Denied { .. })
-    }
-}
-
-/// What such a call takes of one semaphore.
+/// What a call takes of one semaphore, if it takes permits at once.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
     pub(crate) keys: &'a Keys,
@@ -308,24 +299,20 @@ impl Part<'_> {
 /// One call that does not wait in line. If this is dropped before its answer is handled, a grant is released.
 struct Once<'a> {
     waits: &'a Waits,
+    call: &'a Packed,
     parts: &'a [Part<'a>],
+    /// The connection on which it is sent.
     connection: Option<Arc<Connection>>,
     is_sent: bool,
 }
 
-impl Once<'_> {
-    async fn ask<C: Call>(&mut self, call: &C, packed: &Packed, mode: Mode) -> Result<(C::Answer, Moment), CallError> {
-        let mut make = MakeOnce { call: packed, connection: &mut self.connection };
-        let answered = self.waits.servers.send_as(packed.key(), Sending::of(mode), &mut make).await;
-        let read = answered.and_then(|answered| {
-            let sent = answered.sent;
-            Ok((answered.read(|reply| call.answer(reply))?, sent))
-        });
-        read.map_err(|Unanswered { error, connection, .. }| {
-            self.is_sent = matches!(error, CallError::Unknown(_));
-            self.connection = connection;
-            error
-        })
+impl Make for Once<'_> {
+    fn sends_on(&mut self, connection: &Arc<Connection>) {
+        self.connection = Some(connection.clone());
+    }
+
+    fn call(&self) -> &Packed {
+        self.call
     }
 }
 
@@ -339,23 +326,6 @@ impl Drop for Once<'_> {
                 self.waits.releases.post(pending);
             }
         }
-    }
-}
-
-/// Makes a call that does not wait in line.
-struct MakeOnce<'a> {
-    call: &'a Packed,
-    /// The connection on which it is sent.
-    connection: &'a mut Option<Arc<Connection>>,
-}
-
-impl Make for MakeOnce<'_> {
-    fn sends_on(&mut self, connection: &Arc<Connection>) {
-        *self.connection = Some(connection.clone());
-    }
-
-    fn call(&self) -> &Packed {
-        self.call
     }
 }
 

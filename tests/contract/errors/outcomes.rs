@@ -4,6 +4,7 @@ use super::Printed;
 use super::forged;
 use crate::support::{Server, eventually};
 
+use futures_executor::block_on;
 use luagate::errors::AcquireError;
 use luagate::{Cancel, Gate, Lease};
 use std::time::Duration;
@@ -18,6 +19,7 @@ pub(super) fn print(printed: &mut Printed) {
     in_line(printed, &gate);
     several(printed, &gate);
     lost_while_another_is_awaited(printed, &gate);
+    run(printed, &gate);
     over_before_the_last(printed, &gate);
     let latch = gate.latch("latch", 2);
     printed.error(latch.wait_timeout(SOON));
@@ -112,6 +114,15 @@ fn lost_while_another_is_awaited(printed: &mut Printed, gate: &Gate) {
         held.release().unwrap();
         printed.error(waiter.join().unwrap());
     });
+}
+
+/// Work that has no permit in time, and work whose permit is revoked.
+fn run(printed: &mut Printed, gate: &Gate) {
+    let work = gate.semaphore("work", 1);
+    let held = work.try_acquire().unwrap();
+    printed.error(block_on(work.run(SOON, async |_| ())));
+    held.release().unwrap();
+    printed.error(block_on(work.run(LATER, async |permit| work.revoke(permit.id()).unwrap())));
 }
 
 /// The calls for 64 locks take longer than this timeout.

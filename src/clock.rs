@@ -7,7 +7,7 @@ mod moved;
 pub(crate) use moved::Time;
 
 use crate::protocol::lease::Moment;
-use crate::sync::{wait, wait_for};
+use crate::sync::wait;
 use moved::{Moved, Sleeper};
 use std::ops::Add;
 use std::sync::{Condvar, MutexGuard};
@@ -58,7 +58,7 @@ impl Clock {
 
     /// How far this clock is ahead of the machine's clock, if a test moves it.
     fn ahead(&self) -> Option<Duration> {
-        self.0.as_ref().map(Moved::ahead)
+        self.0.as_ref().map(|moved| moved.time.ahead())
     }
 
     /// Whether a test moves this clock. Then the test must know which threads sleep.
@@ -77,7 +77,7 @@ impl Clock {
     /// The moment at which the machine's monotonic clock shows `now`; the caller has just read it.
     pub(crate) fn moment_at(&self, now: Instant) -> Moment {
         let ahead = self.ahead(); // read once, so that both clocks show the same moment
-        let suspended = self.0.as_ref().map(Moved::suspended);
+        let suspended = self.0.as_ref().map(|moved| moved.time.suspended());
         Moment::new(later(now, ahead), later(later(total(), ahead), suspended))
     }
 
@@ -130,17 +130,8 @@ pub(crate) struct Notify {
 }
 
 impl Notify {
-    /// For a thread that has nothing to do yet.
-    pub(crate) fn new(clock: &Clock) -> Notify {
-        Notify::of(clock, false)
-    }
-
-    /// For a thread that has something to do before it sleeps.
-    pub(crate) fn awake(clock: &Clock) -> Notify {
-        Notify::of(clock, true)
-    }
-
-    fn of(clock: &Clock, awake: bool) -> Notify {
+    /// `awake`: its thread has something to do before it sleeps.
+    pub(crate) fn new(clock: &Clock, awake: bool) -> Notify {
         Notify { clock: clock.clone(), condvar: Condvar::new(), sleeper: clock.sleeper(awake) }
     }
 
@@ -165,17 +156,13 @@ impl Notify {
     }
 
     fn condvar(&self) -> &Condvar {
-        let sleeper = self.sleeper.as_ref();
-        sleeper.map_or(&self.condvar, |sleeper| sleeper.condvar())
+        self.sleeper.as_ref().map_or(&self.condvar, |sleeper| &sleeper.condvar)
     }
 
     /// Wakes the thread that waits on this lock. Releases the lock before the notification, since the woken thread
     /// would wait for it.
     pub(crate) fn wake<T>(&self, guard: MutexGuard<'_, T>) {
-        // Before the unlock: a test must not see the thread asleep while there is work for it.
-        if let Some(sleeper) = &self.sleeper {
-            sleeper.wakes();
-        }
+        self.wakes(); // before the unlock: a test must not see the thread asleep while there is work for it
         drop(guard);
         self.condvar().notify_one();
     }
@@ -186,13 +173,8 @@ impl Notify {
         if let Some(sleeper) = &self.sleeper {
             sleeper.sleeps(until);
         }
-        match until {
-            Some(until) => {
-                let left = until.saturating_duration_since(self.clock.now());
-                wait_for(self.condvar(), guard, left)
-            }
-            None => wait(self.condvar(), guard),
-        }
+        let left = until.map(|until| until.saturating_duration_since(self.clock.now()));
+        wait(self.condvar(), guard, left)
     }
 }
 

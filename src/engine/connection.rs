@@ -20,7 +20,7 @@ use super::stream::Stream;
 use crate::clock::{Clock, machine_now};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, ThreadId, lock, spawn, wait, wait_for};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, ThreadId, lock, spawn, wait};
 use redis::{RedisError, Value};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -547,9 +547,9 @@ impl Connection {
             // While another thread reads, it looks no more often than while packets are unanswered.
             packets = if packets.pending.is_empty() && !packets.needs_own_thread() {
                 packets.thread.looks = false;
-                wait(&self.called, packets)
+                wait(&self.called, packets, None)
             } else {
-                wait_for(&self.called, packets, LOOK)
+                wait(&self.called, packets, Some(LOOK))
             };
         }
     }

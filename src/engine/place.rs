@@ -57,7 +57,7 @@ impl<T> Place<T> {
     }
 
     fn new(clock: &Clock, content: T, waits: Waits) -> Place<T> {
-        Place { state: Mutex::new(PlaceState { content, waits }), notify: Notify::awake(clock) }
+        Place { state: Mutex::new(PlaceState { content, waits }), notify: Notify::new(clock, true) }
     }
 
     /// Looks at the content, or takes from it.

@@ -415,8 +415,8 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault(
         "a thread forgets its deadline",
-        "Some(left) => wait_for(&self.changed, state, left)",
-        "Some(left) if !FAULT => wait_for(&self.changed, state, left), _ => wait(&self.changed, state)",
+        "wait(&self.changed, state, left)",
+        "wait(&self.changed, state, None)",
         "a thread waits for nothing until a time",
     ),
     fault(

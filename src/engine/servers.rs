@@ -16,9 +16,9 @@ use crate::clock::{Clock, machine_now};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::Packed;
-use crate::protocol::exchange::{self, Exchange, MinReplicas, Packet, error_in, is_no_script, missing, of_all, of_one};
+use crate::protocol::exchange::{Exchange, MinReplicas, Packet, error_in, is_no_script, missing};
 use crate::protocol::lease::Moment;
-use crate::protocol::reply::{error_of, failure_in, failure_of};
+use crate::protocol::reply::error_of;
 use crate::protocol::routing::route::{Route, RouteStep};
 use crate::protocol::routing::slots::{self, Learning, LearningStep};
 use crate::protocol::routing::{NodeId, by_node, in_order};
@@ -101,15 +101,13 @@ impl Answered {
 #[must_use = "a call that may have run has to be undone"]
 pub(crate) struct Unanswered {
     pub(crate) error: CallError,
-    /// Its connection still works, and the answer may come.
-    is_late: bool,
     /// The connection on which the call was sent, if the server may still run it. What follows there runs after it.
     pub(crate) connection: Option<Arc<Connection>>,
 }
 
 impl From<CallError> for Unanswered {
     fn from(error: CallError) -> Unanswered {
-        Unanswered { error, is_late: false, connection: None }
+        Unanswered { error, connection: None }
     }
 }
 
@@ -189,7 +187,7 @@ impl Servers {
         let Err(error) = self.ping(mode).await else {
             return Ok(());
         };
-        let Some(failure) = failure_in(&error).filter(|failure| probe::may_explain(failure)).cloned() else {
+        let Some(failure) = error.failure().filter(|failure| probe::may_explain(failure)).cloned() else {
             return Err(error);
         };
         let (nodes, time) = (self.nodes(), probe::time(self.timeouts.connect));
@@ -334,11 +332,11 @@ impl Servers {
         }
     }
 
-    fn take_unanswered(&self, route: &mut Route, Unanswered { error, is_late, .. }: Unanswered) {
-        let (attempt, now) = (exchange::FailedAttempt { error, is_late }, self.clock.now());
+    fn take_unanswered(&self, route: &mut Route, error: CallError) {
+        let now = self.clock.now();
         match &self.topology {
-            Topology::One(_) => route.unanswered(None, attempt, now),
-            Topology::Cluster(cluster) => cluster.change(|slots| route.unanswered(Some(slots), attempt, now)),
+            Topology::One(_) => route.unanswered(None, error, now),
+            Topology::Cluster(cluster) => cluster.change(|slots| route.unanswered(Some(slots), error, now)),
         }
     }
 
@@ -366,9 +364,9 @@ impl Servers {
                             self.request_settings(&server, &answered.connection); // the answer shows that it is a master
                             return Ok(answered);
                         }
-                        Err(mut unanswered) => {
-                            connection = unanswered.connection.take();
-                            self.take_unanswered(&mut route, unanswered);
+                        Err(unanswered) => {
+                            connection = unanswered.connection;
+                            self.take_unanswered(&mut route, unanswered.error);
                         }
                     }
                 }
@@ -420,7 +418,7 @@ impl Servers {
         let asking = server.command(&command, latest, mode);
         let late = || Failure::new(FailureKind::TimedOut, "no answer in time");
         let reply = self.limited(Some(until), mode, asking).await.ok_or_else(late)?;
-        Ok(error_in(Ok(reply.map_err(failure_of)?))?)
+        Ok(error_in(Ok(reply.map_err(CallError::into_failure)?))?)
     }
 
     /// Sends a call to a server once, and again if the server does not know the script. Usually this takes one packet.
@@ -447,10 +445,14 @@ impl Servers {
         } else {
             let sent = self.clock.moment();
             let replies = self.exchange(connection, &Packet::of(call), sending).await;
-            let mut replies = replies.map_err(|error| unanswered(error, connection))?;
+            let unanswered = |error| Unanswered { error, connection: Some(connection.clone()) };
+            let mut replies = replies.map_err(unanswered)?;
             match error_in(replies.pop().map_or_else(missing, Ok)) {
                 Err(error) if is_no_script(&error) => Exchange::of_unknown(&calls),
-                reply => return answered(of_one(reply.map_err(|error| call.explain(error))), sent, connection),
+                reply => {
+                    let reply = reply.map_err(|error| error_of(call.explain(error)));
+                    return answered(reply, None, sent, connection);
+                }
             }
         };
         let outcomes = self.run(connection, exchange, sending).await;
@@ -467,11 +469,12 @@ impl Servers {
         {
             match self.exchange(connection, &packet, sending).await {
                 Ok(replies) => exchange.receive(replies.into_iter().map(Ok)),
-                Err(error) => ended = Some(exchange::FailedAttempt { is_late: is_late(&error), error }),
+                Err(error) => ended = Some(error),
             }
         }
-        let outcomes = of_all(exchange, sending.replicas.as_ref(), ended).into_iter();
-        outcomes.map(|outcome| answered(outcome, sent, connection)).collect()
+        let (outcomes, unconfirmed) = exchange.results(sending.replicas.as_ref(), ended);
+        let outcomes = outcomes.into_iter().map(|outcome| answered(outcome, unconfirmed.clone(), sent, connection));
+        outcomes.collect()
     }
 
     /// A connection of a server for these calls.
@@ -534,7 +537,7 @@ impl Servers {
                 Ok(answered) => Ok(answered),
                 Err(unanswered) => {
                     let mut route = self.route(call.key(), sending).sent_to(node);
-                    self.take_unanswered(&mut route, unanswered);
+                    self.take_unanswered(&mut route, unanswered.error);
                     self.follow(route, sending, &mut { *call }).await
                 }
             });
@@ -547,28 +550,21 @@ fn not_sent() -> Failure {
     Failure::new(FailureKind::Other, "the call was not sent")
 }
 
-/// Whether the connection still works, and the answer may come.
-fn is_late(error: &CallError) -> bool {
-    matches!(error, CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut)
-}
-
-/// There is no reply.
-fn unanswered(error: CallError, connection: &Arc<Connection>) -> Unanswered {
-    Unanswered { is_late: is_late(&error), error, connection: Some(connection.clone()) }
-}
-
 /// A reply of this connection, or none. If the reply breaks the contract, the connection is not used any more.
-fn answered(outcome: exchange::AttemptOutcome, sent: Moment, connection: &Arc<Connection>) -> Outcome {
-    match outcome {
-        Ok(exchange::AnsweredAttempt { reply, unconfirmed }) => {
-            Ok(Answered { reply, sent, repeated: false, unconfirmed, connection: connection.clone() })
-        }
-        Err(attempt) => {
-            if attempt.ends_connection() {
+fn answered(
+    reply: Result<Value, CallError>,
+    unconfirmed: Option<Failure>,
+    sent: Moment,
+    connection: &Arc<Connection>,
+) -> Outcome {
+    let connection = connection.clone();
+    match reply {
+        Ok(reply) => Ok(Answered { reply, sent, repeated: false, unconfirmed, connection }),
+        Err(error) => {
+            if error.ends_connection() {
                 connection.close();
             }
-            let exchange::FailedAttempt { error, is_late } = attempt;
-            Err(Unanswered { error, is_late, connection: Some(connection.clone()) })
+            Err(Unanswered { error, connection: Some(connection) })
         }
     }
 }

@@ -13,7 +13,6 @@ use crate::protocol::call::Packed;
 use crate::protocol::exchange::{error_in, is_no_script};
 use crate::protocol::keeper::Number;
 use crate::protocol::releases::{self, Settled, Steps, ToRelease};
-use crate::protocol::reply::is_late;
 use crate::protocol::routing::NodeId;
 use crate::trace::Span;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -138,7 +137,7 @@ impl Releases {
                         let is_own = own_id == Some(pending.id.as_str());
                         match self.queue.release(pending, until, mode).await {
                             // The call itself would wait in vain too.
-                            Err(error) if is_own || is_late(&error) => return Err(unsettled(error)),
+                            Err(error) if is_own || error.is_late() => return Err(unsettled(error)),
                             Err(_) => return Ok(()),
                             Ok(()) => {}
                         }
@@ -382,10 +381,9 @@ fn late() -> CallError {
 
 /// Nothing was sent for the new call, so its outcome is certain: it failed.
 fn unsettled(error: CallError) -> CallError {
-    let (kind, text) = match &error {
-        CallError::Failed(failure) | CallError::Unknown(failure) => (failure.kind(), failure.text()),
-        CallError::Invalid(_) => return error,
+    let Some(failure) = error.failure() else {
+        return error;
     };
-    let text = format!("an earlier release is not confirmed: {text}");
-    CallError::Failed(Failure::new(kind, text))
+    let text = format!("an earlier release is not confirmed: {}", failure.text());
+    CallError::Failed(Failure::new(failure.kind(), text))
 }

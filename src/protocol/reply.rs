@@ -31,28 +31,6 @@ pub fn error_of(error: RedisError) -> CallError {
     if failure.leaves_unknown() { CallError::Unknown(failure) } else { CallError::Failed(failure) }
 }
 
-/// Whether the call had too little time. This includes the case that no connection could be made in the time that was
-/// left.
-pub fn is_late(error: &CallError) -> bool {
-    failure_in(error).is_some_and(|failure| matches!(failure.kind(), FailureKind::TimedOut | FailureKind::Unreachable))
-}
-
-/// The error of a command that has no arguments to refuse.
-pub fn failure_of(error: CallError) -> Failure {
-    match error {
-        CallError::Failed(failure) | CallError::Unknown(failure) => failure,
-        CallError::Invalid(invalid) => Failure::new(FailureKind::Other, invalid.to_string()),
-    }
-}
-
-/// The failure in this error. `None`: an argument was not valid.
-pub fn failure_in(error: &CallError) -> Option<&Failure> {
-    match error {
-        CallError::Failed(failure) | CallError::Unknown(failure) => Some(failure),
-        CallError::Invalid(_) => None,
-    }
-}
-
 /// Reads a complete reply of a script. A reply with an extra field breaks the contract and is an error. Never panics,
 /// for any reply.
 pub fn read<T>(value: Value, fields: impl FnOnce(&mut Reply) -> Result<T, CallError>) -> Result<T, CallError> {

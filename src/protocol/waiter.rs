@@ -12,7 +12,7 @@ use super::keys::{Keys, LatchKeys};
 use super::latch::{Count, CountAnswer, Wait, WaitAnswer};
 use super::lease::{Deadline, LeaseOptions, Moment, ServerTime};
 use super::releases::PendingRelease;
-use super::reply::{between, is_late};
+use super::reply::between;
 use super::semaphore::{self, Acquire, Answer, Grant, Usage};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{
@@ -251,7 +251,7 @@ impl<T: WaitTarget> Waiter<T> {
         // The server answered until just now. So the call failed because the time was over, and that is the error to
         // return.
         let answered_until_now = failing.is_none_or(|failing| failing <= LAST_CALL);
-        let error = if is_over && is_queued && answered_until_now && is_late(&error) {
+        let error = if is_over && is_queued && answered_until_now && error.is_late() {
             self.target.timed_out()
         } else {
             error.into()

@@ -6,7 +6,7 @@ pub(crate) mod settings;
 
 pub use manage::{Resized, Revoked};
 
-use crate::clock::{Clock, machine_now};
+use crate::clock::machine_now;
 use crate::engine::mode::{Mode, block};
 use crate::error::{AcquireError, Invalid, Lost, RefreshError, RunError, TryAcquireError};
 use crate::lease::permits::OnLost;
@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub struct Semaphore {
     pub(crate) shared: Arc<Shared>,
-    settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 impl Semaphore {
@@ -51,7 +51,7 @@ impl Semaphore {
 
     /// The name.
     pub fn name(&self) -> &str {
-        self.settings.name()
+        &self.settings.name
     }
 
     /// How long a permit is valid unless it is refreshed: a [`Lease`], or a [`Duration`] for a lease of 1 ms to 100 years that
@@ -132,7 +132,7 @@ impl Semaphore {
     /// line and holds nothing. A [`Cancel`] stays cancelled, so use one for each request or job.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> Self {
-        cancel.go_by(self.clock());
+        cancel.go_by(&self.shared.servers.clock);
         self.settings.cancel = Some(cancel.clone());
         self
     }
@@ -393,7 +393,7 @@ impl Semaphore {
         let identity = Identity { keys: keys.clone(), id: id.to_owned(), fence: grant.fence, lease };
         let deadline = Deadline::after(sent, grant.left());
         let permit = Permit::new(&self.shared, identity, &grant, deadline, self.settings.on_lost.as_ref());
-        Ok(permit.with_limit(self.settings.limit()))
+        Ok(permit.with_limit(self.settings.limit))
     }
 
     /// The same semaphore, with the settings that `set` changes.
@@ -404,7 +404,7 @@ impl Semaphore {
 
     /// Whether both have the same keys on the same server.
     pub(crate) fn is_same(&self, other: &Semaphore) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared) && self.settings.is_same(&other.settings)
+        Arc::ptr_eq(&self.shared, &other.shared) && self.settings.keys == other.settings.keys
     }
 
     /// The time until `deadline`. `None`: it has passed.
@@ -412,21 +412,8 @@ impl Semaphore {
         Some(deadline.saturating_duration_since(machine_now())).filter(|left| !left.is_zero())
     }
 
-    fn clock(&self) -> &Clock {
-        &self.shared.servers.clock
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
     pub(crate) fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
-        if timeout.is_zero() {
-            let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire`";
-            return Err(Invalid::new("timeout", why));
-        }
-        Ok(self.shared.now().checked_add(timeout))
+        self.shared.deadline(timeout, "To acquire without waiting, use `try_acquire`")
     }
 
     /// Whether this deadline has passed.

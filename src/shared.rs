@@ -2,7 +2,7 @@
 
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Sending, Servers, Unanswered};
-use crate::error::CallError;
+use crate::error::{CallError, Invalid};
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
 use crate::protocol::call::Call;
@@ -10,7 +10,7 @@ use crate::protocol::lease::Moment;
 use crate::wait::Waits;
 use crate::wait::polled::{Futures, Polled, Watched};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) struct Shared {
     pub(crate) servers: Arc<Servers>,
@@ -25,6 +25,14 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn now(&self) -> Instant {
         self.servers.clock.now()
+    }
+
+    /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
+    pub(crate) fn deadline(&self, timeout: Duration, remedy: &str) -> Result<Option<Instant>, Invalid> {
+        if timeout.is_zero() {
+            return Err(Invalid::new("timeout", format!("got 0. Accepted: more than 0. {remedy}")));
+        }
+        Ok(self.now().checked_add(timeout))
     }
 
     /// As `call`. Also returns when the answered call was sent.

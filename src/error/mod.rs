@@ -24,6 +24,14 @@ impl Invalid {
     }
 
     /// The same error, with the place of the argument before the reason.
+    /// Checks a number of permits or of calls. `remedy` follows the text.
+    pub(crate) fn check_count(what: &str, count: u32, remedy: &str) -> Result<(), Invalid> {
+        if (1..=MOST).contains(&count) {
+            return Ok(());
+        }
+        Err(Invalid::new(what, format!("{count} is out of range. Accepted: 1 to {MOST}{remedy}")))
+    }
+
     pub(crate) fn within(self, place: &str) -> Invalid {
         Invalid { why: format!("{place}: {}", self.why), ..self }
     }

@@ -12,8 +12,8 @@ use crate::lease::permits::{OnLost, Store};
 use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::keeper::{Keeper, Number};
 use crate::protocol::keys::Keys;
-use crate::protocol::lease::{self, Deadline, LeaseOptions};
-use crate::protocol::semaphore::{Grant, Release, ReleaseAnswer};
+use crate::protocol::lease::{self, LeaseOptions};
+use crate::protocol::semaphore::{Release, ReleaseAnswer};
 use crate::protocol::waiter::Granted;
 use crate::shared::Shared;
 use crate::trace::Operation;
@@ -68,7 +68,7 @@ impl Permit {
 
     /// The number of permits, as the caller asked for. 0 in a forked child.
     pub fn permits(&self) -> u32 {
-        if self.is_own_process() { self.held(|held| held.permits()).unwrap_or(0) } else { 0 }
+        if self.is_own_process() { self.held(|held| held.permits).unwrap_or(0) } else { 0 }
     }
 
     /// The limit in force at the time of the grant. It may differ from the declared limit. After
@@ -322,21 +322,12 @@ impl Permit {
 }
 
 impl Permit {
-    /// A permit that the server has granted to this id, with these lease options.
-    pub(crate) fn new(
-        shared: &Arc<Shared>,
-        identity: Identity,
-        grant: &Grant,
-        deadline: Deadline,
-        on_lost: Option<&OnLost>,
-    ) -> Permit {
-        Permit::keep(shared.clone(), HeldPermit::new(Arc::new(identity), grant, deadline), on_lost)
-    }
-
-    fn keep(shared: Arc<Shared>, held: HeldPermit, on_lost: Option<&OnLost>) -> Permit {
-        let identity = held.identity.clone();
-        let number = shared.permits.keep(held, on_lost);
-        Permit { shared, identity, number, limit: 0, ticket: None }
+    /// A permit that the server has granted.
+    pub(crate) fn new(shared: &Arc<Shared>, granted: Granted, on_lost: Option<&OnLost>) -> Permit {
+        let Granted { identity, grant, limit, deadline, ticket } = granted;
+        let identity = Arc::new(identity);
+        let number = shared.permits.keep(HeldPermit::new(identity.clone(), &grant, deadline), on_lost);
+        Permit { shared: shared.clone(), identity, number, limit, ticket }
     }
 
     /// A permit from a grant, after its confirmation.
@@ -346,19 +337,12 @@ impl Permit {
         on_lost: Option<&OnLost>,
         mode: Mode,
     ) -> Result<Permit, CallError> {
-        let Granted { identity, grant, limit, deadline, ticket } = granted;
-        let mut permit = Permit::new(shared, identity, &grant, deadline, on_lost);
-        (permit.limit, permit.ticket) = (limit, ticket);
+        let permit = Permit::new(shared, granted, on_lost);
         if permit.is_unconfirmed() {
             Box::pin(confirm(&[&permit], mode)).await?;
         }
-        shared.servers.counts.grant(ticket.is_some());
+        shared.servers.counts.grant(permit.ticket.is_some());
         Ok(permit)
-    }
-
-    pub(crate) fn with_limit(mut self, limit: u32) -> Permit {
-        self.limit = limit;
-        self
     }
 
     /// Whether its grant must be confirmed before it counts.
@@ -366,15 +350,10 @@ impl Permit {
         self.identity.lease.lease_ms == 0 || self.shared.permits.has_replicas()
     }
 
-    /// Hands the permit on without a release, because another release has been posted.
-    pub(crate) fn forget(self) {
-        self.hand_on();
-    }
-
     /// It is no longer watched and will not be released.
-    fn hand_on(&self) {
+    pub(crate) fn hand_on(&self) {
         if self.is_own_process() {
-            self.keeper(Keeper::hand_on);
+            self.change(HeldPermit::hand_on);
         }
     }
 
@@ -386,12 +365,12 @@ impl Permit {
 
     /// The same permit with other lease options. Its current lease continues.
     pub(crate) fn under(self, lease: LeaseOptions, on_lost: Option<&OnLost>) -> Permit {
-        let Some(held) = self.keeper(|keeper, number| keeper.under(number, lease)) else {
+        let Some(held) = self.change(|held| held.under(lease)) else {
             return self;
         };
-        let mut permit = Permit::keep(self.shared.clone(), held, on_lost);
-        (permit.limit, permit.ticket) = (self.limit, self.ticket);
-        permit
+        let (shared, identity) = (self.shared.clone(), held.identity.clone());
+        let number = shared.permits.keep(held, on_lost);
+        Permit { shared, identity, number, limit: self.limit, ticket: self.ticket }
     }
 
     async fn release_some_by(&self, permits: u32, mode: Mode) -> Result<(), RefreshError> {
@@ -410,7 +389,7 @@ impl Permit {
             }
             match self.shared.call(&self.release_call(held - permits), mode).await? {
                 ReleaseAnswer::Released { left, .. } => {
-                    self.held(|held| held.set_permits(left));
+                    self.held(|held| held.permits = left);
                     Ok(())
                 }
                 ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => {
@@ -448,6 +427,10 @@ impl Permit {
 
     fn held<T>(&self, work: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
         self.keeper(|keeper, number| keeper.held(number).map(work))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
+        self.keeper(|keeper, number| keeper.change(number, change))
     }
 
     fn keeper<T>(&self, work: impl FnOnce(&mut Keeper, Number) -> T) -> T {

@@ -11,10 +11,10 @@ use crate::engine::mode::{Mode, block};
 use crate::error::{AcquireError, Invalid, Lost, RefreshError, RunError, TryAcquireError};
 use crate::lease::permits::OnLost;
 use crate::permit::{Permit, Released};
-use crate::protocol::held::Identity;
 use crate::protocol::id;
-use crate::protocol::lease::{Deadline, LeaseOptions};
+use crate::protocol::lease::LeaseOptions;
 use crate::protocol::semaphore::{Lookup, LookupAnswer, Refresh};
+use crate::protocol::waiter::Granted;
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::wait::Caller;
@@ -390,10 +390,8 @@ impl Semaphore {
         let refresh = Refresh { keys, id, lease_ms: lease.lease_ms, fence: Some(found.fence) };
         let (grant, sent) = self.shared.call_at(&refresh, mode).await?;
         let grant = grant.ok_or_else(lost)?;
-        let identity = Identity { keys: keys.clone(), id: id.to_owned(), fence: grant.fence, lease };
-        let deadline = Deadline::after(sent, grant.left());
-        let permit = Permit::new(&self.shared, identity, &grant, deadline, self.settings.on_lost.as_ref());
-        Ok(permit.with_limit(self.settings.limit))
+        let granted = Granted::new(keys, id, lease, grant, self.settings.limit, sent);
+        Ok(Permit::new(&self.shared, granted, self.settings.on_lost.as_ref()))
     }
 
     /// The same semaphore, with the settings that `set` changes.
@@ -447,7 +445,7 @@ impl Semaphore {
                 if caller.keeps_grant() {
                     return Ok(permit?);
                 }
-                permit.map(Permit::forget).ok();
+                permit.inspect(Permit::hand_on).ok(); // another release has been posted
             }
         };
         span.run(work).await
@@ -488,7 +486,7 @@ impl Semaphore {
                 }
                 // It was given back while it was confirmed. The next wait has the same place.
                 target.entry.ticket = ticket.unwrap_or_default();
-                permit.map(Permit::forget).ok();
+                permit.inspect(Permit::hand_on).ok(); // another release has been posted
             }
         };
         span.run(work).await

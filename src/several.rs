@@ -4,11 +4,10 @@ use crate::engine::mode::{Mode, block};
 use crate::error::failure::FailureKind;
 use crate::error::{AboveLimit, AcquireError, Invalid, Lost, RefreshError, TryAcquireError};
 use crate::permit::{self, Permit, ReleaseError, Released};
-use crate::protocol::held::Identity;
 use crate::protocol::keys::Keys;
-use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
+use crate::protocol::lease::{LeaseOptions, Moment};
 use crate::protocol::semaphore::{AskOne, Grant, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage};
-use crate::protocol::waiter::{LAST_CALL, denied};
+use crate::protocol::waiter::{Granted, LAST_CALL, denied};
 use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::trace::Operation;
@@ -283,7 +282,7 @@ impl Several {
                 held.permits.iter().for_each(|_| shared.servers.counts.grant(false));
                 return Ok(held);
             }
-            held.into_permits().into_iter().for_each(Permit::forget);
+            held.permits.iter().for_each(Permit::hand_on); // another release has been posted
         }
     }
 
@@ -339,11 +338,8 @@ impl Several {
     ) -> Result<Vec<Permit>, Invalid> {
         let permits = self.members.iter().zip(grants).map(|(member, (grant, usage))| {
             let settings = &member.semaphore.settings;
-            let (keys, lease) = (settings.keys()?.clone(), settings.lease_options()?);
-            let identity = Identity { keys, id: id.to_owned(), fence: grant.fence, lease };
-            let deadline = Deadline::after(sent, grant.left());
-            let permit = Permit::new(shared, identity, grant, deadline, settings.on_lost.as_ref());
-            Ok(permit.with_limit(usage.limit))
+            let granted = Granted::new(settings.keys()?, id, settings.lease_options()?, *grant, usage.limit, sent);
+            Ok(Permit::new(shared, granted, settings.on_lost.as_ref()))
         });
         permits.collect()
     }

@@ -43,11 +43,7 @@ struct ReleaseQueue {
     last: AtomicU64,
 }
 
-#[derive(Default)]
-struct ReleaseState {
-    releases: releases::Releases<Arc<Connection>>,
-    in_flight: releases::InFlight,
-}
+type ReleaseState = releases::Releases<Arc<Connection>>;
 
 /// The releases that precede a call.
 #[derive(Clone, Copy)]
@@ -95,7 +91,7 @@ impl Releases {
         mode: Mode,
     ) -> Result<bool, CallError> {
         let queue = &self.queue;
-        let is_posted = |state: &mut ReleaseState| state.in_flight.has(key, earlier.last);
+        let is_posted = |state: &mut ReleaseState| state.has_posted(key, earlier.last);
         if queue.resent.load(Ordering::Acquire) == earlier.resent && !queue.state.look(is_posted) {
             return Ok(false);
         }
@@ -128,7 +124,7 @@ impl Releases {
         let until = until.unwrap_or_else(|| servers.clock.now() + servers.timeouts.read);
         let settles = async {
             loop {
-                let settled = |state: &mut ReleaseState| match state.releases.settle(key, own_id, servers.clock.now()) {
+                let settled = |state: &mut ReleaseState| match state.settle(key, own_id, servers.clock.now()) {
                     Settled::Soon => None,
                     settled => Some(settled),
                 };
@@ -152,7 +148,7 @@ impl Releases {
 
     /// Returns when all releases are confirmed, or their permits have ended by themselves. `false`: not by `until`.
     pub(crate) async fn all_confirmed(&self, until: Instant, mode: Mode) -> bool {
-        let is_confirmed = |state: &mut ReleaseState| state.in_flight.is_empty() && state.releases.is_empty();
+        let is_confirmed = |state: &mut ReleaseState| state.posted.is_empty() && state.is_empty();
         self.queue.wait_until(until, mode, is_confirmed).await.is_some()
     }
 }
@@ -162,7 +158,7 @@ impl Drop for Releases {
     fn drop(&mut self) {
         if self.queue.servers.is_own_process() {
             let now = self.queue.servers.clock.now();
-            self.queue.state.change(|state| state.releases.close(now));
+            self.queue.state.change(|state| state.close(now));
             self.queue.servers.worker.call();
         }
     }
@@ -189,7 +185,7 @@ impl Posted {
         let connection = behind.filter(|connection| !connection.is_closed()).or_else(connected);
         let number = queue.state.look(|state| {
             let number = queue.last.fetch_add(1, Ordering::AcqRel) + 1;
-            state.in_flight.add(number, &key);
+            state.post(number, &key);
             number
         });
         let posted = Posted { queue: queue.clone(), number, pending, steps, dropped };
@@ -241,7 +237,7 @@ impl Posted {
             store.released(number, !steps.has_found_nothing);
             span.ended(if steps.has_found_nothing { "gone" } else { "released" });
         }
-        queue.state.change(|state| state.in_flight.answered(posted));
+        queue.state.change(|state| state.answered(posted));
     }
 
     /// The gate's own thread repeats it.
@@ -252,8 +248,8 @@ impl Posted {
             span.ended("unknown"); // the gate's own thread repeats it
         }
         queue.change(|state| {
-            state.in_flight.answered(posted);
-            state.releases.add([pending]);
+            state.answered(posted);
+            state.add([pending]);
         });
         queue.resent.fetch_add(1, Ordering::Release);
         queue.servers.worker.call();
@@ -268,7 +264,7 @@ impl ReleaseQueue {
     fn change<T>(&self, change: impl FnOnce(&mut ReleaseState) -> T) -> T {
         self.state.change(|state| {
             let result = change(state);
-            self.unconfirmed.store(state.releases.count(), Ordering::Release);
+            self.unconfirmed.store(state.count(), Ordering::Release);
             result
         })
     }
@@ -282,7 +278,7 @@ impl ReleaseQueue {
 
     /// The gate's own thread sends it.
     fn later(&self, pending: PendingRelease) {
-        self.change(|state| state.releases.add([pending]));
+        self.change(|state| state.add([pending]));
         self.servers.worker.call();
     }
 
@@ -351,10 +347,10 @@ impl Drop for Unconfirmed<'_> {
         match self.node {
             Some(node) => {
                 let now = self.queue.servers.clock.now();
-                self.queue.change(|state| state.releases.sent(node, releases, now));
+                self.queue.change(|state| state.sent(node, releases, now));
             }
             None if releases.is_empty() => return,
-            None => self.queue.change(|state| state.releases.add(releases)),
+            None => self.queue.change(|state| state.add(releases)),
         }
         self.queue.servers.worker.call();
     }
@@ -365,7 +361,7 @@ impl Job for ReleaseQueue {
         loop {
             let now = self.servers.clock.now();
             let node_of = |pending: &PendingRelease| self.servers.node_of(pending.keys.meta.as_bytes());
-            let next = self.change(|state| state.releases.next(now, node_of));
+            let next = self.change(|state| state.next(now, node_of));
             match next {
                 ToRelease::At(at) => return NextWork::At(at),
                 ToRelease::Closed => return NextWork::Never,

@@ -6,8 +6,7 @@ use crate::engine::servers::{Outcome, Sending};
 use crate::error::{CallError, Error};
 use crate::lease::releases::{Dropped, PendingRelease};
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::held::HeldState;
-use crate::protocol::keeper::Keeper;
+use crate::protocol::held::{HeldPermit, HeldState};
 use crate::protocol::semaphore::ReleaseAnswer;
 use crate::trace::{Operation, words};
 use std::{error, fmt};
@@ -160,7 +159,7 @@ impl Permit {
         });
         read.map_err(|unanswered| {
             if !matches!(unanswered.error, CallError::Unknown(_)) {
-                self.keeper(Keeper::not_released);
+                self.change(HeldPermit::not_released);
             }
             unanswered.error
         })
@@ -168,7 +167,7 @@ impl Permit {
 
     /// How an earlier release ended.
     fn earlier_release(&self) -> Released {
-        match self.held(|held| held.state()) {
+        match self.held(|held| held.state) {
             Some(HeldState::Gone) => Released::Gone,
             _ => Released::Released,
         }

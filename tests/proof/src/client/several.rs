@@ -40,10 +40,7 @@ impl Client {
         let why = match answered.read(|reply| TryAcquireSeveral { id, asked: &asked }.answer(reply)) {
             Ok(TryAcquireSeveralAnswer::Granted(grants) | TryAcquireSeveralAnswer::Held(grants)) => {
                 for (want, (grant, usage)) in wants.iter().zip(grants) {
-                    let (keys, id, lease) = (want.keys.clone(), want.id.clone(), want.lease);
-                    let identity = Identity { keys, id, fence: grant.fence, lease };
-                    let (deadline, limit) = (Deadline::after(sent, left_of(&grant)), usage.limit);
-                    let granted = Granted { identity, grant, limit, deadline, ticket: None };
+                    let granted = Granted::new(&want.keys, &want.id, want.lease, grant, usage.limit, sent);
                     self.granted(want, granted, false, now);
                 }
                 return;

@@ -8,7 +8,7 @@ pub use release::{ReleaseError, Released};
 use crate::engine::mode::{Mode, block};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Invalid, Lost, RefreshError};
-use crate::lease::permits::{OnLost, Store};
+use crate::lease::permits::OnLost;
 use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::keeper::{Keeper, Number};
 use crate::protocol::keys::Keys;
@@ -87,7 +87,7 @@ impl Permit {
     /// if the permit is lost, and in a forked child. `None` if the permit is permanent. Does not block and
     /// sends nothing to the server.
     pub fn remaining(&self) -> Option<Duration> {
-        if self.is_own_process() { self.store().remaining(self.number) } else { Some(Duration::ZERO) }
+        if self.is_own_process() { self.shared.permits.remaining(self.number) } else { Some(Duration::ZERO) }
     }
 
     /// Whether the permit is lost, by the clocks of this machine and the replies so far. Once true, it stays
@@ -359,8 +359,8 @@ impl Permit {
 
     /// Ends the renewal of this permit. For a future that is not polled.
     pub(crate) fn renewal_end(&self) -> Held {
-        let (store, number) = (self.store().clone(), self.number);
-        Box::new(move || store.with(|keeper| keeper.stop_renewal(number)))
+        let (permits, number) = (self.shared.permits.clone(), self.number);
+        Box::new(move || permits.with(|keeper| keeper.stop_renewal(number)))
     }
 
     /// The same permit with other lease options. Its current lease continues.
@@ -406,7 +406,7 @@ impl Permit {
     }
 
     fn is_own_process(&self) -> bool {
-        self.store().is_own_process()
+        self.shared.servers.is_own_process()
     }
 
     fn is_of_same_gate(&self, other: &Permit) -> bool {
@@ -421,10 +421,6 @@ impl Permit {
         self.held(|held| held.deadline().instant())?
     }
 
-    fn store(&self) -> &Arc<Store> {
-        self.shared.permits.store()
-    }
-
     fn held<T>(&self, work: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
         self.keeper(|keeper, number| keeper.held(number).map(work))
     }
@@ -434,7 +430,7 @@ impl Permit {
     }
 
     fn keeper<T>(&self, work: impl FnOnce(&mut Keeper, Number) -> T) -> T {
-        self.store().with(|keeper| work(keeper, self.number))
+        self.shared.permits.with(|keeper| work(keeper, self.number))
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) struct Shared {
     pub(crate) servers: Arc<Servers>,
-    pub(crate) permits: Permits,
+    pub(crate) permits: Arc<Permits>,
     pub(crate) releases: Arc<Releases>,
     pub(crate) waits: Waits,
     pub(crate) futures: Arc<Futures>,
@@ -59,5 +59,15 @@ impl Shared {
     /// Fails in a forked child, which must not use a gate of its parent.
     pub(crate) fn check_process(&self) -> Result<(), CallError> {
         self.servers.check_process().map_err(CallError::Failed)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.servers.is_own_process() {
+            self.permits.close();
+            self.releases.close();
+            self.servers.worker.call();
+        }
     }
 }

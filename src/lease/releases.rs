@@ -1,7 +1,7 @@
 //! Releases for which no caller waits. Each is posted on the connection, behind all earlier calls of the gate. Those that
 //! the server does not confirm are repeated by the gate's own thread.
 
-use super::permits::Store;
+use super::permits::Permits;
 use crate::engine::connection::{Connection, Outcome};
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Sending, Servers};
@@ -23,16 +23,12 @@ pub(crate) type PendingRelease = releases::PendingRelease<Arc<Connection>>;
 
 /// A permit that its guard has dropped, until its release is answered.
 pub(crate) struct Dropped {
-    pub(crate) store: Arc<Store>,
+    pub(crate) permits: Arc<Permits>,
     pub(crate) number: Number,
     pub(crate) span: Span,
 }
 
 pub(crate) struct Releases {
-    queue: Arc<ReleaseQueue>,
-}
-
-struct ReleaseQueue {
     servers: Arc<Servers>,
     state: Watched<ReleaseState>,
     /// How many releases hold back later calls of their names. Zero for almost every call, which then needs no lock.
@@ -54,30 +50,35 @@ pub(crate) struct Earlier {
 }
 
 impl Releases {
-    pub(crate) fn new(servers: Arc<Servers>) -> Releases {
+    pub(crate) fn new(servers: Arc<Servers>) -> Arc<Releases> {
         let (unconfirmed, resent, last) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Releases { queue: Arc::new(ReleaseQueue { servers, state: Watched::default(), unconfirmed, resent, last }) }
+        Arc::new(Releases { servers, state: Watched::default(), unconfirmed, resent, last })
     }
 
-    /// The work of the gate's own thread.
-    pub(crate) fn job(&self) -> Weak<dyn Job> {
-        Arc::<ReleaseQueue>::downgrade(&self.queue)
+    /// The releases of a gate that is not dropped.
+    pub(crate) fn of_open_gate(releases: &Weak<Releases>) -> Option<Arc<Releases>> {
+        releases.upgrade().filter(|releases| !releases.state.look(|state| state.is_closed()))
+    }
+
+    /// The gate is dropped. Its own thread continues for up to 30 s with the releases that are not confirmed.
+    pub(crate) fn close(&self) {
+        let now = self.servers.clock.now();
+        self.state.change(|state| state.close(now));
     }
 
     /// Sends a release without waiting for its reply. Later calls of this gate for the same name run after it.
-    pub(crate) fn post(&self, pending: PendingRelease) {
-        if pending.is_one_call() { Posted::send(&self.queue, pending, None) } else { self.queue.later(pending) }
+    pub(crate) fn post(self: &Arc<Releases>, pending: PendingRelease) {
+        if pending.is_one_call() { Posted::send(self, pending, None) } else { self.later(pending) }
     }
 
     /// As `post`, for a permit whose guard is dropped.
-    pub(crate) fn post_dropped(&self, pending: PendingRelease, dropped: Dropped) {
-        Posted::send(&self.queue, pending, Some(dropped));
+    pub(crate) fn post_dropped(self: &Arc<Releases>, pending: PendingRelease, dropped: Dropped) {
+        Posted::send(self, pending, Some(dropped));
     }
 
     /// The releases that precede a call which is made now.
     pub(crate) fn earlier(&self) -> Earlier {
-        let (last, resent) = (&self.queue.last, &self.queue.resent);
-        Earlier { last: last.load(Ordering::Acquire), resent: resent.load(Ordering::Acquire) }
+        Earlier { last: self.last.load(Ordering::Acquire), resent: self.resent.load(Ordering::Acquire) }
     }
 
     /// Whether a call for this key, which the server has denied, must be made again: it may have run before a release that
@@ -90,13 +91,12 @@ impl Releases {
         earlier: Earlier,
         mode: Mode,
     ) -> Result<bool, CallError> {
-        let queue = &self.queue;
         let is_posted = |state: &mut ReleaseState| state.has_posted(key, earlier.last);
-        if queue.resent.load(Ordering::Acquire) == earlier.resent && !queue.state.look(is_posted) {
+        if self.resent.load(Ordering::Acquire) == earlier.resent && !self.state.look(is_posted) {
             return Ok(false);
         }
-        let until = queue.servers.clock.now() + queue.servers.timeouts.read;
-        queue.wait_until(until, mode, |state| !is_posted(state)).await.ok_or_else(late)?;
+        let until = self.servers.clock.now() + self.servers.timeouts.read;
+        self.wait_until(until, mode, |state| !is_posted(state)).await.ok_or_else(late)?;
         self.settle(key, own_id, Some(until), mode).await?;
         Ok(true)
     }
@@ -104,7 +104,7 @@ impl Releases {
     /// Releases once, by `until`. Returns whether the server confirmed it. If not, or if this is dropped, the gate's own
     /// thread repeats it.
     pub(crate) async fn now(&self, pending: PendingRelease, until: Instant, mode: Mode) -> bool {
-        self.queue.release(pending, until, mode).await.is_ok()
+        self.release(pending, until, mode).await.is_ok()
     }
 
     /// Before a call for this key is sent: sends the releases of the same name that must be repeated, since they precede
@@ -117,10 +117,10 @@ impl Releases {
         until: Option<Instant>,
         mode: Mode,
     ) -> Result<(), CallError> {
-        if self.queue.unconfirmed.load(Ordering::Acquire) == 0 {
+        if self.unconfirmed.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
-        let ReleaseQueue { servers, state, .. } = &*self.queue;
+        let Releases { servers, state, .. } = self;
         let until = until.unwrap_or_else(|| servers.clock.now() + servers.timeouts.read);
         let settles = async {
             loop {
@@ -131,7 +131,7 @@ impl Releases {
                 match state.until(Some(servers.clock.machine_time(until)), mode, settled).await {
                     Some(Settled::After(pending)) => {
                         let is_own = own_id == Some(pending.id.as_str());
-                        match self.queue.release(pending, until, mode).await {
+                        match self.release(pending, until, mode).await {
                             // The call itself would wait in vain too.
                             Err(error) if is_own || error.is_late() => return Err(unsettled(error)),
                             Err(_) => return Ok(()),
@@ -149,24 +149,13 @@ impl Releases {
     /// Returns when all releases are confirmed, or their permits have ended by themselves. `false`: not by `until`.
     pub(crate) async fn all_confirmed(&self, until: Instant, mode: Mode) -> bool {
         let is_confirmed = |state: &mut ReleaseState| state.posted.is_empty() && state.is_empty();
-        self.queue.wait_until(until, mode, is_confirmed).await.is_some()
-    }
-}
-
-impl Drop for Releases {
-    /// The gate's own thread continues for up to 30 s with the releases that are not confirmed.
-    fn drop(&mut self) {
-        if self.queue.servers.is_own_process() {
-            let now = self.queue.servers.clock.now();
-            self.queue.state.change(|state| state.close(now));
-            self.queue.servers.worker.call();
-        }
+        self.wait_until(until, mode, is_confirmed).await.is_some()
     }
 }
 
 /// A release that is posted, until its reply is here.
 struct Posted {
-    queue: Arc<ReleaseQueue>,
+    queue: Arc<Releases>,
     number: u64,
     pending: PendingRelease,
     steps: Steps,
@@ -174,7 +163,7 @@ struct Posted {
 }
 
 impl Posted {
-    fn send(queue: &Arc<ReleaseQueue>, mut pending: PendingRelease, dropped: Option<Dropped>) {
+    fn send(queue: &Arc<Releases>, mut pending: PendingRelease, dropped: Option<Dropped>) {
         let steps = pending.steps();
         let behind = pending.connection.take();
         let Some(call) = steps.call() else {
@@ -233,8 +222,8 @@ impl Posted {
 
     fn confirmed(self) {
         let Posted { queue, number: posted, steps, dropped, .. } = self;
-        if let Some(Dropped { store, number, span }) = dropped {
-            store.released(number, !steps.has_found_nothing);
+        if let Some(Dropped { permits, number, span }) = dropped {
+            permits.released(number, !steps.has_found_nothing);
             span.ended(if steps.has_found_nothing { "gone" } else { "released" });
         }
         queue.state.change(|state| state.answered(posted));
@@ -243,8 +232,8 @@ impl Posted {
     /// The gate's own thread repeats it.
     fn failed(self) {
         let Posted { queue, number: posted, pending, dropped, .. } = self;
-        if let Some(Dropped { store, number, span }) = dropped {
-            store.remove(number);
+        if let Some(Dropped { permits, number, span }) = dropped {
+            permits.remove(number);
             span.ended("unknown"); // the gate's own thread repeats it
         }
         queue.change(|state| {
@@ -260,7 +249,7 @@ fn not_sent() -> CallError {
     CallError::Failed(Failure::new(FailureKind::Disconnected, "the connection has ended"))
 }
 
-impl ReleaseQueue {
+impl Releases {
     fn change<T>(&self, change: impl FnOnce(&mut ReleaseState) -> T) -> T {
         self.state.change(|state| {
             let result = change(state);
@@ -289,7 +278,7 @@ impl ReleaseQueue {
     }
 
     /// Releases each of these once, on one server.
-    async fn release_batch(self: Arc<ReleaseQueue>, node: NodeId, releases: Vec<PendingRelease>) {
+    async fn release_batch(self: Arc<Releases>, node: NodeId, releases: Vec<PendingRelease>) {
         let mut unconfirmed = Unconfirmed { queue: &self, node: Some(node), releases };
         unconfirmed.release_all().await;
     }
@@ -297,7 +286,7 @@ impl ReleaseQueue {
 
 /// Releases that are being sent. Those that are not confirmed when this is dropped are repeated.
 struct Unconfirmed<'a> {
-    queue: &'a ReleaseQueue,
+    queue: &'a Releases,
     /// The server of a batch.
     node: Option<NodeId>,
     releases: Vec<PendingRelease>,
@@ -356,8 +345,8 @@ impl Drop for Unconfirmed<'_> {
     }
 }
 
-impl Job for ReleaseQueue {
-    fn work(self: Arc<ReleaseQueue>) -> NextWork {
+impl Job for Releases {
+    fn work(self: Arc<Releases>) -> NextWork {
         loop {
             let now = self.servers.clock.now();
             let node_of = |pending: &PendingRelease| self.servers.node_of(pending.keys.meta.as_bytes());

@@ -133,11 +133,11 @@ pub(super) fn post(permit: &Permit) {
     // lock.
     if permit.is_own_process()
         // The last refresh of the holder was answered by now, or not at all.
-        && let Some(until) = permit.store().drop_permit(permit.number, permit.shared.now())
+        && let Some(until) = permit.shared.permits.drop_permit(permit.number, permit.shared.now())
     {
         let span = Operation::Release.on([permit.key()]);
         let pending = PendingRelease::of_permit(&permit.identity, until, None);
-        let dropped = Dropped { store: permit.store().clone(), number: permit.number, span };
+        let dropped = Dropped { permits: permit.shared.permits.clone(), number: permit.number, span };
         permit.shared.releases.post_dropped(pending, dropped);
     }
 }
@@ -145,7 +145,7 @@ pub(super) fn post(permit: &Permit) {
 impl Permit {
     /// The call that releases it. `None` if there is nothing to release.
     fn begin_release(&self) -> Option<Packed> {
-        self.store().begin_release(self.number).then(|| self.release_call(0).pack())
+        self.shared.permits.begin_release(self.number).then(|| self.release_call(0).pack())
     }
 
     /// Handles the outcome of its release.

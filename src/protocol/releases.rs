@@ -258,6 +258,10 @@ impl<C> Releases<C> {
         self.pending.len() + self.current.values().map(Vec::len).sum::<usize>()
     }
 
+    pub fn is_closed(&self) -> bool {
+        self.closes.is_some()
+    }
+
     /// The gate is dropped. Releases continue for up to 30 s.
     pub fn close(&mut self, now: Instant) {
         self.closes = Some(now + LAST_RELEASES);

@@ -581,7 +581,7 @@ impl Receiver for Registry {
         }
         if !is_taken
             && let Some(release) = lock(&self.inbox).release_of(&received)
-            && let Some(releases) = self.releases.get().and_then(Weak::upgrade)
+            && let Some(releases) = self.releases.get().and_then(Releases::of_open_gate)
         {
             releases.post(release);
         }

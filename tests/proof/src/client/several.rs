@@ -4,12 +4,10 @@ use super::flights::{Answered, Unanswered};
 use super::waits::Caller;
 use super::{Client, Thread, Want};
 use crate::protocol::call::Call;
-use crate::protocol::held::Identity;
-use crate::protocol::lease::{Deadline, Moment};
+use crate::protocol::lease::Moment;
 use crate::protocol::releases::PendingRelease;
 use crate::protocol::semaphore::{AskOne, TryAcquireSeveral, TryAcquireSeveralAnswer};
 use crate::protocol::waiter::Granted;
-use luagate::__proof::left_of;
 use luagate::errors::CallError;
 use std::time::Duration;
 

@@ -9,7 +9,6 @@ pub(crate) use moved::Time;
 use crate::protocol::lease::Moment;
 use crate::sync::wait;
 use moved::{Moved, Sleeper};
-use std::ops::Add;
 use std::sync::{Condvar, MutexGuard};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -56,9 +55,9 @@ impl Clock {
         Clock(Some(Moved { time, _owner: owner }))
     }
 
-    /// How far this clock is ahead of the machine's clock, if a test moves it.
-    fn ahead(&self) -> Option<Duration> {
-        self.0.as_ref().map(|moved| moved.time.ahead())
+    /// How far this clock is ahead of the machine's clock, because a test moves it.
+    fn ahead(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::ZERO, |moved| moved.time.ahead())
     }
 
     /// Whether a test moves this clock. Then the test must know which threads sleep.
@@ -67,7 +66,7 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Instant {
-        later(Instant::now(), self.ahead())
+        Instant::now() + self.ahead()
     }
 
     pub(crate) fn moment(&self) -> Moment {
@@ -77,21 +76,18 @@ impl Clock {
     /// The moment at which the machine's monotonic clock shows `now`; the caller has just read it.
     pub(crate) fn moment_at(&self, now: Instant) -> Moment {
         let ahead = self.ahead(); // read once, so that both clocks show the same moment
-        let suspended = self.0.as_ref().map(|moved| moved.time.suspended());
-        Moment::new(later(now, ahead), later(later(total(), ahead), suspended))
+        let suspended = self.0.as_ref().map_or(Duration::ZERO, |moved| moved.time.suspended());
+        Moment::new(now + ahead, total() + ahead + suspended)
     }
 
     /// The time of the machine's clock when this clock shows `at`, unless a test moves it before.
     pub(crate) fn machine_time(&self, at: Instant) -> Instant {
-        match self.ahead() {
-            None => at,
-            Some(ahead) => at.checked_sub(ahead).unwrap_or(at),
-        }
+        at.checked_sub(self.ahead()).unwrap_or(at)
     }
 
     /// The time of this clock when the machine's clock shows `at`, unless a test moves it before. `None`: out of range.
     pub(crate) fn at_machine_time(&self, at: Instant) -> Option<Instant> {
-        at.checked_add(self.ahead().unwrap_or_default())
+        at.checked_add(self.ahead())
     }
 
     /// Marks the caller as busy until the result is dropped. A test that moves the clock waits for it.
@@ -104,16 +100,9 @@ impl Clock {
     }
 }
 
-fn later<T: Add<Duration, Output = T>>(time: T, by: Option<Duration>) -> T {
-    match by {
-        None => time,
-        Some(by) => time + by,
-    }
-}
-
 impl std::fmt::Debug for Clock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Clock").field(&self.ahead()).finish()
+        f.debug_tuple("Clock").field(&self.0.as_ref().map(|moved| moved.time.ahead())).finish()
     }
 }
 
@@ -198,9 +187,11 @@ mod tests {
         let (gate, memory) = crate::Gate::in_memory().unwrap();
         let permit = gate.semaphore("desk", 1).lease(Duration::from_secs(60)).acquire().unwrap();
         let half = Duration::from_secs(30);
-        memory.time().stop_monotonic(half);
+        let nanoseconds = half.as_nanos() as u64;
+        let stop_monotonic = || memory.time.suspended.fetch_add(nanoseconds, std::sync::atomic::Ordering::SeqCst);
+        stop_monotonic();
         assert!(permit.remaining().unwrap() <= half && !permit.is_lost());
-        memory.time().stop_monotonic(half);
+        stop_monotonic();
         assert!(permit.is_lost());
     }
 }

@@ -420,16 +420,12 @@ impl Semaphore {
     }
 
     async fn at_once_async(&self, permits: Option<u32>) -> Result<Permit, TryAcquireError> {
-        let watched =
-            self.shared.watch(|polled| async move { self.at_once(permits, Caller::polled(&polled)).await })?;
-        watched.await
+        self.shared.watch(|polled| async move { self.at_once(permits, Caller::polled(&polled)).await }).await
     }
 
     async fn in_line_async(&self, permits: u32, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
-        let watched = self
-            .shared
-            .watch(|polled| async move { self.acquire_by(permits, deadline, Caller::polled(&polled)).await })?;
-        watched.await
+        let shared = &self.shared;
+        shared.watch(|polled| async move { self.acquire_by(permits, deadline, Caller::polled(&polled)).await }).await
     }
 
     /// Takes permits at once, or none. `None`: all that are free.

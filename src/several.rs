@@ -108,7 +108,7 @@ impl Several {
     /// If this is dropped, nothing stays held.
     pub async fn try_acquire_async(&self) -> Result<SeveralPermits, TryAcquireError> {
         let shared = self.shared()?;
-        shared.watch(|polled| async move { self.try_acquire_by(Caller::polled(&polled)).await })?.await
+        shared.watch(|polled| async move { self.try_acquire_by(Caller::polled(&polled)).await }).await
     }
 
     /// Takes the permits of all semaphores, one semaphore after the other. Waits in line, and blocks until all are
@@ -164,7 +164,7 @@ impl Several {
 
     async fn in_line_async(&self, deadline: Option<Instant>) -> Result<SeveralPermits, AcquireError> {
         let shared = self.shared()?;
-        shared.watch(|polled| async move { self.acquire_by(deadline, Caller::polled(&polled)).await })?.await
+        shared.watch(|polled| async move { self.acquire_by(deadline, Caller::polled(&polled)).await }).await
     }
 
     fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {

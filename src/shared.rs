@@ -8,7 +8,7 @@ use crate::lease::releases::Releases;
 use crate::protocol::call::Call;
 use crate::protocol::lease::Moment;
 use crate::wait::Waits;
-use crate::wait::polled::{Futures, Polled, Watched};
+use crate::wait::polled::{Futures, Polled};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,9 +51,13 @@ impl Shared {
     }
 
     /// Watches the future of an operation that may get a grant.
-    pub(crate) fn watch<F>(&self, future: impl FnOnce(Arc<Polled>) -> F) -> Result<Watched<'_, F>, CallError> {
+    pub(crate) async fn watch<T, E, F>(&self, future: impl FnOnce(Arc<Polled>) -> F) -> Result<T, E>
+    where
+        E: From<CallError>,
+        F: Future<Output = Result<T, E>>,
+    {
         self.check_process()?; // before any lock
-        Ok(self.futures.watch(future))
+        self.futures.watch(future).await
     }
 
     /// Fails in a forked child, which must not use a gate of its parent.

@@ -100,7 +100,7 @@ pub(crate) struct Time {
     /// The offset in ns.
     ahead: AtomicU64,
     /// In ns. See [`Time::suspended`].
-    suspended: AtomicU64,
+    pub(super) suspended: AtomicU64,
     threads: Mutex<Vec<Weak<Thread>>>,
     /// Locked while the time is moved.
     moving: Mutex<()>,
@@ -150,12 +150,6 @@ impl Time {
         self.step(Duration::ZERO);
         self.jump(by);
         self.step(Duration::ZERO);
-    }
-
-    /// Suspends the machine for this time, for a unit test: the monotonic clock stops, and no thread wakes.
-    #[cfg(test)]
-    pub(crate) fn stop_monotonic(&self, by: Duration) {
-        self.suspended.fetch_add(u64::try_from(by.as_nanos()).unwrap(), Ordering::SeqCst);
     }
 
     /// Adds to the offset. Returns by how much, which is less at the maximum offset.

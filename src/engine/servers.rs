@@ -523,11 +523,8 @@ impl Servers {
     /// Sends calls in one packet that are probably for the same server. A call that must be repeated is sent
     /// separately.
     async fn send_together(&self, node: NodeId, calls: &[&Packed], sending: Sending) -> Vec<Outcome> {
-        let connected = match self.server(node) {
-            Ok(server) => self.connection(&server, sending).await,
-            Err(failure) => Err(failure),
-        };
-        let outcomes = match connected {
+        let connecting = async { self.connection(&self.server(node)?, sending).await };
+        let outcomes = match connecting.await {
             Ok(connection) => self.run(&connection, Exchange::new(calls), sending).await,
             Err(failure) => calls.iter().map(|_| Err(failure.clone().into())).collect(),
         };

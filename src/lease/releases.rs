@@ -68,7 +68,11 @@ impl Releases {
 
     /// Sends a release without waiting for its reply. Later calls of this gate for the same name run after it.
     pub(crate) fn post(self: &Arc<Releases>, pending: PendingRelease) {
-        if pending.is_one_call() { Posted::send(self, pending, None) } else { self.later(pending) }
+        if pending.is_one_call() {
+            return Posted::send(self, pending, None);
+        }
+        self.change(|state| state.add([pending])); // the gate's own thread sends it
+        self.servers.worker.call();
     }
 
     /// As `post`, for a permit whose guard is dropped.
@@ -263,12 +267,6 @@ impl Releases {
         let latest = self.servers.clock.machine_time(until);
         let changed = self.state.until(Some(latest), mode, |state| look(state).then_some(()));
         self.servers.limited(Some(until), mode, changed).await.flatten()
-    }
-
-    /// The gate's own thread sends it.
-    fn later(&self, pending: PendingRelease) {
-        self.change(|state| state.add([pending]));
-        self.servers.worker.call();
     }
 
     /// Releases once. If it is not confirmed, or if this is dropped, the release must be repeated.

@@ -22,10 +22,8 @@ pub fn error_of(error: RedisError) -> CallError {
     }
     if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
         // A cluster refuses such keys before the script runs.
-        return CallError::Invalid(Invalid::new(
-            "keys",
-            "no hash tag, or different ones. Accepted: keys with one hash tag",
-        ));
+        let why = "no hash tag, or different ones. Accepted: keys with one hash tag";
+        return CallError::Invalid(Invalid::new("keys", why));
     }
     let failure = Failure::from(error);
     if failure.leaves_unknown() { CallError::Unknown(failure) } else { CallError::Failed(failure) }

@@ -159,7 +159,9 @@ impl Waits {
         deadline: Option<Instant>,
         caller: Caller<'_>,
     ) -> Result<(Granted, Busy), AcquireError> {
-        self.prepare(&target, deadline, caller.mode).await?;
+        self.servers.check_process().map_err(CallError::Failed)?;
+        target.check()?;
+        self.releases.settle(target.keys.meta.as_bytes(), Some(&target.id), deadline, caller.mode).await?;
         let Some(registered) = self.registry.register(&target.keys, &target.id) else {
             let why = format!(
                 "{} already waits for this semaphore. Accepted: one wait per id. Use another id, or end the other wait",
@@ -195,17 +197,6 @@ impl Waits {
         self.servers.check_process().map_err(CallError::Failed)?;
         let registered = self.registry.register_shared(key);
         RunningWait::new(self, registered, key, target, deadline, caller).run().await
-    }
-
-    /// Reports arguments that are invalid for every server. Waits until no earlier release of this name must be repeated.
-    async fn prepare(&self, target: &PermitTarget, until: Option<Instant>, mode: Mode) -> Result<(), CallError> {
-        self.servers.check_process().map_err(CallError::Failed)?;
-        target.check()?;
-        self.settle(target, until, mode).await
-    }
-
-    async fn settle(&self, target: &PermitTarget, until: Option<Instant>, mode: Mode) -> Result<(), CallError> {
-        self.releases.settle(target.keys.meta.as_bytes(), Some(&target.id), until, mode).await
     }
 
     /// Releases within the time of the last call. If that fails, it is repeated in the background.

@@ -191,7 +191,10 @@ impl Route {
         let (from, is_late) = (self.node, self.latest.is_some_and(|latest| latest <= now));
         self.redirects += 1;
         let followed = match failure.redirect() {
-            Some(_) if is_late => return RouteState::Failed(still_moving(error)),
+            Some(_) if is_late => {
+                // The slot takes longer to move than a call may take.
+                return RouteState::Failed(self.failed(Failure::new(FailureKind::NotReady, failure.text())));
+            }
             Some(Redirect::Moved(to)) => slots.moved(slot, from, to),
             Some(Redirect::Ask(to)) => slots.at(from, to).map(|node| self.asking = Some(node)),
             Some(Redirect::TryAgain) => {
@@ -200,7 +203,7 @@ impl Route {
                 return RouteState::Pause(TRY_AGAIN);
             }
             None if failure.is_passing() => {
-                slots.doubt(from);
+                slots.doubted = Some(from);
                 self.is_repeated = false;
                 // A call is not repeated on a stalled server: the first one is still in progress.
                 let asks = !is_late && self.redirects <= MOST && failure.kind() != FailureKind::TimedOut;
@@ -218,16 +221,6 @@ impl Route {
 
 fn no_owner() -> Failure {
     Failure::new(FailureKind::NotReady, "no node of the cluster has the slot of this key")
-}
-
-/// The error for a slot that takes longer to move than a call may take.
-fn still_moving(error: CallError) -> CallError {
-    let not_ready = |failure: Failure| Failure::new(FailureKind::NotReady, failure.text());
-    match error {
-        CallError::Failed(failure) => CallError::Failed(not_ready(failure)),
-        CallError::Unknown(failure) => CallError::Unknown(not_ready(failure)),
-        invalid => invalid,
-    }
 }
 
 #[cfg(test)]
@@ -386,7 +379,7 @@ mod tests {
         let now = Instant::now();
         let mut slots = cluster(now);
         let redirect = |route: &mut Route, slots: &mut SlotMap, at: Instant| {
-            slots.not_learned(at);
+            slots.asked = Some(at);
             let (node, _) = sent(route, slots, at);
             route.unanswered(Some(slots), redirected(Moved, if node == 0 { "b:2" } else { "a:1" }), at);
         };
@@ -542,7 +535,7 @@ mod tests {
     fn a_doubtful_node_is_asked_about_at_most_ten_times_a_second_and_only_in_time() {
         let now = Instant::now();
         let mut slots = cluster(now);
-        slots.doubt(0);
+        slots.doubted = Some(0);
         assert_eq!(sent(&mut route(now), &mut slots, now), (1, false));
         let later = now + Duration::from_millis(100);
         let mut late = Route::of_cluster(KEY, Some(later), later);

@@ -227,10 +227,10 @@ pub const FAULTS: &[Fault] = &[
         "late()",
         "the owner closes",
     ),
-    fault("a silent server is not noticed", "packets.waited += within;", "", "the server is silent"),
+    fault("a silent server is not noticed", "packets.times.waited += within;", "", "the server is silent"),
     fault(
         "a connection for messages is not tested",
-        "packets.heartbeat - packets.received >= TEST",
+        "packets.times.heartbeat - packets.times.received >= TEST",
         "false",
         "a silent connection for messages",
     ),

@@ -375,7 +375,7 @@ impl Permit {
 
     async fn release_some_by(&self, permits: u32, mode: Mode) -> Result<(), RefreshError> {
         let work = async {
-            self.shared.check_process()?;
+            self.shared.servers.check_process()?;
             if self.is_lost() {
                 // Another caller may hold with the same id by now, if the application chose the id.
                 return Err(RefreshError::Lost(self.identity.lost()));
@@ -471,7 +471,7 @@ pub(crate) async fn refresh_together(
     mode: Mode,
 ) -> Result<(), RefreshError> {
     if let Some(first) = permits.first() {
-        first.shared.check_process()?;
+        first.shared.servers.check_process()?;
     }
     if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
         return Err(RefreshError::Lost(lost.identity.lost()));
@@ -491,7 +491,7 @@ async fn refresh_each(permits: &[&Permit], mode: Mode) -> Vec<Result<(), Refresh
     for of_one_gate in permits.chunk_by(|one, next| one.is_of_same_gate(next)) {
         for packet in of_one_gate.chunks(BATCH) {
             let Some(shared) = packet.first().map(|permit| &permit.shared) else { continue };
-            if let Err(error) = shared.check_process() {
+            if let Err(error) = shared.servers.check_process() {
                 results.extend(packet.iter().map(|_| Err(error.clone().into())));
                 continue;
             }

@@ -376,7 +376,7 @@ impl Semaphore {
     }
 
     async fn take_over(&self, id: &str, mode: Mode) -> Result<Permit, RefreshError> {
-        self.shared.check_process()?;
+        self.shared.servers.check_process()?;
         id::check_id(id)?;
         let keys = self.settings.keys()?;
         let lease = LeaseOptions { own_id: true, ..self.settings.lease_options()? };

@@ -257,7 +257,7 @@ impl Several {
         caller: Caller<'_>,
     ) -> Result<SeveralPermits, TryAcquireError> {
         let shared = &first.shared;
-        shared.check_process()?;
+        shared.servers.check_process()?;
         let asked = self.asked(shared, keys)?;
         let id = first.settings.next_id()?;
         let call = TryAcquireSeveral { id: &id, asked: &asked };

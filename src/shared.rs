@@ -37,7 +37,7 @@ impl Shared {
 
     /// As `call`. Also returns when the answered call was sent.
     pub(crate) async fn call_at<C: Call>(&self, call: &C, mode: Mode) -> Result<(C::Answer, Moment), CallError> {
-        self.check_process()?;
+        self.servers.check_process()?;
         let packed = call.pack();
         self.releases.settle(packed.key(), None, None, mode).await?;
         let answered = self.servers.send(&packed, Sending::of(mode)).await;
@@ -56,13 +56,8 @@ impl Shared {
         E: From<CallError>,
         F: Future<Output = Result<T, E>>,
     {
-        self.check_process()?; // before any lock
+        self.servers.check_process()?; // before any lock
         self.futures.watch(future).await
-    }
-
-    /// Fails in a forked child, which must not use a gate of its parent.
-    pub(crate) fn check_process(&self) -> Result<(), CallError> {
-        self.servers.check_process().map_err(CallError::Failed)
     }
 }
 

@@ -187,12 +187,6 @@ impl Server {
         }
     }
 
-    /// How many connections for calls are open.
-    pub(crate) fn open(&self) -> usize {
-        let kept = [&self.calls, &self.confirmations];
-        kept.into_iter().filter(|kept| kept.look(|kept| kept.usable(self.connector.moves()).is_some())).count()
-    }
-
     fn kept(&self, purpose: Purpose) -> &Watched<Kept> {
         match purpose {
             Purpose::Calls => &self.calls,

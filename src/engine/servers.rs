@@ -174,11 +174,12 @@ impl Servers {
 
     /// Fails in a forked child, which must not use a gate of its parent. A lock in it may be held by a thread that does
     /// not exist in the child.
-    pub(crate) fn check_process(&self) -> Result<(), Failure> {
+    pub(crate) fn check_process(&self) -> Result<(), CallError> {
         if self.is_own_process() {
             Ok(())
         } else {
-            Err(Failure::new(FailureKind::Forked, "the gate cannot be used in a forked process"))
+            let failure = Failure::new(FailureKind::Forked, "the gate cannot be used in a forked process");
+            Err(CallError::Failed(failure))
         }
     }
 
@@ -207,7 +208,7 @@ impl Servers {
                 self.read_settings(server, mode).await;
                 Ok(())
             }
-            Topology::Cluster(cluster) => self.learn_slots(cluster, mode).await.map_err(CallError::Failed),
+            Topology::Cluster(cluster) => self.learn_slots(cluster, mode).await,
         }
     }
 
@@ -243,13 +244,8 @@ impl Servers {
         if self.is_own_process() { lock(&self.warnings).clone() } else { Vec::new() }
     }
 
-    /// The number of open connections for calls; 0 in a forked child.
-    pub(crate) fn open_connections(&self) -> usize {
-        if self.is_own_process() { self.nodes().iter().map(|server| server.open()).sum() } else { 0 }
-    }
-
     /// The servers that store keys.
-    pub(crate) async fn masters(&self, mode: Mode) -> Result<Vec<Arc<Server>>, Failure> {
+    pub(crate) async fn masters(&self, mode: Mode) -> Result<Vec<Arc<Server>>, CallError> {
         self.check_process()?;
         if let Topology::Cluster(cluster) = &self.topology {
             self.learn_slots(cluster, mode).await?;
@@ -382,9 +378,9 @@ impl Servers {
     }
 
     /// Asks for the slots of the cluster. This detects a wrong address.
-    async fn learn_slots(&self, cluster: &Cluster, mode: Mode) -> Result<(), Failure> {
+    async fn learn_slots(&self, cluster: &Cluster, mode: Mode) -> Result<(), CallError> {
         let learning = cluster.look(|slots| slots.learning(None, None));
-        self.learn(learning, true, Sending::of(mode)).await
+        self.learn(learning, true, Sending::of(mode)).await.map_err(CallError::Failed)
     }
 
     /// Asks for the slots. If another caller asks already: waits for it first, or does nothing.

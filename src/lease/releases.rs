@@ -105,12 +105,6 @@ impl Releases {
         Ok(true)
     }
 
-    /// Releases once, by `until`. Returns whether the server confirmed it. If not, or if this is dropped, the gate's own
-    /// thread repeats it.
-    pub(crate) async fn now(&self, pending: PendingRelease, until: Instant, mode: Mode) -> bool {
-        self.release(pending, until, mode).await.is_ok()
-    }
-
     /// Before a call for this key is sent: sends the releases of the same name that must be repeated, since they precede
     /// it. Waits until `until` at most; `None`: for the read timeout. An error means that a release of `own_id` is not
     /// confirmed.
@@ -269,8 +263,8 @@ impl Releases {
         self.servers.limited(Some(until), mode, changed).await.flatten()
     }
 
-    /// Releases once. If it is not confirmed, or if this is dropped, the release must be repeated.
-    async fn release(&self, pending: PendingRelease, until: Instant, mode: Mode) -> Result<(), CallError> {
+    /// Releases once, by `until`. If the server did not confirm it, or if this is dropped, the gate's own thread repeats it.
+    pub(crate) async fn release(&self, pending: PendingRelease, until: Instant, mode: Mode) -> Result<(), CallError> {
         let mut unconfirmed = Unconfirmed { queue: self, node: None, releases: vec![pending] };
         unconfirmed.release_first(Some(until), mode).await
     }

@@ -105,7 +105,7 @@ async fn release(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallErr
     let mut results = Vec::with_capacity(permits.len());
     for packet in permits.chunk_by(Permit::is_of_same_gate).flat_map(|of_one_gate| of_one_gate.chunks(BATCH)) {
         let Some(shared) = packet.first().map(|permit| &permit.shared) else { continue };
-        if let Err(error) = shared.check_process() {
+        if let Err(error) = shared.servers.check_process() {
             results.extend(packet.iter().map(|_| Err(error.clone())));
             continue;
         }

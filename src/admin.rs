@@ -25,7 +25,7 @@ const STEP: usize = 1_000;
 /// # Errors
 /// [`CallError::Failed`] if no node of the cluster answers.
 pub fn masters(gate: &Gate) -> Result<Vec<Master>, CallError> {
-    let servers = block(|mode| gate.shared.servers.masters(mode)).map_err(CallError::Failed)?;
+    let servers = block(|mode| gate.shared.servers.masters(mode))?;
     Ok(servers.into_iter().map(|server| Master { gate: gate.clone(), server }).collect())
 }
 
@@ -148,7 +148,7 @@ impl Master {
     /// # Errors
     /// [`CallError`] if the server does not answer, or answers with an error.
     pub fn command(&self, command: &Cmd) -> Result<Value, CallError> {
-        self.gate.shared.check_process()?;
+        self.gate.shared.servers.check_process()?;
         let servers = &self.gate.shared.servers;
         let latest = servers.latest(None, servers.timeouts.read);
         let reply = block(|mode| self.server.command(command, latest, mode))?;

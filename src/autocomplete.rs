@@ -54,10 +54,8 @@ impl Recent {
     ///
     /// The rules for a user's name are those for the name of a [semaphore](Gate::semaphore). Both use different keys.
     pub fn new(gate: &Gate, user: &str) -> Recent {
-        Recent {
-            store: Store { shared: gate.shared.clone(), key: keys::recent_key(&gate.shared.prefix, user) },
-            keep: 100,
-        }
+        let key = keys::recent_key(&gate.shared.prefix, user);
+        Recent { store: Store { shared: gate.shared.clone(), key }, keep: 100 }
     }
 
     /// How many contacts [`add`](Recent::add) keeps: 1 to 1,000. The default is 100.

@@ -7,9 +7,8 @@ mod moved;
 pub(crate) use moved::Time;
 
 use crate::protocol::lease::Moment;
-use crate::sync::{wait, wait_for};
+use crate::sync::wait;
 use moved::{Moved, Sleeper};
-use std::ops::Add;
 use std::sync::{Condvar, MutexGuard};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -56,9 +55,9 @@ impl Clock {
         Clock(Some(Moved { time, _owner: owner }))
     }
 
-    /// How far this clock is ahead of the machine's clock, if a test moves it.
-    fn ahead(&self) -> Option<Duration> {
-        self.0.as_ref().map(Moved::ahead)
+    /// How far this clock is ahead of the machine's clock, because a test moves it.
+    fn ahead(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::ZERO, |moved| moved.time.ahead())
     }
 
     /// Whether a test moves this clock. Then the test must know which threads sleep.
@@ -67,7 +66,7 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Instant {
-        later(Instant::now(), self.ahead())
+        Instant::now() + self.ahead()
     }
 
     pub(crate) fn moment(&self) -> Moment {
@@ -77,21 +76,18 @@ impl Clock {
     /// The moment at which the machine's monotonic clock shows `now`; the caller has just read it.
     pub(crate) fn moment_at(&self, now: Instant) -> Moment {
         let ahead = self.ahead(); // read once, so that both clocks show the same moment
-        let suspended = self.0.as_ref().map(Moved::suspended);
-        Moment::new(later(now, ahead), later(later(total(), ahead), suspended))
+        let suspended = self.0.as_ref().map_or(Duration::ZERO, |moved| moved.time.suspended());
+        Moment::new(now + ahead, total() + ahead + suspended)
     }
 
     /// The time of the machine's clock when this clock shows `at`, unless a test moves it before.
     pub(crate) fn machine_time(&self, at: Instant) -> Instant {
-        match self.ahead() {
-            None => at,
-            Some(ahead) => at.checked_sub(ahead).unwrap_or(at),
-        }
+        at.checked_sub(self.ahead()).unwrap_or(at)
     }
 
     /// The time of this clock when the machine's clock shows `at`, unless a test moves it before. `None`: out of range.
     pub(crate) fn at_machine_time(&self, at: Instant) -> Option<Instant> {
-        at.checked_add(self.ahead().unwrap_or_default())
+        at.checked_add(self.ahead())
     }
 
     /// Marks the caller as busy until the result is dropped. A test that moves the clock waits for it.
@@ -104,16 +100,9 @@ impl Clock {
     }
 }
 
-fn later<T: Add<Duration, Output = T>>(time: T, by: Option<Duration>) -> T {
-    match by {
-        None => time,
-        Some(by) => time + by,
-    }
-}
-
 impl std::fmt::Debug for Clock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Clock").field(&self.ahead()).finish()
+        f.debug_tuple("Clock").field(&self.0.as_ref().map(|moved| moved.time.ahead())).finish()
     }
 }
 
@@ -130,17 +119,8 @@ pub(crate) struct Notify {
 }
 
 impl Notify {
-    /// For a thread that has nothing to do yet.
-    pub(crate) fn new(clock: &Clock) -> Notify {
-        Notify::of(clock, false)
-    }
-
-    /// For a thread that has something to do before it sleeps.
-    pub(crate) fn awake(clock: &Clock) -> Notify {
-        Notify::of(clock, true)
-    }
-
-    fn of(clock: &Clock, awake: bool) -> Notify {
+    /// `awake`: its thread has something to do before it sleeps.
+    pub(crate) fn new(clock: &Clock, awake: bool) -> Notify {
         Notify { clock: clock.clone(), condvar: Condvar::new(), sleeper: clock.sleeper(awake) }
     }
 
@@ -165,17 +145,13 @@ impl Notify {
     }
 
     fn condvar(&self) -> &Condvar {
-        let sleeper = self.sleeper.as_ref();
-        sleeper.map_or(&self.condvar, |sleeper| sleeper.condvar())
+        self.sleeper.as_ref().map_or(&self.condvar, |sleeper| &sleeper.condvar)
     }
 
     /// Wakes the thread that waits on this lock. Releases the lock before the notification, since the woken thread
     /// would wait for it.
     pub(crate) fn wake<T>(&self, guard: MutexGuard<'_, T>) {
-        // Before the unlock: a test must not see the thread asleep while there is work for it.
-        if let Some(sleeper) = &self.sleeper {
-            sleeper.wakes();
-        }
+        self.wakes(); // before the unlock: a test must not see the thread asleep while there is work for it
         drop(guard);
         self.condvar().notify_one();
     }
@@ -186,13 +162,8 @@ impl Notify {
         if let Some(sleeper) = &self.sleeper {
             sleeper.sleeps(until);
         }
-        match until {
-            Some(until) => {
-                let left = until.saturating_duration_since(self.clock.now());
-                wait_for(self.condvar(), guard, left)
-            }
-            None => wait(self.condvar(), guard),
-        }
+        let left = until.map(|until| until.saturating_duration_since(self.clock.now()));
+        wait(self.condvar(), guard, left)
     }
 }
 
@@ -216,9 +187,11 @@ mod tests {
         let (gate, memory) = crate::Gate::in_memory().unwrap();
         let permit = gate.semaphore("desk", 1).lease(Duration::from_secs(60)).acquire().unwrap();
         let half = Duration::from_secs(30);
-        memory.time().stop_monotonic(half);
+        let nanoseconds = half.as_nanos() as u64;
+        let stop_monotonic = || memory.time.suspended.fetch_add(nanoseconds, std::sync::atomic::Ordering::SeqCst);
+        stop_monotonic();
         assert!(permit.remaining().unwrap() <= half && !permit.is_lost());
-        memory.time().stop_monotonic(half);
+        stop_monotonic();
         assert!(permit.is_lost());
     }
 }

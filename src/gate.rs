@@ -164,18 +164,13 @@ impl Gate {
     }
 
     async fn close_by(self, mode: Mode) -> Result<(), CallError> {
-        self.shared.check_process()?;
+        self.shared.servers.check_process()?;
         if self.shared.releases.all_confirmed(self.shared.now() + CLOSE, mode).await {
             Ok(())
         } else {
             let text = format!("releases were not confirmed within {CLOSE:?}");
             Err(CallError::Failed(Failure::new(FailureKind::TimedOut, text)))
         }
-    }
-
-    /// How many connections for calls are open now. Connections for messages do not count. Does not block.
-    pub fn open_connections(&self) -> usize {
-        self.shared.servers.open_connections()
     }
 
     /// The event counters of this gate and its clones since it was opened. Does not block and sends nothing to the

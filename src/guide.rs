@@ -33,76 +33,40 @@
 //!
 //! The [`glossary`] explains the terms. Every example runs against a real server in the tests.
 
-#[doc = include_str!("guide/getting_started.md")]
-pub mod getting_started {}
+macro_rules! pages {
+    ($($page:ident)*) => {
+        $(#[doc = include_str!(concat!("guide/", stringify!($page), ".md"))]
+        pub mod $page {})*
+    };
+}
 
-#[doc = include_str!("guide/semaphores.md")]
-pub mod semaphores {}
-
-#[doc = include_str!("guide/locks.md")]
-pub mod locks {}
+pages! {
+    getting_started
+    semaphores
+    locks
+    leases_and_fences
+    several_at_once
+    rate_limits
+    latch_and_autocomplete
+    async_programs
+    testing
+    deployments
+    command_line
+    production
+    performance
+    observability
+    faults
+    errors
+    proof
+    internals
+    redis_in_action
+    java
+    redisson
+    named_semaphore
+    glossary
+}
 
 #[doc = include_str!("guide/waiting_and_fairness.md")]
 #[doc = ""] // ends the paragraph, so that the picture is a block of HTML
 #[doc = include_str!("../docs/line.svg")]
 pub mod waiting_and_fairness {}
-
-#[doc = include_str!("guide/leases_and_fences.md")]
-pub mod leases_and_fences {}
-
-#[doc = include_str!("guide/several_at_once.md")]
-pub mod several_at_once {}
-
-#[doc = include_str!("guide/rate_limits.md")]
-pub mod rate_limits {}
-
-#[doc = include_str!("guide/latch_and_autocomplete.md")]
-pub mod latch_and_autocomplete {}
-
-#[doc = include_str!("guide/async_programs.md")]
-pub mod async_programs {}
-
-#[doc = include_str!("guide/testing.md")]
-pub mod testing {}
-
-#[doc = include_str!("guide/deployments.md")]
-pub mod deployments {}
-
-#[doc = include_str!("guide/command_line.md")]
-pub mod command_line {}
-
-#[doc = include_str!("guide/production.md")]
-pub mod production {}
-
-#[doc = include_str!("guide/performance.md")]
-pub mod performance {}
-
-#[doc = include_str!("guide/observability.md")]
-pub mod observability {}
-
-#[doc = include_str!("guide/faults.md")]
-pub mod faults {}
-
-#[doc = include_str!("guide/errors.md")]
-pub mod errors {}
-
-#[doc = include_str!("guide/proof.md")]
-pub mod proof {}
-
-#[doc = include_str!("guide/internals.md")]
-pub mod internals {}
-
-#[doc = include_str!("guide/redis_in_action.md")]
-pub mod redis_in_action {}
-
-#[doc = include_str!("guide/java.md")]
-pub mod java {}
-
-#[doc = include_str!("guide/redisson.md")]
-pub mod redisson {}
-
-#[doc = include_str!("guide/named_semaphore.md")]
-pub mod named_semaphore {}
-
-#[doc = include_str!("guide/glossary.md")]
-pub mod glossary {}

@@ -1,11 +1,11 @@
 //! The countdown latch: waiters continue after a number of ids have counted down.
 
 use crate::engine::mode::{Mode, block};
-use crate::error::{CallError, Invalid, MOST, WaitError};
+use crate::error::{CallError, Invalid, WaitError};
 use crate::protocol::id;
 use crate::protocol::keys::LatchKeys;
 use crate::protocol::latch::{Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer};
-use crate::protocol::lease::LONGEST_MS;
+use crate::protocol::lease::checked_ms;
 use crate::protocol::waiter::LatchTarget;
 use crate::shared::Shared;
 use crate::trace::Operation;
@@ -248,26 +248,12 @@ impl CountDownLatch {
     /// The keys and the life in ms, if all settings of this latch are valid.
     fn checked(&self) -> Result<(&LatchKeys, u64), Invalid> {
         let keys = self.keys.as_ref().map_err(Invalid::clone)?;
-        if !(1..=MOST).contains(&self.count) {
-            let why = format!("{} is out of range. Accepted: 1 to {MOST}", self.count);
-            return Err(Invalid::new("count", why));
-        }
-        match u64::try_from(self.life.as_millis()) {
-            Ok(ms) if (1..=LONGEST_MS).contains(&ms) => Ok((keys, ms)),
-            _ => {
-                let why = format!("{:?} is out of range. Accepted: 1 ms to 100 years", self.life);
-                Err(Invalid::new("life", why))
-            }
-        }
+        Invalid::check_count("count", self.count, "")?;
+        Ok((keys, checked_ms("life", self.life, "")?))
     }
 
-    /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
     fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
-        if timeout.is_zero() {
-            let why = "got 0. Accepted: more than 0. To read the state without waiting, use `count`";
-            return Err(Invalid::new("timeout", why));
-        }
-        Ok(self.shared.now().checked_add(timeout))
+        self.shared.deadline(timeout, "To read the state without waiting, use `count`")
     }
 
     async fn wait_by(&self, deadline: Option<Instant>, mode: Mode) -> Result<(), WaitError> {

@@ -112,7 +112,7 @@ impl Gate {
 /// See [the module](self) for an example.
 #[derive(Clone)]
 pub struct Memory {
-    time: Arc<Time>,
+    pub(crate) time: Arc<Time>,
     listener: Arc<Listener>,
 }
 
@@ -142,11 +142,7 @@ impl Memory {
 
     /// Settings for a gate on the server.
     pub fn builder(&self) -> GateBuilder {
-        GateBuilder::new(Address::parse(&self.url()), self.clock())
-    }
-
-    fn clock(&self) -> Clock {
-        Clock::moved(self.time.clone(), self.listener.clone())
+        GateBuilder::new(Address::parse(&self.url()), Clock::moved(self.time.clone(), self.listener.clone()))
     }
 
     /// The address of the server, `redis://127.0.0.1:<port>/`, for other clients and for processes that the test
@@ -196,11 +192,6 @@ impl Memory {
     /// automatically. When it returns, callbacks for lost permits have run.
     pub fn suspend(&self, time: Duration) {
         self.time.suspend(time);
-    }
-
-    #[cfg(test)]
-    pub(crate) fn time(&self) -> &Time {
-        &self.time
     }
 
     /// Gives access to the server between two commands, for example for [`Server::set_full`]. If you change its time,

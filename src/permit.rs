@@ -8,12 +8,12 @@ pub use release::{ReleaseError, Released};
 use crate::engine::mode::{Mode, block};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Invalid, Lost, RefreshError};
-use crate::lease::permits::{OnLost, Store};
+use crate::lease::permits::OnLost;
 use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::keeper::{Keeper, Number};
 use crate::protocol::keys::Keys;
-use crate::protocol::lease::{self, Deadline, LeaseOptions};
-use crate::protocol::semaphore::{Grant, Release, ReleaseAnswer};
+use crate::protocol::lease::{self, LeaseOptions};
+use crate::protocol::semaphore::{Release, ReleaseAnswer};
 use crate::protocol::waiter::Granted;
 use crate::shared::Shared;
 use crate::trace::Operation;
@@ -68,7 +68,7 @@ impl Permit {
 
     /// The number of permits, as the caller asked for. 0 in a forked child.
     pub fn permits(&self) -> u32 {
-        if self.is_own_process() { self.held(|held| held.permits()).unwrap_or(0) } else { 0 }
+        if self.is_own_process() { self.held(|held| held.permits).unwrap_or(0) } else { 0 }
     }
 
     /// The limit in force at the time of the grant. It may differ from the declared limit. After
@@ -87,7 +87,7 @@ impl Permit {
     /// if the permit is lost, and in a forked child. `None` if the permit is permanent. Does not block and
     /// sends nothing to the server.
     pub fn remaining(&self) -> Option<Duration> {
-        if self.is_own_process() { self.store().remaining(self.number) } else { Some(Duration::ZERO) }
+        if self.is_own_process() { self.shared.permits.remaining(self.number) } else { Some(Duration::ZERO) }
     }
 
     /// Whether the permit is lost, by the clocks of this machine and the replies so far. Once true, it stays
@@ -322,21 +322,12 @@ impl Permit {
 }
 
 impl Permit {
-    /// A permit that the server has granted to this id, with these lease options.
-    pub(crate) fn new(
-        shared: &Arc<Shared>,
-        identity: Identity,
-        grant: &Grant,
-        deadline: Deadline,
-        on_lost: Option<&OnLost>,
-    ) -> Permit {
-        Permit::keep(shared.clone(), HeldPermit::new(Arc::new(identity), grant, deadline), on_lost)
-    }
-
-    fn keep(shared: Arc<Shared>, held: HeldPermit, on_lost: Option<&OnLost>) -> Permit {
-        let identity = held.identity.clone();
-        let number = shared.permits.keep(held, on_lost);
-        Permit { shared, identity, number, limit: 0, ticket: None }
+    /// A permit that the server has granted.
+    pub(crate) fn new(shared: &Arc<Shared>, granted: Granted, on_lost: Option<&OnLost>) -> Permit {
+        let Granted { identity, grant, limit, deadline, ticket } = granted;
+        let identity = Arc::new(identity);
+        let number = shared.permits.keep(HeldPermit::new(identity.clone(), &grant, deadline), on_lost);
+        Permit { shared: shared.clone(), identity, number, limit, ticket }
     }
 
     /// A permit from a grant, after its confirmation.
@@ -346,19 +337,12 @@ impl Permit {
         on_lost: Option<&OnLost>,
         mode: Mode,
     ) -> Result<Permit, CallError> {
-        let Granted { identity, grant, limit, deadline, ticket } = granted;
-        let mut permit = Permit::new(shared, identity, &grant, deadline, on_lost);
-        (permit.limit, permit.ticket) = (limit, ticket);
+        let permit = Permit::new(shared, granted, on_lost);
         if permit.is_unconfirmed() {
             Box::pin(confirm(&[&permit], mode)).await?;
         }
-        shared.servers.counts.grant(ticket.is_some());
+        shared.servers.counts.grant(permit.ticket.is_some());
         Ok(permit)
-    }
-
-    pub(crate) fn with_limit(mut self, limit: u32) -> Permit {
-        self.limit = limit;
-        self
     }
 
     /// Whether its grant must be confirmed before it counts.
@@ -366,37 +350,32 @@ impl Permit {
         self.identity.lease.lease_ms == 0 || self.shared.permits.has_replicas()
     }
 
-    /// Hands the permit on without a release, because another release has been posted.
-    pub(crate) fn forget(self) {
-        self.hand_on();
-    }
-
     /// It is no longer watched and will not be released.
-    fn hand_on(&self) {
+    pub(crate) fn hand_on(&self) {
         if self.is_own_process() {
-            self.keeper(Keeper::hand_on);
+            self.change(HeldPermit::hand_on);
         }
     }
 
     /// Ends the renewal of this permit. For a future that is not polled.
     pub(crate) fn renewal_end(&self) -> Held {
-        let (store, number) = (self.store().clone(), self.number);
-        Box::new(move || store.with(|keeper| keeper.stop_renewal(number)))
+        let (permits, number) = (self.shared.permits.clone(), self.number);
+        Box::new(move || permits.with(|keeper| keeper.stop_renewal(number)))
     }
 
     /// The same permit with other lease options. Its current lease continues.
     pub(crate) fn under(self, lease: LeaseOptions, on_lost: Option<&OnLost>) -> Permit {
-        let Some(held) = self.keeper(|keeper, number| keeper.under(number, lease)) else {
+        let Some(held) = self.change(|held| held.under(lease)) else {
             return self;
         };
-        let mut permit = Permit::keep(self.shared.clone(), held, on_lost);
-        (permit.limit, permit.ticket) = (self.limit, self.ticket);
-        permit
+        let (shared, identity) = (self.shared.clone(), held.identity.clone());
+        let number = shared.permits.keep(held, on_lost);
+        Permit { shared, identity, number, limit: self.limit, ticket: self.ticket }
     }
 
     async fn release_some_by(&self, permits: u32, mode: Mode) -> Result<(), RefreshError> {
         let work = async {
-            self.shared.check_process()?;
+            self.shared.servers.check_process()?;
             if self.is_lost() {
                 // Another caller may hold with the same id by now, if the application chose the id.
                 return Err(RefreshError::Lost(self.identity.lost()));
@@ -410,7 +389,7 @@ impl Permit {
             }
             match self.shared.call(&self.release_call(held - permits), mode).await? {
                 ReleaseAnswer::Released { left, .. } => {
-                    self.held(|held| held.set_permits(left));
+                    self.held(|held| held.permits = left);
                     Ok(())
                 }
                 ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => {
@@ -427,7 +406,7 @@ impl Permit {
     }
 
     fn is_own_process(&self) -> bool {
-        self.store().is_own_process()
+        self.shared.servers.is_own_process()
     }
 
     fn is_of_same_gate(&self, other: &Permit) -> bool {
@@ -442,16 +421,16 @@ impl Permit {
         self.held(|held| held.deadline().instant())?
     }
 
-    fn store(&self) -> &Arc<Store> {
-        self.shared.permits.store()
-    }
-
     fn held<T>(&self, work: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
         self.keeper(|keeper, number| keeper.held(number).map(work))
     }
 
+    fn change<T>(&self, change: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
+        self.keeper(|keeper, number| keeper.change(number, change))
+    }
+
     fn keeper<T>(&self, work: impl FnOnce(&mut Keeper, Number) -> T) -> T {
-        self.store().with(|keeper| work(keeper, self.number))
+        self.shared.permits.with(|keeper| work(keeper, self.number))
     }
 }
 
@@ -492,7 +471,7 @@ pub(crate) async fn refresh_together(
     mode: Mode,
 ) -> Result<(), RefreshError> {
     if let Some(first) = permits.first() {
-        first.shared.check_process()?;
+        first.shared.servers.check_process()?;
     }
     if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
         return Err(RefreshError::Lost(lost.identity.lost()));
@@ -512,7 +491,7 @@ async fn refresh_each(permits: &[&Permit], mode: Mode) -> Vec<Result<(), Refresh
     for of_one_gate in permits.chunk_by(|one, next| one.is_of_same_gate(next)) {
         for packet in of_one_gate.chunks(BATCH) {
             let Some(shared) = packet.first().map(|permit| &permit.shared) else { continue };
-            if let Err(error) = shared.check_process() {
+            if let Err(error) = shared.servers.check_process() {
                 results.extend(packet.iter().map(|_| Err(error.clone().into())));
                 continue;
             }

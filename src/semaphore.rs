@@ -6,15 +6,15 @@ pub(crate) mod settings;
 
 pub use manage::{Resized, Revoked};
 
-use crate::clock::{Clock, machine_now};
+use crate::clock::machine_now;
 use crate::engine::mode::{Mode, block};
 use crate::error::{AcquireError, Invalid, Lost, RefreshError, RunError, TryAcquireError};
 use crate::lease::permits::OnLost;
 use crate::permit::{Permit, Released};
-use crate::protocol::held::Identity;
 use crate::protocol::id;
-use crate::protocol::lease::{Deadline, LeaseOptions};
+use crate::protocol::lease::LeaseOptions;
 use crate::protocol::semaphore::{Lookup, LookupAnswer, Refresh};
+use crate::protocol::waiter::Granted;
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::wait::Caller;
@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub struct Semaphore {
     pub(crate) shared: Arc<Shared>,
-    settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 impl Semaphore {
@@ -51,7 +51,7 @@ impl Semaphore {
 
     /// The name.
     pub fn name(&self) -> &str {
-        self.settings.name()
+        &self.settings.name
     }
 
     /// How long a permit is valid unless it is refreshed: a [`Lease`], or a [`Duration`] for a lease of 1 ms to 100 years that
@@ -132,7 +132,7 @@ impl Semaphore {
     /// line and holds nothing. A [`Cancel`] stays cancelled, so use one for each request or job.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> Self {
-        cancel.go_by(self.clock());
+        cancel.go_by(&self.shared.servers.clock);
         self.settings.cancel = Some(cancel.clone());
         self
     }
@@ -376,7 +376,7 @@ impl Semaphore {
     }
 
     async fn take_over(&self, id: &str, mode: Mode) -> Result<Permit, RefreshError> {
-        self.shared.check_process()?;
+        self.shared.servers.check_process()?;
         id::check_id(id)?;
         let keys = self.settings.keys()?;
         let lease = LeaseOptions { own_id: true, ..self.settings.lease_options()? };
@@ -390,10 +390,8 @@ impl Semaphore {
         let refresh = Refresh { keys, id, lease_ms: lease.lease_ms, fence: Some(found.fence) };
         let (grant, sent) = self.shared.call_at(&refresh, mode).await?;
         let grant = grant.ok_or_else(lost)?;
-        let identity = Identity { keys: keys.clone(), id: id.to_owned(), fence: grant.fence, lease };
-        let deadline = Deadline::after(sent, grant.left());
-        let permit = Permit::new(&self.shared, identity, &grant, deadline, self.settings.on_lost.as_ref());
-        Ok(permit.with_limit(self.settings.limit()))
+        let granted = Granted::new(keys, id, lease, grant, self.settings.limit, sent);
+        Ok(Permit::new(&self.shared, granted, self.settings.on_lost.as_ref()))
     }
 
     /// The same semaphore, with the settings that `set` changes.
@@ -404,7 +402,7 @@ impl Semaphore {
 
     /// Whether both have the same keys on the same server.
     pub(crate) fn is_same(&self, other: &Semaphore) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared) && self.settings.is_same(&other.settings)
+        Arc::ptr_eq(&self.shared, &other.shared) && self.settings.keys == other.settings.keys
     }
 
     /// The time until `deadline`. `None`: it has passed.
@@ -412,21 +410,8 @@ impl Semaphore {
         Some(deadline.saturating_duration_since(machine_now())).filter(|left| !left.is_zero())
     }
 
-    fn clock(&self) -> &Clock {
-        &self.shared.servers.clock
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
     pub(crate) fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
-        if timeout.is_zero() {
-            let why = "got 0. Accepted: more than 0. To acquire without waiting, use `try_acquire`";
-            return Err(Invalid::new("timeout", why));
-        }
-        Ok(self.shared.now().checked_add(timeout))
+        self.shared.deadline(timeout, "To acquire without waiting, use `try_acquire`")
     }
 
     /// Whether this deadline has passed.
@@ -435,16 +420,12 @@ impl Semaphore {
     }
 
     async fn at_once_async(&self, permits: Option<u32>) -> Result<Permit, TryAcquireError> {
-        let watched =
-            self.shared.watch(|polled| async move { self.at_once(permits, Caller::polled(&polled)).await })?;
-        watched.await
+        self.shared.watch(|polled| async move { self.at_once(permits, Caller::polled(&polled)).await }).await
     }
 
     async fn in_line_async(&self, permits: u32, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
-        let watched = self
-            .shared
-            .watch(|polled| async move { self.acquire_by(permits, deadline, Caller::polled(&polled)).await })?;
-        watched.await
+        let shared = &self.shared;
+        shared.watch(|polled| async move { self.acquire_by(permits, deadline, Caller::polled(&polled)).await }).await
     }
 
     /// Takes permits at once, or none. `None`: all that are free.
@@ -460,7 +441,7 @@ impl Semaphore {
                 if caller.keeps_grant() {
                     return Ok(permit?);
                 }
-                permit.map(Permit::forget).ok();
+                permit.inspect(Permit::hand_on).ok(); // another release has been posted
             }
         };
         span.run(work).await
@@ -501,7 +482,7 @@ impl Semaphore {
                 }
                 // It was given back while it was confirmed. The next wait has the same place.
                 target.entry.ticket = ticket.unwrap_or_default();
-                permit.map(Permit::forget).ok();
+                permit.inspect(Permit::hand_on).ok(); // another release has been posted
             }
         };
         span.run(work).await

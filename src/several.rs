@@ -4,11 +4,10 @@ use crate::engine::mode::{Mode, block};
 use crate::error::failure::FailureKind;
 use crate::error::{AboveLimit, AcquireError, Invalid, Lost, RefreshError, TryAcquireError};
 use crate::permit::{self, Permit, ReleaseError, Released};
-use crate::protocol::held::Identity;
 use crate::protocol::keys::Keys;
-use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
+use crate::protocol::lease::{LeaseOptions, Moment};
 use crate::protocol::semaphore::{AskOne, Grant, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage};
-use crate::protocol::waiter::{LAST_CALL, denied};
+use crate::protocol::waiter::{Granted, LAST_CALL, denied};
 use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::trace::Operation;
@@ -64,9 +63,9 @@ impl Several {
     pub(crate) fn new(semaphores: impl Iterator<Item = (Semaphore, u32)>) -> Several {
         let mut members: Vec<_> = semaphores.map(|(semaphore, permits)| Member { semaphore, permits }).collect();
         members.sort_by_cached_key(|Member { semaphore, .. }| {
-            let key = semaphore.settings().keys().map(|keys| keys.meta.clone()).ok();
+            let key = semaphore.settings.keys().map(|keys| keys.meta.clone()).ok();
             // A semaphore without a declared limit is the last one to wait for.
-            (semaphore.settings().limit().checked_sub(1).unwrap_or(u32::MAX), key)
+            (semaphore.settings.limit.checked_sub(1).unwrap_or(u32::MAX), key)
         });
         Several { members }
     }
@@ -109,7 +108,7 @@ impl Several {
     /// If this is dropped, nothing stays held.
     pub async fn try_acquire_async(&self) -> Result<SeveralPermits, TryAcquireError> {
         let shared = self.shared()?;
-        shared.watch(|polled| async move { self.try_acquire_by(Caller::polled(&polled)).await })?.await
+        shared.watch(|polled| async move { self.try_acquire_by(Caller::polled(&polled)).await }).await
     }
 
     /// Takes the permits of all semaphores, one semaphore after the other. Waits in line, and blocks until all are
@@ -165,7 +164,7 @@ impl Several {
 
     async fn in_line_async(&self, deadline: Option<Instant>) -> Result<SeveralPermits, AcquireError> {
         let shared = self.shared()?;
-        shared.watch(|polled| async move { self.acquire_by(deadline, Caller::polled(&polled)).await })?.await
+        shared.watch(|polled| async move { self.acquire_by(deadline, Caller::polled(&polled)).await }).await
     }
 
     fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
@@ -184,7 +183,7 @@ impl Several {
     /// Checks the arguments. Returns the first semaphore, and the keys of all.
     fn checked(&self) -> Result<(&Semaphore, Vec<&Keys>), Invalid> {
         let members = &self.members;
-        let keys = members.iter().map(|member| member.semaphore.settings().keys());
+        let keys = members.iter().map(|member| member.semaphore.settings.keys());
         let keys: Vec<&Keys> = keys.collect::<Result<_, _>>()?;
         let Some(first) = members.first().filter(|_| keys.len() <= MOST_SEMAPHORES) else {
             let why = format!("got {}. Accepted: 1 to {MOST_SEMAPHORES}", keys.len());
@@ -192,7 +191,7 @@ impl Several {
         };
         for (index, Member { semaphore, permits }) in members.iter().enumerate() {
             let name = semaphore.name();
-            if semaphore.settings().id.is_some() {
+            if semaphore.settings.id.is_some() {
                 let why = format!(
                     "the semaphore {name} has a chosen id. Accepted: semaphores without `id`. Remove the call of `id`"
                 );
@@ -216,7 +215,7 @@ impl Several {
 
     /// Acquires one after the other, and then checks that all are held.
     async fn in_line(&self, deadline: Option<Instant>, caller: Caller<'_>) -> Result<SeveralPermits, AcquireError> {
-        let leases = self.members.iter().map(|member| member.semaphore.settings().lease_options());
+        let leases = self.members.iter().map(|member| member.semaphore.settings.lease_options());
         let leases: Vec<LeaseOptions> = leases.collect::<Result<_, _>>()?;
         let mut permits: Vec<Permit> = Vec::with_capacity(leases.len());
         for (member, lease) in self.members.iter().zip(&leases) {
@@ -241,7 +240,7 @@ impl Several {
         held?;
         let permits = permits.into_iter().zip(&self.members).zip(leases);
         let permits =
-            permits.map(|((permit, member), lease)| permit.under(lease, member.semaphore.settings().on_lost.as_ref()));
+            permits.map(|((permit, member), lease)| permit.under(lease, member.semaphore.settings.on_lost.as_ref()));
         Ok(SeveralPermits::new(self.names(), permits.collect()))
     }
 
@@ -258,9 +257,9 @@ impl Several {
         caller: Caller<'_>,
     ) -> Result<SeveralPermits, TryAcquireError> {
         let shared = &first.shared;
-        shared.check_process()?;
+        shared.servers.check_process()?;
         let asked = self.asked(shared, keys)?;
-        let id = first.settings().next_id()?;
+        let id = first.settings.next_id()?;
         let call = TryAcquireSeveral { id: &id, asked: &asked };
         let parts = asked.iter().map(|one| {
             let longest = Duration::from_millis(one.lease_ms);
@@ -283,7 +282,7 @@ impl Several {
                 held.permits.iter().for_each(|_| shared.servers.counts.grant(false));
                 return Ok(held);
             }
-            held.into_permits().into_iter().for_each(Permit::forget);
+            held.permits.iter().for_each(Permit::hand_on); // another release has been posted
         }
     }
 
@@ -297,8 +296,8 @@ impl Several {
             return Err(Invalid::new("semaphores", why));
         }
         let asked = self.members.iter().zip(keys).map(|(member, &keys)| {
-            let settings = member.semaphore.settings();
-            let (lease, limit) = (settings.lease_options()?, settings.limit());
+            let settings = &member.semaphore.settings;
+            let (lease, limit) = (settings.lease_options()?, settings.limit);
             let (lease_ms, at_least_ms) = (lease.first_lease_ms(), lease.at_least_ms);
             Ok(AskOne { keys, permits: member.permits, limit, lease_ms, at_least_ms })
         });
@@ -325,7 +324,7 @@ impl Several {
     /// Whether the callers accept the limits in force.
     fn check_limits(&self, in_force: impl Iterator<Item = u32>) -> Result<(), TryAcquireError> {
         for (member, limit) in self.members.iter().zip(in_force) {
-            member.semaphore.settings().check_limit(limit)?;
+            member.semaphore.settings.check_limit(limit)?;
         }
         Ok(())
     }
@@ -338,12 +337,9 @@ impl Several {
         sent: Moment,
     ) -> Result<Vec<Permit>, Invalid> {
         let permits = self.members.iter().zip(grants).map(|(member, (grant, usage))| {
-            let settings = member.semaphore.settings();
-            let (keys, lease) = (settings.keys()?.clone(), settings.lease_options()?);
-            let identity = Identity { keys, id: id.to_owned(), fence: grant.fence, lease };
-            let deadline = Deadline::after(sent, grant.left());
-            let permit = Permit::new(shared, identity, grant, deadline, settings.on_lost.as_ref());
-            Ok(permit.with_limit(usage.limit))
+            let settings = &member.semaphore.settings;
+            let granted = Granted::new(settings.keys()?, id, settings.lease_options()?, *grant, usage.limit, sent);
+            Ok(Permit::new(shared, granted, settings.on_lost.as_ref()))
         });
         permits.collect()
     }

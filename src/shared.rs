@@ -2,19 +2,19 @@
 
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Sending, Servers, Unanswered};
-use crate::error::CallError;
+use crate::error::{CallError, Invalid};
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
 use crate::protocol::call::Call;
 use crate::protocol::lease::Moment;
 use crate::wait::Waits;
-use crate::wait::polled::{Futures, Polled, Watched};
+use crate::wait::polled::{Futures, Polled};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) struct Shared {
     pub(crate) servers: Arc<Servers>,
-    pub(crate) permits: Permits,
+    pub(crate) permits: Arc<Permits>,
     pub(crate) releases: Arc<Releases>,
     pub(crate) waits: Waits,
     pub(crate) futures: Arc<Futures>,
@@ -27,9 +27,17 @@ impl Shared {
         self.servers.clock.now()
     }
 
+    /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
+    pub(crate) fn deadline(&self, timeout: Duration, remedy: &str) -> Result<Option<Instant>, Invalid> {
+        if timeout.is_zero() {
+            return Err(Invalid::new("timeout", format!("got 0. Accepted: more than 0. {remedy}")));
+        }
+        Ok(self.now().checked_add(timeout))
+    }
+
     /// As `call`. Also returns when the answered call was sent.
     pub(crate) async fn call_at<C: Call>(&self, call: &C, mode: Mode) -> Result<(C::Answer, Moment), CallError> {
-        self.check_process()?;
+        self.servers.check_process()?;
         let packed = call.pack();
         self.releases.settle(packed.key(), None, None, mode).await?;
         let answered = self.servers.send(&packed, Sending::of(mode)).await;
@@ -43,13 +51,22 @@ impl Shared {
     }
 
     /// Watches the future of an operation that may get a grant.
-    pub(crate) fn watch<F>(&self, future: impl FnOnce(Arc<Polled>) -> F) -> Result<Watched<'_, F>, CallError> {
-        self.check_process()?; // before any lock
-        Ok(self.futures.watch(future))
+    pub(crate) async fn watch<T, E, F>(&self, future: impl FnOnce(Arc<Polled>) -> F) -> Result<T, E>
+    where
+        E: From<CallError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        self.servers.check_process()?; // before any lock
+        self.futures.watch(future).await
     }
+}
 
-    /// Fails in a forked child, which must not use a gate of its parent.
-    pub(crate) fn check_process(&self) -> Result<(), CallError> {
-        self.servers.check_process().map_err(CallError::Failed)
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.servers.is_own_process() {
+            self.permits.close();
+            self.releases.close();
+            self.servers.worker.call();
+        }
     }
 }

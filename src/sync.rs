@@ -12,13 +12,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until it is notified. May also return without a reason.
-pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    condvar.wait(guard).unwrap_or_else(PoisonError::into_inner)
-}
-
-/// As `wait`, for at most `left`.
-pub(crate) fn wait_for<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, left: Duration) -> MutexGuard<'a, T> {
+/// Waits until it is notified, for at most `left`. May also return without a reason.
+pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, left: Option<Duration>) -> MutexGuard<'a, T> {
+    let Some(left) = left else {
+        return condvar.wait(guard).unwrap_or_else(PoisonError::into_inner);
+    };
     match condvar.wait_timeout(guard, left) {
         Ok((guard, _)) => guard,
         Err(poisoned) => poisoned.into_inner().0,

@@ -29,15 +29,6 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    pub(super) fn ahead(&self) -> Duration {
-        self.time.ahead()
-    }
-
-    /// For how long the machine was suspended: time that only the second clock of a moment counts.
-    pub(super) fn suspended(&self) -> Duration {
-        Duration::from_nanos(self.time.suspended.load(Ordering::SeqCst))
-    }
-
     /// Adds a thread that uses this clock. `awake`: it has something to do.
     pub(super) fn sleeper(&self, awake: bool) -> Sleeper {
         let thread = Sleeper::default();
@@ -53,17 +44,13 @@ pub(super) type Sleeper = Arc<Thread>;
 /// A thread or a task that uses a moved clock.
 #[derive(Default)]
 pub(super) struct Thread {
-    condvar: Condvar,
+    pub(super) condvar: Condvar,
     /// For a task, in place of the condition variable.
     waker: Mutex<Option<std::task::Waker>>,
     sleep: Mutex<Sleep>,
 }
 
 impl Thread {
-    pub(super) fn condvar(&self) -> &Condvar {
-        &self.condvar
-    }
-
     /// The waker of a task that goes to sleep.
     pub(super) fn set_waker(&self, waker: &std::task::Waker) {
         *lock(&self.waker) = Some(waker.clone());
@@ -112,8 +99,8 @@ pub(crate) struct Time {
     start_date: SystemTime,
     /// The offset in ns.
     ahead: AtomicU64,
-    /// In ns. See [`Moved::suspended`].
-    suspended: AtomicU64,
+    /// In ns. See [`Time::suspended`].
+    pub(super) suspended: AtomicU64,
     threads: Mutex<Vec<Weak<Thread>>>,
     /// Locked while the time is moved.
     moving: Mutex<()>,
@@ -131,8 +118,13 @@ impl Time {
         }
     }
 
-    fn ahead(&self) -> Duration {
+    pub(super) fn ahead(&self) -> Duration {
         Duration::from_nanos(self.ahead.load(Ordering::SeqCst))
+    }
+
+    /// For how long the machine was suspended: time that only the second clock of a moment counts.
+    pub(super) fn suspended(&self) -> Duration {
+        Duration::from_nanos(self.suspended.load(Ordering::SeqCst))
     }
 
     /// The date. It never goes back, even if the date of the machine is set back.
@@ -160,12 +152,6 @@ impl Time {
         self.step(Duration::ZERO);
     }
 
-    /// Suspends the machine for this time, for a unit test: the monotonic clock stops, and no thread wakes.
-    #[cfg(test)]
-    pub(crate) fn stop_monotonic(&self, by: Duration) {
-        self.suspended.fetch_add(u64::try_from(by.as_nanos()).unwrap(), Ordering::SeqCst);
-    }
-
     /// Adds to the offset. Returns by how much, which is less at the maximum offset.
     fn jump(&self, by: Duration) -> Duration {
         let ahead = self.ahead();
@@ -182,7 +168,7 @@ impl Time {
         let mut known = lock(&self.threads); // no thread begins while this is locked
         let mut rounds = 0..ROUNDS;
         loop {
-            let threads = alive(&known);
+            let threads: Vec<_> = known.iter().filter_map(Weak::upgrade).collect();
             let moved = self.step_if_all_sleep(&threads, by);
             if moved.is_some() || Instant::now() >= end {
                 return moved;
@@ -236,8 +222,4 @@ impl Time {
             }
         }
     }
-}
-
-fn alive(threads: &[Weak<Thread>]) -> Vec<Arc<Thread>> {
-    threads.iter().filter_map(Weak::upgrade).collect()
 }

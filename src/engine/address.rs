@@ -155,17 +155,14 @@ const PASSWORD: &str = "the password contains a character to escape. Write / as 
 /// Names the wrong part of the URL of one server, and the accepted form. `form`: that of such a URL. The message contains
 /// no piece of the URL, since an unescaped password may be anywhere in it.
 fn wrong_part(url: &str, form: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return unknown_scheme("the scheme is missing");
-    };
-    let scheme = scheme.to_ascii_lowercase();
-    if TCP.contains(&scheme.as_str()) {
-        return format!("{}. Accepted: {form}", of_tcp(rest));
+    let (scheme, rest) = url.split_once("://").unzip();
+    let rest = rest.unwrap_or_default();
+    match scheme.map(str::to_ascii_lowercase).as_deref() {
+        Some(scheme) if TCP.contains(&scheme) => format!("{}. Accepted: {form}", of_tcp(rest)),
+        Some(scheme) if SOCKETS.contains(&scheme) => format!("{}. Accepted: {UNIX}", of_socket(rest)),
+        Some(_) => unknown_scheme("the scheme is unknown"),
+        None => unknown_scheme("the scheme is missing"),
     }
-    if SOCKETS.contains(&scheme.as_str()) {
-        return format!("{}. Accepted: {UNIX}", of_socket(rest));
-    }
-    unknown_scheme("the scheme is unknown")
 }
 
 fn unknown_scheme(what: &str) -> String {
@@ -243,21 +240,13 @@ fn port_of(port: &str) -> Option<u16> {
 
 /// Whether the escaped bytes of a login are UTF-8.
 fn is_utf_8(login: &str) -> bool {
-    let mut bytes = Vec::new();
-    let mut rest = login.as_bytes();
-    while let [first, more @ ..] = rest {
-        let digits = more.get(..2).and_then(|two| str::from_utf8(two).ok());
-        let escaped = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
-        match (first, escaped) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = more.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = more;
-            }
-        }
+    let mut parts = login.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let escaped = part.split_at_checked(2).and_then(|(two, rest)| Some((u8::from_str_radix(two, 16).ok()?, rest)));
+        let (byte, rest) = escaped.unwrap_or((b'%', part));
+        bytes.push(byte);
+        bytes.extend_from_slice(rest.as_bytes());
     }
     str::from_utf8(&bytes).is_ok()
 }

@@ -20,7 +20,7 @@ use super::stream::Stream;
 use crate::clock::{Clock, machine_now};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, ThreadId, lock, spawn, wait, wait_for};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, ThreadId, lock, spawn, wait};
 use redis::{RedisError, Value};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -137,7 +137,7 @@ impl Connection {
             stream,
             read_timeout,
             receiver,
-            packets: Mutex::new(Packets::new()),
+            packets: Mutex::default(),
             reader: Mutex::new(Reader { chunk: vec![0; 64 << 10].into(), ..Reader::default() }),
             has_ended: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -432,11 +432,11 @@ impl Connection {
     /// Only the time in reads counts: a reply that nobody has read yet is not late.
     fn nothing_arrived(&self, within: Duration) {
         let mut packets = lock(&self.packets);
-        packets.heartbeat = machine_now();
-        packets.waited += within;
+        packets.times.heartbeat = machine_now();
+        packets.times.waited += within;
         let is_late = packets.pending.front().is_some_and(|packet| packets.is_late(packet, self.read_timeout));
-        let tests =
-            packets.pending.is_empty() && self.receiver.is_some() && packets.heartbeat - packets.received >= TEST;
+        let is_quiet = packets.times.heartbeat - packets.times.received >= TEST;
+        let tests = packets.pending.is_empty() && self.receiver.is_some() && is_quiet;
         if tests {
             packets.push(b"*1\r\n$4\r\nPING\r\n", 1, Owner::Nobody);
             packets = self.write(packets, 1);
@@ -450,8 +450,8 @@ impl Connection {
     fn deliver(&self, reader: &mut Reader) {
         let mut packets = lock(&self.packets);
         let now = machine_now();
-        (packets.heartbeat, packets.received) = (now, now);
-        packets.waited_before = packets.waited;
+        (packets.times.heartbeat, packets.times.received) = (now, now);
+        packets.times.waited_before = packets.times.waited;
         let mut is_wrong = false;
         for value in reader.values.drain(..) {
             if self.receiver.is_some() && is_message(&value) {
@@ -536,7 +536,7 @@ impl Connection {
                 return self.end(late());
             }
             packets.thread.is_called = false;
-            let age = machine_now().saturating_duration_since(packets.heartbeat);
+            let age = packets.times.age();
             let is_overdue = !packets.pending.is_empty() && age >= LINGER;
             if (packets.needs_own_thread() || is_overdue) && packets.become_reader() {
                 drop(packets);
@@ -547,9 +547,9 @@ impl Connection {
             // While another thread reads, it looks no more often than while packets are unanswered.
             packets = if packets.pending.is_empty() && !packets.needs_own_thread() {
                 packets.thread.looks = false;
-                wait(&self.called, packets)
+                wait(&self.called, packets, None)
             } else {
-                wait_for(&self.called, packets, LOOK)
+                wait(&self.called, packets, Some(LOOK))
             };
         }
     }
@@ -626,7 +626,7 @@ impl Connection {
     /// Ends the connection if its reader does not come back, because its thread is starved.
     fn end_if_reader_is_stuck(&self) {
         let packets = lock(&self.packets);
-        let age = machine_now().saturating_duration_since(packets.heartbeat);
+        let age = packets.times.age();
         let is_stuck = packets.has_reader && age > self.read_timeout.max(TICK * 4);
         drop(packets);
         if is_stuck {
@@ -638,7 +638,7 @@ impl Connection {
     /// to posted packets.
     pub(crate) fn look_if_idle(self: &Arc<Connection>) {
         let mut packets = lock(&self.packets);
-        let age = machine_now().saturating_duration_since(packets.heartbeat);
+        let age = packets.times.age();
         if age < IDLE || packets.is_writing || !packets.become_reader() {
             return;
         }

@@ -49,16 +49,8 @@ pub(super) fn command() -> Cmd {
 /// The warning that the reply to [`command`] leads to. A server that does not report its settings, for example because the
 /// user may not run `INFO`, causes none.
 pub(super) fn warning(reply: Value, server: String) -> Option<Warning> {
-    match reply {
-        Value::BulkString(info) => evicts(&info, server),
-        Value::VerbatimString { text, .. } => evicts(text.as_bytes(), server), // RESP3
-        _ => None,
-    }
-}
-
-/// Reads the text of the reply.
-fn evicts(info: &[u8], server: String) -> Option<Warning> {
-    let info = std::str::from_utf8(info).ok()?;
+    let Value::BulkString(info) = reply else { return None };
+    let info = std::str::from_utf8(&info).ok()?;
     let field = |name: &str| {
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
         lines.find_map(|(field, value)| (field == name).then(|| value.trim()))
@@ -77,7 +69,7 @@ mod tests {
     use super::*;
 
     fn policy(info: &str) -> Option<String> {
-        let Warning::Evicts { policy, .. } = evicts(info.as_bytes(), "here".to_owned())?;
+        let Warning::Evicts { policy, .. } = warning(Value::BulkString(info.into()), "here".to_owned())?;
         Some(policy)
     }
 

@@ -11,6 +11,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// What the threads and tasks of a connection share: the packets that wait, and who reads and writes.
+#[derive(Default)]
 pub(super) struct Packets {
     /// Packets that nobody has begun to write, and a buffer to exchange it with.
     pub(super) out: Vec<u8>,
@@ -36,18 +37,37 @@ pub(super) struct Packets {
     pub(super) last_reader: u64,
     /// A thread is the reader, or is about to be.
     pub(super) has_reader: bool,
-    /// When the reader was last seen to work, and when something arrived.
-    pub(super) heartbeat: Instant,
-    pub(super) received: Instant,
-    /// How long reads have waited in vain, since the beginning, and until something arrived last.
-    pub(super) waited: Duration,
-    pub(super) waited_before: Duration,
+    pub(super) times: ReadTimes,
     /// The connection's own thread.
     pub(super) thread: OwnThread,
     /// Since then the server does not answer. The callers have got an error, and later calls use another connection. What
     /// must run after the unanswered packets is still sent here.
     pub(super) silent_since: Option<Instant>,
     pub(super) end: Option<Failure>,
+}
+
+/// What the reads of a connection show about its server.
+pub(super) struct ReadTimes {
+    /// When the reader was last seen to work, and when something arrived.
+    pub(super) heartbeat: Instant,
+    pub(super) received: Instant,
+    /// How long reads have waited in vain, since the beginning, and until something arrived last.
+    pub(super) waited: Duration,
+    pub(super) waited_before: Duration,
+}
+
+impl Default for ReadTimes {
+    fn default() -> ReadTimes {
+        let now = machine_now();
+        ReadTimes { heartbeat: now, received: now, waited: Duration::ZERO, waited_before: Duration::ZERO }
+    }
+}
+
+impl ReadTimes {
+    /// For how long the reader was not seen to work.
+    pub(super) fn age(&self) -> Duration {
+        machine_now().saturating_duration_since(self.heartbeat)
+    }
 }
 
 #[derive(Default)]
@@ -130,33 +150,6 @@ impl Owner {
 }
 
 impl Packets {
-    pub(super) fn new() -> Packets {
-        let now = machine_now();
-        Packets {
-            out: Vec::new(),
-            spare: Vec::new(),
-            is_writing: false,
-            is_flush_due: false,
-            pending: VecDeque::new(),
-            first: 0,
-            unanswered: 0,
-            threads: 0,
-            tasks: 0,
-            listeners: 0,
-            listens_until: None,
-            readers: BTreeMap::new(),
-            last_reader: 0,
-            has_reader: false,
-            heartbeat: now,
-            received: now,
-            waited: Duration::ZERO,
-            waited_before: Duration::ZERO,
-            thread: OwnThread::default(),
-            silent_since: None,
-            end: None,
-        }
-    }
-
     pub(super) fn push(&mut self, packet: &[u8], replies: usize, owner: Owner) -> u64 {
         self.count(&owner, true);
         let submitted = machine_now();
@@ -219,16 +212,16 @@ impl Packets {
     /// How long reads have waited in vain, with the read that goes on.
     fn waited_until(&self, now: Instant) -> Duration {
         if self.has_reader {
-            self.waited + now.saturating_duration_since(self.heartbeat).min(TICK)
+            self.times.waited + now.saturating_duration_since(self.times.heartbeat).min(TICK)
         } else {
-            self.waited
+            self.times.waited
         }
     }
 
     /// Whether reads have waited in vain for so long since this packet was submitted, and nothing arrived. A reply that
     /// nobody has read yet is not late.
     pub(super) fn is_late(&self, packet: &PendingPacket, timeout: Duration) -> bool {
-        self.waited.saturating_sub(packet.waited.max(self.waited_before)) >= timeout
+        self.times.waited.saturating_sub(packet.waited.max(self.times.waited_before)) >= timeout
     }
 
     /// Gives up packets, and returns their owners and whether the packets were sent: those whose replies are missing for so
@@ -276,7 +269,7 @@ impl Packets {
     pub(super) fn become_reader(&mut self) -> bool {
         let is_free = !self.has_reader && self.end.is_none();
         if is_free {
-            (self.has_reader, self.heartbeat) = (true, machine_now());
+            (self.has_reader, self.times.heartbeat) = (true, machine_now());
         }
         is_free
     }

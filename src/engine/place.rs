@@ -3,9 +3,7 @@
 use super::mode::MayBlock;
 use crate::clock::{Clock, Notify};
 use crate::sync::{Mutex, ThreadId, lock, this_thread};
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::Instant;
 
 /// Something that one caller waits for, and how the caller waits.
@@ -57,7 +55,7 @@ impl<T> Place<T> {
     }
 
     fn new(clock: &Clock, content: T, waits: Waits) -> Place<T> {
-        Place { state: Mutex::new(PlaceState { content, waits }), notify: Notify::awake(clock) }
+        Place { state: Mutex::new(PlaceState { content, waits }), notify: Notify::new(clock, true) }
     }
 
     /// Looks at the content, or takes from it.
@@ -135,24 +133,9 @@ impl<T> Place<T> {
         self.sleep(until, look, may).found
     }
 
-    /// As `wait`, for a task.
-    pub(crate) async fn wait_in_task<R>(
-        &self,
-        until: Instant,
-        mut look: impl FnMut(&mut T) -> Option<R>,
-        timer: impl Future<Output = ()>,
-    ) -> Option<R> {
-        let mut timer = pin!(timer);
-        poll_fn(|cx| match self.poll(cx, Some(until), &mut look) {
-            Some(found) => Poll::Ready(Some(found)),
-            None => timer.as_mut().poll(cx).map(|()| None),
-        })
-        .await
-    }
-
     /// For a task: returns what `look` finds. Otherwise the task is woken when the content changes. `until`: it sleeps until
     /// then at most.
-    pub(super) fn poll<R>(
+    pub(crate) fn poll<R>(
         &self,
         cx: &Context,
         until: Option<Instant>,

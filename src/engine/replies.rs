@@ -105,19 +105,8 @@ fn length(text: &[u8]) -> Result<Option<usize>, RedisError> {
 }
 
 fn number(text: &[u8]) -> Result<i64, RedisError> {
-    let (is_negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    if digits.is_empty() {
-        return Err(wrong());
-    }
-    let negative = digits.iter().try_fold(0_i64, |number, digit| match digit {
-        b'0'..=b'9' => number.checked_mul(10)?.checked_sub(i64::from(digit - b'0')),
-        _ => None,
-    });
-    let number = negative.and_then(|number| if is_negative { Some(number) } else { number.checked_neg() });
-    number.ok_or_else(wrong)
+    let number = std::str::from_utf8(text).ok().filter(|text| !text.starts_with('+'));
+    number.and_then(|number| number.parse().ok()).ok_or_else(wrong)
 }
 
 fn wrong() -> RedisError {

@@ -14,7 +14,7 @@ use crate::clock::{Clock, machine_now, since};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, permission};
 use crate::protocol::id;
-use crate::protocol::reply::{failure_of, unexpected};
+use crate::protocol::reply::unexpected;
 use crate::protocol::routing::NodeId;
 use crate::sync::spawn;
 use crate::trace;
@@ -187,12 +187,6 @@ impl Server {
         }
     }
 
-    /// How many connections for calls are open.
-    pub(crate) fn open(&self) -> usize {
-        let kept = [&self.calls, &self.confirmations];
-        kept.into_iter().filter(|kept| kept.look(|kept| kept.usable(self.connector.moves()).is_some())).count()
-    }
-
     fn kept(&self, purpose: Purpose) -> &Watched<Kept> {
         match purpose {
             Purpose::Calls => &self.calls,
@@ -334,8 +328,9 @@ fn subscribe(
     may: MayBlock,
 ) -> Result<bool, Failure> {
     let channel = &server.channel;
-    let on_server =
-        |cmd: &Cmd| reply(block_with(may, |mode| server.command(cmd, until, mode)).map_err(failure_of), channel);
+    let on_server = |cmd: &Cmd| {
+        reply(block_with(may, |mode| server.command(cmd, until, mode)).map_err(CallError::into_failure), channel)
+    };
     let subscribed = command(connection, redis::cmd("SUBSCRIBE").arg(channel), until, may);
     let counted = match reply(subscribed, channel)? {
         Some(_) => on_server(redis::cmd("PUBSUB").arg("NUMSUB").arg(channel))?,
@@ -360,7 +355,7 @@ pub(super) fn command(
     may: MayBlock,
 ) -> Result<Value, Failure> {
     let replies = block_with(may, |mode| connection.exchange(command.get_packed_command(), 1, until, mode));
-    replies.and_then(first).map_err(failure_of)
+    replies.and_then(first).map_err(CallError::into_failure)
 }
 
 fn first(replies: Vec<Value>) -> Result<Value, CallError> {

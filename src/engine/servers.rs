@@ -16,9 +16,9 @@ use crate::clock::{Clock, machine_now};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::Packed;
-use crate::protocol::exchange::{self, Exchange, MinReplicas, Packet, error_in, is_no_script, missing, of_all, of_one};
+use crate::protocol::exchange::{Exchange, MinReplicas, Packet, error_in, is_no_script, missing};
 use crate::protocol::lease::Moment;
-use crate::protocol::reply::{error_of, failure_in, failure_of};
+use crate::protocol::reply::error_of;
 use crate::protocol::routing::route::{Route, RouteStep};
 use crate::protocol::routing::slots::{self, Learning, LearningStep};
 use crate::protocol::routing::{NodeId, by_node, in_order};
@@ -101,15 +101,13 @@ impl Answered {
 #[must_use = "a call that may have run has to be undone"]
 pub(crate) struct Unanswered {
     pub(crate) error: CallError,
-    /// Its connection still works, and the answer may come.
-    is_late: bool,
     /// The connection on which the call was sent, if the server may still run it. What follows there runs after it.
     pub(crate) connection: Option<Arc<Connection>>,
 }
 
 impl From<CallError> for Unanswered {
     fn from(error: CallError) -> Unanswered {
-        Unanswered { error, is_late: false, connection: None }
+        Unanswered { error, connection: None }
     }
 }
 
@@ -176,11 +174,12 @@ impl Servers {
 
     /// Fails in a forked child, which must not use a gate of its parent. A lock in it may be held by a thread that does
     /// not exist in the child.
-    pub(crate) fn check_process(&self) -> Result<(), Failure> {
+    pub(crate) fn check_process(&self) -> Result<(), CallError> {
         if self.is_own_process() {
             Ok(())
         } else {
-            Err(Failure::new(FailureKind::Forked, "the gate cannot be used in a forked process"))
+            let failure = Failure::new(FailureKind::Forked, "the gate cannot be used in a forked process");
+            Err(CallError::Failed(failure))
         }
     }
 
@@ -189,7 +188,7 @@ impl Servers {
         let Err(error) = self.ping(mode).await else {
             return Ok(());
         };
-        let Some(failure) = failure_in(&error).filter(|failure| probe::may_explain(failure)).cloned() else {
+        let Some(failure) = error.failure().filter(|failure| probe::may_explain(failure)).cloned() else {
             return Err(error);
         };
         let (nodes, time) = (self.nodes(), probe::time(self.timeouts.connect));
@@ -209,7 +208,7 @@ impl Servers {
                 self.read_settings(server, mode).await;
                 Ok(())
             }
-            Topology::Cluster(cluster) => self.learn_slots(cluster, mode).await.map_err(CallError::Failed),
+            Topology::Cluster(cluster) => self.learn_slots(cluster, mode).await,
         }
     }
 
@@ -245,13 +244,8 @@ impl Servers {
         if self.is_own_process() { lock(&self.warnings).clone() } else { Vec::new() }
     }
 
-    /// The number of open connections for calls; 0 in a forked child.
-    pub(crate) fn open_connections(&self) -> usize {
-        if self.is_own_process() { self.nodes().iter().map(|server| server.open()).sum() } else { 0 }
-    }
-
     /// The servers that store keys.
-    pub(crate) async fn masters(&self, mode: Mode) -> Result<Vec<Arc<Server>>, Failure> {
+    pub(crate) async fn masters(&self, mode: Mode) -> Result<Vec<Arc<Server>>, CallError> {
         self.check_process()?;
         if let Topology::Cluster(cluster) = &self.topology {
             self.learn_slots(cluster, mode).await?;
@@ -334,11 +328,11 @@ impl Servers {
         }
     }
 
-    fn take_unanswered(&self, route: &mut Route, Unanswered { error, is_late, .. }: Unanswered) {
-        let (attempt, now) = (exchange::FailedAttempt { error, is_late }, self.clock.now());
+    fn take_unanswered(&self, route: &mut Route, error: CallError) {
+        let now = self.clock.now();
         match &self.topology {
-            Topology::One(_) => route.unanswered(None, attempt, now),
-            Topology::Cluster(cluster) => cluster.change(|slots| route.unanswered(Some(slots), attempt, now)),
+            Topology::One(_) => route.unanswered(None, error, now),
+            Topology::Cluster(cluster) => cluster.change(|slots| route.unanswered(Some(slots), error, now)),
         }
     }
 
@@ -366,9 +360,9 @@ impl Servers {
                             self.request_settings(&server, &answered.connection); // the answer shows that it is a master
                             return Ok(answered);
                         }
-                        Err(mut unanswered) => {
-                            connection = unanswered.connection.take();
-                            self.take_unanswered(&mut route, unanswered);
+                        Err(unanswered) => {
+                            connection = unanswered.connection;
+                            self.take_unanswered(&mut route, unanswered.error);
                         }
                     }
                 }
@@ -384,9 +378,9 @@ impl Servers {
     }
 
     /// Asks for the slots of the cluster. This detects a wrong address.
-    async fn learn_slots(&self, cluster: &Cluster, mode: Mode) -> Result<(), Failure> {
+    async fn learn_slots(&self, cluster: &Cluster, mode: Mode) -> Result<(), CallError> {
         let learning = cluster.look(|slots| slots.learning(None, None));
-        self.learn(learning, true, Sending::of(mode)).await
+        self.learn(learning, true, Sending::of(mode)).await.map_err(CallError::Failed)
     }
 
     /// Asks for the slots. If another caller asks already: waits for it first, or does nothing.
@@ -420,7 +414,7 @@ impl Servers {
         let asking = server.command(&command, latest, mode);
         let late = || Failure::new(FailureKind::TimedOut, "no answer in time");
         let reply = self.limited(Some(until), mode, asking).await.ok_or_else(late)?;
-        Ok(error_in(Ok(reply.map_err(failure_of)?))?)
+        Ok(error_in(Ok(reply.map_err(CallError::into_failure)?))?)
     }
 
     /// Sends a call to a server once, and again if the server does not know the script. Usually this takes one packet.
@@ -447,10 +441,14 @@ impl Servers {
         } else {
             let sent = self.clock.moment();
             let replies = self.exchange(connection, &Packet::of(call), sending).await;
-            let mut replies = replies.map_err(|error| unanswered(error, connection))?;
+            let unanswered = |error| Unanswered { error, connection: Some(connection.clone()) };
+            let mut replies = replies.map_err(unanswered)?;
             match error_in(replies.pop().map_or_else(missing, Ok)) {
                 Err(error) if is_no_script(&error) => Exchange::of_unknown(&calls),
-                reply => return answered(of_one(reply.map_err(|error| call.explain(error))), sent, connection),
+                reply => {
+                    let reply = reply.map_err(|error| error_of(call.explain(error)));
+                    return answered(reply, None, sent, connection);
+                }
             }
         };
         let outcomes = self.run(connection, exchange, sending).await;
@@ -467,11 +465,12 @@ impl Servers {
         {
             match self.exchange(connection, &packet, sending).await {
                 Ok(replies) => exchange.receive(replies.into_iter().map(Ok)),
-                Err(error) => ended = Some(exchange::FailedAttempt { is_late: is_late(&error), error }),
+                Err(error) => ended = Some(error),
             }
         }
-        let outcomes = of_all(exchange, sending.replicas.as_ref(), ended).into_iter();
-        outcomes.map(|outcome| answered(outcome, sent, connection)).collect()
+        let (outcomes, unconfirmed) = exchange.results(sending.replicas.as_ref(), ended);
+        let outcomes = outcomes.into_iter().map(|outcome| answered(outcome, unconfirmed.clone(), sent, connection));
+        outcomes.collect()
     }
 
     /// A connection of a server for these calls.
@@ -520,11 +519,8 @@ impl Servers {
     /// Sends calls in one packet that are probably for the same server. A call that must be repeated is sent
     /// separately.
     async fn send_together(&self, node: NodeId, calls: &[&Packed], sending: Sending) -> Vec<Outcome> {
-        let connected = match self.server(node) {
-            Ok(server) => self.connection(&server, sending).await,
-            Err(failure) => Err(failure),
-        };
-        let outcomes = match connected {
+        let connecting = async { self.connection(&self.server(node)?, sending).await };
+        let outcomes = match connecting.await {
             Ok(connection) => self.run(&connection, Exchange::new(calls), sending).await,
             Err(failure) => calls.iter().map(|_| Err(failure.clone().into())).collect(),
         };
@@ -534,7 +530,7 @@ impl Servers {
                 Ok(answered) => Ok(answered),
                 Err(unanswered) => {
                     let mut route = self.route(call.key(), sending).sent_to(node);
-                    self.take_unanswered(&mut route, unanswered);
+                    self.take_unanswered(&mut route, unanswered.error);
                     self.follow(route, sending, &mut { *call }).await
                 }
             });
@@ -547,28 +543,21 @@ fn not_sent() -> Failure {
     Failure::new(FailureKind::Other, "the call was not sent")
 }
 
-/// Whether the connection still works, and the answer may come.
-fn is_late(error: &CallError) -> bool {
-    matches!(error, CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut)
-}
-
-/// There is no reply.
-fn unanswered(error: CallError, connection: &Arc<Connection>) -> Unanswered {
-    Unanswered { is_late: is_late(&error), error, connection: Some(connection.clone()) }
-}
-
 /// A reply of this connection, or none. If the reply breaks the contract, the connection is not used any more.
-fn answered(outcome: exchange::AttemptOutcome, sent: Moment, connection: &Arc<Connection>) -> Outcome {
-    match outcome {
-        Ok(exchange::AnsweredAttempt { reply, unconfirmed }) => {
-            Ok(Answered { reply, sent, repeated: false, unconfirmed, connection: connection.clone() })
-        }
-        Err(attempt) => {
-            if attempt.ends_connection() {
+fn answered(
+    reply: Result<Value, CallError>,
+    unconfirmed: Option<Failure>,
+    sent: Moment,
+    connection: &Arc<Connection>,
+) -> Outcome {
+    let connection = connection.clone();
+    match reply {
+        Ok(reply) => Ok(Answered { reply, sent, repeated: false, unconfirmed, connection }),
+        Err(error) => {
+            if error.ends_connection() {
                 connection.close();
             }
-            let exchange::FailedAttempt { error, is_late } = attempt;
-            Err(Unanswered { error, is_late, connection: Some(connection.clone()) })
+            Err(Unanswered { error, connection: Some(connection) })
         }
     }
 }

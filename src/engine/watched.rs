@@ -2,7 +2,7 @@
 
 use super::mode::{MayBlock, Mode, in_own_thread};
 use crate::clock::machine_now;
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock, spawn, wait, wait_for};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock, spawn, wait};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 use std::time::Instant;
@@ -89,10 +89,7 @@ impl<T> Watched<T> {
                 return None;
             }
             state.sleeping += 1;
-            state = match left {
-                None => wait(&self.changed, state),
-                Some(left) => wait_for(&self.changed, state, left),
-            };
+            state = wait(&self.changed, state, left);
             state.sleeping -= 1;
         }
     }

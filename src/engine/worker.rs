@@ -62,7 +62,7 @@ impl Worker {
             clock: clock.clone(),
             jobs: OnceLock::new(),
             state: Mutex::default(),
-            notify: Notify::new(clock),
+            notify: Notify::new(clock, false),
         };
         Worker { shared: Arc::new(shared) }
     }

@@ -99,12 +99,6 @@ impl Failure {
         }
     }
 
-    /// Whether another node may own the slots now, since this node is gone or is no longer a master.
-    pub(crate) fn may_mean_another_owner(&self) -> bool {
-        use FailureKind::*;
-        matches!(self.0.kind, Disconnected | Unreachable | TimedOut | ReadOnly | NotReady)
-    }
-
     /// Whether the server may have run the script, since no valid reply came.
     pub(crate) fn leaves_unknown(&self) -> bool {
         use FailureKind::*;

@@ -24,6 +24,14 @@ impl Invalid {
     }
 
     /// The same error, with the place of the argument before the reason.
+    /// Checks a number of permits or of calls. `remedy` follows the text.
+    pub(crate) fn check_count(what: &str, count: u32, remedy: &str) -> Result<(), Invalid> {
+        if (1..=MOST).contains(&count) {
+            return Ok(());
+        }
+        Err(Invalid::new(what, format!("{count} is out of range. Accepted: 1 to {MOST}{remedy}")))
+    }
+
     pub(crate) fn within(self, place: &str) -> Invalid {
         Invalid { why: format!("{place}: {}", self.why), ..self }
     }
@@ -42,22 +50,10 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// Remedies, which follow the text of an outcome.
-macro_rules! later {
-    () => {
-        ". Try again later, or wait in line"
-    };
-}
-macro_rules! longer {
-    () => {
-        ". Call again to wait again, or use a longer timeout"
-    };
-}
-macro_rules! shorter {
-    () => {
-        ". Try again later, or raise `max_waiting`"
-    };
-}
+// Remedies, which follow the text of an outcome.
+const LATER: &str = ". Try again later, or wait in line";
+const LONGER: &str = ". Call again to wait again, or use a longer timeout";
+const SHORTER: &str = ". Try again later, or raise `max_waiting`";
 
 /// Defines an enum whose variants each hold one value. A variant displays its words before that value, and its remedy
 /// after it.
@@ -71,7 +67,7 @@ macro_rules! one_of {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self { $($name::$variant(inner) => {
-                    write!(f, "{}{inner}{}", $words, concat!("" $(, $remedy!())?))
+                    write!(f, "{}{inner}", $words)$(?; f.write_str($remedy))?
                 })* }
             }
         }
@@ -104,10 +100,40 @@ one_of! {
 }
 
 impl CallError {
+    /// `None`: an argument was not valid.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        match self {
+            CallError::Failed(failure) | CallError::Unknown(failure) => Some(failure),
+            CallError::Invalid(_) => None,
+        }
+    }
+
+    /// The error of a command that has no arguments to refuse.
+    pub(crate) fn into_failure(self) -> Failure {
+        match self {
+            CallError::Failed(failure) | CallError::Unknown(failure) => failure,
+            CallError::Invalid(invalid) => Failure::new(FailureKind::Other, invalid.to_string()),
+        }
+    }
+
     /// Whether a retry can succeed without any other change.
     pub(crate) fn is_passing(&self) -> bool {
+        self.failure().is_some_and(Failure::is_passing)
+    }
+
+    /// Whether the call had too little time. This includes the case that no connection could be made in the time that
+    /// was left.
+    pub(crate) fn is_late(&self) -> bool {
+        use FailureKind::*;
+        self.failure().is_some_and(|failure| matches!(failure.kind(), TimedOut | Unreachable))
+    }
+
+    /// Whether no other call may use the connection of this call: it broke, its order of replies is not known any more,
+    /// or its server no longer is a master. If only the time is over, it still works, and the reply may come.
+    pub(crate) fn ends_connection(&self) -> bool {
         match self {
-            CallError::Failed(failure) | CallError::Unknown(failure) => failure.is_passing(),
+            CallError::Failed(failure) => failure.is_broken(),
+            CallError::Unknown(failure) => failure.kind() != FailureKind::TimedOut,
             CallError::Invalid(_) => false,
         }
     }
@@ -117,7 +143,7 @@ one_of! {
     /// Why no permit was granted at once.
     TryAcquireError {
         /// Too few permits are free, or other callers wait in line.
-        Denied(Denied) "denied: " later,
+        Denied(Denied) "denied: " LATER,
         /// The chosen id already holds a permit.
         AlreadyHeld(AlreadyHeld) "",
         /// The semaphore is strict, and another limit is in force.
@@ -137,9 +163,9 @@ one_of! {
     /// Why a wait in line ended without a permit.
     AcquireError {
         /// The timeout ended. The place in line is given up. A refused try becomes this variant too.
-        TimedOut(Denied) "timed out in line: " longer,
+        TimedOut(Denied) "timed out in line: " LONGER,
         /// As many callers wait in line as `max_waiting` allows.
-        LineFull(Denied) "the line is full: " shorter,
+        LineFull(Denied) "the line is full: " SHORTER,
         /// The `cancelled_by` handle ended the wait. The place in line is given up.
         Cancelled(Cancelled) "",
         /// An operator or another program revoked the place in line with `revoke`.
@@ -180,7 +206,7 @@ one_of! {
     /// Why a wait for a latch ended before the latch was known to be open.
     WaitError {
         /// The timeout ended.
-        TimedOut(StillClosed) "timed out at the latch: " longer,
+        TimedOut(StillClosed) "timed out at the latch: " LONGER,
         /// The `cancelled_by` handle ended the wait.
         Cancelled(Cancelled) "",
         /// An argument is invalid. Nothing was changed.
@@ -196,13 +222,13 @@ one_of! {
     /// Any error of this crate. Every other error type converts into it.
     Error {
         /// Too few permits are free, or other callers wait in line.
-        Denied(Denied) "denied: " later,
+        Denied(Denied) "denied: " LATER,
         /// The timeout ended in line.
-        TimedOut(Denied) "timed out in line: " longer,
+        TimedOut(Denied) "timed out in line: " LONGER,
         /// The timeout ended, and the latch is not open.
-        StillClosed(StillClosed) "timed out at the latch: " longer,
+        StillClosed(StillClosed) "timed out at the latch: " LONGER,
         /// As many callers wait in line as `max_waiting` allows.
-        LineFull(Denied) "the line is full: " shorter,
+        LineFull(Denied) "the line is full: " SHORTER,
         /// The wait was cancelled.
         Cancelled(Cancelled) "",
         /// The place in line was revoked.

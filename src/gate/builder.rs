@@ -98,11 +98,12 @@ impl GateBuilder {
         let registry = Arc::new(Registry::new(&clock));
         let servers = Arc::new(Servers::new(address, &clock, timeouts, &prefix, registry.clone()));
         servers.check(mode).await?;
-        let releases = Arc::new(Releases::new(servers.clone()));
+        let releases = Releases::new(servers.clone());
         registry.release_with(&releases);
         let permits = Permits::new(servers.clone(), replicas);
         let futures = Arc::new(Futures::new(&clock, servers.worker.clone(), &releases));
-        servers.worker.set_jobs(vec![permits.job(), releases.job(), futures.job()]);
+        let (permits_job, releases_job) = (Arc::downgrade(&permits), Arc::downgrade(&releases));
+        servers.worker.set_jobs(vec![permits_job, releases_job, Arc::<Futures>::downgrade(&futures)]);
         let waits =
             Waits { registry, retried: Arc::default(), servers: servers.clone(), releases: releases.clone(), outage };
         let shared = Shared { servers, permits, releases, waits, futures, prefix, label };

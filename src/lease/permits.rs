@@ -19,20 +19,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// Called once when a permit turns out to be lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
 
-/// The permits of a gate. When this is dropped, they are not watched any more.
+/// The permits of a gate.
 pub(crate) struct Permits {
-    store: Arc<Store>,
-}
-
-/// The permits themselves.
-pub(crate) struct Store {
     servers: Arc<Servers>,
     /// The replicas that must confirm a new lease before it counts.
     replicas: Option<MinReplicas>,
@@ -57,31 +52,26 @@ struct PermitTable {
 }
 
 impl Permits {
-    pub(crate) fn new(servers: Arc<Servers>, replicas: Option<MinReplicas>) -> Permits {
-        let (callbacks, table) = (Mutex::default(), Mutex::default());
-        Permits { store: Arc::new(Store { servers, replicas, callbacks, table }) }
+    pub(crate) fn new(servers: Arc<Servers>, replicas: Option<MinReplicas>) -> Arc<Permits> {
+        Arc::new(Permits { servers, replicas, callbacks: Mutex::default(), table: Mutex::default() })
     }
 
-    /// The work of the gate's own thread.
-    pub(crate) fn job(&self) -> Weak<dyn Job> {
-        Arc::<Store>::downgrade(&self.store)
-    }
-
-    pub(crate) fn store(&self) -> &Arc<Store> {
-        &self.store
+    /// The gate is dropped: the permits are not watched any more.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
     }
 
     /// Whether a grant counts only after replicas have confirmed it.
     pub(crate) fn has_replicas(&self) -> bool {
-        self.store.replicas.is_some()
+        self.replicas.is_some()
     }
 
     /// Renews this permit and reports its loss from now on.
     pub(crate) fn keep(&self, held: HeldPermit, on_lost: Option<&OnLost>) -> Number {
-        let servers = &self.store.servers;
+        let servers = &self.servers;
         let node = servers.node_of(held.identity.keys.meta.as_bytes());
         let now = servers.clock.moment();
-        let mut table = self.store.lock();
+        let mut table = self.lock();
         let number = table.keeper.keep(held, node, on_lost.is_some(), now);
         if let Some(on_lost) = on_lost {
             table.on_lost.insert(number, on_lost.clone());
@@ -100,15 +90,15 @@ impl Permits {
     /// It can be dropped and called again. A loss in between is not missed.
     pub(crate) async fn lost(&self, number: Number) {
         let watch = {
-            let mut table = self.store.lock();
+            let mut table = self.lock();
             table.last_future += 1;
-            Watch { store: &self.store, number, future: table.last_future }
+            Watch { permits: self, number, future: table.last_future }
         };
         let mut is_planned = false;
         poll_fn(|cx| {
             let polled = watch.poll(cx);
             if !std::mem::replace(&mut is_planned, true) {
-                self.store.servers.worker.call(); // the end of the lease is planned now
+                self.servers.worker.call(); // the end of the lease is planned now
             }
             polled
         })
@@ -129,29 +119,20 @@ impl Permits {
     ) -> Vec<Result<(), RefreshError>> {
         let lease_of = |identity: &Identity| lease_ms.unwrap_or(identity.lease.lease_ms);
         let refreshes = permits.iter().map(|(number, identity)| (*number, *identity, lease_of(identity)));
-        let mut refreshing = Refreshing { store: &self.store, refreshes: refreshes.collect(), is_over: false };
-        let now = self.store.servers.clock.moment();
-        self.store.with(|keeper| {
+        let mut refreshing = Refreshing { permits: self, refreshes: refreshes.collect(), is_over: false };
+        let now = self.servers.clock.moment();
+        self.with(|keeper| {
             refreshing.refreshes.iter().for_each(|(number, _, lease_ms)| keeper.refreshing(*number, *lease_ms, now));
         });
         let refreshes = refreshing.refreshes.iter().map(|(_, identity, lease_ms)| identity.refresh(*lease_ms));
-        let outcomes = self.store.send(refreshes.collect(), until, mode).await;
+        let outcomes = self.send(refreshes.collect(), until, mode).await;
         refreshing.end(outcomes)
-    }
-}
-
-impl Drop for Permits {
-    fn drop(&mut self) {
-        if self.store.is_own_process() {
-            self.store.lock().is_closed = true;
-            self.store.servers.worker.call();
-        }
     }
 }
 
 /// The holder's own refreshes, each with its lease in ms, until they are answered.
 struct Refreshing<'a> {
-    store: &'a Store,
+    permits: &'a Permits,
     refreshes: Vec<(Number, &'a Identity, u64)>,
     is_over: bool,
 }
@@ -159,12 +140,12 @@ struct Refreshing<'a> {
 impl Refreshing<'_> {
     fn end(&mut self, outcomes: Vec<Refreshed>) -> Vec<Result<(), RefreshError>> {
         self.is_over = true;
-        let now = self.store.servers.clock.moment();
-        let refreshed = self.store.with(|keeper| {
+        let now = self.permits.servers.clock.moment();
+        let refreshed = self.permits.with(|keeper| {
             let answered = self.refreshes.iter().zip(outcomes);
             answered.map(|((number, _, lease), outcome)| keeper.refreshed(*number, *lease, outcome, now)).collect()
         });
-        self.store.servers.worker.call(); // the next renewal may now be due earlier
+        self.permits.servers.worker.call(); // the next renewal may now be due earlier
         refreshed
     }
 }
@@ -178,13 +159,7 @@ impl Drop for Refreshing<'_> {
     }
 }
 
-impl Store {
-    /// Whether this process opened the gate. `false` in a forked child, where the lock may be held by a thread that
-    /// does not exist.
-    pub(crate) fn is_own_process(&self) -> bool {
-        self.servers.is_own_process()
-    }
-
+impl Permits {
     fn lock(&self) -> MutexGuard<'_, PermitTable> {
         lock(&self.table)
     }
@@ -310,7 +285,7 @@ impl Store {
     }
 
     /// Renews these permits, which this server granted.
-    async fn renew(self: Arc<Store>, node: NodeId, due: Vec<Number>) {
+    async fn renew(self: Arc<Permits>, node: NodeId, due: Vec<Number>) {
         let now = self.servers.clock.moment();
         let (batch, until) = self.lock().keeper.batch(&due, now);
         let refreshes = batch.iter().map(|(_, identity)| identity.refresh(identity.lease.lease_ms));
@@ -337,8 +312,8 @@ impl Store {
     }
 }
 
-impl Job for Store {
-    fn work(self: Arc<Store>) -> NextWork {
+impl Job for Permits {
+    fn work(self: Arc<Permits>) -> NextWork {
         let now = self.servers.clock.moment();
         loop {
             let mut table = self.lock();
@@ -371,7 +346,7 @@ impl Job for Store {
 
 /// A future that waits for the loss of a permit. It is forgotten when it is dropped.
 struct Watch<'a> {
-    store: &'a Store,
+    permits: &'a Permits,
     number: Number,
     future: u64,
 }
@@ -379,12 +354,12 @@ struct Watch<'a> {
 impl Watch<'_> {
     /// Whether the permit is lost. Otherwise the task is woken then.
     fn poll(&self, cx: &Context) -> Poll<()> {
-        let now = self.store.servers.clock.moment();
-        let mut table = self.store.lock();
+        let now = self.permits.servers.clock.moment();
+        let mut table = self.permits.lock();
         table.keeper.report(self.number);
         let is_lost = table.keeper.is_lost(self.number, now);
         let former = if is_lost { None } else { table.waiting.insert((self.number, self.future), cx.waker().clone()) };
-        self.store.report(table);
+        self.permits.report(table);
         drop(former); // without the lock
         if is_lost { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -392,7 +367,7 @@ impl Watch<'_> {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        let waker = self.store.lock().waiting.remove(&(self.number, self.future));
+        let waker = self.permits.lock().waiting.remove(&(self.number, self.future));
         drop(waker); // without the lock
     }
 }

@@ -1,7 +1,7 @@
 //! Releases for which no caller waits. Each is posted on the connection, behind all earlier calls of the gate. Those that
 //! the server does not confirm are repeated by the gate's own thread.
 
-use super::permits::Store;
+use super::permits::Permits;
 use crate::engine::connection::{Connection, Outcome};
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Sending, Servers};
@@ -13,7 +13,6 @@ use crate::protocol::call::Packed;
 use crate::protocol::exchange::{error_in, is_no_script};
 use crate::protocol::keeper::Number;
 use crate::protocol::releases::{self, Settled, Steps, ToRelease};
-use crate::protocol::reply::is_late;
 use crate::protocol::routing::NodeId;
 use crate::trace::Span;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,16 +23,12 @@ pub(crate) type PendingRelease = releases::PendingRelease<Arc<Connection>>;
 
 /// A permit that its guard has dropped, until its release is answered.
 pub(crate) struct Dropped {
-    pub(crate) store: Arc<Store>,
+    pub(crate) permits: Arc<Permits>,
     pub(crate) number: Number,
     pub(crate) span: Span,
 }
 
 pub(crate) struct Releases {
-    queue: Arc<ReleaseQueue>,
-}
-
-struct ReleaseQueue {
     servers: Arc<Servers>,
     state: Watched<ReleaseState>,
     /// How many releases hold back later calls of their names. Zero for almost every call, which then needs no lock.
@@ -44,11 +39,7 @@ struct ReleaseQueue {
     last: AtomicU64,
 }
 
-#[derive(Default)]
-struct ReleaseState {
-    releases: releases::Releases<Arc<Connection>>,
-    in_flight: releases::InFlight,
-}
+type ReleaseState = releases::Releases<Arc<Connection>>;
 
 /// The releases that precede a call.
 #[derive(Clone, Copy)]
@@ -59,30 +50,39 @@ pub(crate) struct Earlier {
 }
 
 impl Releases {
-    pub(crate) fn new(servers: Arc<Servers>) -> Releases {
+    pub(crate) fn new(servers: Arc<Servers>) -> Arc<Releases> {
         let (unconfirmed, resent, last) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Releases { queue: Arc::new(ReleaseQueue { servers, state: Watched::default(), unconfirmed, resent, last }) }
+        Arc::new(Releases { servers, state: Watched::default(), unconfirmed, resent, last })
     }
 
-    /// The work of the gate's own thread.
-    pub(crate) fn job(&self) -> Weak<dyn Job> {
-        Arc::<ReleaseQueue>::downgrade(&self.queue)
+    /// The releases of a gate that is not dropped.
+    pub(crate) fn of_open_gate(releases: &Weak<Releases>) -> Option<Arc<Releases>> {
+        releases.upgrade().filter(|releases| !releases.state.look(|state| state.is_closed()))
+    }
+
+    /// The gate is dropped. Its own thread continues for up to 30 s with the releases that are not confirmed.
+    pub(crate) fn close(&self) {
+        let now = self.servers.clock.now();
+        self.state.change(|state| state.close(now));
     }
 
     /// Sends a release without waiting for its reply. Later calls of this gate for the same name run after it.
-    pub(crate) fn post(&self, pending: PendingRelease) {
-        if pending.is_one_call() { Posted::send(&self.queue, pending, None) } else { self.queue.later(pending) }
+    pub(crate) fn post(self: &Arc<Releases>, pending: PendingRelease) {
+        if pending.is_one_call() {
+            return Posted::send(self, pending, None);
+        }
+        self.change(|state| state.add([pending])); // the gate's own thread sends it
+        self.servers.worker.call();
     }
 
     /// As `post`, for a permit whose guard is dropped.
-    pub(crate) fn post_dropped(&self, pending: PendingRelease, dropped: Dropped) {
-        Posted::send(&self.queue, pending, Some(dropped));
+    pub(crate) fn post_dropped(self: &Arc<Releases>, pending: PendingRelease, dropped: Dropped) {
+        Posted::send(self, pending, Some(dropped));
     }
 
     /// The releases that precede a call which is made now.
     pub(crate) fn earlier(&self) -> Earlier {
-        let (last, resent) = (&self.queue.last, &self.queue.resent);
-        Earlier { last: last.load(Ordering::Acquire), resent: resent.load(Ordering::Acquire) }
+        Earlier { last: self.last.load(Ordering::Acquire), resent: self.resent.load(Ordering::Acquire) }
     }
 
     /// Whether a call for this key, which the server has denied, must be made again: it may have run before a release that
@@ -95,21 +95,14 @@ impl Releases {
         earlier: Earlier,
         mode: Mode,
     ) -> Result<bool, CallError> {
-        let queue = &self.queue;
-        let is_posted = |state: &mut ReleaseState| state.in_flight.has(key, earlier.last);
-        if queue.resent.load(Ordering::Acquire) == earlier.resent && !queue.state.look(is_posted) {
+        let is_posted = |state: &mut ReleaseState| state.has_posted(key, earlier.last);
+        if self.resent.load(Ordering::Acquire) == earlier.resent && !self.state.look(is_posted) {
             return Ok(false);
         }
-        let until = queue.servers.clock.now() + queue.servers.timeouts.read;
-        queue.wait_until(until, mode, |state| !is_posted(state)).await.ok_or_else(late)?;
+        let until = self.servers.clock.now() + self.servers.timeouts.read;
+        self.wait_until(until, mode, |state| !is_posted(state)).await.ok_or_else(late)?;
         self.settle(key, own_id, Some(until), mode).await?;
         Ok(true)
-    }
-
-    /// Releases once, by `until`. Returns whether the server confirmed it. If not, or if this is dropped, the gate's own
-    /// thread repeats it.
-    pub(crate) async fn now(&self, pending: PendingRelease, until: Instant, mode: Mode) -> bool {
-        self.queue.release(pending, until, mode).await.is_ok()
     }
 
     /// Before a call for this key is sent: sends the releases of the same name that must be repeated, since they precede
@@ -122,23 +115,23 @@ impl Releases {
         until: Option<Instant>,
         mode: Mode,
     ) -> Result<(), CallError> {
-        if self.queue.unconfirmed.load(Ordering::Acquire) == 0 {
+        if self.unconfirmed.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
-        let ReleaseQueue { servers, state, .. } = &*self.queue;
+        let Releases { servers, state, .. } = self;
         let until = until.unwrap_or_else(|| servers.clock.now() + servers.timeouts.read);
         let settles = async {
             loop {
-                let settled = |state: &mut ReleaseState| match state.releases.settle(key, own_id, servers.clock.now()) {
+                let settled = |state: &mut ReleaseState| match state.settle(key, own_id, servers.clock.now()) {
                     Settled::Soon => None,
                     settled => Some(settled),
                 };
                 match state.until(Some(servers.clock.machine_time(until)), mode, settled).await {
                     Some(Settled::After(pending)) => {
                         let is_own = own_id == Some(pending.id.as_str());
-                        match self.queue.release(pending, until, mode).await {
+                        match self.release(pending, until, mode).await {
                             // The call itself would wait in vain too.
-                            Err(error) if is_own || is_late(&error) => return Err(unsettled(error)),
+                            Err(error) if is_own || error.is_late() => return Err(unsettled(error)),
                             Err(_) => return Ok(()),
                             Ok(()) => {}
                         }
@@ -153,25 +146,14 @@ impl Releases {
 
     /// Returns when all releases are confirmed, or their permits have ended by themselves. `false`: not by `until`.
     pub(crate) async fn all_confirmed(&self, until: Instant, mode: Mode) -> bool {
-        let is_confirmed = |state: &mut ReleaseState| state.in_flight.is_empty() && state.releases.is_empty();
-        self.queue.wait_until(until, mode, is_confirmed).await.is_some()
-    }
-}
-
-impl Drop for Releases {
-    /// The gate's own thread continues for up to 30 s with the releases that are not confirmed.
-    fn drop(&mut self) {
-        if self.queue.servers.is_own_process() {
-            let now = self.queue.servers.clock.now();
-            self.queue.state.change(|state| state.releases.close(now));
-            self.queue.servers.worker.call();
-        }
+        let is_confirmed = |state: &mut ReleaseState| state.posted.is_empty() && state.is_empty();
+        self.wait_until(until, mode, is_confirmed).await.is_some()
     }
 }
 
 /// A release that is posted, until its reply is here.
 struct Posted {
-    queue: Arc<ReleaseQueue>,
+    queue: Arc<Releases>,
     number: u64,
     pending: PendingRelease,
     steps: Steps,
@@ -179,7 +161,7 @@ struct Posted {
 }
 
 impl Posted {
-    fn send(queue: &Arc<ReleaseQueue>, mut pending: PendingRelease, dropped: Option<Dropped>) {
+    fn send(queue: &Arc<Releases>, mut pending: PendingRelease, dropped: Option<Dropped>) {
         let steps = pending.steps();
         let behind = pending.connection.take();
         let Some(call) = steps.call() else {
@@ -190,7 +172,7 @@ impl Posted {
         let connection = behind.filter(|connection| !connection.is_closed()).or_else(connected);
         let number = queue.state.look(|state| {
             let number = queue.last.fetch_add(1, Ordering::AcqRel) + 1;
-            state.in_flight.add(number, &key);
+            state.post(number, &key);
             number
         });
         let posted = Posted { queue: queue.clone(), number, pending, steps, dropped };
@@ -238,23 +220,23 @@ impl Posted {
 
     fn confirmed(self) {
         let Posted { queue, number: posted, steps, dropped, .. } = self;
-        if let Some(Dropped { store, number, span }) = dropped {
-            store.released(number, !steps.has_found_nothing);
+        if let Some(Dropped { permits, number, span }) = dropped {
+            permits.released(number, !steps.has_found_nothing);
             span.ended(if steps.has_found_nothing { "gone" } else { "released" });
         }
-        queue.state.change(|state| state.in_flight.answered(posted));
+        queue.state.change(|state| state.answered(posted));
     }
 
     /// The gate's own thread repeats it.
     fn failed(self) {
         let Posted { queue, number: posted, pending, dropped, .. } = self;
-        if let Some(Dropped { store, number, span }) = dropped {
-            store.remove(number);
+        if let Some(Dropped { permits, number, span }) = dropped {
+            permits.remove(number);
             span.ended("unknown"); // the gate's own thread repeats it
         }
         queue.change(|state| {
-            state.in_flight.answered(posted);
-            state.releases.add([pending]);
+            state.answered(posted);
+            state.add([pending]);
         });
         queue.resent.fetch_add(1, Ordering::Release);
         queue.servers.worker.call();
@@ -265,11 +247,11 @@ fn not_sent() -> CallError {
     CallError::Failed(Failure::new(FailureKind::Disconnected, "the connection has ended"))
 }
 
-impl ReleaseQueue {
+impl Releases {
     fn change<T>(&self, change: impl FnOnce(&mut ReleaseState) -> T) -> T {
         self.state.change(|state| {
             let result = change(state);
-            self.unconfirmed.store(state.releases.count(), Ordering::Release);
+            self.unconfirmed.store(state.count(), Ordering::Release);
             result
         })
     }
@@ -281,20 +263,14 @@ impl ReleaseQueue {
         self.servers.limited(Some(until), mode, changed).await.flatten()
     }
 
-    /// The gate's own thread sends it.
-    fn later(&self, pending: PendingRelease) {
-        self.change(|state| state.releases.add([pending]));
-        self.servers.worker.call();
-    }
-
-    /// Releases once. If it is not confirmed, or if this is dropped, the release must be repeated.
-    async fn release(&self, pending: PendingRelease, until: Instant, mode: Mode) -> Result<(), CallError> {
+    /// Releases once, by `until`. If the server did not confirm it, or if this is dropped, the gate's own thread repeats it.
+    pub(crate) async fn release(&self, pending: PendingRelease, until: Instant, mode: Mode) -> Result<(), CallError> {
         let mut unconfirmed = Unconfirmed { queue: self, node: None, releases: vec![pending] };
         unconfirmed.release_first(Some(until), mode).await
     }
 
     /// Releases each of these once, on one server.
-    async fn release_batch(self: Arc<ReleaseQueue>, node: NodeId, releases: Vec<PendingRelease>) {
+    async fn release_batch(self: Arc<Releases>, node: NodeId, releases: Vec<PendingRelease>) {
         let mut unconfirmed = Unconfirmed { queue: &self, node: Some(node), releases };
         unconfirmed.release_all().await;
     }
@@ -302,7 +278,7 @@ impl ReleaseQueue {
 
 /// Releases that are being sent. Those that are not confirmed when this is dropped are repeated.
 struct Unconfirmed<'a> {
-    queue: &'a ReleaseQueue,
+    queue: &'a Releases,
     /// The server of a batch.
     node: Option<NodeId>,
     releases: Vec<PendingRelease>,
@@ -352,21 +328,21 @@ impl Drop for Unconfirmed<'_> {
         match self.node {
             Some(node) => {
                 let now = self.queue.servers.clock.now();
-                self.queue.change(|state| state.releases.sent(node, releases, now));
+                self.queue.change(|state| state.sent(node, releases, now));
             }
             None if releases.is_empty() => return,
-            None => self.queue.change(|state| state.releases.add(releases)),
+            None => self.queue.change(|state| state.add(releases)),
         }
         self.queue.servers.worker.call();
     }
 }
 
-impl Job for ReleaseQueue {
-    fn work(self: Arc<ReleaseQueue>) -> NextWork {
+impl Job for Releases {
+    fn work(self: Arc<Releases>) -> NextWork {
         loop {
             let now = self.servers.clock.now();
             let node_of = |pending: &PendingRelease| self.servers.node_of(pending.keys.meta.as_bytes());
-            let next = self.change(|state| state.releases.next(now, node_of));
+            let next = self.change(|state| state.next(now, node_of));
             match next {
                 ToRelease::At(at) => return NextWork::At(at),
                 ToRelease::Closed => return NextWork::Never,
@@ -382,10 +358,9 @@ fn late() -> CallError {
 
 /// Nothing was sent for the new call, so its outcome is certain: it failed.
 fn unsettled(error: CallError) -> CallError {
-    let (kind, text) = match &error {
-        CallError::Failed(failure) | CallError::Unknown(failure) => (failure.kind(), failure.text()),
-        CallError::Invalid(_) => return error,
+    let Some(failure) = error.failure() else {
+        return error;
     };
-    let text = format!("an earlier release is not confirmed: {text}");
-    CallError::Failed(Failure::new(kind, text))
+    let text = format!("an earlier release is not confirmed: {}", failure.text());
+    CallError::Failed(Failure::new(failure.kind(), text))
 }

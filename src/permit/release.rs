@@ -6,8 +6,7 @@ use crate::engine::servers::{Outcome, Sending};
 use crate::error::{CallError, Error};
 use crate::lease::releases::{Dropped, PendingRelease};
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::held::HeldState;
-use crate::protocol::keeper::Keeper;
+use crate::protocol::held::{HeldPermit, HeldState};
 use crate::protocol::semaphore::ReleaseAnswer;
 use crate::trace::{Operation, words};
 use std::{error, fmt};
@@ -106,7 +105,7 @@ async fn release(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallErr
     let mut results = Vec::with_capacity(permits.len());
     for packet in permits.chunk_by(Permit::is_of_same_gate).flat_map(|of_one_gate| of_one_gate.chunks(BATCH)) {
         let Some(shared) = packet.first().map(|permit| &permit.shared) else { continue };
-        if let Err(error) = shared.check_process() {
+        if let Err(error) = shared.servers.check_process() {
             results.extend(packet.iter().map(|_| Err(error.clone())));
             continue;
         }
@@ -134,11 +133,11 @@ pub(super) fn post(permit: &Permit) {
     // lock.
     if permit.is_own_process()
         // The last refresh of the holder was answered by now, or not at all.
-        && let Some(until) = permit.store().drop_permit(permit.number, permit.shared.now())
+        && let Some(until) = permit.shared.permits.drop_permit(permit.number, permit.shared.now())
     {
         let span = Operation::Release.on([permit.key()]);
         let pending = PendingRelease::of_permit(&permit.identity, until, None);
-        let dropped = Dropped { store: permit.store().clone(), number: permit.number, span };
+        let dropped = Dropped { permits: permit.shared.permits.clone(), number: permit.number, span };
         permit.shared.releases.post_dropped(pending, dropped);
     }
 }
@@ -146,7 +145,7 @@ pub(super) fn post(permit: &Permit) {
 impl Permit {
     /// The call that releases it. `None` if there is nothing to release.
     fn begin_release(&self) -> Option<Packed> {
-        self.store().begin_release(self.number).then(|| self.release_call(0).pack())
+        self.shared.permits.begin_release(self.number).then(|| self.release_call(0).pack())
     }
 
     /// Handles the outcome of its release.
@@ -160,7 +159,7 @@ impl Permit {
         });
         read.map_err(|unanswered| {
             if !matches!(unanswered.error, CallError::Unknown(_)) {
-                self.keeper(Keeper::not_released);
+                self.change(HeldPermit::not_released);
             }
             unanswered.error
         })
@@ -168,7 +167,7 @@ impl Permit {
 
     /// How an earlier release ended.
     fn earlier_release(&self) -> Released {
-        match self.held(|held| held.state()) {
+        match self.held(|held| held.state) {
             Some(HeldState::Gone) => Released::Gone,
             _ => Released::Released,
         }

@@ -163,15 +163,9 @@ pub enum Argument<'a> {
     Number(u64),
 }
 
-impl<'a> From<&'a str> for Argument<'a> {
-    fn from(text: &'a str) -> Self {
-        Argument::Bytes(text.as_bytes())
-    }
-}
-
-impl<'a> From<&'a [u8]> for Argument<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        Argument::Bytes(bytes)
+impl<'a, B: AsRef<[u8]> + ?Sized> From<&'a B> for Argument<'a> {
+    fn from(bytes: &'a B) -> Self {
+        Argument::Bytes(bytes.as_ref())
     }
 }
 

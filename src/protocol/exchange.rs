@@ -145,6 +145,23 @@ impl<'a> Exchange<'a> {
         self.replies
     }
 
+    /// The reply to each call, and why they do not count yet: too few replicas confirmed them. `replicas`: those that had to
+    /// confirm. `ended`: why there are no replies to the last packet.
+    pub fn results(
+        mut self,
+        replicas: Option<&MinReplicas>,
+        ended: Option<CallError>,
+    ) -> (Vec<Result<Value, CallError>>, Option<Failure>) {
+        let last = self.last_reply.take();
+        let unconfirmed = replicas.and_then(|replicas| replicas.check(last).err());
+        let not_sent = || CallError::Failed(Failure::new(FailureKind::Other, "the call was not sent"));
+        let results = self.replies.into_iter().map(|reply| match reply {
+            None => Err(ended.clone().unwrap_or_else(not_sent)),
+            Some(reply) => reply.map_err(error_of),
+        });
+        (results.collect(), unconfirmed)
+    }
+
     /// The calls without an outcome, each with its index.
     fn open(&self) -> impl Iterator<Item = (usize, &'a Packed)> {
         let calls = self.calls.iter().zip(&self.replies).enumerate();
@@ -168,70 +185,6 @@ pub fn error_in(reply: RawReply) -> RawReply {
 /// Whether the error means that the server does not know the script.
 pub fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-}
-
-/// The outcome of one attempt to carry out a call.
-pub type AttemptOutcome = Result<AnsweredAttempt, FailedAttempt>;
-
-/// A call that was answered.
-#[derive(Clone, Debug)]
-pub struct AnsweredAttempt {
-    pub reply: Value,
-    /// The reason why the call does not count yet: too few replicas confirmed it.
-    pub unconfirmed: Option<Failure>,
-}
-
-/// A call without a valid answer.
-#[derive(Clone, Debug)]
-pub struct FailedAttempt {
-    pub error: CallError,
-    /// Its connection still works, and the answer may come.
-    pub is_late: bool,
-}
-
-impl FailedAttempt {
-    /// A call with this error as its reply.
-    pub fn new(error: RedisError) -> FailedAttempt {
-        FailedAttempt { error: error_of(error), is_late: false }
-    }
-
-    /// A call that was not sent.
-    pub fn not_sent(failure: Failure) -> FailedAttempt {
-        FailedAttempt { error: CallError::Failed(failure), is_late: false }
-    }
-
-    /// Whether no other call may use its connection: it broke, its order of replies is not known any more, or its
-    /// server no longer is a master.
-    pub fn ends_connection(&self) -> bool {
-        match &self.error {
-            CallError::Failed(failure) => failure.is_broken(),
-            CallError::Unknown(_) => !self.is_late,
-            CallError::Invalid(_) => false,
-        }
-    }
-}
-
-/// The outcome of a call without others in its packet.
-pub fn of_one(reply: RawReply) -> AttemptOutcome {
-    let reply = reply.map_err(FailedAttempt::new)?;
-    Ok(AnsweredAttempt { reply, unconfirmed: None })
-}
-
-/// The outcome of each call of an exchange. `replicas`: those that had to confirm. `ended`: why there are no replies to its
-/// last packet.
-pub fn of_all(
-    mut exchange: Exchange,
-    replicas: Option<&MinReplicas>,
-    ended: Option<FailedAttempt>,
-) -> Vec<AttemptOutcome> {
-    let last = exchange.last_reply.take();
-    let unconfirmed = replicas.and_then(|replicas| replicas.check(last).err());
-    let not_sent = || Failure::new(FailureKind::Other, "the call was not sent");
-    let outcomes = exchange.outcomes().into_iter().map(|reply| match reply {
-        None => Err(ended.clone().unwrap_or_else(|| FailedAttempt::not_sent(not_sent()))),
-        Some(reply) => of_one(reply).map(|answered| AnsweredAttempt { unconfirmed: unconfirmed.clone(), ..answered }),
-    });
-    outcomes.collect()
 }
 
 /// The number of replicas that must confirm, and the time within which they must.
@@ -281,9 +234,9 @@ mod tests {
     #[test]
     fn a_call_may_have_run_if_its_reply_is_missing_and_only_then() {
         use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, TimedOut};
-        // The error; whether the call may have run, and whether its connection ends, if nothing more can come on it.
+        // The error; whether the call may have run, and whether its connection ends.
         let cases = [
-            (io(TimedOut), true, true),
+            (io(TimedOut), true, false), // the missing reply may still come
             (io(ConnectionReset), true, true),
             ((ErrorKind::Parse, "no reply").into(), true, true),
             ((ErrorKind::UnexpectedReturnType, "too few replies").into(), true, true),
@@ -296,12 +249,9 @@ mod tests {
         ];
         for (error, may_have_run, ends) in cases {
             let text = error.to_string();
-            let unanswered = FailedAttempt::new(error);
-            assert_eq!(matches!(unanswered.error, CallError::Unknown(_)), may_have_run, "{text}");
-            assert_eq!(unanswered.ends_connection(), ends, "{text}");
-            // While the missing reply may still come, the connection stays.
-            let late = FailedAttempt { is_late: may_have_run, ..unanswered };
-            assert_eq!(late.ends_connection(), ends && !may_have_run, "{text}");
+            let error = error_of(error);
+            assert_eq!(matches!(error, CallError::Unknown(_)), may_have_run, "{text}");
+            assert_eq!(error.ends_connection(), ends, "{text}");
         }
     }
 
@@ -315,11 +265,9 @@ mod tests {
             let mut exchange = Exchange::new(&calls);
             exchange.last = Some(replicas.command());
             exchange.receive(std::iter::once(Ok(Value::Int(7))).chain(confirmed.clone()));
-            let outcomes = of_all(exchange, Some(&replicas), None);
-            let [Ok(answered)] = outcomes.as_slice() else {
-                panic!("{outcomes:?}");
-            };
-            assert_eq!(answered.unconfirmed.is_none(), counts, "{confirmed:?}");
+            let (results, unconfirmed) = exchange.results(Some(&replicas), None);
+            assert!(matches!(results.as_slice(), [Ok(Value::Int(7))]), "{results:?}");
+            assert_eq!(unconfirmed.is_none(), counts, "{confirmed:?}");
         }
     }
 
@@ -329,9 +277,9 @@ mod tests {
         let call = crate::protocol::call::Call::pack(&crate::protocol::latch::Count { keys: &keys });
         let calls = [&call];
         let failure = Failure::new(FailureKind::Unreachable, "refused");
-        let outcomes = of_all(Exchange::new(&calls), None, Some(FailedAttempt::not_sent(failure)));
-        let [Err(FailedAttempt { error: CallError::Failed(failure), is_late: false })] = outcomes.as_slice() else {
-            panic!("{outcomes:?}");
+        let (results, _) = Exchange::new(&calls).results(None, Some(CallError::Failed(failure)));
+        let [Err(CallError::Failed(failure))] = results.as_slice() else {
+            panic!("{results:?}");
         };
         assert_eq!(failure.text(), "refused");
     }

@@ -56,7 +56,7 @@ pub enum HeldState {
 #[derive(Clone, Debug)]
 pub struct HeldPermit {
     pub identity: Arc<Identity>,
-    permits: u32,
+    pub permits: u32,
     deadline: Deadline,
     /// For each refresh that is in progress: the lease that it asks for, and when that lease would end. This end may be
     /// earlier than the deadline, and the server may have run the refresh already.
@@ -67,7 +67,7 @@ pub struct HeldPermit {
     replied_at: ServerTime,
     /// When this process took the reply to the last refresh.
     taken_at: Option<Instant>,
-    state: HeldState,
+    pub state: HeldState,
 }
 
 impl HeldPermit {
@@ -98,14 +98,6 @@ impl HeldPermit {
         }
     }
 
-    pub fn permits(&self) -> u32 {
-        self.permits
-    }
-
-    pub fn set_permits(&mut self, permits: u32) {
-        self.permits = permits;
-    }
-
     pub fn deadline(&self) -> Deadline {
         let ends = self.under_way.iter().map(|(_, end)| *end);
         ends.fold(self.deadline, Deadline::earlier)
@@ -114,10 +106,6 @@ impl HeldPermit {
     /// When the server has ended its lease, if it has run no refresh after `latest`. `None`: the lease may be permanent.
     pub fn ends_by(&self, latest: Instant) -> Option<Instant> {
         latest.checked_add(self.longest?)
-    }
-
-    pub fn state(&self) -> HeldState {
-        self.state
     }
 
     /// Whether its lease counts.
@@ -220,6 +208,7 @@ impl HeldPermit {
         }
     }
 
+    /// It is not watched any more, and will not be released.
     pub fn hand_on(&mut self) {
         self.state = HeldState::HandedOn;
     }

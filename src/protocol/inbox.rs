@@ -134,7 +134,7 @@ impl<W> Inbox<W> {
 }
 
 /// The mailbox of one wait.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Mailbox {
     /// The secret that signs the messages to this wait. `None`: for a latch, whose messages are only hints to ask
     /// again.
@@ -164,14 +164,7 @@ pub enum Mail {
 
 impl Mailbox {
     pub fn new(secret: Option<String>) -> Mailbox {
-        Mailbox {
-            secret,
-            channel: String::new(),
-            messages: VecDeque::new(),
-            called: false,
-            cancelled: false,
-            cancelled_at: None,
-        }
+        Mailbox { secret, ..Mailbox::default() }
     }
 
     /// The inbox as an argument for the scripts: the channel, and the secret that signs the messages. From now on only

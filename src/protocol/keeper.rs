@@ -120,23 +120,8 @@ impl Keeper {
         self.tell(number, is_new, false);
     }
 
-    /// A call that releases the permit failed, and the server did not run it.
-    pub fn not_released(&mut self, number: Number) {
-        self.change(number, HeldPermit::not_released);
-    }
-
-    /// The permit is not watched any more, and will not be released.
-    pub fn hand_on(&mut self, number: Number) {
-        self.change(number, HeldPermit::hand_on);
-    }
-
-    /// Hands a permit on to another guard, with other lease options. Its current lease continues.
-    pub fn under(&mut self, number: Number, lease: LeaseOptions) -> Option<HeldPermit> {
-        self.change(number, |held| held.under(lease))
-    }
-
     /// Changes the state of a permit, which may end its plans.
-    fn change<T>(&mut self, number: Number, change: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
+    pub fn change<T>(&mut self, number: Number, change: impl FnOnce(&mut HeldPermit) -> T) -> Option<T> {
         let kept = self.permits.get_mut(&number)?;
         let result = change(&mut kept.held);
         self.plan(number, None);
@@ -265,7 +250,7 @@ impl Keeper {
             return Ok(());
         };
         let lease_ms = kept.held.identity.lease.lease_ms;
-        let is_releasing = matches!(kept.held.state(), HeldState::Releasing { .. });
+        let is_releasing = matches!(kept.held.state, HeldState::Releasing { .. });
         let result = self.refresh(number, lease_ms, outcome, now);
         match &result {
             Ok(()) => self.plan_next(number, now),

@@ -161,10 +161,8 @@ fn tagged(name: &str) -> Result<String, Invalid> {
 fn check_plain(name: &str) -> Result<(), Invalid> {
     check_word("name", name)?;
     if name.contains(['{', '}']) {
-        return Err(Invalid::new(
-            "name",
-            format!("{name:?} contains a brace. Accepted: braces only around a group, as in `{{group}}:name`"),
-        ));
+        let why = format!("{name:?} contains a brace. Accepted: braces only around a group, as in `{{group}}:name`");
+        return Err(Invalid::new("name", why));
     }
     Ok(())
 }
@@ -176,10 +174,8 @@ pub(super) fn check_word(what: &'static str, word: &str) -> Result<(), Invalid> 
     }
     let is_plain = word.bytes().all(|byte| byte.is_ascii_graphic()); // faster, and true for most names
     if !is_plain && word.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err(Invalid::new(
-            what,
-            format!("{word:?} contains white space or a control character. Accepted: all other characters"),
-        ));
+        let why = format!("{word:?} contains white space or a control character. Accepted: all other characters");
+        return Err(Invalid::new(what, why));
     }
     Ok(())
 }
@@ -187,12 +183,8 @@ pub(super) fn check_word(what: &'static str, word: &str) -> Result<(), Invalid> 
 pub fn check_prefix(prefix: &str) -> Result<(), Invalid> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
     if prefix.is_empty() || prefix.len() > 64 || !prefix.chars().all(allowed) {
-        return Err(Invalid::new(
-            "prefix",
-            format!(
-                "{prefix:?} is not valid. Accepted: 1 to 64 of the letters a-z and A-Z, digits, `.`, `_`, `-` and `:`"
-            ),
-        ));
+        let accepted = "1 to 64 of the letters a-z and A-Z, digits, `.`, `_`, `-` and `:`";
+        return Err(Invalid::new("prefix", format!("{prefix:?} is not valid. Accepted: {accepted}")));
     }
     Ok(())
 }

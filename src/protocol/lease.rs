@@ -105,22 +105,15 @@ impl LeaseOptions {
 
 /// A lease in the scripts' unit: whole milliseconds.
 pub fn to_ms(lease: Duration) -> Result<u64, Invalid> {
-    checked_ms(lease).ok_or_else(|| {
-        let why = format!(
-            "{lease:?} is out of range. Accepted: 1 ms to 100 years. For a lease without an end, use `Lease::PERMANENT`"
-        );
-        Invalid::new("lease", why)
-    })
+    checked_ms("lease", lease, ". For a lease without an end, use `Lease::PERMANENT`")
 }
 
-/// A minimum hold in the scripts' unit: whole milliseconds.
-pub fn at_least_ms(least: Duration) -> Result<u64, Invalid> {
-    checked_ms(least)
-        .ok_or_else(|| Invalid::new("at_least", format!("{least:?} is out of range. Accepted: 1 ms to 100 years")))
-}
-
-fn checked_ms(duration: Duration) -> Option<u64> {
-    u64::try_from(duration.as_millis()).ok().filter(|ms| (1..=LONGEST_MS).contains(ms))
+/// A time in the scripts' unit: whole milliseconds.
+pub fn checked_ms(what: &str, time: Duration, remedy: &str) -> Result<u64, Invalid> {
+    match u64::try_from(time.as_millis()) {
+        Ok(ms) if (1..=LONGEST_MS).contains(&ms) => Ok(ms),
+        _ => Err(Invalid::new(what, format!("{time:?} is out of range. Accepted: 1 ms to 100 years{remedy}"))),
+    }
 }
 
 #[cfg(test)]

@@ -181,6 +181,8 @@ pub struct Releases<C> {
     pub pauses: BTreeMap<usize, (Instant, Duration)>,
     /// When the last attempt ends, once the gate is dropped.
     closes: Option<Instant>,
+    /// The key of each release that is posted and not answered, in the order of their numbers.
+    pub posted: VecDeque<(u64, Arc<str>)>,
 }
 
 /// A release that is being sent.
@@ -189,37 +191,6 @@ pub struct Current {
     pub keys: Keys,
     pub id: String,
     is_aside: bool,
-}
-
-/// Releases that are sent and not answered, in the order of their numbers.
-#[derive(Clone, Debug, Default)]
-pub struct InFlight {
-    open: VecDeque<(u64, Arc<str>)>,
-}
-
-impl InFlight {
-    /// The release with this number, for this key, is about to be sent. Each has a higher number than the one before.
-    pub fn add(&mut self, number: u64, key: &Arc<str>) {
-        self.open.push_back((number, key.clone()));
-    }
-
-    /// The release with this number has its reply, or will have none.
-    pub fn answered(&mut self, number: u64) {
-        if let Some(index) = self.open.iter().position(|(open, _)| *open == number) {
-            self.open.remove(index);
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.open.is_empty()
-    }
-
-    /// Whether a release for this key, with this number or a lower one, has no reply yet. If a later call has its reply,
-    /// the release went to another server, and may run after that call.
-    pub fn has(&self, key: &[u8], latest: u64) -> bool {
-        let mut earlier = self.open.iter().take_while(|(number, _)| *number <= latest);
-        earlier.any(|(_, open)| open.as_bytes() == key)
-    }
 }
 
 /// The next step for pending releases.
@@ -243,7 +214,13 @@ pub enum Settled<C> {
 
 impl<C> Default for Releases<C> {
     fn default() -> Releases<C> {
-        Releases { pending: VecDeque::new(), current: BTreeMap::new(), pauses: BTreeMap::new(), closes: None }
+        Releases {
+            pending: VecDeque::new(),
+            current: BTreeMap::new(),
+            pauses: BTreeMap::new(),
+            closes: None,
+            posted: VecDeque::new(),
+        }
     }
 }
 
@@ -257,9 +234,32 @@ impl<C> Releases<C> {
         self.count() == 0
     }
 
+    /// The release with this number, for this key, is about to be sent. Each has a higher number than the one before.
+    pub fn post(&mut self, number: u64, key: &Arc<str>) {
+        self.posted.push_back((number, key.clone()));
+    }
+
+    /// The posted release with this number has its reply, or will have none.
+    pub fn answered(&mut self, number: u64) {
+        if let Some(index) = self.posted.iter().position(|(posted, _)| *posted == number) {
+            self.posted.remove(index);
+        }
+    }
+
+    /// Whether a posted release for this key, with this number or a lower one, has no reply yet. If a later call has its
+    /// reply, the release went to another server, and may run after that call.
+    pub fn has_posted(&self, key: &[u8], latest: u64) -> bool {
+        let mut earlier = self.posted.iter().take_while(|(number, _)| *number <= latest);
+        earlier.any(|(_, posted)| posted.as_bytes() == key)
+    }
+
     /// How many are not confirmed.
     pub fn count(&self) -> usize {
         self.pending.len() + self.current.values().map(Vec::len).sum::<usize>()
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closes.is_some()
     }
 
     /// The gate is dropped. Releases continue for up to 30 s.

@@ -22,35 +22,11 @@ pub fn error_of(error: RedisError) -> CallError {
     }
     if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
         // A cluster refuses such keys before the script runs.
-        return CallError::Invalid(Invalid::new(
-            "keys",
-            "no hash tag, or different ones. Accepted: keys with one hash tag",
-        ));
+        let why = "no hash tag, or different ones. Accepted: keys with one hash tag";
+        return CallError::Invalid(Invalid::new("keys", why));
     }
     let failure = Failure::from(error);
     if failure.leaves_unknown() { CallError::Unknown(failure) } else { CallError::Failed(failure) }
-}
-
-/// Whether the call had too little time. This includes the case that no connection could be made in the time that was
-/// left.
-pub fn is_late(error: &CallError) -> bool {
-    failure_in(error).is_some_and(|failure| matches!(failure.kind(), FailureKind::TimedOut | FailureKind::Unreachable))
-}
-
-/// The error of a command that has no arguments to refuse.
-pub fn failure_of(error: CallError) -> Failure {
-    match error {
-        CallError::Failed(failure) | CallError::Unknown(failure) => failure,
-        CallError::Invalid(invalid) => Failure::new(FailureKind::Other, invalid.to_string()),
-    }
-}
-
-/// The failure in this error. `None`: an argument was not valid.
-pub fn failure_in(error: &CallError) -> Option<&Failure> {
-    match error {
-        CallError::Failed(failure) | CallError::Unknown(failure) => Some(failure),
-        CallError::Invalid(_) => None,
-    }
 }
 
 /// Reads a complete reply of a script. A reply with an extra field breaks the contract and is an error. Never panics,

@@ -12,7 +12,7 @@ use super::keys::{Keys, LatchKeys};
 use super::latch::{Count, CountAnswer, Wait, WaitAnswer};
 use super::lease::{Deadline, LeaseOptions, Moment, ServerTime};
 use super::releases::PendingRelease;
-use super::reply::{between, is_late};
+use super::reply::between;
 use super::semaphore::{self, Acquire, Answer, Grant, Usage};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{
@@ -251,7 +251,7 @@ impl<T: WaitTarget> Waiter<T> {
         // The server answered until just now. So the call failed because the time was over, and that is the error to
         // return.
         let answered_until_now = failing.is_none_or(|failing| failing <= LAST_CALL);
-        let error = if is_over && is_queued && answered_until_now && is_late(&error) {
+        let error = if is_over && is_queued && answered_until_now && error.is_late() {
             self.target.timed_out()
         } else {
             error.into()
@@ -318,6 +318,14 @@ pub struct Granted {
     pub ticket: Option<u64>,
 }
 
+impl Granted {
+    /// A permit that a call sent at `sent` was granted, without a wait.
+    pub fn new(keys: &Keys, id: &str, lease: LeaseOptions, grant: Grant, limit: u32, sent: Moment) -> Granted {
+        let identity = Identity { keys: keys.clone(), id: id.to_owned(), fence: grant.fence, lease };
+        Granted { identity, grant, limit, deadline: Deadline::after(sent, grant.left()), ticket: None }
+    }
+}
+
 impl PermitTarget {
     /// Reports arguments that are invalid for every server.
     pub fn check(&self) -> Result<(), Invalid> {
@@ -380,14 +388,9 @@ impl PermitTarget {
         PATIENCE.max(Duration::from_millis(self.lease.first_lease_ms()))
     }
 
-    fn granted(&self, grant: &Grant, limit: u32, sent: Moment) -> Granted {
-        Granted {
-            identity: Identity { keys: self.keys.clone(), id: self.id.clone(), fence: grant.fence, lease: self.lease },
-            grant: *grant,
-            limit,
-            deadline: Deadline::after(sent, grant.left()),
-            ticket: (self.entry.ticket > 0).then_some(self.entry.ticket),
-        }
+    fn granted(&self, grant: Grant, limit: u32, sent: Moment) -> Granted {
+        let ticket = (self.entry.ticket > 0).then_some(self.entry.ticket);
+        Granted { ticket, ..Granted::new(&self.keys, &self.id, self.lease, grant, limit, sent) }
     }
 
     fn check_limit(&self, limit: u32) -> Result<(), LimitMismatch> {
@@ -439,7 +442,7 @@ impl WaitTarget for PermitTarget {
                 Step::Leave(AcquireError::AlreadyHeld(AlreadyHeld { id: self.id.clone(), permits, fence }))
             }
             Answer::Granted(grant, usage) | Answer::Held(grant, usage) => match self.check_limit(usage.limit) {
-                Ok(()) => Step::Done(Ok(self.granted(&grant, usage.limit, sent))),
+                Ok(()) => Step::Done(Ok(self.granted(grant, usage.limit, sent))),
                 Err(mismatch) => Step::GiveBack(mismatch.into()),
             },
             Answer::Queued { ticket, position, retry_after, usage, now } if ask == AskKind::InLine => {
@@ -494,7 +497,7 @@ impl WaitTarget for PermitTarget {
         }
         let grant = Grant { permits: message.permits, fence: message.fence, expires_at: message.at, now: message.now };
         let limit = self.entry.usage.limit;
-        Step::Done(Ok(Granted { deadline, ..self.granted(&grant, limit, sent) }))
+        Step::Done(Ok(Granted { deadline, ..self.granted(grant, limit, sent) }))
     }
 
     fn hint(&mut self, now: Instant) -> Instant {

@@ -190,7 +190,7 @@ impl Semaphore {
 
     async fn free(&self, mode: Mode) -> Result<u32, CallError> {
         let state = self.look(0, 0, mode).await?;
-        match (state.limit, self.settings.limit()) {
+        match (state.limit, self.settings.limit) {
             (0, 0) => {
                 let why = "this handle declares no limit and none is stored. Store one with `resize`";
                 Err(Invalid::new("no limit", why).into())

@@ -1,6 +1,6 @@
 //! What a caller declares about a semaphore: its name, its limit, and how permits are held.
 
-use crate::error::{Invalid, LimitMismatch, MOST};
+use crate::error::{Invalid, LimitMismatch};
 use crate::lease::permits::OnLost;
 use crate::protocol::id;
 use crate::protocol::keys::Keys;
@@ -13,10 +13,10 @@ use std::time::Duration;
 /// The settings of a semaphore. They are checked when the semaphore is used.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    name: String,
-    keys: Result<Keys, Invalid>,
+    pub(crate) name: String,
+    pub(crate) keys: Result<Keys, Invalid>,
     /// 0: this caller declares no limit; the stored one applies.
-    limit: u32,
+    pub(crate) limit: u32,
     pub(crate) label: Option<String>,
     /// Chosen by the application; `None`: a new one for each acquire.
     pub(crate) id: Option<String>,
@@ -31,16 +31,10 @@ pub(crate) struct Settings {
 impl Settings {
     /// The defaults, under this name. `limit`: `None` declares none.
     pub(crate) fn new(prefix: &str, label: Option<&str>, kind: &str, name: &str, limit: Option<u32>) -> Settings {
-        let keys = match limit {
-            Some(limit) if !(1..=MOST).contains(&limit) => {
-                let why = format!("{limit} is out of range. Accepted: 1 to {MOST}");
-                Err(Invalid::new("limit", why))
-            }
-            _ => Keys::of(kind, prefix, name),
-        };
+        let checked = limit.map_or(Ok(()), |limit| Invalid::check_count("limit", limit, ""));
         Settings {
             name: name.to_owned(),
-            keys,
+            keys: checked.and_then(|()| Keys::of(kind, prefix, name)),
             limit: limit.unwrap_or(0),
             label: label.map(str::to_owned),
             id: None,
@@ -58,22 +52,8 @@ impl Settings {
         Settings { name: self.name, keys: self.keys, limit: self.limit, ..other }
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     pub(crate) fn keys(&self) -> Result<&Keys, Invalid> {
         self.keys.as_ref().map_err(Invalid::clone)
-    }
-
-    /// Whether both have the same keys.
-    pub(crate) fn is_same(&self, other: &Settings) -> bool {
-        self.keys == other.keys
-    }
-
-    /// The limit that this caller declares. 0: none.
-    pub(crate) fn limit(&self) -> u32 {
-        self.limit
     }
 
     /// Whether this caller accepts the limit in force.
@@ -108,25 +88,17 @@ impl Settings {
             lease_ms: self.lease.checked_ms()?,
             renewed: self.lease.renewed,
             own_id: self.id.is_some(),
-            at_least_ms: match self.at_least {
-                Some(least) => lease::at_least_ms(least)?,
-                None => 0,
-            },
+            at_least_ms: self.at_least.map_or(Ok(0), |least| lease::checked_ms("at_least", least, ""))?,
         })
     }
 
     /// 0: no maximum.
     fn checked_max_waiting(&self) -> Result<u32, Invalid> {
-        match self.max_waiting {
-            None => Ok(0),
-            Some(n @ 1..=MOST) => Ok(n),
-            Some(n) => {
-                let why = format!(
-                    "{n} is out of range. Accepted: 1 to {MOST}. To acquire without waiting, use `try_acquire`"
-                );
-                Err(Invalid::new("max_waiting", why))
-            }
-        }
+        let Some(most) = self.max_waiting else {
+            return Ok(0);
+        };
+        Invalid::check_count("max_waiting", most, ". To acquire without waiting, use `try_acquire`")?;
+        Ok(most)
     }
 }
 

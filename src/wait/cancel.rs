@@ -48,6 +48,7 @@ pub struct Cancel {
     shared: Arc<CancelState>,
 }
 
+#[derive(Default)]
 struct CancelState {
     /// The process that made the handle. In a forked child the lock may be held by a thread that does not exist there.
     pid: u32,
@@ -92,15 +93,7 @@ impl Cancel {
     }
 
     fn ending(deadline: Option<Instant>) -> Cancel {
-        Cancel {
-            shared: Arc::new(CancelState {
-                pid: std::process::id(),
-                cancelled: AtomicBool::new(false),
-                deadline,
-                end: OnceCell::new(),
-                waits: Mutex::default(),
-            }),
-        }
+        Cancel { shared: Arc::new(CancelState { pid: std::process::id(), deadline, ..CancelState::default() }) }
     }
 
     /// Ends all waits that have this handle, current and future ones. Does not block. If a call of a wait is in

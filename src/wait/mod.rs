@@ -25,7 +25,9 @@ use crate::sync::lock;
 use cancel::Cancel;
 use polled::{Asked, Polled};
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -110,7 +112,7 @@ impl Waits {
         is_denied: fn(&C::Answer) -> bool,
         caller: Caller<'_>,
     ) -> Result<(C::Answer, Moment), CallError> {
-        self.servers.check_process().map_err(CallError::Failed)?;
+        self.servers.check_process()?;
         self.settle_all(parts, caller.mode).await?;
         caller.polled.inspect(|polled| polled.asks(parts.iter().map(|part| part.asked(None)).collect()));
         let packed = call.pack();
@@ -159,7 +161,9 @@ impl Waits {
         deadline: Option<Instant>,
         caller: Caller<'_>,
     ) -> Result<(Granted, Busy), AcquireError> {
-        self.prepare(&target, deadline, caller.mode).await?;
+        self.servers.check_process()?;
+        target.check()?;
+        self.releases.settle(target.keys.meta.as_bytes(), Some(&target.id), deadline, caller.mode).await?;
         let Some(registered) = self.registry.register(&target.keys, &target.id) else {
             let why = format!(
                 "{} already waits for this semaphore. Accepted: one wait per id. Use another id, or end the other wait",
@@ -192,26 +196,15 @@ impl Waits {
         deadline: Option<Instant>,
         caller: Caller<'_>,
     ) -> Result<(), WaitError> {
-        self.servers.check_process().map_err(CallError::Failed)?;
+        self.servers.check_process()?;
         let registered = self.registry.register_shared(key);
         RunningWait::new(self, registered, key, target, deadline, caller).run().await
-    }
-
-    /// Reports arguments that are invalid for every server. Waits until no earlier release of this name must be repeated.
-    async fn prepare(&self, target: &PermitTarget, until: Option<Instant>, mode: Mode) -> Result<(), CallError> {
-        self.servers.check_process().map_err(CallError::Failed)?;
-        target.check()?;
-        self.settle(target, until, mode).await
-    }
-
-    async fn settle(&self, target: &PermitTarget, until: Option<Instant>, mode: Mode) -> Result<(), CallError> {
-        self.releases.settle(target.keys.meta.as_bytes(), Some(&target.id), until, mode).await
     }
 
     /// Releases within the time of the last call. If that fails, it is repeated in the background.
     async fn release_now(&self, pending: PendingRelease, mode: Mode) {
         let (keys, id) = (pending.keys.clone(), pending.id.clone());
-        if !self.releases.now(pending, self.servers.clock.now() + LAST_CALL, mode).await {
+        if self.releases.release(pending, self.servers.clock.now() + LAST_CALL, mode).await.is_err() {
             self.registry.give_up(&keys, &id);
         }
     }
@@ -401,7 +394,10 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
                     connection.wait_for_message(mailbox, at, taken, may)
                 }
                 (Mode::Blocking(may), _) => mailbox.wait(at, taken, may),
-                (Mode::Async, _) => mailbox.wait_in_task(at, taken, self.waits.servers.worker.sleep(at)).await,
+                (mode @ Mode::Async, _) => {
+                    let poll = poll_fn(|cx| mailbox.poll(cx, Some(at), taken).map_or(Poll::Pending, Poll::Ready));
+                    self.waits.servers.limited(Some(at), mode, poll).await
+                }
             };
             if let Some(mail) = mail {
                 return mail;
@@ -581,7 +577,7 @@ impl Receiver for Registry {
         }
         if !is_taken
             && let Some(release) = lock(&self.inbox).release_of(&received)
-            && let Some(releases) = self.releases.get().and_then(Weak::upgrade)
+            && let Some(releases) = self.releases.get().and_then(Releases::of_open_gate)
         {
             releases.post(release);
         }

@@ -162,11 +162,6 @@ impl Futures {
         Futures { clock: clock.clone(), worker, releases: Arc::downgrade(releases), state: Mutex::default() }
     }
 
-    /// The work of the gate's own thread.
-    pub(crate) fn job(self: &Arc<Futures>) -> Weak<dyn Job> {
-        Arc::<Futures>::downgrade(self)
-    }
-
     /// Watches `future`, which gets its own state.
     pub(crate) fn watch<'a, F>(&'a self, future: impl FnOnce(Arc<Polled>) -> F) -> Watched<'a, F> {
         let polled = Arc::new(Polled { clock: self.clock.clone(), state: Mutex::default() });
@@ -189,7 +184,7 @@ impl Futures {
 
 impl Job for Futures {
     fn work(self: Arc<Futures>) -> NextWork {
-        let Some(releases) = self.releases.upgrade() else {
+        let Some(releases) = Releases::of_open_gate(&self.releases) else {
             return NextWork::Never;
         };
         let now = self.clock.now();

@@ -51,7 +51,6 @@ fn ten_thousand_are_served_in_order(server: &Server) {
         let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(LONG).open_async().await.unwrap();
         assert_eq!(connections(server), 1);
         served_in_order(gate.semaphore("s", 1), server.gate().semaphore("s", 1)).await;
-        assert_eq!(gate.open_connections(), 1);
         // One for calls, one for messages. The gate that has seen them closes its own.
         let sockets = within(LONG, || (connections(server) == 2).then_some(()));
         assert!(sockets.is_some(), "{} sockets are open", connections(server));

@@ -5,7 +5,6 @@ use super::NodeId;
 use super::slots::{Learning, SlotMap, slot_of};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind, Redirect};
-use crate::protocol::exchange::FailedAttempt;
 use std::time::{Duration, Instant};
 
 /// How many redirects are followed at once. Two nodes may redirect to each other for a moment, until they agree about a slot.
@@ -18,7 +17,7 @@ const MOST: u32 = 16;
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// The route of one call to a server, or to the nodes of a cluster. In a packet, each call has its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Route {
     /// The slot of the key. `None`: there is only one server.
     slot: Option<u16>,
@@ -38,9 +37,10 @@ pub struct Route {
     state: RouteState,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 enum RouteState {
     /// The call has to be sent. Which node has the slot may be unknown or in doubt.
+    #[default]
     LookUp,
     /// The nodes are asked for the slots. Without them the call cannot be sent.
     Learn,
@@ -76,17 +76,7 @@ pub enum RouteStep {
 impl Route {
     /// A call to the only server.
     pub fn of_one() -> Route {
-        Route {
-            slot: None,
-            until: None,
-            latest: None,
-            redirects: 0,
-            is_repeated: false,
-            may_have_run: false,
-            asking: None,
-            node: 0,
-            state: RouteState::LookUp,
-        }
+        Route::default()
     }
 
     /// A call for this key to a cluster. The caller waits until `until`. After `latest` no redirect is followed.
@@ -166,12 +156,11 @@ impl Route {
     }
 
     /// Handles an attempt without an answer.
-    pub fn unanswered(&mut self, slots: Option<&mut SlotMap>, attempt: FailedAttempt, now: Instant) {
-        let FailedAttempt { error, is_late } = attempt;
+    pub fn unanswered(&mut self, slots: Option<&mut SlotMap>, error: CallError, now: Instant) {
         let error = match error {
             CallError::Unknown(failure) => {
                 self.may_have_run = true;
-                if failure.kind() == FailureKind::Disconnected && !is_late && !self.is_repeated {
+                if failure.kind() == FailureKind::Disconnected && !self.is_repeated {
                     self.is_repeated = true;
                     self.state = self.again();
                     return;
@@ -202,7 +191,10 @@ impl Route {
         let (from, is_late) = (self.node, self.latest.is_some_and(|latest| latest <= now));
         self.redirects += 1;
         let followed = match failure.redirect() {
-            Some(_) if is_late => return RouteState::Failed(still_moving(error)),
+            Some(_) if is_late => {
+                // The slot takes longer to move than a call may take.
+                return RouteState::Failed(self.failed(Failure::new(FailureKind::NotReady, failure.text())));
+            }
             Some(Redirect::Moved(to)) => slots.moved(slot, from, to),
             Some(Redirect::Ask(to)) => slots.at(from, to).map(|node| self.asking = Some(node)),
             Some(Redirect::TryAgain) => {
@@ -210,8 +202,8 @@ impl Route {
                 (self.redirects, self.is_repeated) = (0, false);
                 return RouteState::Pause(TRY_AGAIN);
             }
-            None if failure.may_mean_another_owner() => {
-                slots.doubt(from);
+            None if failure.is_passing() => {
+                slots.doubted = Some(from);
                 self.is_repeated = false;
                 // A call is not repeated on a stalled server: the first one is still in progress.
                 let asks = !is_late && self.redirects <= MOST && failure.kind() != FailureKind::TimedOut;
@@ -231,20 +223,11 @@ fn no_owner() -> Failure {
     Failure::new(FailureKind::NotReady, "no node of the cluster has the slot of this key")
 }
 
-/// The error for a slot that takes longer to move than a call may take.
-fn still_moving(error: CallError) -> CallError {
-    let not_ready = |failure: Failure| Failure::new(FailureKind::NotReady, failure.text());
-    match error {
-        CallError::Failed(failure) => CallError::Failed(not_ready(failure)),
-        CallError::Unknown(failure) => CallError::Unknown(not_ready(failure)),
-        invalid => invalid,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::slots::LearningStep as Asked;
     use super::*;
+    use crate::protocol::reply::error_of;
     use redis::ServerErrorKind::{self, Ask, Moved, TryAgain};
     use redis::{ErrorKind, RedisError, Value};
 
@@ -276,17 +259,16 @@ mod tests {
         Route::of_cluster(KEY, None, now + READ_TIMEOUT)
     }
 
-    fn failed(kind: FailureKind) -> FailedAttempt {
-        FailedAttempt::not_sent(Failure::new(kind, "failed"))
+    fn failed(kind: FailureKind) -> CallError {
+        CallError::Failed(Failure::new(kind, "failed"))
     }
 
-    fn unknown(kind: FailureKind, is_late: bool) -> FailedAttempt {
-        FailedAttempt { error: CallError::Unknown(Failure::new(kind, "no answer")), is_late }
+    fn unknown(kind: FailureKind) -> CallError {
+        CallError::Unknown(Failure::new(kind, "no answer"))
     }
 
-    fn redirected(kind: ServerErrorKind, to: &str) -> FailedAttempt {
-        let error = RedisError::from((ErrorKind::Server(kind), "", format!("12539 {to}")));
-        FailedAttempt::new(error)
+    fn redirected(kind: ServerErrorKind, to: &str) -> CallError {
+        error_of(RedisError::from((ErrorKind::Server(kind), "", format!("12539 {to}"))))
     }
 
     /// Where the call is sent next: the node, and whether after `ASKING`.
@@ -317,7 +299,7 @@ mod tests {
         let mut route = Route::of_one();
         for _ in 0..2 {
             assert!(matches!(route.next(None, now), RouteStep::Send { node: 0, asking: false }));
-            route.unanswered(None, unknown(FailureKind::Disconnected, false), now);
+            route.unanswered(None, unknown(FailureKind::Disconnected), now);
             assert!(route.may_have_run());
         }
         assert!(matches!(route.next(None, now), RouteStep::Failed(CallError::Unknown(_))));
@@ -326,16 +308,14 @@ mod tests {
     #[test]
     fn a_call_without_an_answer_in_time_is_not_repeated_and_later_calls_doubt_its_node() {
         let now = Instant::now();
-        for is_late in [true, false] {
-            let mut slots = cluster(now);
-            let mut route = route(now);
-            assert_eq!(sent(&mut route, &mut slots, now), (1, false));
-            route.unanswered(Some(&mut slots), unknown(FailureKind::TimedOut, is_late), now);
-            assert!(matches!(error(&mut route, &mut slots, now), CallError::Unknown(_)));
-            let later = now + Duration::from_millis(100);
-            let (_, waits) = asked(&mut self::route(later), &mut slots, later);
-            assert!(!waits);
-        }
+        let mut slots = cluster(now);
+        let mut route = route(now);
+        assert_eq!(sent(&mut route, &mut slots, now), (1, false));
+        route.unanswered(Some(&mut slots), unknown(FailureKind::TimedOut), now);
+        assert!(matches!(error(&mut route, &mut slots, now), CallError::Unknown(_)));
+        let later = now + Duration::from_millis(100);
+        let (_, waits) = asked(&mut self::route(later), &mut slots, later);
+        assert!(!waits);
     }
 
     #[test]
@@ -345,7 +325,7 @@ mod tests {
         let mut route = route(now);
         for (node, next) in [(1, "a:1"), (0, "b:2")] {
             assert_eq!(sent(&mut route, &mut slots, now), (node, false));
-            route.unanswered(Some(&mut slots), unknown(FailureKind::Disconnected, false), now);
+            route.unanswered(Some(&mut slots), unknown(FailureKind::Disconnected), now);
             assert_eq!(sent(&mut route, &mut slots, now), (node, false));
             route.unanswered(Some(&mut slots), redirected(Moved, next), now);
         }
@@ -390,7 +370,7 @@ mod tests {
         // A call whose connection broke after `ASKING` is repeated after `ASKING`.
         route.unanswered(Some(&mut slots), redirected(Ask, "a:1"), now);
         assert_eq!(sent(&mut route, &mut slots, now), (0, true));
-        route.unanswered(Some(&mut slots), unknown(FailureKind::Disconnected, false), now);
+        route.unanswered(Some(&mut slots), unknown(FailureKind::Disconnected), now);
         assert_eq!(sent(&mut route, &mut slots, now), (0, true));
     }
 
@@ -399,7 +379,7 @@ mod tests {
         let now = Instant::now();
         let mut slots = cluster(now);
         let redirect = |route: &mut Route, slots: &mut SlotMap, at: Instant| {
-            slots.not_learned(at);
+            slots.asked = Some(at);
             let (node, _) = sent(route, slots, at);
             route.unanswered(Some(slots), redirected(Moved, if node == 0 { "b:2" } else { "a:1" }), at);
         };
@@ -453,7 +433,7 @@ mod tests {
             let mut slots = cluster(now);
             let mut route = route(now);
             sent(&mut route, &mut slots, now);
-            route.unanswered(Some(&mut slots), unknown(FailureKind::Disconnected, false), now);
+            route.unanswered(Some(&mut slots), unknown(FailureKind::Disconnected), now);
             sent(&mut route, &mut slots, now);
             route.unanswered(Some(&mut slots), redirected(kind, to), at);
             let error = error(&mut route, &mut slots, now);
@@ -555,7 +535,7 @@ mod tests {
     fn a_doubtful_node_is_asked_about_at_most_ten_times_a_second_and_only_in_time() {
         let now = Instant::now();
         let mut slots = cluster(now);
-        slots.doubt(0);
+        slots.doubted = Some(0);
         assert_eq!(sent(&mut route(now), &mut slots, now), (1, false));
         let later = now + Duration::from_millis(100);
         let mut late = Route::of_cluster(KEY, Some(later), later);

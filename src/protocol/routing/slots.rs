@@ -22,8 +22,9 @@ pub struct SlotMap {
     /// The nodes that have no slots according to the last report.
     retired: BTreeSet<NodeId>,
     /// This node failed or answered in a way that may mean that slots have moved.
-    doubted: Option<NodeId>,
-    asked: Option<Instant>,
+    pub(super) doubted: Option<NodeId>,
+    /// When all nodes were asked last.
+    pub(super) asked: Option<Instant>,
     /// How many times the slots were reported.
     version: u64,
 }
@@ -108,16 +109,6 @@ impl SlotMap {
             "" | "?" => self.nodes.get(source).map(|(host, _)| host.clone()).unwrap_or_default(),
             host => host.to_owned(),
         }
-    }
-
-    /// This node failed, so the slots may have moved.
-    pub fn doubt(&mut self, node: NodeId) {
-        self.doubted = Some(node);
-    }
-
-    /// No node has reported the slots.
-    pub fn not_learned(&mut self, now: Instant) {
-        self.asked = Some(now);
     }
 
     /// Node `source` has reported these slots.
@@ -261,7 +252,7 @@ impl Learning {
             let latest = now + REPORTED_WITHIN;
             return LearningStep::Ask { node, until: self.until.map_or(latest, |until| until.min(latest)) };
         }
-        slots.not_learned(now);
+        slots.asked = Some(now);
         let unknown = || Failure::new(FailureKind::Unreachable, "no node is known");
         LearningStep::Over(Err(self.failure.take().unwrap_or_else(unknown)))
     }

@@ -31,14 +31,9 @@ pub(crate) struct Notify {
 }
 
 impl Notify {
-    /// For the gate's own thread: it always wakes at its time.
-    pub(crate) fn new(_: &Clock) -> Notify {
-        Notify { condvar: Condvar::new(), limit: Limit::Tick }
-    }
-
-    /// For a caller: something must wake it, unless the clock steps.
-    pub(crate) fn awake(_: &Clock) -> Notify {
-        Notify { condvar: Condvar::new(), limit: Limit::Deadline }
+    /// The gate's own thread always wakes at its time. Something must wake a caller, unless the clock steps.
+    pub(crate) fn new(_: &Clock, is_caller: bool) -> Notify {
+        Notify { condvar: Condvar::new(), limit: if is_caller { Limit::Deadline } else { Limit::Tick } }
     }
 
     pub(crate) fn now(&self) -> Instant {

@@ -106,16 +106,11 @@ impl Default for Condvar {
     }
 }
 
+/// With a limit: the connection's own thread looks whether it must read, or a caller has a deadline.
 #[track_caller]
-pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    wait_until(condvar, guard, None)
-}
-
-/// The connection's own thread looks whether it must read, or a caller has a limit.
-#[track_caller]
-pub(crate) fn wait_for<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, left: Duration) -> MutexGuard<'a, T> {
-    let limit = world::looks().then(|| Limit::Tick(world::now() + left));
-    wait_until(condvar, guard, limit)
+pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, left: Option<Duration>) -> MutexGuard<'a, T> {
+    let left = left.filter(|_| world::looks());
+    wait_until(condvar, guard, left.map(|left| Limit::Tick(world::now() + left)))
 }
 
 #[track_caller]

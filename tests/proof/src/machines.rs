@@ -126,7 +126,7 @@ fn renewals() {
     keeper.renewed(number, Ok(Some((grant(1_100, 300), at(1_100)))), at(1_100)).unwrap();
     assert_eq!(next(&keeper, RENEWAL), None);
     let other = keep(&mut keeper, 3_000);
-    keeper.hand_on(other);
+    keeper.change(other, HeldPermit::hand_on);
     assert_eq!(next(&keeper, RENEWAL), None);
     keeper.remove(number);
     assert_eq!(next(&keeper, Task::Report), None);
@@ -248,13 +248,13 @@ fn releases_without_a_permit() {
         for may_have_run in earlier {
             assert!(keeper.begin_release(number));
             if !may_have_run {
-                keeper.not_released(number);
+                keeper.change(number, HeldPermit::not_released);
             }
         }
         assert!(keeper.begin_release(number));
         keeper.released(number, false, repeated);
         assert_eq!(keeper.take_losses().len(), usize::from(is_loss), "{earlier:?}, repeated: {repeated}");
-        assert_eq!(keeper.held(number).map(|held| held.state()), Some(HeldState::Gone));
+        assert_eq!(keeper.held(number).map(|held| held.state), Some(HeldState::Gone));
         assert!(!keeper.begin_release(number), "it is over");
     }
     // A lost permit is released too: the server may count its lease longer. The call of an id that the application chose
@@ -314,8 +314,8 @@ fn leases() {
     assert_eq!((left(&mut handed_on, 0), left(&mut renewed, 0)), (Some(0), Some(29_999)));
     let mut permanent = held(0, false);
     assert_eq!([left(&mut permanent, 1_000_000), left(&mut permanent, 1_000_000)], [None; 2]);
-    permanent.set_permits(5);
-    assert_eq!(permanent.permits(), 5);
+    permanent.permits = 5;
+    assert_eq!(permanent.permits, 5);
     // The same with the shortest lease.
     let mut brief = held(30_000, false);
     brief.refreshing(1, at(0));

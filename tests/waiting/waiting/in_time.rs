@@ -23,7 +23,6 @@ fn all_waiting_threads_of_a_gate_share_one_subscriber_connection() {
             (0..50).map(|_| scope.spawn(|| drop(semaphore.acquire_timeout(MINUTE).unwrap()))).collect();
         await_waiters(&mut raw, 50);
         assert_eq!(subscribers(&mut raw), 1);
-        assert!(gate.open_connections() <= 8);
         holder.release().unwrap();
         for waiter in waiters {
             waiter.join().unwrap();

@@ -227,10 +227,10 @@ pub const FAULTS: &[Fault] = &[
         "late()",
         "the owner closes",
     ),
-    fault("a silent server is not noticed", "packets.waited += within;", "", "the server is silent"),
+    fault("a silent server is not noticed", "packets.times.waited += within;", "", "the server is silent"),
     fault(
         "a connection for messages is not tested",
-        "packets.heartbeat - packets.received >= TEST",
+        "packets.times.heartbeat - packets.times.received >= TEST",
         "false",
         "a silent connection for messages",
     ),
@@ -415,8 +415,8 @@ pub const FAULTS: &[Fault] = &[
     ),
     fault(
         "a thread forgets its deadline",
-        "Some(left) => wait_for(&self.changed, state, left)",
-        "Some(left) if !FAULT => wait_for(&self.changed, state, left), _ => wait(&self.changed, state)",
+        "wait(&self.changed, state, left)",
+        "wait(&self.changed, state, None)",
         "a thread waits for nothing until a time",
     ),
     fault(

@@ -2,7 +2,7 @@
 
 use super::{Client, Thread};
 use crate::call::{Command, Sent};
-use crate::protocol::exchange::{self, RawReply};
+use crate::protocol::exchange::RawReply;
 use crate::protocol::lease::Moment;
 use crate::protocol::routing::NodeId;
 use luagate::__proof::failure;
@@ -165,7 +165,7 @@ impl Client {
                 self.flights.push(given_up);
                 self.flights.sort_by_key(|flight| flight.number);
             }
-            self.fail(flight, FailureKind::TimedOut, is_kept, now);
+            self.fail(flight, FailureKind::TimedOut, now);
         }
     }
 
@@ -186,7 +186,7 @@ impl Client {
             !is_over
         });
         for flight in awaited {
-            self.fail(flight, FailureKind::Disconnected, false, now);
+            self.fail(flight, FailureKind::Disconnected, now);
         }
     }
 
@@ -199,14 +199,13 @@ impl Client {
             && let Some(flight) = self.take(number)
         {
             self.changes += 1;
-            self.received(flight, Err(exchange::FailedAttempt::not_sent(failure(kind, "not sent"))), now);
+            self.received(flight, Err(CallError::Failed(failure(kind, "not sent"))), now);
         }
     }
 
-    /// No reply arrives. `is_late`: the connection still works, and the reply may come.
-    fn fail(&mut self, flight: Flight, kind: FailureKind, is_late: bool, now: Moment) {
-        let error = CallError::Unknown(failure(kind, "no answer"));
-        self.received(flight, Err(exchange::FailedAttempt { error, is_late }), now);
+    /// No reply arrives.
+    fn fail(&mut self, flight: Flight, kind: FailureKind, now: Moment) {
+        self.received(flight, Err(CallError::Unknown(failure(kind, "no answer"))), now);
     }
 
     /// Hands the outcomes to the thread that waited.

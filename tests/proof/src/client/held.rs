@@ -194,7 +194,7 @@ impl Client {
                 match answered.read(|reply| release_of(&identity, keep).answer(reply)) {
                     Ok(ReleaseAnswer::Released { left, .. }) => {
                         if let Some(held) = self.keeper.held(number) {
-                            held.set_permits(left);
+                            held.permits = left;
                         }
                     }
                     Ok(ReleaseAnswer::Cancelled | ReleaseAnswer::Gone) => {

@@ -4,7 +4,7 @@ use super::flights::{Answered, Connection, Flight, Unanswered};
 use super::{Client, READ_TIMEOUT, Thread};
 use crate::call::{Command, Sent, parse};
 use crate::protocol::call::Packed;
-use crate::protocol::exchange::{self, Exchange, RawReply, error_in, missing};
+use crate::protocol::exchange::{Exchange, RawReply, error_in, missing};
 use crate::protocol::lease::Moment;
 use crate::protocol::routing::route::{Route, RouteStep};
 use crate::protocol::routing::slots::{Learning, LearningStep};
@@ -255,12 +255,7 @@ impl Client {
     }
 
     /// A packet has its replies, or there are none.
-    pub(super) fn received(
-        &mut self,
-        mut flight: Flight,
-        replies: Result<Vec<RawReply>, exchange::FailedAttempt>,
-        now: Moment,
-    ) {
+    pub(super) fn received(&mut self, mut flight: Flight, replies: Result<Vec<RawReply>, CallError>, now: Moment) {
         let Some(thread) = flight.thread else {
             return;
         };
@@ -278,7 +273,7 @@ impl Client {
                 flight.rounds.push(replies);
                 None
             }
-            Err(unanswered) => Some(unanswered),
+            Err(error) => Some(error),
         };
         flight.rounds.iter().for_each(|replies| exchange.receive(replies.clone()));
         if ended.is_none()
@@ -292,31 +287,27 @@ impl Client {
             }
             return self.push(flight, request, now);
         }
-        let outcomes = exchange::of_all(exchange, None, ended);
-        for (index, outcome) in flight.indexes.iter().zip(outcomes).rev() {
-            match outcome {
-                Ok(answered) => request.answered(*index, answered.reply, flight.sent),
-                Err(unanswered) => self.unanswered(&mut request, *index, &flight, unanswered, now),
+        let (results, _) = exchange.results(None, ended);
+        for (index, result) in flight.indexes.iter().zip(results).rev() {
+            match result {
+                Ok(reply) => request.answered(*index, reply, flight.sent),
+                Err(error) => self.unanswered(&mut request, *index, &flight, error, now),
             }
         }
         self.requests.insert(thread, request);
         self.go_on(thread, now);
     }
 
-    fn unanswered(
-        &mut self,
-        request: &mut Request,
-        index: usize,
-        flight: &Flight,
-        unanswered: exchange::FailedAttempt,
-        now: Moment,
-    ) {
+    fn unanswered(&mut self, request: &mut Request, index: usize, flight: &Flight, error: CallError, now: Moment) {
         if flight.is_behind {
-            return request.fail(index, unanswered.error, now);
+            return request.fail(index, error, now);
         }
         let (attempt, node) = (&mut request.attempts[index], flight.connection.node);
-        attempt.late = unanswered.is_late.then_some(flight.connection);
-        let (is_redirect, is_break) = match &unanswered.error {
+        // If only the time is over, the connection still works, and the reply may come.
+        let is_kept = self.connections.values().any(|connection| *connection == flight.connection);
+        let is_late = matches!(&error, CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut);
+        attempt.late = (is_late && is_kept).then_some(flight.connection);
+        let (is_redirect, is_break) = match &error {
             CallError::Failed(failure) => (is_redirect(failure), false),
             CallError::Unknown(failure) => (false, failure.kind() == FailureKind::Disconnected),
             _ => (false, false),
@@ -328,18 +319,12 @@ impl Client {
         };
         attempt.node = node;
         attempt.route = attempt.route.clone().sent_to(node);
-        attempt.route.unanswered(self.slots.as_mut(), unanswered, now.instant());
+        attempt.route.unanswered(self.slots.as_mut(), error, now.instant());
         request.parts.push_front(Part::Alone(index));
     }
 
     /// A node has reported the slots, or has not.
-    fn reported(
-        &mut self,
-        thread: Thread,
-        flight: &Flight,
-        replies: Result<Vec<RawReply>, exchange::FailedAttempt>,
-        now: Moment,
-    ) {
+    fn reported(&mut self, thread: Thread, flight: &Flight, replies: Result<Vec<RawReply>, CallError>, now: Moment) {
         self.changes += 1;
         let reply = match replies {
             Ok(mut replies) => error_in(replies.pop().unwrap_or_else(missing)).map_err(Failure::from),

@@ -4,12 +4,10 @@ use super::flights::{Answered, Unanswered};
 use super::waits::Caller;
 use super::{Client, Thread, Want};
 use crate::protocol::call::Call;
-use crate::protocol::held::Identity;
-use crate::protocol::lease::{Deadline, Moment};
+use crate::protocol::lease::Moment;
 use crate::protocol::releases::PendingRelease;
 use crate::protocol::semaphore::{AskOne, TryAcquireSeveral, TryAcquireSeveralAnswer};
 use crate::protocol::waiter::Granted;
-use luagate::__proof::left_of;
 use luagate::errors::CallError;
 use std::time::Duration;
 
@@ -40,10 +38,7 @@ impl Client {
         let why = match answered.read(|reply| TryAcquireSeveral { id, asked: &asked }.answer(reply)) {
             Ok(TryAcquireSeveralAnswer::Granted(grants) | TryAcquireSeveralAnswer::Held(grants)) => {
                 for (want, (grant, usage)) in wants.iter().zip(grants) {
-                    let (keys, id, lease) = (want.keys.clone(), want.id.clone(), want.lease);
-                    let identity = Identity { keys, id, fence: grant.fence, lease };
-                    let (deadline, limit) = (Deadline::after(sent, left_of(&grant)), usage.limit);
-                    let granted = Granted { identity, grant, limit, deadline, ticket: None };
+                    let granted = Granted::new(&want.keys, &want.id, want.lease, grant, usage.limit, sent);
                     self.granted(want, granted, false, now);
                 }
                 return;

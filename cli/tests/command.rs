@@ -25,6 +25,9 @@ mod command {
 #[test]
 fn process_of_a_test() {
     if let Some((job, arguments)) = support::job() {
-        command::fault::work(&job, &arguments);
+        match job.as_str() {
+            "leave" => command::signals::leave(),
+            _ => command::fault::work(&job, &arguments),
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::own;
 use crate::support::Server;
+use crate::support::raw::Raw;
 
 use luagate::errors::CallError;
 use luagate::scripts::semaphore::{self, Ask, AskOne};
@@ -261,4 +262,22 @@ fn the_largest_call_is_complete() {
 fn the_calls_of_this_test_are_those_of_every_script() {
     let tested: BTreeSet<_> = CALLS.iter().map(|(script, ..)| (*script).to_owned()).collect();
     assert_eq!(tested, crate::manifest::scripts());
+}
+
+#[test]
+fn the_functions_report_which_argument_is_invalid() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 3);
+    raw.grant(Ask { permits: Some(2), ..raw.ask("holder") });
+    let refused = [
+        ("permits", "Accepted: 1 to 2147483647", raw.try_acquire(Ask { permits: Some(0), ..raw.ask("id") }).map(drop)),
+        ("keep", "Accepted: 0 to 2", raw.keep("holder", 3).map(drop)),
+    ];
+    raw.keys = server.keys("unused");
+    let no_limit = raw.try_acquire(Ask { limit: 0, ..raw.ask("id") }).map(drop);
+    for (what, accepted, outcome) in refused.into_iter().chain([("no limit", "no limit", no_limit)]) {
+        let Err(CallError::Invalid(invalid)) = outcome else { panic!("{what}: {outcome:?}") };
+        assert_eq!(invalid.what(), what);
+        assert!(invalid.to_string().contains(accepted), "{invalid}");
+    }
 }

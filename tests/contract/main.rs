@@ -9,7 +9,6 @@ mod support;
 #[path = "../support/tls_server.rs"]
 mod tls_server;
 
-mod all_or_nothing;
 mod async_forms;
 mod bounded_work;
 mod capacity;
@@ -20,13 +19,11 @@ mod fuzz_arguments;
 mod fuzz_names;
 mod fuzz_replies;
 mod holds;
+mod known_holes;
 mod layers;
-mod loss;
 mod manifest;
-mod nothing_left_behind;
 mod readme_of_scripts;
 mod refusals;
-mod same_id;
 mod versions;
 
 #[test]

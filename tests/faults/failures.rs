@@ -104,7 +104,7 @@ fn tls_without_its_feature_is_refused_with_the_name_of_the_feature() {
 /// Opens a gate with short timeouts. Opening must fail soon; returns the failure.
 #[track_caller]
 fn open_fails(url: &str) -> Failure {
-    let timeout = Duration::from_secs(1);
+    let timeout = Duration::from_secs(2);
     let start = Instant::now();
     let opened = Gate::builder(url).connect_timeout(timeout).read_timeout(timeout).open();
     assert!(start.elapsed() < 2 * timeout, "{:?}", start.elapsed());
@@ -226,7 +226,7 @@ fn a_state_of_another_version_is_an_error_that_says_what_to_do() {
 #[test]
 fn a_stalled_server_is_reported_within_the_timeout_and_not_as_contention() {
     let mut server = own!(Server::private(&[]));
-    let short = Duration::from_millis(200);
+    let short = Duration::from_secs(1);
     let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(short).connect_timeout(short);
     let gate = gate.open().unwrap();
     let semaphore = gate.semaphore("stalled", 1);
@@ -241,12 +241,12 @@ fn a_stalled_server_is_reported_within_the_timeout_and_not_as_contention() {
             }
             other => panic!("{other:?}"),
         }
-        assert!(start.elapsed() < Duration::from_millis(600), "{:?}", start.elapsed());
+        assert!(start.elapsed() < 3 * short, "{:?}", start.elapsed());
     }
     let start = Instant::now();
     let error = semaphore.acquire_timeout(Duration::from_millis(100)).unwrap_err();
     assert!(matches!(error, AcquireError::Unknown(_) | AcquireError::Failed(_)), "{error}");
-    assert!(start.elapsed() < Duration::from_millis(600), "{:?}", start.elapsed());
+    assert!(start.elapsed() < 3 * short, "{:?}", start.elapsed());
     server.resume();
 }
 

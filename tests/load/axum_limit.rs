@@ -2,6 +2,7 @@
 //! client that disconnects leaves nothing behind.
 
 use crate::examples::path_of;
+use crate::support::leftovers::{MARK, mark};
 use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually, signal};
 use crate::{all_processors, own};
@@ -31,6 +32,7 @@ impl Instance {
             .arg("127.0.0.1:0")
             .env("REDIS_URL", url)
             .envs(settings.iter().copied())
+            .env(MARK, mark())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

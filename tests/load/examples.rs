@@ -3,6 +3,7 @@
 
 use crate::all_processors;
 use crate::support::Server;
+use crate::support::leftovers::{MARK, mark};
 
 use redis::Commands;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,7 @@ fn run(example: &str) -> [String; 2] {
 fn start(example: &str, url: &str) -> Child {
     Command::new(path_of(example))
         .env("REDIS_URL", url)
+        .env(MARK, mark())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,6 +1,6 @@
 //! Promise: permits are renewed, no matter how far the test's clock advances.
 
-use crate::{HOUR, MINUTE, SECOND, finished, in_line, memory};
+use crate::{HOUR, MINUTE, SECOND, SOON, eventually, finished, in_line, memory};
 
 use luagate::{Lease, Permit, Released, Semaphore};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -106,4 +106,89 @@ fn each_renewal_is_counted_once() {
     assert!(permits[0].is_lost());
     let counters = gate.counters();
     assert_eq!((counters.lost, counters.renewed), (2, 3));
+}
+
+#[test]
+fn held_mutexes_are_renewed_while_waiting_for_the_next() {
+    let (gate, memory) = memory();
+    let (a, b) = (gate.mutex("a"), gate.mutex("b"));
+    let held = b.lock().unwrap();
+    let both = gate.mutexes(["a", "b"]).with(|lock| lock.lease(MINUTE));
+    let waiting = std::thread::spawn(move || both.acquire());
+    eventually("it waits for the second", || b.inspect().unwrap().waiters.len() == 1);
+    let fence = a.inspect().unwrap().holders[0].fence;
+    memory.advance(HOUR);
+    assert_eq!(a.inspect().unwrap().holders[0].fence, fence, "lost after its first lease");
+    held.release().unwrap();
+    let guard = finished(waiting).unwrap();
+    assert_eq!(guard.get("a").unwrap().fence(), fence);
+    // From here on the lease has the requested length and is not renewed.
+    assert!(guard.remaining().unwrap() > MINUTE / 2);
+    memory.advance(MINUTE);
+    assert!(guard.is_lost());
+}
+
+#[test]
+fn by_default_a_lease_of_30_s_is_renewed() {
+    let (gate, memory) = memory();
+    let permit = gate.semaphore("default", 1).acquire().unwrap();
+    let left = permit.remaining().unwrap();
+    assert!(left > 30 * SECOND - SOON && left <= 30 * SECOND, "{left:?}");
+    memory.advance(2 * MINUTE);
+    assert!(!permit.is_lost());
+}
+
+#[test]
+fn a_permit_whose_renewal_is_stopped_is_held_until_its_lease_ends() {
+    let (gate, memory) = memory();
+    let semaphore = gate.semaphore("desk", 3).lease(Lease::renewed(MINUTE));
+    let (sender, reported) = mpsc::channel();
+    let telling = semaphore.clone().on_lost(move |lost| sender.send(lost.id.clone()).unwrap()).acquire().unwrap();
+    let (silent, renewed) = (semaphore.acquire().unwrap(), semaphore.acquire().unwrap());
+    telling.stop_renewal();
+    silent.stop_renewal();
+    memory.advance(MINUTE / 2);
+    assert!(!telling.is_lost() && !silent.is_lost());
+    memory.advance(MINUTE);
+    assert!(telling.is_lost() && silent.is_lost(), "renewed");
+    assert_eq!(reported.recv_timeout(SOON).unwrap(), telling.id());
+    assert!(!renewed.is_lost());
+    let holders = semaphore.inspect().unwrap().holders;
+    assert_eq!(holders.iter().map(|holder| &*holder.id).collect::<Vec<_>>(), [renewed.id()]);
+}
+
+#[test]
+fn a_permit_whose_renewal_is_stopped_can_be_refreshed_by_hand() {
+    let (gate, memory) = memory();
+    let permit = gate.semaphore("desk", 1).lease(Lease::renewed(MINUTE)).acquire().unwrap();
+    permit.stop_renewal();
+    permit.refresh_for(3 * MINUTE).unwrap();
+    memory.advance(2 * MINUTE);
+    assert!(!permit.is_lost());
+    memory.advance(2 * MINUTE);
+    assert!(permit.is_lost(), "renewed");
+}
+
+#[test]
+fn the_renewal_of_one_of_several_mutexes_can_be_stopped() {
+    let (gate, memory) = memory();
+    let both = gate.mutexes(["one", "other"]).with(|lock| lock.lease(Lease::renewed(MINUTE)));
+    let guard = both.acquire().unwrap();
+    let (one, other) = (guard.get("one").unwrap(), guard.get("other").unwrap());
+    one.stop_renewal();
+    memory.advance(HOUR);
+    let next = gate.mutex("one").try_lock().unwrap();
+    assert!(one.is_lost() && next.fence() > one.fence());
+    assert!(!other.is_lost());
+    assert!(gate.mutex("other").try_lock().is_err());
+}
+
+#[test]
+fn a_shortened_lease_is_renewed_in_time() {
+    let (gate, memory) = memory();
+    let permit = gate.semaphore("desk", 1).lease(Lease::renewed(HOUR)).acquire().unwrap();
+    permit.refresh_for(MINUTE).unwrap();
+    memory.advance(2 * MINUTE);
+    assert!(!permit.is_lost());
+    assert!(permit.remaining().unwrap() > MINUTE, "it has its own lease again");
 }

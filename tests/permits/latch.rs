@@ -104,11 +104,6 @@ impl Raw {
         }
     }
 
-    fn dump(&mut self) -> Vec<Option<Vec<u8>>> {
-        let dump = |at: usize| redis::cmd("DUMP").arg(self.keys.names()[at]).query(&mut self.con).unwrap();
-        [0, 1].map(dump).to_vec()
-    }
-
     /// Loads the scripts, so that later counts of calls contain no retries.
     fn warm(&mut self, prefix: &str) {
         let keys = LatchKeys::new(prefix, "warm").unwrap();

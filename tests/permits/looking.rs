@@ -3,77 +3,8 @@
 use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually};
 
-use luagate::scripts::semaphore::{self, Ask, LookupAnswer, ResizeAnswer};
+use luagate::scripts::semaphore::{Ask, ResizeAnswer};
 use luagate::{Resized, Revoked};
-
-#[test]
-fn expired_holders_and_waiters_are_not_listed_before_any_script_removes_them() {
-    let server = Server::any();
-    let mut raw = Raw::new(&server, 1);
-    let end = raw.grant(Ask { lease_ms: 40, ..raw.ask("holder") }).expires_at.unwrap();
-    raw.queue(Ask { wait_ms: 30, ..raw.ask("waiter") });
-    assert!(raw.holds("holder"));
-    assert!(matches!(raw.lookup("waiter"), LookupAnswer::Queued { position: 1, .. }));
-    raw.wait_until(end);
-    assert!(matches!(raw.lookup("holder"), LookupAnswer::Gone { .. }));
-    assert!(matches!(raw.lookup("waiter"), LookupAnswer::Gone { .. }));
-    let state = raw.inspect();
-    assert_eq!((state.in_use, state.holder_count, state.waiter_count), (0, 0, 0));
-    assert!(state.holders.is_empty() && state.waiters.is_empty());
-}
-
-#[test]
-fn permits_in_use_are_exact_among_expired_leases() {
-    let server = Server::any();
-    // Few expired leases among many running ones, and the reverse.
-    for (ended, running) in [(2_u32, 5_u32), (5, 2)] {
-        let mut raw = Raw::named(&server, &format!("exact-{ended}"), 100);
-        let mut end = 0;
-        for n in 0..ended {
-            let id = format!("ended-{n}");
-            let ask = Ask { permits: Some(3), lease_ms: 40, ..raw.ask(&id) };
-            end = raw.grant(ask).expires_at.unwrap();
-        }
-        for n in 0..running {
-            let id = format!("running-{n}");
-            let ask = Ask { permits: Some(2), ..raw.ask(&id) };
-            raw.grant(ask);
-        }
-        raw.wait_until(end);
-        let state = raw.inspect();
-        assert_eq!((state.in_use, state.holder_count), (2 * running, u64::from(running)));
-    }
-}
-
-#[test]
-fn holders_and_waiters_are_listed_in_pages() {
-    let server = Server::any();
-    let mut raw = Raw::new(&server, 5);
-    for n in 0..5 {
-        let id = format!("h{n}");
-        let ask = Ask { lease_ms: 10_000 + n, ..raw.ask(&id) };
-        raw.grant(ask);
-    }
-    for n in 0..5 {
-        let id = format!("w{n}");
-        let ask = Ask { wait_ms: 10_000, ..raw.ask(&id) };
-        raw.queue(ask);
-    }
-    let before = raw.dump();
-    for page in 0..3 {
-        let state = semaphore::inspect(&mut raw.con, &raw.keys, page * 2, 2).unwrap();
-        let holders: Vec<_> = state.holders.iter().map(|row| row.id.clone()).collect();
-        let waiters: Vec<_> = state.waiters.iter().map(|row| row.id.clone()).collect();
-        let expected =
-            |kind: &str| -> Vec<String> { (page * 2..(page * 2 + 2).min(5)).map(|n| format!("{kind}{n}")).collect() };
-        assert_eq!((holders, waiters), (expected("h"), expected("w")));
-        assert_eq!((state.holder_count, state.waiter_count), (5, 5));
-    }
-    let none = semaphore::inspect(&mut raw.con, &raw.keys, 0, 0).unwrap();
-    assert!(none.holders.is_empty() && none.waiters.is_empty());
-    assert_eq!(none.in_use, 5);
-    assert_eq!(raw.dump(), before, "the inspection changed something");
-}
 
 #[test]
 fn a_limit_is_compared_and_set() {

@@ -16,7 +16,6 @@ mod limit;
 mod looking;
 mod max_waiting;
 mod names;
-mod order;
 mod outcomes;
 mod own_ids;
 mod permits;

@@ -7,7 +7,6 @@ use crate::support::raw::Raw;
 use crate::support::{Server, command_counts, eventually, within};
 
 use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
-use luagate::scripts::semaphore::ReleaseAnswer;
 use luagate::{Cancel, Gate, Lease, Mutex, Permit, Released};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -265,14 +264,14 @@ fn a_waiter_with_an_own_id_gets_its_permit_although_the_server_stalls() {
 }
 
 #[test]
-fn the_scripts_release_and_refresh_only_the_permit_with_the_given_fence() {
+fn an_own_id_holds_at_most_one_permit() {
     let server = Server::any();
-    let mut raw = Raw::new(&server, 2);
-    let grant = raw.grant(raw.ask("id"));
-    assert_eq!(raw.release_of("id", grant.fence + 1), ReleaseAnswer::Gone);
-    assert_eq!(raw.refresh_of("id", 5_000, grant.fence + 1), None);
-    let refreshed = raw.refresh_of("id", 5_000, grant.fence);
-    assert_eq!(refreshed.map(|grant| grant.fence), Some(grant.fence));
-    let released = raw.release_of("id", grant.fence);
-    assert!(matches!(released, ReleaseAnswer::Released { .. }));
+    let semaphore = server.gate().semaphore("identity", 5).id("account-17");
+    let permit = semaphore.try_acquire().unwrap();
+    let Err(TryAcquireError::AlreadyHeld(held)) = semaphore.try_acquire() else { panic!() };
+    assert_eq!((held.id.as_str(), held.fence), ("account-17", permit.fence()));
+    assert!(matches!(semaphore.acquire(), Err(AcquireError::AlreadyHeld(_))));
+    assert_eq!(semaphore.available_permits().unwrap(), 4);
+    permit.release().unwrap();
+    drop(semaphore.try_acquire().unwrap());
 }

@@ -130,7 +130,7 @@ fn readers_and_writers_are_granted_in_order_of_arrival() {
 /// The main function of a reader process, which is killed.
 pub fn read(arguments: &[String]) {
     let gate = Gate::builder(&arguments[0]).prefix(&arguments[1]).open().unwrap();
-    let lock = gate.rwlock("book").with(|lock| lock.lease(Lease::renewed(Duration::from_millis(500))));
+    let lock = gate.rwlock("book").with(|lock| lock.lease(Lease::renewed(Duration::from_secs(2))));
     let _guard = lock.read().unwrap();
     println!("reading");
     loop {

@@ -3,7 +3,6 @@
 
 mod at_once;
 mod limits;
-mod script;
 mod unlocking;
 mod waiting;
 
@@ -35,14 +34,6 @@ fn ask(raws: &mut [&mut Raw], id: &str, lease_ms: u64) -> Result<TryAcquireSever
 /// One permit of each.
 fn mutexes(keys: &[Keys], lease_ms: u64) -> Vec<AskOne<'_>> {
     keys.iter().map(|keys| AskOne { lease_ms, ..AskOne::mutex(keys) }).collect()
-}
-
-#[track_caller]
-fn assert_blocked(answer: Result<TryAcquireSeveralAnswer, CallError>, expected: usize) {
-    match answer {
-        Ok(TryAcquireSeveralAnswer::Denied { index, .. }) => assert_eq!(index, expected),
-        other => panic!("{other:?}"),
-    }
 }
 
 /// Asserts that none of these has a holder or a waiter.

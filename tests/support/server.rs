@@ -1,6 +1,9 @@
 //! Servers for tests, and waiting for conditions. A test that changes or ends its server uses a private one. Other
 //! tests run on any server, under their own prefix.
 
+#[path = "leftovers.rs"]
+pub mod leftovers;
+
 use luagate::Gate;
 use redis::{Commands, Connection};
 use std::ffi::OsString;
@@ -29,6 +32,16 @@ pub fn within<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Op
             return value;
         }
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Asserts that attempts end within this time: three of at most thirty, because a busy machine delays some of them.
+#[track_caller]
+pub fn assert_in_time(limit: Duration, mut attempt: impl FnMut() -> Duration) {
+    let mut took = Vec::new();
+    while took.iter().filter(|time| **time <= limit).count() < 3 {
+        assert!(took.len() < 30, "not within {limit:?}: {took:?}");
+        took.push(attempt());
     }
 }
 
@@ -261,6 +274,11 @@ impl Server {
         luagate::scripts::Keys::semaphore(&self.prefix, name).unwrap()
     }
 
+    /// The process id of a private server.
+    pub fn id(&mut self) -> u32 {
+        self.private_mut().child.id()
+    }
+
     /// Kills the server without a shutdown.
     pub fn kill(&mut self) {
         let private = self.private_mut();
@@ -323,6 +341,7 @@ fn spawn(command: &[OsString], arguments: &[String], environment: &Environment) 
         .args(&whole[1..])
         .args(arguments)
         .envs(environment.iter().cloned())
+        .env(leftovers::MARK, leftovers::mark())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -354,6 +373,7 @@ pub fn process(job: &str, arguments: &[&str]) -> Command {
         .args(["--exact", "process_of_a_test", "--nocapture", "--test-threads=1", "-q"])
         .env("LUAGATE_JOB", job)
         .env("LUAGATE_JOB_ARGUMENTS", arguments.join("\n"))
+        .env(leftovers::MARK, leftovers::mark())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     command

@@ -24,11 +24,6 @@ fn await_waiters(raw: &mut Raw, count: u64) {
     eventually("they are in line", || (raw.inspect().waiter_count == count).then_some(()));
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
-
 /// A permit of another client with a lease longer than the test. It is never renewed.
 fn held(raw: &Raw) -> Ask<'static> {
     Ask { lease_ms: LONG_MS, ..raw.ask("holder") }

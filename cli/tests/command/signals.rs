@@ -1,9 +1,10 @@
 //! Signals, and the end of all processes of a command.
 
 use super::tool::{Run, Running, Shared, Text, luagate, waits, words};
-use crate::support::{Server, eventually};
+use crate::support::leftovers::{MARK, mark};
+use crate::support::{Server, eventually, process};
 use rustix::time::{ClockId, clock_gettime};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Stdio;
 
@@ -179,7 +180,8 @@ fn the_guard_goes_by_the_last_lease_although_several_lines_have_piled_up() {
         let time = clock_gettime(ClockId::Boottime);
         time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
     };
-    let mut command = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+    let mut command = std::process::Command::new("sleep");
+    let mut command = command.arg("60").env(MARK, mark()).process_group(0).spawn().unwrap();
     let mut guard = super::tool::bare();
     let mut guard = guard.arg("guard").stdin(Stdio::piped()).spawn().unwrap();
     let (first, last) = (now() + 500, now() + 60_000);
@@ -198,10 +200,51 @@ fn after_nohup_the_command_ignores_hup_too() {
     let shared = Shared::new();
     let mut run = std::process::Command::new("nohup");
     run.arg(env!("CARGO_BIN_EXE_luagate")).env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix);
+    run.env(MARK, mark());
     let run = run.args(words("run a -- sh -c")).arg("echo $$ >$0/pid; read line; exit 3").arg(shared.path(""));
     let run = run.stdin(Stdio::piped()).started();
     shared.text("pid");
     run.signal("HUP");
     run.signal("TERM");
     assert_eq!(run.output().code(), 143, "not 129");
+}
+
+/// Leaves processes behind, as a test that fails or is killed does: a server, and a command whose `luagate run` and guard are
+/// stopped.
+pub fn leave() {
+    let mut server = Server::private(&[]).unwrap();
+    let shared = Shared::new();
+    let script = "trap '' TERM HUP; setsid sleep 600 & echo $! >$0/away; echo $$ >$0/pid; while :; do sleep 0.01; done";
+    let run = self::script(&server, &shared, "", script);
+    let mut ids = vec![server.id(), run.id()];
+    ids.extend([shared.text("away"), shared.text("pid")].map(|id| id.trim().parse::<u32>().unwrap()));
+    let guard =
+        std::process::Command::new("ps").args(["-o", "pid=", "--ppid", &run.id().to_string()]).output().unwrap();
+    let children: Vec<u32> = guard.out().split_whitespace().map(|id| id.parse().unwrap()).collect();
+    assert!(children.len() > 1, "the command and the guard: {children:?}");
+    for id in children.iter().chain([&run.id()]) {
+        assert!(super::tool::signal_to(*id, "STOP"));
+    }
+    ids.extend(children);
+    println!("\nleft {ids:?}");
+    std::mem::forget((run, server)); // and no destructor runs
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+#[test]
+fn no_process_outlives_a_test_program_that_is_killed_or_ends_early() {
+    for is_killed in [true, false] {
+        let mut program = process("leave", &[]).env_remove(MARK).spawn().unwrap();
+        let lines = BufReader::new(program.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let left = lines.filter_map(|line| line.strip_prefix("left ").map(str::to_owned)).next();
+        let left = left.expect("it has started them");
+        let left: Vec<_> = left.trim_matches(['[', ']']).split(", ").collect();
+        assert!(left.len() >= 6 && left.iter().all(|id| exists(id)), "{left:?}");
+        if is_killed {
+            program.kill().unwrap();
+        }
+        drop(program.stdin.take());
+        program.wait().unwrap();
+        eventually("all have ended", || (!left.iter().any(|id| exists(id))).then_some(()));
+    }
 }

@@ -1,5 +1,6 @@
 //! A pseudo-terminal and its screen.
 
+use crate::support::leftovers::{MARK, mark};
 use crate::support::{SOON, Server};
 use portable_pty::{Child, CommandBuilder, NativePtySystem, PtyPair, PtySize, PtySystem};
 use std::io::{Read, Write};
@@ -36,7 +37,7 @@ impl Terminal {
     pub fn start(&self, server: &Server, program: &str, arguments: &[&str]) -> Box<dyn Child + Send + Sync> {
         let mut command = CommandBuilder::new(program);
         command.args(arguments);
-        for (name, value) in [("LUAGATE_URL", &server.url), ("LUAGATE_PREFIX", &server.prefix)] {
+        for (name, value) in [("LUAGATE_URL", &*server.url), ("LUAGATE_PREFIX", &server.prefix), (MARK, mark())] {
             command.env(name, value);
         }
         command.env("TERM", "xterm");

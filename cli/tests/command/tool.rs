@@ -1,6 +1,6 @@
 //! The command as a process, and scripts that it runs.
 
-use crate::support::{SOON, Server, eventually, within};
+use crate::support::{SOON, Server, eventually, leftovers, within};
 use luagate::Semaphore;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub fn bare() -> Command {
     for name in ["LUAGATE_URL", "REDIS_URL", "LUAGATE_PREFIX", "LUAGATE_NAME"] {
         command.env_remove(name);
     }
-    command.stdin(Stdio::null());
+    command.env(leftovers::MARK, leftovers::mark()).stdin(Stdio::null());
     command
 }
 

@@ -5,6 +5,7 @@ use crate::own;
 use crate::support::raw::Listener;
 use crate::support::{Server, eventually};
 
+use luagate::CountDownLatch;
 use luagate::errors::{CallError, FailureKind, WaitError};
 use luagate::scripts::LatchKeys;
 use luagate::scripts::latch::{self, CountAnswer};
@@ -40,62 +41,22 @@ fn with_full_memory_a_latch_opens_but_no_new_one_is_created() {
 }
 
 #[test]
-fn keys_of_another_type_are_left_unchanged() {
+fn a_latch_lives_for_a_day_or_for_the_life_that_was_set() {
     let server = Server::any();
-    for at in 0..2 {
-        let mut raw = Raw::new(&server, 1);
-        let key = raw.key(at);
-        let _: () = raw.con.set(&key, "mine").unwrap();
-        let before = raw.dump();
-        let answers = [
-            raw.try_count_down("a").map(drop),
-            raw.try_wait(15_000, "x").map(drop),
-            latch::count(&mut raw.con, &raw.keys).map(drop),
-        ];
-        for answer in answers {
-            let Err(CallError::Failed(failure)) = answer else { panic!("{answer:?}") };
-            assert_eq!(failure.kind(), FailureKind::WrongType);
-        }
-        assert_eq!(raw.dump(), before);
-        let _: () = raw.con.del(key).unwrap();
-    }
-}
-
-#[test]
-fn keys_exist_for_the_longest_requested_life_and_then_expire() {
-    let server = Server::any();
-    let mut raw = Raw::new(&server, 2);
     let gate = server.gate();
-    let count_down =
-        |raw: &mut Raw, id: &str, life_ms: u64| latch::count_down(&mut raw.con, &raw.keys, id, 2, life_ms).unwrap();
-    count_down(&mut raw, "a", 600_000);
-    let long = 590_000..=600_000;
-    assert!(long.contains(&raw.ttls()[0]), "{:?}", raw.ttls());
-    // Never shortened: not by another life, by a wait, or by opening.
-    raw.wait_closed(5_000, "x");
-    assert!(raw.ttls().iter().all(|ttl| long.contains(ttl)), "{:?}", raw.ttls());
-    count_down(&mut raw, "b", 1);
-    assert!(long.contains(&raw.ttls()[0]), "{:?}", raw.ttls());
-    assert_eq!(raw.ttls()[1], -2);
-    // Extended, also while it is open.
-    count_down(&mut raw, "b", 700_000);
-    assert!(raw.ttls()[0] > 600_000);
-    // Waiters that are notified later still find the latch.
-    let later = LatchKeys::new(&server.prefix, "later").unwrap();
-    latch::wait(&mut raw.con, &later, 1, 1, 600_000, "x").unwrap();
-    for key in later.names() {
-        let ttl: i64 = raw.con.pttl(key).unwrap();
-        assert!(long.contains(&ttl), "{key}: {ttl}");
-    }
-    // The default life is a day.
-    gate.latch("day", 1).count_down().unwrap();
-    let day: i64 = raw.con.pttl(LatchKeys::new(&server.prefix, "day").unwrap().names()[0]).unwrap();
+    let mut con = server.connection();
+    let mut life = |name: &str, latch: CountDownLatch| -> u64 {
+        latch.count_down().unwrap();
+        con.pttl(LatchKeys::new(&server.prefix, name).unwrap().names()[0]).unwrap()
+    };
+    let day = life("day", gate.latch("day", 1));
     assert!((86_390_000..=86_400_000).contains(&day), "{day}");
-    // After a short life ends, the latch is a new one.
+    let week = life("week", gate.latch("week", 1).life(Duration::from_secs(7 * 86_400)));
+    assert!((604_790_000..=604_800_000).contains(&week), "{week}");
+    // After its life the latch is a new one.
     let short = gate.latch("short", 1).life(Duration::from_millis(50));
     short.count_down().unwrap();
     eventually("the latch has expired", || (short.count().unwrap() == 1).then_some(()));
-    assert!(!server.all_keys().iter().any(|key| key.contains("short")));
 }
 
 #[test]

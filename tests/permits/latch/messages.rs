@@ -2,15 +2,11 @@
 
 use super::{MINUTE, RECHECK, REPORTED, Raw, lose_message, waiter, with_deaf_gate};
 use crate::own;
-use crate::support::raw::Listener;
 use crate::support::{self, Server, command_counts, eventually, reset_counts};
 
 use luagate::Gate;
 use luagate::errors::{FailureKind, WaitError};
 use luagate::scripts::LatchKeys;
-use luagate::scripts::latch::CountDownAnswer;
-use redis::Commands;
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 #[test]
@@ -29,21 +25,6 @@ fn a_waiter_is_notified_and_asks_once() {
         assert!(woken < REPORTED, "{woken:?}");
         assert_eq!(support::calls_in_scripts(&mut raw.con).1, 2);
     });
-}
-
-#[test]
-fn a_message_has_the_format_of_a_hint() {
-    let server = Server::any();
-    let mut raw = Raw::new(&server, 2);
-    let mut inbox = Listener::new(&server, "hint");
-    assert_eq!(raw.wait_closed(15_000, &inbox.channel), (2, 5_000));
-    raw.count_down("a");
-    assert!(inbox.is_silent(&server), "notified before it was open");
-    let CountDownAnswer::Counted { left: 0, now, .. } = raw.try_count_down("b").unwrap() else { panic!() };
-    let latch = raw.key(0);
-    assert_eq!(inbox.next(), [&latch, "0", "0", "0", &now.to_string()]);
-    raw.assert_open();
-    assert!(inbox.is_silent(&server), "notified twice");
 }
 
 #[test]
@@ -124,99 +105,6 @@ fn a_waiter_without_messages_asks_every_second() {
         let opened = waiting.join().unwrap().unwrap() - start;
         assert!(opened < REPORTED, "{opened:?}");
     });
-}
-
-#[test]
-fn three_hundred_clients_are_notified_by_bounded_scripts() {
-    const BOUND: u64 = 112; // a hundred messages, and the calls before and after
-    let server = own!(Server::private(&[]));
-    let mut raw = Raw::new(&server, 1);
-    raw.warm(&server.prefix);
-    let inboxes: Vec<String> = (0..300).map(|n| format!("inbox:{n}")).collect();
-    let mut listener = server.connection();
-    let mut subscriber = listener.as_pubsub();
-    subscriber.psubscribe("inbox:*").unwrap();
-    for inbox in &inboxes {
-        raw.wait_closed(60_000, inbox);
-    }
-    let mut received = BTreeSet::new();
-    let calls = |raw: &mut Raw, run: &dyn Fn(&mut Raw)| {
-        support::reset_counts(&mut raw.con);
-        run(raw);
-        let (calls, scripts) = support::calls_in_scripts(&mut raw.con);
-        assert_eq!(scripts, 1);
-        assert!(calls < BOUND, "{calls} calls in one script");
-    };
-    calls(&mut raw, &|raw| assert_eq!(raw.count_down("a"), 0));
-    // Each notified client asks, and this call notifies the next hundred, until all are notified.
-    for _ in 0..100 {
-        let message = subscriber.get_message().unwrap();
-        received.insert(message.get_channel_name().to_owned());
-    }
-    assert_eq!(received.len(), 100);
-    for reported in [200, 300] {
-        calls(&mut raw, &|raw| {
-            raw.try_wait(60_000, "inbox:1").unwrap();
-        });
-        while received.len() < reported {
-            let message = subscriber.get_message().unwrap();
-            received.insert(message.get_channel_name().to_owned());
-        }
-    }
-    assert_eq!(received, inboxes.into_iter().collect());
-    calls(&mut raw, &|raw| {
-        raw.try_wait(60_000, "inbox:1").unwrap();
-    });
-    assert_eq!(raw.waiting(), 0);
-}
-
-#[test]
-fn waiters_past_their_deadline_are_dropped_without_a_message() {
-    let server = own!(Server::private(&[]));
-    let mut raw = Raw::new(&server, 1);
-    let mut inbox = Listener::new(&server, "alive");
-    for n in 0..250 {
-        raw.wait_closed(1_000, &format!("gone:{n}"));
-    }
-    let waiters = raw.key(1);
-    let ended = |raw: &mut Raw| {
-        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut raw.con).unwrap();
-        let now = seconds * 1_000 + micros / 1_000;
-        let gone: u64 = raw.con.zcount(&waiters, "-inf", now).unwrap();
-        gone == raw.waiting()
-    };
-    eventually("the waiters' deadlines pass", || ended(&mut raw).then_some(()));
-    assert_eq!(raw.waiting(), 250);
-    support::reset_counts(&mut raw.con);
-    raw.wait_closed(60_000, &inbox.channel);
-    assert!(support::calls_in_scripts(&mut raw.con).0 < 12);
-    assert_eq!(raw.waiting(), 151);
-    support::reset_counts(&mut raw.con);
-    raw.count_down("a");
-    assert_eq!(support::command_counts(&mut raw.con)["publish"], 1, "a dropped waiter was notified");
-    assert_eq!(inbox.next()[1..4], ["0", "0", "0"]);
-    assert_eq!(raw.waiting(), 0);
-}
-
-#[test]
-fn an_inbox_has_one_entry_and_its_deadline_is_never_shortened() {
-    let server = Server::any();
-    let mut raw = Raw::new(&server, 1);
-    let until = |raw: &mut Raw| -> f64 {
-        let key = raw.key(1);
-        raw.con.zscore(key, "x").unwrap()
-    };
-    raw.wait_closed(60_000, "x");
-    let long = until(&mut raw);
-    raw.wait_closed(5, "x");
-    assert_eq!((raw.waiting(), until(&mut raw)), (1, long));
-    raw.wait_closed(90_000, "x");
-    assert!(until(&mut raw) > long);
-    // A caller without an inbox or without a wait is not registered, and asks again within a second.
-    for (wait_ms, inbox) in [(60_000, ""), (0, "y")] {
-        assert_eq!(raw.wait_closed(wait_ms, inbox), (1, 1_000));
-    }
-    assert_eq!(raw.waiting(), 1);
 }
 
 #[test]

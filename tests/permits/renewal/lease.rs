@@ -1,38 +1,13 @@
-//! Promise: a lease is renewed by default, and ends for the client no later than on the server.
+//! Promise: a lease ends for the client no later than on the server. `tests/memory` shows when it is renewed.
 
-use super::{LEASE, pass};
 use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually};
 
-use luagate::errors::RefreshError;
 use luagate::scripts::semaphore::{LookupAnswer, lookup};
 use luagate::{Lease, Permit};
-use std::sync::mpsc::channel;
 use std::time::Duration;
-
-#[test]
-fn a_renewed_permit_is_held_beyond_its_lease_and_others_are_not() {
-    let server = Server::any();
-    let mut raw = Raw::new(&server, 2);
-    let semaphore = server.gate().semaphore("raw", 2).lease(LEASE);
-    let renewed = semaphore.clone().lease(Lease::renewed(LEASE)).acquire().unwrap();
-    let left_alone = semaphore.acquire().unwrap();
-    pass(&mut raw, 2);
-    assert!(!renewed.is_lost() && raw.holds(renewed.id()));
-    assert!(left_alone.is_lost() && !raw.holds(left_alone.id()));
-    assert!(matches!(left_alone.refresh(), Err(RefreshError::Lost(_))));
-    assert!(renewed.remaining().unwrap() > LEASE / 3);
-}
-
-#[test]
-fn by_default_a_lease_of_30_s_is_renewed() {
-    let server = Server::any();
-    let permit = server.gate().semaphore("default", 1).acquire().unwrap();
-    let left = permit.remaining().unwrap();
-    assert!(left > Duration::from_secs(28) && left < Duration::from_secs(30), "{left:?}");
-}
 
 #[test]
 fn a_refresh_counts_from_now() {
@@ -127,19 +102,4 @@ fn a_permanent_lease_never_ends() {
     permit.refresh().unwrap();
     permit.release().unwrap();
     assert_eq!(raw.in_use(), 0);
-}
-
-#[test]
-fn a_shortened_lease_is_renewed_in_time() {
-    let server = Server::any();
-    let semaphore = server.gate().semaphore("raw", 1);
-    let (sender, receiver) = channel();
-    let renewed = semaphore.lease(Lease::renewed(SOON)).on_lost(move |lost| sender.send(lost.clone()).unwrap());
-    let permit = renewed.acquire().unwrap();
-    permit.refresh_for(LEASE).unwrap();
-    eventually("the permit has its own lease again", || {
-        assert!(!permit.is_lost());
-        (permit.remaining().unwrap() > LEASE).then_some(())
-    });
-    assert!(receiver.try_recv().is_err());
 }

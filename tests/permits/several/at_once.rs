@@ -1,13 +1,16 @@
 //! Promise: one script call of `try_acquire` grants permits of all semaphores or of none, and names the one that did
 //! not grant.
 
-use super::{HELMET, SHIELD, SOON, SWORD, assert_free, raw};
+use super::{HELMET, SHIELD, SOON, SWORD, ask, assert_free, mutexes, raw};
 use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::{self, Server, eventually};
 
-use luagate::errors::{AcquireError, TryAcquireError};
+use luagate::errors::{AcquireError, CallError, FailureKind, TryAcquireError};
+use luagate::scripts::Keys;
+use luagate::scripts::semaphore;
 use luagate::{Lease, Released};
+use redis::Commands;
 use std::time::Duration;
 
 #[test]
@@ -140,4 +143,35 @@ fn a_forked_child_locks_and_unlocks_nothing() {
             assert_eq!(guard.release().unwrap(), Released::Released);
         }
     }
+}
+
+#[test]
+fn the_function_of_the_script_refuses_invalid_arguments() {
+    let server = Server::any();
+    let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
+    let elsewhere = Keys::mutex(&server.prefix, "{other}:sword").unwrap();
+    let (one, other) = (sword.keys.clone(), shield.keys.clone());
+    let many: Vec<Keys> = (0..65).map(|n| Keys::mutex(&server.prefix, &format!("{{trade}}:{n}")).unwrap()).collect();
+    let both = vec![one.clone(), other.clone()];
+    let cases: [(Vec<Keys>, &str, u64, &str); 6] = [
+        (vec![], "id", 1, "keys"),
+        (many, "id", 1, "keys"),
+        (vec![one.clone(), one.clone()], "id", 1, "twice"),
+        (vec![one.clone(), elsewhere], "id", 1, "hash tag"),
+        (both.clone(), "i d", 1, "id"),
+        (both, "id", u64::MAX, "lease_ms"),
+    ];
+    for (keys, id, lease_ms, expected) in cases {
+        match semaphore::try_acquire_several(&mut sword.con, id, &mutexes(&keys, lease_ms)) {
+            Err(CallError::Invalid(invalid)) => {
+                assert!(invalid.to_string().contains(expected), "{invalid}");
+            }
+            other => panic!("{expected}: {other:?}"),
+        }
+    }
+    assert_eq!(server.all_keys(), Vec::<String>::new());
+    let _: () = shield.con.set(other.names()[1], "overwritten").unwrap();
+    let error = ask(&mut [&mut sword, &mut shield], "id", 1_000).unwrap_err();
+    assert!(matches!(&error, CallError::Failed(failure) if failure.kind() == FailureKind::WrongType), "{error}");
+    assert_eq!(server.all_keys(), [other.names()[1]]);
 }

@@ -49,7 +49,7 @@ fn each_mutex_can_be_unlocked_alone() {
 #[test]
 fn dropping_many_takes_little_time() {
     let mut server = own!(Server::private(&[]));
-    let gate = server.gate();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(6 * SOON).open().unwrap();
     let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
     let mutexes = gate.mutexes(&names).with(|lock| lock.lease(Duration::from_secs(60)));
     let guard = mutexes.try_acquire().unwrap();
@@ -58,7 +58,7 @@ fn dropping_many_takes_little_time() {
     drop(guard);
     let took = begun.elapsed();
     server.resume();
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(took < SOON, "{took:?}: it waited for the server");
     let _ = eventually("all are free", || mutexes.try_acquire().ok());
 }
 

@@ -5,8 +5,8 @@ use super::{SOON, assert_free};
 use crate::own;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{AcquireError, TryAcquireError};
-use luagate::{Cancel, Lease};
+use luagate::errors::AcquireError;
+use luagate::{Cancel, Gate, Lease};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ fn a_timed_out_wait_ends_in_time_and_holds_nothing() {
     let took = begun.elapsed();
     assert_eq!(in_the_way.name, "b");
     assert!(took >= timeout, "{took:?}");
-    assert!(took < timeout + Duration::from_secs(1), "{took:?}");
+    assert!(took < SOON, "{took:?}");
     assert_free(&gate, &["a", "c"]);
     held.release().unwrap();
     assert_free(&gate, &["b"]);
@@ -92,11 +92,11 @@ fn no_further_mutex_is_requested_after_the_timeout() {
 #[test]
 fn a_wait_ends_in_time_also_when_the_server_stalls() {
     let mut server = own!(Server::private(&[]));
-    let gate = server.gate();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(6 * SOON).open().unwrap();
     let held = server.gate().mutex("z").lock().unwrap();
     let names: Vec<String> = (0..20).map(|n| format!("item:{n}")).collect();
     let all = gate.mutexes(names.iter().map(String::as_str).chain(["z"]));
-    let timeout = Duration::from_millis(300);
+    let timeout = Duration::from_secs(2);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let begun = Instant::now();
@@ -110,7 +110,7 @@ fn a_wait_ends_in_time_also_when_the_server_stalls() {
         let (took, error) = waiting.join().unwrap();
         server.resume();
         assert!(matches!(error, AcquireError::TimedOut(_)), "{error}");
-        assert!(took < timeout + Duration::from_millis(200), "{took:?}");
+        assert!(took < SOON, "{took:?}: it waited for the reply");
     });
     held.release().unwrap();
     for name in &names {
@@ -137,35 +137,6 @@ fn permanent_locks_stay_held_while_waiting_for_the_next() {
             let seen = gate.mutex(name).inspect().unwrap();
             assert_eq!(seen.holders[0].remaining, None, "{name}");
         }
-    });
-}
-
-#[test]
-fn held_mutexes_are_renewed_while_waiting_for_the_next() {
-    let server = Server::any();
-    let gate = server.gate();
-    let lease = Duration::from_millis(200);
-    let held = gate.mutex("b").lock().unwrap();
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
-            let both = gate.mutexes(["a", "b"]).with(|lock| lock.lease(lease));
-            let guard = both.acquire_timeout(SOON).unwrap();
-            // From here on the lease has the requested length and is not renewed.
-            assert!(guard.remaining().unwrap() > lease / 2);
-            eventually("the lease ends", || guard.is_lost().then_some(()));
-            guard.get("a").unwrap().fence()
-        });
-        let first = eventually("the first is locked", || {
-            let seen = gate.mutex("a").inspect().unwrap();
-            seen.holders.first().map(|holder| holder.fence)
-        });
-        // No other caller gets it for five leases.
-        let begun = Instant::now();
-        while begun.elapsed() < lease * 5 {
-            assert!(matches!(gate.mutex("a").try_lock(), Err(TryAcquireError::Denied(_))));
-        }
-        held.release().unwrap();
-        assert_eq!(waiting.join().unwrap(), first);
     });
 }
 

@@ -1,5 +1,6 @@
 //! A language: its client, and the programs that run it.
 
+use crate::support::leftovers::{MARK, mark};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
@@ -61,6 +62,7 @@ impl Language {
     pub fn run(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(format!("{FOLDER}/{}/run", self.folder));
         command.arg(format!("{}{program}", self.programs)).args(arguments).current_dir(ROOT);
+        command.env(MARK, mark());
         command
     }
 }

@@ -8,6 +8,7 @@ mod server;
 mod signals;
 
 use super::language::ROOT;
+use crate::support::leftovers::{MARK, mark};
 use crate::support::{Server, eventually, within};
 use libtest_mimic::Failed;
 use luagate::{Gate, Semaphore};
@@ -61,6 +62,7 @@ fn script(shell: Shell, url: &str, arguments: &[&str]) -> Command {
         .arg(format!("{ROOT}/clients/shell/with-permit"))
         .args(arguments)
         .env("REDIS_URL", url)
+        .env(MARK, mark())
         .current_dir(ROOT)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

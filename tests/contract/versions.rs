@@ -151,8 +151,8 @@ fn a_loss_suspends_granting_for_both_versions_until_the_last_lease_has_ended() {
             let name = format!("lost-{lost}-{earlier_notices}");
             let mut earlier = Thin::new(&server, &scripts, &name, 2);
             let mut raw = Raw::named(&server, &name, 2);
-            let old = earlier.acquire(Ask { lease_ms: 1_000, ..earlier.ask("old") });
-            let new = raw.grant(Ask { lease_ms: 1_000, ..raw.ask("new") });
+            let old = earlier.acquire(Ask { lease_ms: 400, ..earlier.ask("old") });
+            let new = raw.grant(Ask { lease_ms: 400, ..raw.ask("new") });
             earlier.queue("waiter");
             let end = new.expires_at.unwrap().max(old.numbers[2] as u64);
             let _: () = raw.con.del(&raw.key_names()[lost]).unwrap();

@@ -234,7 +234,8 @@ pub fn leave() {
 #[test]
 fn no_process_outlives_a_test_program_that_is_killed_or_ends_early() {
     for is_killed in [true, false] {
-        let mut program = process("leave", &[]).env_remove(MARK).spawn().unwrap();
+        let mut program = process("leave", &[]);
+        let mut program = program.env_remove(MARK).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(program.stdout.take().unwrap()).lines().map_while(Result::ok);
         let left = lines.filter_map(|line| line.strip_prefix("left ").map(str::to_owned)).next();
         let left = left.expect("it has started them");

@@ -62,6 +62,7 @@ impl Shared {
 }
 
 impl Drop for Shared {
+    /// The permits are not watched any more. The gate's own thread continues with the releases that are not confirmed.
     fn drop(&mut self) {
         if self.servers.is_own_process() {
             self.permits.close();

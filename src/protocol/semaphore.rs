@@ -527,7 +527,7 @@ pub struct AskOne<'a> {
     pub limit: u32,
     /// The lease in ms, up to 100 years: the permit ends after this time unless it is refreshed. 0: permanent.
     pub lease_ms: u64,
-    /// Minimum hold, in ms; 0: none. See [`Ask::at_least_ms`](super::Ask::at_least_ms).
+    /// Minimum hold, in ms; 0: none. See [`Ask::at_least_ms`].
     pub at_least_ms: u64,
 }
 
@@ -581,7 +581,7 @@ pub enum TryAcquireSeveralAnswer {
 /// A call of [`try_acquire_several`](crate::scripts::semaphore::try_acquire_several).
 #[derive(Clone, Copy, Debug)]
 pub struct TryAcquireSeveral<'a> {
-    /// The id of the caller, as in [`Ask::id`](super::Ask::id).
+    /// The id of the caller, as in [`Ask::id`].
     pub id: &'a str,
     /// The permits of each semaphore: 1 to 64 semaphores.
     pub asked: &'a [AskOne<'a>],

@@ -46,6 +46,8 @@ pub(crate) struct Flight {
     pub(crate) is_repeated: bool,
     /// It uses the connection of an earlier call.
     pub(crate) is_behind: bool,
+    /// The thread has stopped waiting. The connection still works, and the reply may come.
+    pub(super) is_late: bool,
 }
 
 /// A call without a reply.
@@ -109,6 +111,7 @@ impl Client {
             replies: None,
             is_repeated: false,
             is_behind: false,
+            is_late: false,
         }
     }
 
@@ -165,7 +168,7 @@ impl Client {
                 self.flights.push(given_up);
                 self.flights.sort_by_key(|flight| flight.number);
             }
-            self.fail(flight, FailureKind::TimedOut, now);
+            self.fail(Flight { is_late: is_kept, ..flight }, FailureKind::TimedOut, now);
         }
     }
 

@@ -303,10 +303,7 @@ impl Client {
             return request.fail(index, error, now);
         }
         let (attempt, node) = (&mut request.attempts[index], flight.connection.node);
-        // If only the time is over, the connection still works, and the reply may come.
-        let is_kept = self.connections.values().any(|connection| *connection == flight.connection);
-        let is_late = matches!(&error, CallError::Unknown(failure) if failure.kind() == FailureKind::TimedOut);
-        attempt.late = (is_late && is_kept).then_some(flight.connection);
+        attempt.late = flight.is_late.then_some(flight.connection);
         let (is_redirect, is_break) = match &error {
             CallError::Failed(failure) => (is_redirect(failure), false),
             CallError::Unknown(failure) => (false, failure.kind() == FailureKind::Disconnected),

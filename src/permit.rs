@@ -66,7 +66,7 @@ impl Permit {
         &self.identity.keys
     }
 
-    /// The number of permits, as the caller asked for. 0 in a forked child.
+    /// The number of permits that it has. 0 in a forked child.
     pub fn permits(&self) -> u32 {
         if self.is_own_process() { self.held(|held| held.permits).unwrap_or(0) } else { 0 }
     }
@@ -105,7 +105,7 @@ impl Permit {
     /// counts.
     pub fn refresh(&self) -> Result<(), RefreshError> {
         let permits = [self];
-        block(|mode| refresh_all(&permits, None, None, mode))
+        block(|mode| refresh_all(&permits, None, mode))
     }
 
     /// As [`refresh`](Permit::refresh), without blocking.
@@ -116,7 +116,7 @@ impl Permit {
     /// # Cancel safety
     /// If this is dropped, the earlier of the old and the new end counts.
     pub async fn refresh_async(&self) -> Result<(), RefreshError> {
-        refresh_all(&[self], None, None, Mode::Async).await
+        refresh_all(&[self], None, Mode::Async).await
     }
 
     /// Starts a new lease of another length from now, 1 ms to 100 years. If the permit is renewed in the background,
@@ -127,7 +127,7 @@ impl Permit {
     pub fn refresh_for(&self, lease: Duration) -> Result<(), RefreshError> {
         let lease_ms = lease::to_ms(lease)?;
         let permits = [self];
-        block(|mode| refresh_all(&permits, Some(lease_ms), None, mode))
+        block(|mode| refresh_all(&permits, Some(lease_ms), mode))
     }
 
     /// As [`refresh_for`](Permit::refresh_for), without blocking.
@@ -138,7 +138,7 @@ impl Permit {
     /// # Cancel safety
     /// As [`refresh_async`](Permit::refresh_async).
     pub async fn refresh_for_async(&self, lease: Duration) -> Result<(), RefreshError> {
-        refresh_all(&[self], Some(lease::to_ms(lease)?), None, Mode::Async).await
+        refresh_all(&[self], Some(lease::to_ms(lease)?), Mode::Async).await
     }
 
     /// Releases the permit. Blocks for one round trip. When it returns, the server has granted it to the first waiter.
@@ -452,14 +452,9 @@ pub(crate) async fn confirm(permits: &[&Permit], mode: Mode) -> Result<(), CallE
 }
 
 /// Refreshes these permits on request of the user.
-pub(crate) async fn refresh_all(
-    permits: &[&Permit],
-    lease_ms: Option<u64>,
-    until: Option<Instant>,
-    mode: Mode,
-) -> Result<(), RefreshError> {
+pub(crate) async fn refresh_all(permits: &[&Permit], lease_ms: Option<u64>, mode: Mode) -> Result<(), RefreshError> {
     let span = Operation::Refresh.on(permits.iter().map(|permit| permit.key()));
-    span.run(refresh_together(permits, lease_ms, until, mode)).await
+    span.run(refresh_together(permits, lease_ms, None, mode)).await
 }
 
 /// Refreshes these permits in one packet for each gate, with their own leases or with `lease_ms`. If one of them is

@@ -70,7 +70,7 @@ impl Several {
         Several { members }
     }
 
-    /// Changes the settings of each semaphore, in place of its own ones:
+    /// Changes these settings of each semaphore. Its other settings stay:
     ///
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {
@@ -450,7 +450,7 @@ impl SeveralPermits {
     }
 
     async fn refresh_by(&self, mode: Mode) -> Result<(), RefreshError> {
-        permit::refresh_all(&self.permits.iter().collect::<Vec<_>>(), None, None, mode).await
+        permit::refresh_all(&self.permits.iter().collect::<Vec<_>>(), None, mode).await
     }
 
     async fn release_by(self, mode: Mode) -> Result<Released, ReleaseError<SeveralPermits>> {

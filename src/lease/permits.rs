@@ -164,7 +164,7 @@ impl Permits {
         lock(&self.table)
     }
 
-    /// The guard of a permit is dropped at `now`. If there is something to release, returns when the server has ended its
+    /// A permit is dropped at `now`. If there is something to release, returns when the server has ended its
     /// lease, and keeps the permit until its release is answered.
     pub(crate) fn drop_permit(&self, number: Number, now: Instant) -> Option<Option<Instant>> {
         let mut table = self.lock();

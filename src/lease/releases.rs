@@ -21,7 +21,7 @@ use std::time::Instant;
 
 pub(crate) type PendingRelease = releases::PendingRelease<Arc<Connection>>;
 
-/// A permit that its guard has dropped, until its release is answered.
+/// A permit that was dropped, until its release is answered.
 pub(crate) struct Dropped {
     pub(crate) permits: Arc<Permits>,
     pub(crate) number: Number,
@@ -75,7 +75,7 @@ impl Releases {
         self.servers.worker.call();
     }
 
-    /// As `post`, for a permit whose guard is dropped.
+    /// As `post`, for a permit that is dropped.
     pub(crate) fn post_dropped(self: &Arc<Releases>, pending: PendingRelease, dropped: Dropped) {
         Posted::send(self, pending, Some(dropped));
     }

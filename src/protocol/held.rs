@@ -48,7 +48,7 @@ pub enum HeldState {
     Released,
     /// The release found nothing.
     Gone,
-    /// Another process, or another guard, has it.
+    /// Another process, or another `Permit`, has it.
     HandedOn,
 }
 

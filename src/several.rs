@@ -266,11 +266,15 @@ impl Several {
             Part { keys: one.keys, id: &id, is_own_id: false, longest }
         });
         let parts: Vec<Part> = parts.collect();
-        let is_denied = |answer: &_| matches!(answer, TryAcquireSeveralAnswer::Denied { .. });
+        let denied = |answer: &TryAcquireSeveralAnswer| match answer {
+            TryAcquireSeveralAnswer::Denied { still_held, .. }
+            | TryAcquireSeveralAnswer::AboveLimit { still_held, .. } => Some(*still_held),
+            _ => None,
+        };
         loop {
             let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
-            let (answer, sent) = shared.waits.once(&call, &parts, is_denied, caller).await?;
-            if is_denied(&answer) {
+            let (answer, sent) = shared.waits.once(&call, &parts, denied, caller).await?;
+            if matches!(answer, TryAcquireSeveralAnswer::Denied { .. }) {
                 shared.servers.counts.denied.add_one();
             }
             let grants = self.granted(answer)?;

@@ -66,11 +66,13 @@ func (s *Several) try(ctx context.Context) (Permits, error) {
 	asked := time.Now()
 	script := s.client.scripts["semaphore/try_acquire_several"]
 	word, fields, err := script.Call(context.WithoutCancel(ctx), s.client.rdb, keys, args...)
-	switch {
-	case err != nil:
+	if stillHeld, _ := fields["still_held"].(int64); err != nil || stillHeld > 0 {
 		for _, r := range requests {
 			r.abandon(time.Now().Add(patienceUnheard))
 		}
+	}
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("luagate: Several: %w", err)
 	case word == "denied":
 		return nil, fmt.Errorf("luagate: Several: %s: %w", s.wants[fields["index"].(int64)-1].Semaphore.key(), ErrDenied)

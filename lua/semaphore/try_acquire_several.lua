@@ -8,12 +8,13 @@
 --                 of each semaphore, as for `acquire`; permits: 1 to the limit in force
 -- REPLY granted      now permits
 --       held         now permits
---       denied       index next_expiry now usages
---       above_limit  index limit now  more than the limit in force, so never granted
+--       denied       index next_expiry now usages still_held
+--       above_limit  index limit now still_held  more than the limit in force, so never granted
 --
 -- Lists are in the order of KEYS. `permits` has for each semaphore: permits fence expires_at in_use limit. `index` is the
 -- first semaphore that has too few free permits, or has a waiter; from 1. `usages` has for each: in_use limit waiting.
--- After `denied` and `above_limit` the id has no permit of any of them, nor a place in line.
+-- `denied` and `above_limit` grant nothing, and the id has no place in line. `still_held`: at how many of them the id has a
+-- permit all the same, by an earlier run of this call: if not 0, release it at each.
 -- include: checks.lua
 local count, seen_keys, asked = #KEYS / 3, {}, {}
 local tag = string.match(KEYS[1] or '', '{(.-)}')
@@ -53,7 +54,7 @@ local function open(KEYS, want, declared, lease_ms, at_least_ms)
       'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`')
   end
   local own_end = fence and call('ZSCORE', holders, id)
-  local is_held, can_have = own_end and tonumber(own_end) > now, nil
+  local is_held = own_end and tonumber(own_end) > now
   local one = {is_held = is_held, above_limit = not is_held and want > limit and limit}
   -- Takes back ended leases and serves the line. With `asks` it grants to the caller, if enough is free and no id waits.
   -- Returns whether the caller holds its permits here, or could be granted them.
@@ -69,24 +70,12 @@ local function open(KEYS, want, declared, lease_ms, at_least_ms)
     local serves, waits, patience_until = true, false, nil
     -- include: semaphore/serve.lua
     if given then fence, own_end, is_held = given, lease_ms == 0 and 'inf' or now + lease_ms, true end
-    can_have = is_held or waiting == 0 and in_use + want <= limit
+    local can_have = is_held or waiting == 0 and in_use + want <= limit
     if not can_have then
       -- include: semaphore/next_expiry.lua
       one.next_expiry = next_expiry
     end
     return can_have
-  end
-  function one.give_back()
-    if not is_held then return end
-    if consistent then -- after a loss the minimum hold does not count
-      local keep = 0
-      -- include: semaphore/cool.lua
-    end
-    call('ZREM', holders, id)
-    call('HDEL', meta, id)
-    held, in_use, extra_weight, fence, record = held - 1, in_use - weight, extra_weight - weight + 1, nil, nil
-    is_held, changed, lease_ended = false, true, true
-    one.advance(false)
   end
   -- Returns the caller's permit, and the usage of the semaphore.
   function one.save()
@@ -97,22 +86,22 @@ local function open(KEYS, want, declared, lease_ms, at_least_ms)
   end
   return one
 end
-local all, all_held, blocked, above = {}, true, nil, nil
+local all, still_held, blocked, above = {}, 0, nil, nil
 for i = 1, count do
   local one = open({KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]}, unpack(asked[i]))
   if one.err then return one end
   all[i] = one
 end
 for index, one in ipairs(all) do
-  all_held = all_held and one.is_held
+  if one.is_held then still_held = still_held + 1 end
   above = above or one.above_limit and index
   if not one.advance(false) then blocked = blocked or index end
 end
 local permits, usages = {}, {}
 for index, one in ipairs(all) do
-  if above or blocked then one.give_back() else one.advance(true) end
+  if not (above or blocked) then one.advance(true) end
   permits[index], usages[index] = one.save()
 end
-if above then return {'above_limit', above, all[above].above_limit, now} end
-if blocked then return {'denied', blocked, all[blocked].next_expiry, now, usages} end
-return {all_held and 'held' or 'granted', now, permits}
+if above then return {'above_limit', above, all[above].above_limit, now, still_held} end
+if blocked then return {'denied', blocked, all[blocked].next_expiry, now, usages, still_held} end
+return {still_held == count and 'held' or 'granted', now, permits}

@@ -555,7 +555,7 @@ pub enum TryAcquireSeveralAnswer {
     Granted(Vec<(Grant, Usage)>),
     /// The id already held all of them. Nothing was granted twice.
     Held(Vec<(Grant, Usage)>),
-    /// None is granted, and the id holds none of them.
+    /// None is granted.
     Denied {
         /// The first semaphore with too few free permits or with waiters; from 0.
         index: usize,
@@ -566,8 +566,11 @@ pub enum TryAcquireSeveralAnswer {
         now: ServerTime,
         /// How full each is.
         lines: Vec<Line>,
+        /// At how many of them the id has a permit all the same, by an earlier run of this call whose reply was lost.
+        /// If not 0, release the id at each.
+        still_held: usize,
     },
-    /// The call asked one of the semaphores for more permits than its limit in force. The id holds none of them.
+    /// The call asked one of the semaphores for more permits than its limit in force. None is granted.
     AboveLimit {
         /// The index of that semaphore, from 0.
         index: usize,
@@ -575,6 +578,8 @@ pub enum TryAcquireSeveralAnswer {
         limit: u32,
         /// The server's time at this reply.
         now: ServerTime,
+        /// As in [`Denied`](TryAcquireSeveralAnswer::Denied).
+        still_held: usize,
     },
 }
 
@@ -608,11 +613,13 @@ impl Call for TryAcquireSeveral<'_> {
                 next_expiry: reply.number_or_never()?,
                 now: reply.number()?,
                 lines: self.rows(reply, |row| Ok(Line { usage: Usage::read(row)?, waiting: row.number()? }))?,
+                still_held: reply.number()?,
             }),
             "above_limit" => Ok(TryAcquireSeveralAnswer::AboveLimit {
                 index: self.index(reply)?,
                 limit: reply.number()?,
                 now: reply.number()?,
+                still_held: reply.number()?,
             }),
             other => Err(unexpected(&other)),
         })

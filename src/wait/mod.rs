@@ -88,8 +88,8 @@ impl Waits {
     ) -> Result<Granted, TryAcquireError> {
         target.check()?;
         let acquire = target.acquire(AskKind::First, "");
-        let is_denied = |answer: &Answer| matches!(answer, Answer::Denied { .. });
-        let (answer, sent) = self.once(&acquire, &[Part::of(target)], is_denied, caller).await?;
+        let denied = |answer: &Answer| matches!(answer, Answer::Denied { .. }).then_some(0);
+        let (answer, sent) = self.once(&acquire, &[Part::of(target)], denied, caller).await?;
         let (result, gives_back) = target.at_once(answer, sent);
         if gives_back {
             self.release_now(target.release(None, self.servers.clock.now()), caller.mode).await;
@@ -101,7 +101,7 @@ impl Waits {
     }
 
     /// Sends a call that takes all of `parts` at once, or none. If the server denies it, and it may have run before a
-    /// release that precedes it, it is sent again.
+    /// release that precedes it, it is sent again. `denied`: at how many of them a denied call is still held.
     ///
     /// # Cancel safety
     /// If this is dropped, the permits are released.
@@ -109,7 +109,7 @@ impl Waits {
         &self,
         call: &C,
         parts: &[Part<'_>],
-        is_denied: fn(&C::Answer) -> bool,
+        denied: fn(&C::Answer) -> Option<usize>,
         caller: Caller<'_>,
     ) -> Result<(C::Answer, Moment), CallError> {
         self.servers.check_process()?;
@@ -126,20 +126,20 @@ impl Waits {
                 once.connection = connection;
                 error
             })?;
-            once.is_sent = caller.is_given_back();
-            if once.is_sent {
-                drop(once); // releases
-                self.settle_all(parts, caller.mode).await?;
-                caller.polled.inspect(|polled| polled.asks_again());
-                continue;
-            }
-            let mut is_repeated = false;
-            for Part { keys, id, .. } in parts.iter().filter(|_| is_denied(&answer)) {
+            let (still_held, is_given_back) = (denied(&answer), caller.is_given_back());
+            once.is_sent = is_given_back || still_held > Some(0);
+            drop(once); // releases
+            let mut is_repeated = is_given_back;
+            for Part { keys, id, .. } in parts.iter().filter(|_| still_held.is_some()) {
                 let key = keys.meta.as_bytes();
                 is_repeated |= self.releases.has_overtaken(key, Some(id), earlier, caller.mode).await?;
             }
             if !is_repeated {
                 return Ok((answer, sent));
+            }
+            self.settle_all(parts, caller.mode).await?;
+            if is_given_back {
+                caller.polled.inspect(|polled| polled.asks_again());
             }
         }
     }

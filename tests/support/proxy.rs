@@ -25,8 +25,9 @@ struct ProxyState {
     lose_of_scripts: AtomicI32,
     /// The number of replies to scripts that were forwarded.
     carried_of_scripts: AtomicI32,
-    /// The delays of the next replies.
+    /// The delays of the next replies, and of the next calls.
     delays: Mutex<VecDeque<Duration>>,
+    call_delays: Mutex<VecDeque<Duration>>,
     /// How many times connections were silenced. Older connections forward nothing.
     silent: AtomicI32,
     /// The number of connections so far, and how many of the first of them hold back their calls.
@@ -102,6 +103,7 @@ impl Proxy {
             lose_of_scripts: AtomicI32::new(0),
             carried_of_scripts: AtomicI32::new(0),
             delays: Mutex::default(),
+            call_delays: Mutex::default(),
             silent: AtomicI32::new(0),
             count: AtomicI32::new(0),
             held: AtomicI32::new(0),
@@ -165,7 +167,12 @@ impl Proxy {
         self.shared.delays.lock().unwrap().extend(delays);
     }
 
-    /// Ends all delays, except for a reply that is already delayed.
+    /// Each of the next packets of calls is delayed by one of these times.
+    pub fn delay_calls(&self, delays: impl IntoIterator<Item = Duration>) {
+        self.shared.call_delays.lock().unwrap().extend(delays);
+    }
+
+    /// Ends all delays of replies, except for a reply that is already delayed.
     pub fn delay_no_more(&self) {
         self.shared.delays.lock().unwrap().clear();
     }
@@ -310,7 +317,8 @@ impl ProxyState {
         if replies && take(&self.lose) || is_reply_of_script && take(&self.lose_of_scripts) {
             return Fate::Swallowed;
         }
-        if replies && let Some(delay) = self.delays.lock().unwrap().pop_front() {
+        let delays = if replies { &self.delays } else { &self.call_delays };
+        if let Some(delay) = delays.lock().unwrap().pop_front() {
             return Fate::Delayed(delay);
         }
         let mut chance = self.chance.lock().unwrap();

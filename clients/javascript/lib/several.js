@@ -41,9 +41,13 @@ export class Several {
     try {
       return await this.#tryAcquire(id);
     } catch (error) {
-      await Promise.all(this.#wants.map(({ settings, permits }) => new Request(this.#gate, settings, permits, id).abandon()));
+      await this.#abandon(id);
       throw error;
     }
+  }
+
+  async #abandon(id) {
+    await Promise.all(this.#wants.map(({ settings, permits }) => new Request(this.#gate, settings, permits, id).abandon()));
   }
 
   async #tryAcquire(id) {
@@ -53,7 +57,10 @@ export class Several {
     const argv = [id, ...this.#wants.flatMap(terms)];
     const script = scripts['semaphore/try_acquire_several'];
     const reply = await untilReplied(() => callOnce(redis, script, keys, argv));
-    if (reply.word === 'denied') return null;
+    if (reply.word === 'denied') {
+      if (reply.still_held > 0) await this.#abandon(id); // by an earlier run of this call, whose reply was lost
+      return null;
+    }
     if (reply.word === 'above_limit') {
       const { settings, permits } = this.#wants[reply.index - 1];
       throw aboveLimit(settings.key, permits, reply.limit);

@@ -47,6 +47,9 @@ def _ask(gate, requests):
         above = requests[reply.index - 1]
         raise above_limit(above.settings, above.permits, reply.limit)
     if reply.word == "denied":
+        if reply.still_held:  # by an earlier run of this call, whose reply was lost
+            for request in requests:
+                yield from request.abandon()
         return None
     grants = zip(requests, reply.permits)
     return [

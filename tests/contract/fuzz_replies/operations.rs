@@ -103,15 +103,15 @@ pub const OPERATIONS: &[(&str, Operation)] = &[
         Ok(match semaphore::try_acquire_several(con, "id", &[AskOne::mutex(keys); 2])? {
             TryAcquireSeveralAnswer::Granted(granted) => reply("granted", grants(&granted)),
             TryAcquireSeveralAnswer::Held(held) => reply("held", grants(&held)),
-            TryAcquireSeveralAnswer::Denied { index, next_expiry, now, lines } => {
+            TryAcquireSeveralAnswer::Denied { index, next_expiry, now, lines, still_held } => {
                 assert!(index < 2 && lines.len() == 2);
                 let rows = lines.iter().map(|line| [usage(&line.usage), vec![int(line.waiting)]].concat());
                 let rows = Value::Array(rows.map(Value::Array).collect());
-                reply("denied", vec![int(index + 1), or_never(next_expiry), int(now), rows])
+                reply("denied", vec![int(index + 1), or_never(next_expiry), int(now), rows, int(still_held)])
             }
-            TryAcquireSeveralAnswer::AboveLimit { index, limit, now } => {
+            TryAcquireSeveralAnswer::AboveLimit { index, limit, now, still_held } => {
                 assert!(index < 2);
-                reply("above_limit", vec![int(index + 1), int(limit), int(now)])
+                reply("above_limit", vec![int(index + 1), int(limit), int(now), int(still_held)])
             }
         })
     }),

@@ -9,7 +9,7 @@ use crate::support::{self, Server, eventually};
 use luagate::errors::{AcquireError, CallError, FailureKind, TryAcquireError};
 use luagate::scripts::Keys;
 use luagate::scripts::semaphore;
-use luagate::{Lease, Released};
+use luagate::{Gate, Lease, Released, Several};
 use redis::Commands;
 use std::time::Duration;
 
@@ -94,6 +94,52 @@ fn a_call_with_a_lost_reply_acquires_nothing_twice() {
     assert!(matches!(both.try_acquire(), Err(TryAcquireError::Unknown(_))));
     let direct = server.gate();
     let _ = eventually("both are free", || direct.mutexes([SWORD, SHIELD]).try_acquire().ok());
+}
+
+/// Two mutexes. The lease of the first ends soon, the lease of the second does not.
+fn short_and_long(gate: &Gate) -> Several {
+    let short = gate.mutex(SWORD).with(|lock| lock.lease(Lease::fixed(Duration::from_millis(20))));
+    let long = gate.mutex(SHIELD).with(|lock| lock.lease(Lease::fixed(Duration::from_secs(60))));
+    gate.several([short.to_lock(), long.to_lock()])
+}
+
+#[test]
+fn a_call_that_arrives_late_takes_no_permit_away_from_its_caller() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let both = short_and_long(&gate);
+    drop(both.try_acquire().unwrap());
+    proxy.overtake_call();
+    let held = both.try_acquire().unwrap(); // by the repeated call
+    let direct = server.gate();
+    let sword = direct.mutex(SWORD).try_lock_for(SOON).unwrap(); // after the short lease
+    let mut con = server.connection();
+    support::reset_counts(&mut con);
+    proxy.let_go();
+    eventually("the late call has run", || (support::calls_in_scripts(&mut con).1 > 0).then_some(()));
+    let long = held.get(SHIELD).unwrap();
+    let seen = gate.mutex(SHIELD).inspect().unwrap();
+    assert!(!long.is_lost() && seen.holders[0].fence == long.fence(), "{seen}");
+    sword.release().unwrap();
+}
+
+#[test]
+fn a_denied_call_leaves_nothing_of_its_first_run() {
+    let (server, proxy, gate) = own!(Proxy::with_gate());
+    let both = short_and_long(&gate);
+    both.try_acquire().unwrap().release().unwrap();
+    let direct = server.gate();
+    let sword = std::thread::scope(|scope| {
+        proxy.lose_replies(1);
+        proxy.delay_calls([Duration::ZERO, Duration::from_secs(1)]); // it is repeated after the short lease
+        let denied = scope.spawn(|| both.try_acquire());
+        eventually("the first run was granted", || (raw(&server, SHIELD).in_use() == 1).then_some(()));
+        let sword = direct.mutex(SWORD).try_lock_for(SOON).unwrap();
+        let denied = denied.join().unwrap();
+        assert!(matches!(denied, Err(TryAcquireError::Denied(_))), "{denied:?}");
+        sword
+    });
+    drop(direct.mutex(SHIELD).try_lock_for(SOON).unwrap());
+    sword.release().unwrap();
 }
 
 #[test]

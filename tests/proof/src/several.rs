@@ -2,9 +2,9 @@
 //! of them, for few permits or many, in every order, with one fault: a call or a reply that is lost or late, or a
 //! client that dies.
 //!
-//! A client with a grant releases one semaphore after the other. After each call the caller has all semaphores or none,
-//! except those that it released. From every situation a new client can acquire both once the leases have ended. There
-//! is no waiting, and leases are whole ticks. [`checking`](crate::checking) lists what else is not covered.
+//! A client with a grant releases one semaphore after the other. After each call the caller has all semaphores, or as
+//! many as the reply says: those that an earlier run of the call was granted. Then it releases them. From every situation
+//! a new client can acquire both once the leases have ended. There is no waiting, and leases are whole ticks. [`checking`](crate::checking) lists what else is not covered.
 
 mod properties;
 
@@ -29,9 +29,9 @@ const START: u64 = 2_000_000_000_000_000;
 /// Time passes in steps of this many µs.
 const TICK: u64 = 1_000_000;
 
-/// How long permits are held, in ticks.
-const LEASE: u64 = 1;
 const SEMAPHORES: usize = 2;
+/// How long permits of each semaphore are held, in ticks.
+const LEASES: [u64; SEMAPHORES] = [1, 2];
 /// The limit of each semaphore, and how many permits of each are asked for: few or many.
 const LIMITS: [u32; SEMAPHORES] = [2, 3];
 const WEIGHTS: [[u32; SEMAPHORES]; 2] = [[1, 1], [2, 2]];
@@ -54,11 +54,8 @@ pub struct Several {
 enum Phase {
     Idle,
     Asking,
-    /// Holds all until the deadline, by the reply.
-    Holding {
-        fences: Vec<u64>,
-        deadline: u64,
-    },
+    /// Holds each until its deadline, by the reply: the fences and the deadlines.
+    Holding(Vec<(u64, u64)>),
     /// Releases this semaphore, then the following ones.
     Leaving(usize),
     Dead,
@@ -72,12 +69,12 @@ enum Sent {
     Back(usize),
 }
 
-/// A reply: its first word, the fences, and the shortest lease.
+/// A reply: its first word, the fences and the rest of each lease, and how many an earlier run was granted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Reported {
     word: String,
-    fences: Vec<u64>,
-    left: Duration,
+    grants: Vec<(u64, Duration)>,
+    still_held: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -144,19 +141,16 @@ impl Moment {
         self
     }
 
-    /// Checks that a client which believes that it holds all semaphores does.
+    /// Checks that a client holds what it believes to hold.
     fn check(&self) -> Check {
         for caller in &self.callers {
-            let Phase::Holding { fences, deadline } = &caller.phase else {
+            let Phase::Holding(grants) = &caller.phase else {
                 continue;
             };
-            if *deadline <= self.micros() {
-                continue;
-            }
-            for (gate, fence) in self.gates.iter().zip(fences) {
+            for (gate, (fence, deadline)) in self.gates.iter().zip(grants) {
                 let mut live = gate.ledger.live(self.micros() / 1_000);
-                if !live.any(|(id, entry)| *id == caller.id && entry.fence == *fence) {
-                    let text = format!("{} believes that it holds {fences:?}", caller.id);
+                if *deadline > self.micros() && !live.any(|(id, entry)| *id == caller.id && entry.fence == *fence) {
+                    let text = format!("{} believes that it holds {fence}", caller.id);
                     return broken("belief", text);
                 }
             }
@@ -179,7 +173,7 @@ impl Moment {
             keys,
             permits: weights[place],
             limit: LIMITS[place],
-            lease_ms: LEASE * TICK / 1_000,
+            lease_ms: LEASES[place] * TICK / 1_000,
             at_least_ms: if place == 0 { of.at_least * TICK / 1_000 } else { 0 },
         });
         let asked: Vec<AskOne> = asked.collect();
@@ -199,22 +193,23 @@ impl Moment {
         });
         let done = done?;
         (self.gates, self.store) = (Arc::new(gates), Arc::new(store));
-        let has = self.holds(id);
-        if matches!(sent, Sent::All(_)) && has != 0 && has != SEMAPHORES {
-            return broken("all or nothing", format!("{id} has {has} of {SEMAPHORES}"));
+        let word = done.reply.map_or(String::new(), |words| words[0].clone());
+        let mut reported = Reported { word, grants: Vec::new(), still_held: 0 };
+        let (Sent::All(_), Ok(reply)) = (sent, done.raw) else { return Ok(reported) };
+        match all.answer(reply) {
+            Ok(TryAcquireSeveralAnswer::Granted(grants) | TryAcquireSeveralAnswer::Held(grants)) => {
+                let left = |grant| left_of(grant).unwrap_or_default();
+                reported.grants = grants.iter().map(|(grant, _)| (grant.fence, left(grant))).collect();
+            }
+            Ok(TryAcquireSeveralAnswer::Denied { still_held, .. })
+            | Ok(TryAcquireSeveralAnswer::AboveLimit { still_held, .. }) => reported.still_held = still_held,
+            Err(error) => return broken("reply", error.to_string()),
         }
-        let grants = match (sent, done.raw.map(|reply| all.answer(reply))) {
-            (
-                Sent::All(_),
-                Ok(Ok(TryAcquireSeveralAnswer::Granted(grants) | TryAcquireSeveralAnswer::Held(grants))),
-            ) => grants,
-            _ => Vec::new(),
-        };
-        Ok(Reported {
-            word: done.reply.map_or(String::new(), |words| words[0].clone()),
-            fences: grants.iter().map(|(grant, _)| grant.fence).collect(),
-            left: grants.iter().filter_map(|(grant, _)| left_of(grant)).min().unwrap_or_default(),
-        })
+        let (has, should) = (self.holds(id), reported.grants.len() + reported.still_held);
+        if has != should {
+            return broken("all or nothing", format!("{id} has {has} of {SEMAPHORES}, not {should}"));
+        }
+        Ok(reported)
     }
 }
 
@@ -231,9 +226,14 @@ impl Caller {
 
     fn answer(&mut self, sent: Sent, at: u64, reported: Reported, micros: u64) {
         match sent {
-            Sent::All(_) if !reported.fences.is_empty() => {
-                let left = reported.left.as_micros() as u64;
-                self.phase = Phase::Holding { fences: reported.fences, deadline: at + left.saturating_sub(1_000) };
+            Sent::All(_) if !reported.grants.is_empty() => {
+                let deadline = |left: Duration| at + (left.as_micros() as u64).saturating_sub(1_000);
+                let grants = reported.grants.into_iter().map(|(fence, left)| (fence, deadline(left)));
+                self.phase = Phase::Holding(grants.collect());
+            }
+            Sent::All(_) if reported.still_held > 0 => {
+                self.phase = Phase::Leaving(0);
+                self.send(Sent::Back(0), micros);
             }
             Sent::Back(place) if place + 1 < SEMAPHORES => {
                 self.phase = Phase::Leaving(place + 1);
@@ -362,7 +362,7 @@ impl Model for Several {
                 Phase::Idle if caller.asks < self.asks => {
                     events.extend(weights_of(who).map(|weight| Event::Ask(who, weight)));
                 }
-                Phase::Holding { .. } => events.push(Event::Leave(who)),
+                Phase::Holding(_) => events.push(Event::Leave(who)),
                 _ => {}
             }
             match &caller.flight {

@@ -2,7 +2,7 @@
 
 use super::flights::{Answered, Unanswered};
 use super::waits::Caller;
-use super::{Client, Thread, Want};
+use super::{Client, Connection, Thread, Want};
 use crate::protocol::call::Call;
 use crate::protocol::lease::Moment;
 use crate::protocol::releases::PendingRelease;
@@ -43,16 +43,20 @@ impl Client {
                 }
                 return;
             }
-            Ok(answer) => format!("{answer:?}"),
+            Ok(answer) => {
+                if let TryAcquireSeveralAnswer::Denied { still_held: 1.., .. }
+                | TryAcquireSeveralAnswer::AboveLimit { still_held: 1.., .. } = answer
+                {
+                    self.release_all_later(wants, None, now);
+                }
+                format!("{answer:?}")
+            }
             Err(Unanswered { error, connection }) => {
                 let unknown = matches!(error, CallError::Unknown(_));
+                if unknown {
+                    self.release_all_later(wants, connection, now);
+                }
                 for want in wants {
-                    if unknown {
-                        let lease = Duration::from_millis(want.lease.first_lease_ms());
-                        let until = now.instant().checked_add(lease);
-                        let pending = PendingRelease::of_call(&want.keys, &want.id, false, connection, until);
-                        self.release_later(pending, now);
-                    }
                     self.nothing(want, &format!("{error:?}"), unknown);
                 }
                 return;
@@ -60,6 +64,16 @@ impl Client {
         };
         for want in wants {
             self.nothing(want, &why, false);
+        }
+    }
+
+    /// The server may have granted some of them.
+    fn release_all_later(&mut self, wants: &[Want], connection: Option<Connection>, now: Moment) {
+        for want in wants {
+            let lease = Duration::from_millis(want.lease.first_lease_ms());
+            let until = now.instant().checked_add(lease);
+            let pending = PendingRelease::of_call(&want.keys, &want.id, false, connection, until);
+            self.release_later(pending, now);
         }
     }
 }

@@ -18,7 +18,7 @@ fn row(numbers: &[&dyn ToString]) -> Vec<String> {
 }
 
 impl Model {
-    /// Acquires all of several semaphores or none. If one denies, what the id held of the others is released.
+    /// Acquires all of several semaphores or none. What the id held before it keeps.
     pub fn try_acquire_several(
         models: &mut [&mut Model],
         id: &str,
@@ -46,20 +46,15 @@ impl Model {
                 blocked = Some((place, models[place].ask_again(at, &own)));
             }
         }
-        if above.is_some() || blocked.is_some() {
-            for (place, model) in models.iter_mut().enumerate().filter(|(place, _)| held[*place]) {
-                model.give_back(id, 0, at);
-                model.advance(limits[place], None, at, effects);
-            }
-        }
+        let still_held = held.iter().filter(|held| **held).count();
         if let Some(place) = above {
-            return words(&[&"above_limit", &(place + 1), &limits[place], &now]);
+            return words(&[&"above_limit", &(place + 1), &limits[place], &now, &still_held]);
         }
         if let Some((place, ask_again)) = blocked {
             let head = ["denied".to_owned(), (place + 1).to_string(), ask_again, now.to_string(), "[".to_owned()];
             let usages = models.iter().zip(&limits);
             let usages = usages.flat_map(|(model, limit)| row(&[&model.in_use(), limit, &model.queue.len()]));
-            return Ok(head.into_iter().chain(usages).chain(["]".to_owned()]).collect());
+            return Ok(head.into_iter().chain(usages).chain(["]".to_owned(), still_held.to_string()]).collect());
         }
         for place in places() {
             let (model, ask) = (&mut models[place], &asked[place]);

@@ -1,6 +1,6 @@
 //! Properties that must hold, and situations that must be possible.
 
-use super::{LEASE, Moment, Phase, Sent, Several, TICK};
+use super::{LEASES, Moment, Phase, Sent, Several, TICK};
 use stateright::Property;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ impl Several {
     fn can_be_acquired(&self, moment: &Moment) -> bool {
         let mut later = moment.clone();
         let mut store = (*later.store).clone();
-        store.set_micros(later.micros() + LEASE * TICK);
+        store.set_micros(later.micros() + LEASES.iter().max().unwrap_or(&0) * TICK);
         later.store = Arc::new(store);
         let reply = later.carry_out(self, Sent::All(1), "new/1");
         reply.is_ok_and(|reported| reported.word == "granted")
@@ -34,7 +34,7 @@ impl Several {
             }),
             Property::sometimes("a client is denied", |_, moment: &Moment| replied(moment, "denied")),
             Property::sometimes("two clients hold all", |_, moment: &Moment| {
-                let holding = moment.callers.iter().filter(|caller| matches!(caller.phase, Phase::Holding { .. }));
+                let holding = moment.callers.iter().filter(|caller| matches!(caller.phase, Phase::Holding(_)));
                 holding.count() > 1
             }),
             Property::sometimes("a lease ends before its release", |_, moment: &Moment| replied(moment, "gone")),
@@ -43,6 +43,13 @@ impl Several {
             properties.push(Property::sometimes("a repeated call only confirms its grant", |_, moment: &Moment| {
                 replied(moment, "held")
             }));
+            if self.ticks > 0 {
+                let name = "a denied call leaves what its first run was granted";
+                properties.push(Property::sometimes(name, |_, moment: &Moment| {
+                    let mut replies = moment.callers.iter().filter_map(|caller| caller.flight.as_ref()?.2.as_ref());
+                    replies.any(|reported| reported.still_held == 1)
+                }));
+            }
         }
         properties
     }

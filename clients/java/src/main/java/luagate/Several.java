@@ -85,9 +85,13 @@ public final class Several {
     try {
       return tryAcquire(id);
     } catch (RuntimeException failed) {
-      wants.forEach(want -> new Request(want.settings(), want.permits, id).abandon());
+      abandon(id);
       throw failed;
     }
+  }
+
+  private void abandon(String id) {
+    wants.forEach(want -> new Request(want.settings(), want.permits, id).abandon());
   }
 
   private Optional<Permits> tryAcquire(String id) {
@@ -100,6 +104,9 @@ public final class Several {
     }
     Reply reply = gate.scripts.callWith("semaphore/try_acquire_several", keys, argv);
     if (reply.word().equals("denied")) {
+      if (reply.number("still_held") > 0) { // by an earlier run of this call, whose reply was lost
+        abandon(id);
+      }
       return Optional.empty();
     }
     if (reply.word().equals("above_limit")) {

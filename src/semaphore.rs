@@ -75,6 +75,20 @@ impl Semaphore {
         self
     }
 
+    /// Head start (0 to a day): the call joins the line as if it had come that much earlier. So it comes before waiters
+    /// that came within the last `by`, and behind those that came earlier still. If it is then the first in line, and
+    /// enough permits are free for it, it is granted at once.
+    ///
+    /// This is a priority without starvation: only calls that come within the head start after a waiter can overtake
+    /// it. With [`max_waiting`](Self::max_waiting) only the waiters before its place count. `try_acquire` of
+    /// [several](crate::Several) semaphores ignores it. See
+    /// [`guide::waiting_and_fairness`](crate::guide::waiting_and_fairness).
+    #[must_use]
+    pub fn head_start(mut self, by: Duration) -> Self {
+        self.settings.head_start = by;
+        self
+    }
+
     /// Minimum hold: a permit stays in use until `least` (1 ms to 100 years) after its grant, even if it is released
     /// earlier. Its lease is never shorter than that.
     ///

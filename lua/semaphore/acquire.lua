@@ -12,18 +12,19 @@
 --       max_waiting    joins the line only while fewer ids wait; 0 or left out: joins any line. A waiter keeps its place
 --       at_least_ms    minimum hold: permits that are released earlier stay in use until it ends; 0 or left out: none.
 --                      The lease is not shorter
+--       head_start_ms  joins the line as if the call had come that much earlier, up to a day; 0 or left out: at the end
 -- REPLY granted      permits fence expires_at now in_use limit
 --       held         permits fence expires_at now in_use limit
 --       queued       ticket position retry_after in_use limit now
 --       denied       next_expiry in_use limit waiting now  with wait_ms: the line is full; next_expiry may be too early
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
 -- include: arguments.lua
-if #ARGV < 7 or #ARGV > 9 then
+if #ARGV < 7 or #ARGV > 10 then
   return redis.error_reply(
-    'LUAGATE arguments: wrong number of arguments. Accepted: 7 to 9: '
-      .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms')
+    'LUAGATE arguments: wrong number of arguments. Accepted: 7 to 10: '
+      .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms head_start_ms')
 end
-local id, want, declared, lease_ms, wait_ms, inbox, ticket, max_waiting, at_least_ms = unpack(ARGV)
+local id, want, declared, lease_ms, wait_ms, inbox, ticket, max_waiting, at_least_ms, head_start_ms = unpack(ARGV)
 want = want == '1' and 1 or want ~= 'all' and (find(want, DIGITS) and want + 0 or -1)
 declared = find(declared, DIGITS) and declared + 0 or -1
 lease_ms = find(lease_ms, DIGITS) and lease_ms + 0 or -1
@@ -42,12 +43,14 @@ local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id
 if max_waiting then
   max_waiting = max_waiting == '0' and 0 or find(max_waiting, DIGITS) and max_waiting + 0 or -1
   at_least_ms = (not at_least_ms or at_least_ms == '0') and 0 or find(at_least_ms, DIGITS) and at_least_ms + 0 or -1
+  head_start_ms = (not head_start_ms or head_start_ms == '0') and 0 or find(head_start_ms, DIGITS) and head_start_ms + 0 or -1
   problem = problem
     or (max_waiting < 0 or max_waiting > 2147483647) and string.format(NO_NUMBER, 'max_waiting', 0, 2147483647)
     or (at_least_ms < 0 or at_least_ms > 3155760000000) and string.format(NO_NUMBER, 'at_least_ms', 0, 3155760000000)
+    or (head_start_ms < 0 or head_start_ms > 86400000) and string.format(NO_NUMBER, 'head_start_ms', 0, 86400000)
   if lease_ms > 0 and lease_ms < at_least_ms then lease_ms = at_least_ms end
 else
-  max_waiting, at_least_ms = 0, 0
+  max_waiting, at_least_ms, head_start_ms = 0, 0, 0
 end
 if problem then return redis.error_reply(problem) end
 -- include: clock.lua
@@ -72,11 +75,11 @@ end
 -- include: semaphore/messages.lua
 -- include: semaphore/serve.lua
 local joins = is_new and not given
-if joins and max_waiting > 0 and waiting >= max_waiting then
+if joins and max_waiting > 0 and waiting - behind >= max_waiting then
   if not stopped then
     -- include: semaphore/sweep.lua
   end
-  joins = waiting < max_waiting
+  joins = waiting - behind < max_waiting
 end
 if place and asks and not waits then -- the caller gives up its place
   call('ZREM', queue, id)

@@ -74,7 +74,7 @@ elseif record then
   if channel ~= '' then tell(channel, secret, id, 0, 0, -1) end
 end
 -- include: semaphore/expire.lua
-local serves, asks, waits, want, lease_ms, at_least_ms, patience_until = true
+local serves, asks, behind, waits, want, lease_ms, at_least_ms, patience_until = true
 -- include: semaphore/serve.lua
 if leaves_last then call('ZREM', holders, id) end
 -- include: semaphore/write.lua

@@ -39,7 +39,7 @@ if not suspended and waiting > 0 then
     end
   end
 end
-local serves, asks, waits, want, lease_ms, at_least_ms, patience_until = true
+local serves, asks, behind, waits, want, lease_ms, at_least_ms, patience_until = true
 -- include: semaphore/serve.lua
 -- include: semaphore/write.lua
 return {'resized', old, limit, suspended and limit or in_use}

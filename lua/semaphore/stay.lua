@@ -2,29 +2,36 @@
 -- In   joins: it is not in line yet
 -- Out  position, from 1; retry_after, in ms; the record
 if joins then
-  ticket, last_fence, next_fence = next_fence, next_fence, next_fence + 1
+  if ticket == 0 then ticket = next_fence end
+  last_fence, next_fence = next_fence, next_fence + 1
   call('ZADD', queue, ticket, id)
   is_new_queue = waiting == 0
-  if is_new_queue then head_until = patience_until end
+  if waiting == behind then head_until = patience_until end -- it is the first
   waiting = waiting + 1
 end
-local position = joins and waiting or call('ZRANK', queue, id) + 1 -- a new ticket is the highest
-local watch = position -- it waits for the end of this lease, counted from 1
--- If the call is repeated by a waiter, and all waiters ahead are dead, it watches the same lease as the first waiter.
-if place and position > 1 and position <= 10 then
-  watch = 1
-  for _, text in ipairs(call('HMGET', meta, unpack(call('ZRANGE', queue, 0, position - 2)))) do
-    if watch == 1 and text and listens((string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1))) then watch = position end
-  end
-end
-local retry_after = math.max(1, (wait_ms - wait_ms % 3) / 3)
+local ahead = joins and waiting - behind - 1 or call('ZRANK', queue, id)
+local position, retry_after = ahead + 1, math.max(1, (wait_ms - wait_ms % 3) / 3)
 if stopped then
   retry_after = 1
 elseif suspended or next_end < now + retry_after then -- while suspended it waits for the last lease
-  local nth = suspended and '0' or watch - 1
-  local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, nth, nth, 'WITHSCORES')[2]
-  if score and score ~= 'inf' then retry_after = math.min(retry_after, math.max(1, score - now)) end
+  local lease = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')
+  if lease[2] and lease[2] ~= 'inf' then
+    local at = math.max(1, lease[2] - now)
+    if ahead > 0 and not suspended then
+      -- All waiters ahead may be dead, so it asks a little after the first one would. It does so only once within two thirds of
+      -- its lease, before which no renewed lease ends, and not for permits that are in use until their minimum hold ends. Else
+      -- many would ask at the end of each of many leases.
+      at = at + math.min(3 * ahead, 60 + math.floor(ahead / 25))
+      local asked = record and #record >= WAITER_SIZE and select(3, struct.unpack(WAITER, record)) - wait_ms or 0
+      if now + at - asked < math.min(retry_after, lease_ms == 0 and NEVER or lease_ms * 2 / 3) or find(lease[1], ' ') then
+        at = math.max(at, 1000 * ahead)
+      end
+    end
+    retry_after = math.min(retry_after, at)
+  end
 end
+-- The first waiter wants more than is free, and may be dead.
+if ahead > 0 and in_use < limit then retry_after = math.min(retry_after, 1000 * ahead) end
 if expiry ~= 0 and patience_until > expiry then expiry, ttl_changed = patience_until + 60000, true end
 wrote = true -- the record of a waiter may be refused when memory is full
 local text = struct.pack(WAITER, want, lease_ms, patience_until, wait_ms - retry_after, at_least_ms) .. inbox

@@ -1,5 +1,6 @@
--- Part: sweep. The line is full: removes the dead waiters among the first 100.
-local front, gone, asked, channels, first_is_gone = call('ZRANGE', queue, 0, 99), {}, {}, {}, false
+-- Part: sweep. The line is full: removes the dead waiters among the first 100 before the caller's place.
+local front = call('ZRANGE', queue, 0, math.min(waiting - behind, 100) - 1)
+local gone, asked, channels, first_is_gone = {}, {}, {}, false
 for i, text in ipairs(call('HMGET', meta, unpack(front))) do
   local lives = text and #text >= WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now
   local channel = lives and string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)

@@ -67,7 +67,7 @@ local function open(KEYS, want, declared, lease_ms, at_least_ms)
       call('HDEL', meta, id)
       waiting, record = waiting - 1, false
     end
-    local serves, waits, patience_until = true, false, nil
+    local serves, behind, waits, patience_until = true, 0, false, nil
     -- include: semaphore/serve.lua
     if given then fence, own_end, is_held = given, lease_ms == 0 and 'inf' or now + lease_ms, true end
     local can_have = is_held or waiting == 0 and in_use + want <= limit

@@ -101,6 +101,8 @@ pub struct Ask<'a> {
     /// Minimum hold, in ms, up to 100 years: permits that are released earlier count as in use until this time after
     /// the grant. 0: none. The lease is at least as long.
     pub at_least_ms: u64,
+    /// Head start, in ms, up to a day: the caller joins the line as if it had come that much earlier. 0: none.
+    pub head_start_ms: u64,
 }
 
 impl Default for Ask<'_> {
@@ -116,6 +118,7 @@ impl Default for Ask<'_> {
             ticket: 0,
             max_waiting: 0,
             at_least_ms: 0,
+            head_start_ms: 0,
         }
     }
 }
@@ -129,7 +132,8 @@ pub enum Answer {
     Held(Grant, Usage),
     /// The caller waits in line.
     Queued {
-        /// The number that orders all waiters: the smallest ticket is granted first.
+        /// The number that orders all waiters: the smallest ticket is granted first. Fences of this place in line are above
+        /// the ticket plus the head start in µs.
         ticket: u64,
         /// The position in line now, from 1.
         position: u64,
@@ -189,13 +193,11 @@ impl Call for Acquire<'_> {
             ask.ticket.into(),
             ask.max_waiting.into(),
             ask.at_least_ms.into(),
+            ask.head_start_ms.into(),
         ];
-        // The last two are optional, and rarely used.
-        let unused = match (ask.max_waiting, ask.at_least_ms) {
-            (0, 0) => 2,
-            (_, 0) => 1,
-            _ => 0,
-        };
+        // The last three are optional, and rarely used.
+        let optional = [u64::from(ask.max_waiting), ask.at_least_ms, ask.head_start_ms];
+        let unused = optional.iter().rev().take_while(|value| **value == 0).count();
         let used = arguments.len() - unused;
         Packed::new(&ACQUIRE, &self.keys.packed, arguments.get(..used).unwrap_or(&arguments))
     }

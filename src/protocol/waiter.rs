@@ -275,10 +275,6 @@ impl<T: WaitTarget> Waiter<T> {
     }
 }
 
-/// How long a waiter sleeps at most for each waiter ahead. So the second in line notices within a second that the first
-/// one's process has ended. Then it can take its place before the next lease ends.
-const RECHECK_PER_POSITION: Duration = Duration::from_secs(1);
-
 /// The permits that a caller asks for, and the state of its place in line.
 #[derive(Clone, Debug)]
 pub struct PermitTarget {
@@ -292,6 +288,8 @@ pub struct PermitTarget {
     pub strict: bool,
     /// Joins the line only while fewer than this number wait; 0: no maximum.
     pub max_waiting: u32,
+    /// Joins the line as if it had come that much earlier.
+    pub head_start_ms: u64,
     pub lease: LeaseOptions,
     pub entry: QueueEntry,
 }
@@ -356,6 +354,7 @@ impl PermitTarget {
                 ticket: self.entry.ticket,
                 max_waiting: self.max_waiting,
                 at_least_ms: self.lease.at_least_ms,
+                head_start_ms: self.head_start_ms,
             },
         }
     }
@@ -401,7 +400,13 @@ impl PermitTarget {
     /// in line or one permit, whoever chose it, so the grant to a wait that is in line is its own. A fence that is not
     /// above its ticket is of an earlier permit, which the server has restored.
     fn is_own(&self, fence: u64) -> bool {
-        !self.lease.own_id || self.is_queued() && fence > self.entry.ticket
+        !self.lease.own_id || self.is_queued() && self.is_new(fence)
+    }
+
+    /// Whether the server gave this fence after the place in line: the ticket is the next fence of that time, lower by
+    /// the head start.
+    fn is_new(&self, fence: u64) -> bool {
+        fence > self.entry.ticket.saturating_add(self.head_start_ms.saturating_mul(1_000))
     }
 
     /// A hint to ask again, or a message that the place in line was taken away.
@@ -452,7 +457,7 @@ impl WaitTarget for PermitTarget {
                 let entry = &mut self.entry;
                 (entry.ticket, entry.position, entry.usage) = (ticket, position, usage);
                 entry.asked = Some((sent, now));
-                let pause = Duration::from_millis(retry_after).min(recheck(position));
+                let pause = Duration::from_millis(retry_after).min(RECHECK);
                 Step::AskAt(sent.instant() + pause)
             }
             Answer::Queued { .. } => Step::Done(Err(out_of_turn().into())),
@@ -478,8 +483,9 @@ impl WaitTarget for PermitTarget {
         if message.fence == 0 {
             return self.hinted(message, asked);
         }
+        let is_new = self.is_new(message.fence);
         let entry = &mut self.entry;
-        if message.fence <= entry.ticket || entry.received_fences.contains(&message.fence) {
+        if !is_new || entry.received_fences.contains(&message.fence) {
             return Step::Continue; // for an earlier place in line, or repeated
         }
         entry.received_fences.push(message.fence);
@@ -519,14 +525,6 @@ impl WaitTarget for PermitTarget {
 
     fn undo<C>(&self, connection: Option<C>, now: Instant) -> Option<PendingRelease<C>> {
         Some(self.release(connection, now))
-    }
-}
-
-/// How long a waiter at this position sleeps at most.
-fn recheck(position: u64) -> Duration {
-    match u32::try_from(position.saturating_sub(1)) {
-        Ok(0) | Err(_) => RECHECK,
-        Ok(in_front) => RECHECK.min(RECHECK_PER_POSITION.saturating_mul(in_front)),
     }
 }
 

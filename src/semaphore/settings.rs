@@ -10,6 +10,9 @@ use crate::wait::cancel::Cancel;
 use std::fmt;
 use std::time::Duration;
 
+/// The longest head start that the script accepts.
+const LONGEST_HEAD_START: Duration = Duration::from_secs(86_400);
+
 /// The settings of a semaphore. They are checked when the semaphore is used.
 #[derive(Clone)]
 pub(crate) struct Settings {
@@ -24,6 +27,7 @@ pub(crate) struct Settings {
     pub(crate) strict: bool,
     pub(crate) at_least: Option<Duration>,
     pub(crate) max_waiting: Option<u32>,
+    pub(crate) head_start: Duration,
     pub(crate) cancel: Option<Cancel>,
     pub(crate) on_lost: Option<OnLost>,
 }
@@ -42,6 +46,7 @@ impl Settings {
             strict: false,
             at_least: None,
             max_waiting: None,
+            head_start: Duration::ZERO,
             cancel: None,
             on_lost: None,
         }
@@ -78,6 +83,7 @@ impl Settings {
             limit: self.limit,
             strict: self.strict,
             max_waiting: self.checked_max_waiting()?,
+            head_start_ms: self.checked_head_start()?,
             lease,
             entry: QueueEntry::default(),
         })
@@ -99,6 +105,13 @@ impl Settings {
         };
         Invalid::check_count("max_waiting", most, ". To acquire without waiting, use `try_acquire`")?;
         Ok(most)
+    }
+
+    fn checked_head_start(&self) -> Result<u64, Invalid> {
+        if self.head_start > LONGEST_HEAD_START {
+            return Err(Invalid::new("head_start", format!("got {:?}. Accepted: up to a day", self.head_start)));
+        }
+        Ok(u64::try_from(self.head_start.as_millis()).unwrap_or(u64::MAX))
     }
 }
 

@@ -206,23 +206,24 @@ if not suspended and waiting > 0 then
     end
   end
 end
-local serves, asks, waits, want, lease_ms, at_least_ms, patience_until = true
+local serves, asks, behind, waits, want, lease_ms, at_least_ms, patience_until = true
 -- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
 -- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
 -- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
---      with a minimum hold of `at_least_ms`; waits: the caller waits in line until `patience_until`
+--      with a minimum hold of `at_least_ms`, and comes before the last `behind` waiters; waits: it waits in line until
+--      `patience_until`
 -- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
 local given, stopped, first, first_text, line, texts
 local seen, at = 0, 0
-while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
-  if waiting > 0 and not line then
+while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
+  local in_line = waiting > (asks and behind or 0)
+  if in_line and not line then
     local last = seen == 0 and 1 or 99 - seen -- usually one is served, and the next becomes first
     line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
     if #line <= last then waiting = #line end
     if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
-    at = 0
+    at, in_line = 0, waiting > 0
   end
-  local in_line = waiting > 0
   local who, text = id
   if in_line then
     seen, at = seen + 1, at + 1

@@ -25,6 +25,7 @@ pub enum Action {
         patience: Patience,
         /// 0: joins a line of any length.
         max_waiting: u32,
+        head_start_ms: u64,
         at_least_ms: u64,
     },
     /// A caller of a client wants permits of several semaphores, at once or in line.
@@ -34,6 +35,7 @@ pub enum Action {
         renewed: bool,
         patience: Patience,
         max_waiting: u32,
+        head_start_ms: u64,
     },
     /// A caller waits for the latch.
     Watch {
@@ -129,6 +131,7 @@ pub enum Action {
         lease_ms: u64,
         wait_ms: u64,
         max_waiting: u32,
+        head_start_ms: u64,
         at_least_ms: u64,
     },
     Die {

@@ -175,6 +175,7 @@ impl Sent {
                 ticket: large(6),
                 max_waiting: large(7),
                 at_least_ms: large(8),
+                head_start_ms: large(9),
             }),
             "semaphore/release" => Call::Release { id, keep: small(1), fence: large(2) },
             "semaphore/refresh" => Call::Refresh { id, lease_ms: large(1), fence: large(2) },

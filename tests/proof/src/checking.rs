@@ -72,7 +72,7 @@ pub struct World {
 
 /// Settings whose exploration takes about a second.
 pub fn small() -> Vec<Setting> {
-    let want = Want { permits: 1, lease: 1, at_least: 0, max_waiting: 0, wait: None, inbox: true };
+    let want = Want { permits: 1, lease: 1, at_least: 0, max_waiting: 0, head_start: 0, wait: None, inbox: true };
     let fault = Setting {
         name: "two late clients, one fault",
         clients: 2,

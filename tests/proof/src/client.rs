@@ -68,6 +68,7 @@ pub(crate) struct Want {
     pub(crate) strict: bool,
     /// 0: any number.
     pub(crate) max_waiting: u32,
+    pub(crate) head_start_ms: u64,
     pub(crate) lease: LeaseOptions,
     pub(crate) patience: Patience,
     /// Registers a callback for the loss.
@@ -79,7 +80,7 @@ impl fmt::Display for Want {
         let (id, key, permits, limit) = (&self.id, self.keys.names()[0], self.permits, self.limit);
         write!(f, "{permits:?} of {limit} of {key} as {id}, patience {:?}", self.patience)?;
         write!(f, ", {} ms, at least {} ms", self.lease.lease_ms, self.lease.at_least_ms)?;
-        write!(f, ", {} in line at most", self.max_waiting)?;
+        write!(f, ", {} in line at most, head start {} ms", self.max_waiting, self.head_start_ms)?;
         let options = [(self.strict, ", strict"), (self.lease.renewed, ", renewed"), (self.on_lost, ", with on_lost")];
         let mut options = options.iter().filter(|(is_so, _)| *is_so);
         options.try_for_each(|(_, word)| f.write_str(word))

@@ -96,6 +96,8 @@ pub struct Ask {
     /// 0: joins a line of any length.
     pub max_waiting: u64,
     pub at_least_ms: u64,
+    /// Joins the line as if it had come that much earlier.
+    pub head_start_ms: u64,
 }
 
 /// One semaphore.
@@ -249,25 +251,44 @@ impl Model {
         time(self.end_of(1, at).or(head))
     }
 
-    /// When a waiter at this place should ask again if no message comes. A waiter that asked before, and has only dead
-    /// waiters ahead, watches the next lease end as the first waiter does.
-    fn look_again(&self, place: usize, asked_before: bool, wait_ms: u64, at: &Moment, effects: &Effects) -> u64 {
-        let third = (wait_ms / 3).max(1);
+    /// When a waiter with this many ahead should ask again if no message comes: when the first lease ends. Those ahead
+    /// may all be dead, so every waiter does, one after the other. If it asked less than two thirds of its own lease
+    /// before, or if the permits are cooling down, it waits at least 1 s for each waiter ahead.
+    fn look_again(&self, ahead: usize, ask: &Ask, at: &Moment, effects: &Effects) -> u64 {
         if effects.stopped {
             return 1;
         }
-        let mut in_front = self.queue[..place].iter();
-        let listens = |waiter: &Waiter| waiter.inbox.is_empty() || (at.listens)(channel(&waiter.inbox));
-        let is_head = asked_before && place < 10 && !in_front.any(listens);
-        let watch = if is_head { 1 } else { place + 1 };
-        self.end_of(watch, at).unwrap_or(third).min(third)
+        let (third, ahead) = ((ask.wait_ms / 3).max(1), ahead as u64);
+        let seldom = 1_000 * ahead;
+        // The first waiter wants more than is free, and may be dead.
+        let latest = if ahead > 0 && self.in_use() < self.limit { third.min(seldom) } else { third };
+        let Some(end) = self.end_of(1, at).filter(|end| *end <= third) else {
+            return latest;
+        };
+        if ahead == 0 {
+            return end;
+        }
+        let after = end + (3 * ahead).min(60 + ahead / 25);
+        let last = effects.caller.as_ref().map_or(0, |caller| caller.patience_until.saturating_sub(ask.wait_ms));
+        let lease_ms = if ask.lease_ms > 0 { ask.lease_ms.max(ask.at_least_ms) } else { u64::MAX / 3 };
+        let is_soon = 3 * (at.ms() + after).saturating_sub(last) < (3 * third).min(2 * lease_ms);
+        let least = if is_soon || is_cooling(&self.by_end()[0].1) { seldom } else { 0 };
+        after.max(least).min(latest)
     }
 
     /// Serves the first waiter, then the next, while enough permits are free. All that leave the line in one call,
     /// granted or not, count against the bound. Returns whether `me`, the caller, is next and enough permits are free
     /// for it.
     fn serve(&mut self, me: Option<(&str, u32)>, at: &Moment, effects: &mut Effects) -> bool {
+        self.serve_before(0, me, at, effects)
+    }
+
+    /// As `serve`, but only those before the last `behind` waiters.
+    fn serve_before(&mut self, behind: usize, me: Option<(&str, u32)>, at: &Moment, effects: &mut Effects) -> bool {
         while effects.left < BATCH {
+            if behind > 0 && self.queue.len() == behind {
+                return false;
+            }
             let Some(head) = self.queue.first().cloned() else {
                 return false;
             };
@@ -318,19 +339,19 @@ impl Model {
         false
     }
 
-    /// Whether the line is short enough for one more waiter. If it is full, dead waiters are removed first, as far as
-    /// one script checks.
-    fn has_room(&mut self, max_waiting: u64, at: &Moment, effects: &mut Effects) -> bool {
-        let is_full = |model: &Model| max_waiting > 0 && model.queue.len() as u64 >= max_waiting;
+    /// Whether fewer than `max_waiting` wait before the last `behind` waiters. If it is full, dead waiters are removed
+    /// first, as far as one script checks.
+    fn has_room(&mut self, max_waiting: u64, behind: usize, at: &Moment, effects: &mut Effects) -> bool {
+        let is_full = |model: &Model| max_waiting > 0 && (model.queue.len() - behind) as u64 >= max_waiting;
         if is_full(self) && !effects.stopped {
             let first = self.queue.first().map(|waiter| waiter.ticket);
             let lives = |waiter: &Waiter| {
                 let listens = waiter.inbox.is_empty() || (at.listens)(channel(&waiter.inbox));
                 listens && waiter.patience_until > at.ms()
             };
-            let behind = self.queue.split_off(self.queue.len().min(BATCH));
+            let rest = self.queue.split_off((self.queue.len() - behind).min(BATCH));
             self.queue.retain(lives);
-            self.queue.extend(behind);
+            self.queue.extend(rest);
             if self.queue.first().map(|waiter| waiter.ticket) != first {
                 effects.head_until = Some(0); // the next call checks who is first
             }
@@ -338,15 +359,24 @@ impl Model {
         !is_full(self)
     }
 
-    /// Assigns a place in line: the place it has, or that of its ticket, or the last. The latest arguments count.
-    fn stand_in_line(&mut self, ask: &Ask, at: &Moment) {
+    /// The ticket of a new waiter with a head start: the next number, that much lower.
+    pub fn early_ticket(&self, ask: &Ask, micros: u64) -> u64 {
+        (self.last + 1).max(micros).saturating_sub(ask.head_start_ms * 1_000).max(1)
+    }
+
+    /// Assigns a place in line: the place it has, or that of its ticket, or a new one with this ticket, or the last.
+    /// The latest arguments count.
+    fn stand_in_line(&mut self, ask: &Ask, early: Option<u64>, at: &Moment) {
         let ticket = match self.place(&ask.id) {
             Some(place) => self.queue[place].ticket,
             None if ask.ticket > 0 => {
-                self.last = self.last.max(ask.ticket);
+                self.last = self.last.max(ask.ticket + ask.head_start_ms * 1_000);
                 ask.ticket
             }
-            None => self.next_number(at),
+            None => {
+                let number = self.next_number(at);
+                early.unwrap_or(number)
+            }
         };
         self.leave(&ask.id);
         self.queue.push(Waiter {

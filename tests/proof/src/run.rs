@@ -219,7 +219,7 @@ impl Run<'_> {
     fn check_turns(&self, gate: &Gate, before: &Model, call: &Call, granted: &[(String, Entry)]) -> Check {
         let by_ticket = granted.iter().map(|(id, _)| {
             let place = before.place(id).map(|at| before.queue[at].ticket);
-            (id.clone(), place.or(reported_ticket(call, id)))
+            (id.clone(), place.or(self.claimed_ticket(before, call, id)))
         });
         let waits = |waiter: &&Waiter| {
             let listens = waiter.inbox.is_empty() || (self.listens)(channel(&waiter.inbox));
@@ -227,6 +227,16 @@ impl Run<'_> {
         };
         let waiting: Vec<&Waiter> = before.queue.iter().filter(waits).collect();
         check_order(&by_ticket.collect::<Vec<_>>(), &waiting)
+    }
+
+    /// The place in line that the caller claims: by its ticket, or by its head start.
+    fn claimed_ticket(&self, before: &Model, call: &Call, id: &str) -> Option<u64> {
+        match call {
+            Call::Acquire(ask) if ask.id != id => None,
+            Call::Acquire(ask) if ask.ticket > 0 => Some(ask.ticket),
+            Call::Acquire(ask) => (ask.head_start_ms > 0).then(|| before.early_ticket(ask, self.micros)),
+            _ => None,
+        }
     }
 
     /// The other side of invariant 11: granting does not stay suspended. And the limit in a reply is the stored one.
@@ -282,14 +292,6 @@ fn reported_limit(call: &Call, words: &[String]) -> Option<u32> {
         _ => None,
     };
     limit.map(|limit| limit as u32)
-}
-
-/// The place in line that the caller claims.
-fn reported_ticket(call: &Call, id: &str) -> Option<u64> {
-    match call {
-        Call::Acquire(ask) if ask.id == id => Some(ask.ticket).filter(|ticket| *ticket > 0),
-        _ => None,
-    }
 }
 
 /// Whether a word of a reply matches: equal, or expected as `*` (any) or `<=` and a number.

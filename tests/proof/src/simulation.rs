@@ -90,6 +90,7 @@ pub fn revoke_before_it_is_read(scripts: &Scripts) -> Check {
         on_lost: false,
         patience,
         max_waiting: 0,
+        head_start_ms: 0,
         at_least_ms: 0,
     };
     let answered = Action::Prompt { flight: 0 };

@@ -46,6 +46,8 @@ pub struct Want {
     pub at_least: u64,
     /// Joins only a line with fewer waiters; 0: any line.
     pub max_waiting: u32,
+    /// Its head start, in ticks.
+    pub head_start: u64,
     /// How long it waits, in ticks; `None`: without a time limit; 0: does not wait.
     pub wait: Option<u64>,
     /// Whether it receives its grant by a message, or only polls.

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 /// Four kinds of clients: without a time limit, without waiting, with a deadline, and without messages.
 fn in_line(permits: u32) -> Want {
-    Want { permits, lease: 1, at_least: 0, max_waiting: 0, wait: None, inbox: true }
+    Want { permits, lease: 1, at_least: 0, max_waiting: 0, head_start: 0, wait: None, inbox: true }
 }
 
 fn at_once(permits: u32) -> Want {
@@ -36,6 +36,11 @@ fn second_in_line(permits: u32) -> Want {
 /// The permits are in use for at least one tick.
 fn for_a_tick(permits: u32) -> Want {
     Want { lease: 2, at_least: 1, ..in_line(permits) }
+}
+
+/// With a head start that is longer than everything takes.
+fn urgent(permits: u32) -> Want {
+    Want { head_start: 1_000, ..in_line(permits) }
 }
 
 /// The minimum depth of each setting: the number of steps to its farthest situation.
@@ -82,11 +87,16 @@ fn settings(long: bool) -> Vec<(Setting, usize)> {
     let held = setting("one permit, minimum hold of a tick", 1, &[for_a_tick(1)]);
     let in_part = [for_a_tick(2), in_line(1)];
     let in_part = Setting { delay: 0, ..setting("two permits, minimum hold of a tick", 2, &in_part) };
+    let priority = setting("one permit, head start", 1, &[in_line(1), urgent(1)]);
+    let second = Want { max_waiting: 1, ..urgent(1) };
+    let bounded_priority = Setting { delay: 0, ..setting("a bounded line, head start", 1, &[in_line(1), second]) };
     let mut all = vec![
+        (priority, 59_000),
+        (bounded_priority, 1),
         (bounded, 39_000),
-        (held, 37_000),
-        (in_part, 37_000),
-        (refreshed, if long { 180_000 } else { 13_000 }),
+        (held, 35_000),
+        (in_part, 36_000),
+        (refreshed, if long { 170_000 } else { 12_500 }),
         (fault.clone(), 42_000),
         (late, 21_000),
         (both.clone(), 18_500),
@@ -159,19 +169,19 @@ fn faults_in_granting<'a>(two: &'a Setting, calm: &'a Setting, three: &'a Settin
         (
             three,
             "semaphore/serve.lua",
-            "local in_line = waiting > 0",
-            "local in_line = waiting > 0 and (record or not asks or in_use >= limit)",
+            "local in_line = waiting > (asks and behind or 0)",
+            "local in_line = waiting > (asks and behind or 0) and (record or not asks or in_use >= limit)",
         ),
         // Grants twice to the same id.
         (two, "semaphore/acquire.lua", "if own_end and tonumber(own_end) > now then", "if false then"),
         // Forgets the ticket that a waiter sends.
-        (three, "semaphore/place.lua", "elseif waits and ticket == 0 then", "elseif waits then"),
+        (three, "semaphore/place.lua", "waits and not place and ticket == 0", "waits and not place; ticket = 0"),
         // Lets a waiter sleep too long.
         (
             calm,
             "semaphore/stay.lua",
-            "local retry_after = math.max(1, (wait_ms - wait_ms % 3) / 3)\nif stopped then",
-            "local retry_after = 3 * wait_ms\nif true then elseif stopped then",
+            "retry_after = ahead + 1, math.max(1, (wait_ms - wait_ms % 3) / 3)\nif stopped then",
+            "retry_after = ahead + 1, 3 * wait_ms\nif true then elseif stopped then",
         ),
         // Grants to waiters whose process has ended.
         (three, "semaphore/serve.lua", "alive = in_use >= limit or listens(channel)", "alive = true"),
@@ -199,7 +209,7 @@ fn faults_in_ending<'a>(two: &'a Setting, three: &'a Setting, long_lease: &'a Se
         // Released permits are not handed over.
         (two, "semaphore/release.lua", "patience_until = true", "patience_until = false"),
         // Does not check the line although the deadline of the first waiter is over.
-        (long_lease, "semaphore/place.lua", "and now < head_until and", "and"),
+        (long_lease, "semaphore/place.lua", "now >= head_until or not", "not"),
         // Serves a waiter whose deadline is over.
         (two, "semaphore/serve.lua", "alive = patience > now", "alive = patience >= now"),
         // A dead waiter stays ahead of live ones.
@@ -208,11 +218,30 @@ fn faults_in_ending<'a>(two: &'a Setting, three: &'a Setting, long_lease: &'a Se
 }
 
 /// Faults in the bound on the line and in the minimum hold.
-fn faults_in_bounds<'a>(bounded: &'a Setting, held: &'a Setting) -> [Fault<'a>; 6] {
+fn faults_in_bounds<'a>(bounded: &'a Setting, held: &'a Setting, urgent: &'a Setting) -> [Fault<'a>; 8] {
     [
         // One waiter too many joins the line.
-        (bounded, "semaphore/acquire.lua", "joins = waiting < max_waiting", "joins = waiting <= max_waiting"),
-        (bounded, "semaphore/acquire.lua", "waiting >= max_waiting then", "waiting > max_waiting then"),
+        (
+            bounded,
+            "semaphore/acquire.lua",
+            "joins = waiting - behind < max_waiting",
+            "joins = waiting - behind <= max_waiting",
+        ),
+        (
+            bounded,
+            "semaphore/acquire.lua",
+            "waiting - behind >= max_waiting then",
+            "waiting - behind > max_waiting then",
+        ),
+        // Comes before waiters that came earlier than its head start.
+        (
+            urgent,
+            "semaphore/place.lua",
+            "behind = call('ZCOUNT'",
+            "behind = waiting and call('ZCARD', queue) or call('ZCOUNT'",
+        ),
+        // Comes before waiters without the ticket of this place.
+        (urgent, "semaphore/place.lua", "ticket = math.max(1, next_fence - head_start_ms * 1000)", "ticket = 1"),
         // Dead waiters keep others from joining.
         (bounded, "semaphore/sweep.lua", "if #gone > 0 then", "if false then"),
         // Forgets the minimum hold, or that of a part.
@@ -239,7 +268,8 @@ fn faults_in_the_scripts_are_found() {
     let in_ending = faults_in_ending(&two, &three, &long_lease);
     let bounded = Setting { wants: vec![second_in_line(1)], ..three.clone() };
     let held = Setting { clients: 2, delay: 0, ..setting("held", 2, &[for_a_tick(2)]) };
-    let in_bounds = faults_in_bounds(&bounded, &held);
+    let urgent = Setting { wants: vec![in_line(1), urgent(1)], ..three.clone() };
+    let in_bounds = faults_in_bounds(&bounded, &held, &urgent);
     for (setting, file, right, wrong) in in_granting.into_iter().chain(in_ending).chain(in_bounds) {
         let explored = explore(setting, &with_fault(file, right, wrong), 1);
         let failure = explored.failure.as_ref();
@@ -279,6 +309,7 @@ fn alike_situations_have_alike_successors() {
     let mut small = vec![
         Setting { clients: 2, faults: 1, ..setting("a fault", 1, &wants) },
         Setting { clients: 2, ..setting("a minimum hold", 2, &[for_a_tick(2)]) },
+        Setting { clients: 2, ..setting("a head start", 1, &[in_line(1), urgent(1)]) },
     ];
     if is_long() {
         small.push(Setting { clients: 2, renewals: 1, ..setting("weights", 2, &weights) });

@@ -42,7 +42,7 @@ fn a_lost_subscription_is_reestablished_and_no_wait_hangs() {
 /// Messages have a connection of their own, so the calls continue on theirs.
 #[test]
 fn a_subscription_that_the_server_ends_because_its_buffer_is_full_delays_no_call_and_no_waiter() {
-    let server = own!(Server::private(&["--client-output-buffer-limit", "pubsub 64kb 0 0"]));
+    let server = own!(Server::private(&["--client-output-buffer-limit", "pubsub", "64kb", "0", "0"]));
     let mut raw = Raw::new(&server, 1);
     let semaphore = server.gate().semaphore("raw", 1);
     let holder = semaphore.acquire().unwrap();

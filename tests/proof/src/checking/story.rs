@@ -49,9 +49,9 @@ impl Situation {
                     (wait, true) => format!("in line for {wait:?} ticks"),
                     (wait, false) => format!("in line for {wait:?} ticks without an inbox"),
                 };
-                let Want { permits, lease, at_least, max_waiting, .. } = want;
+                let Want { permits, lease, at_least, max_waiting, head_start, .. } = want;
                 format!(
-                    "c{who} asks for {permits} {how}, lease {lease} ticks, minimum hold {at_least}, at most {max_waiting} in line"
+                    "c{who} asks for {permits} {how}, lease {lease} ticks, minimum hold {at_least}, at most {max_waiting} in line, head start {head_start}"
                 )
             }
             Event::Act(who, thread) => format!("c{who} runs its thread {thread:?}"),

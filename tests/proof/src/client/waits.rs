@@ -29,6 +29,7 @@ impl Want {
             limit: self.limit,
             strict: self.strict,
             max_waiting: self.max_waiting,
+            head_start_ms: self.head_start_ms,
             lease: self.lease,
             entry: QueueEntry::default(),
         }

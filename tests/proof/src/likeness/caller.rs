@@ -71,6 +71,7 @@ impl View<'_> {
             target.lease.lease_ms,
             target.lease.at_least_ms,
             u64::from(target.max_waiting),
+            target.head_start_ms,
             waiter.may_come_late.into(),
             mailbox.called.into(),
             mailbox.cancelled.into(),

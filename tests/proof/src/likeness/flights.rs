@@ -22,6 +22,7 @@ impl View<'_> {
                     u64::from(!ask.inbox.is_empty()),
                     ask.max_waiting,
                     ask.at_least_ms,
+                    ask.head_start_ms,
                 ]);
                 self.add_ticket(ask.ticket);
             }

@@ -20,7 +20,7 @@ fn target(permits: Option<u32>, id: &str, own_id: bool, strict: bool) -> PermitT
     let keys = Keys::mutex("luagate", "m").unwrap();
     let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id, at_least_ms: 0 };
     let (id, entry) = (id.to_owned(), QueueEntry::default());
-    PermitTarget { keys, id, permits, limit: 3, strict, max_waiting: 0, lease, entry }
+    PermitTarget { keys, id, permits, limit: 3, strict, max_waiting: 0, head_start_ms: 0, lease, entry }
 }
 
 /// The result of a reply, in words.

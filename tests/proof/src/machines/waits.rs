@@ -52,7 +52,10 @@ impl Wait<PermitTarget> {
         let keys = Keys::mutex("luagate", "m").unwrap();
         let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id, at_least_ms: 0 };
         let (id, permits, entry) = ("id".to_owned(), Some(1), QueueEntry::default());
-        Wait::of(PermitTarget { keys, id, permits, limit: 3, strict, max_waiting: 0, lease, entry }, deadline)
+        Wait::of(
+            PermitTarget { keys, id, permits, limit: 3, strict, max_waiting: 0, head_start_ms: 0, lease, entry },
+            deadline,
+        )
     }
 
     /// A wait in line since 0, with ticket 50, by a reply with the server time 1,000.

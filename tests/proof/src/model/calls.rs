@@ -26,25 +26,30 @@ impl Model {
 
         let waits = ask.wait_ms > 0 && ask.permits.is_some();
         effects.caller = self.place(&ask.id).map(|place| self.queue[place].clone());
-        let asked_before = effects.caller.is_some();
-        let is_my_turn = self.comes_to_turn(ask, waits, at, effects);
+        let is_new = self.place(&ask.id).is_none() && ask.ticket == 0;
+        let early = (is_new && ask.head_start_ms > 0).then(|| self.early_ticket(ask, at.micros));
+        let behind = early.map_or(0, |early| self.queue.iter().filter(|waiter| waiter.ticket > early).count());
+        let is_my_turn = self.comes_to_turn(ask, waits, behind, at, effects);
         if is_my_turn {
             self.leave(&ask.id);
             let permits = ask.permits.unwrap_or(limit - self.in_use());
             let holder = self.grant(&ask.id, permits, ask.lease_ms, ask.at_least_ms, at);
-            self.serve(None, at, effects);
+            if !effects.stopped {
+                self.serve(None, at, effects);
+            }
             let (fence, ends) = (holder.fence, time(holder.ends));
             return words(&[&"granted", &permits, &fence, &ends, &now, &self.in_use(), &limit]);
         }
-        let is_known = self.place(&ask.id).is_some() || ask.ticket > 0;
-        if waits && (is_known || self.has_room(ask.max_waiting, at, effects)) {
+        if waits && (!is_new || self.has_room(ask.max_waiting, behind, at, effects)) {
             if self.place(&ask.id).is_none() {
-                self.stand_in_line(ask, at);
+                self.stand_in_line(ask, early, at);
             }
             let place = self.place(&ask.id).unwrap();
             let ticket = self.queue[place].ticket;
-            let retry_after = self.look_again(place, asked_before, ask.wait_ms, at, effects);
-            let (position, in_use) = (place + 1, self.in_use());
+            // In a new place it counts waiters with the same ticket as ahead of it.
+            let ahead = if is_new { self.queue.len() - 1 - behind } else { place };
+            let retry_after = self.look_again(ahead, ask, at, effects);
+            let (position, in_use) = (ahead + 1, self.in_use());
             return words(&[&"queued", &ticket, &position, &retry_after, &in_use, &limit, &now]);
         }
         let next_expiry = match self.ask_again(at, effects) {
@@ -57,13 +62,13 @@ impl Model {
     }
 
     /// Whether it is the caller's turn after those ahead were served.
-    fn comes_to_turn(&mut self, ask: &Ask, waits: bool, at: &Moment, effects: &mut Effects) -> bool {
+    fn comes_to_turn(&mut self, ask: &Ask, waits: bool, behind: usize, at: &Moment, effects: &mut Effects) -> bool {
         let wanted = ask.permits.unwrap_or(1);
         if self.queue.is_empty() {
             return self.fits(wanted);
         }
         if waits && (self.place(&ask.id).is_some() || ask.ticket > 0) {
-            self.stand_in_line(ask, at);
+            self.stand_in_line(ask, None, at);
             let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
             if !my_turn && effects.left == BATCH && !effects.stopped {
                 self.serve(Some((&ask.id, wanted)), at, effects); // it was the last one within the bound
@@ -71,7 +76,14 @@ impl Model {
             return my_turn;
         }
         // The caller does not wait, or is not in line yet.
-        let my_turn = self.serve(Some((&ask.id, wanted)), at, effects);
+        let my_turn = self.serve_before(behind, Some((&ask.id, wanted)), at, effects);
+        if behind > 0 && self.queue.len() == behind {
+            if !self.fits(wanted) && !waits && !effects.stopped {
+                self.serve(None, at, effects);
+                return false;
+            }
+            return self.fits(wanted);
+        }
         if !my_turn && self.place(&ask.id).is_some() {
             self.leave(&ask.id); // it leaves the line
             if !effects.stopped {

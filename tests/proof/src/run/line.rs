@@ -1,6 +1,6 @@
 //! Which callers may join a bounded line.
 
-use super::Run;
+use super::{Run, number};
 use crate::ledger::{Check, broken};
 use crate::messages::grants_in;
 use crate::model::{Ask, Model, Waiter, channel};
@@ -35,11 +35,12 @@ impl Run<'_> {
                     return Ok(());
                 };
                 let granted = grants_in(messages);
-                let limit: u32 = words[5].parse().unwrap_or(0);
+                let (ticket, limit) = (number(words, 1), number(words, 5).unwrap_or(0));
                 let stays = |waiter: &&Waiter| {
                     let listens = waiter.inbox.is_empty() || (self.listens)(channel(&waiter.inbox));
                     let is_served = granted.iter().any(|(id, ..)| *id == waiter.id);
-                    listens && waiter.patience_until > self.now() && !is_served && waiter.permits <= limit
+                    let is_ahead = Some(waiter.ticket) <= ticket && !is_served;
+                    listens && is_ahead && waiter.patience_until > self.now() && u64::from(waiter.permits) <= limit
                 };
                 let front = before.queue.iter().filter(stays);
                 match front.count() as u64 {

@@ -115,6 +115,7 @@ impl Scheduler {
                 lease_ms: LEASES[self.rng.usize(..LEASES.len())],
                 wait_ms: WAITS[self.rng.usize(..WAITS.len())],
                 max_waiting: if self.bounded { [0, 3, 50, 100, 101, 150][self.rng.usize(..6)] } else { 0 },
+                head_start_ms: self.head_start_ms(),
                 at_least_ms: self.at_least_ms(),
             };
         }
@@ -207,6 +208,7 @@ impl Scheduler {
             on_lost: self.one_in(2),
             patience,
             max_waiting: self.max_waiting(),
+            head_start_ms: self.head_start_ms(),
             at_least_ms: self.at_least_ms(),
         }
     }
@@ -218,6 +220,7 @@ impl Scheduler {
             renewed: self.one_in(2),
             patience: PATIENCE_OF_WAITS[self.rng.usize(..PATIENCE_OF_WAITS.len())],
             max_waiting: self.max_waiting(),
+            head_start_ms: self.head_start_ms(),
         }
     }
 

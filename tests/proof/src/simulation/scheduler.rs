@@ -31,6 +31,8 @@ pub(super) struct Scheduler {
     pub(super) alike: Option<(u32, u64)>,
     /// Callers limit the length of the line that they join.
     pub(super) bounded: bool,
+    /// Some callers have a head start.
+    pub(super) early: bool,
     /// The minimum hold of permits.
     pub(super) least: Least,
     /// The actions that follow a fault, the next one last: faults often come together.
@@ -49,7 +51,7 @@ impl Scheduler {
         faults.retain(|fault| rng.bool() && (!calm || *fault == Fault::Deaths));
         let (seldom, many_join) = (rng.u32(2..12), rng.u8(..24) == 0);
         let alike = (rng.u8(..3) == 0).then(|| (rng.u32(1..4), LEASES[rng.usize(4..LEASES.len())]));
-        let bounded = rng.bool();
+        let (bounded, early) = (rng.bool(), rng.bool());
         let least = match rng.u8(..3) {
             0 => Least::None,
             1 => Least::Alike(LEAST[rng.usize(3..LEAST.len())]),
@@ -62,7 +64,8 @@ impl Scheduler {
         }
         let setup = Setup { clients, is_cluster, shares_connections: rng.bool() };
         let (follow, leaving) = (Vec::new(), false);
-        let scheduler = Scheduler { rng, setup, faults, seldom, many_join, alike, bounded, least, follow, leaving };
+        let scheduler =
+            Scheduler { rng, setup, faults, seldom, many_join, alike, bounded, early, least, follow, leaving };
         (scheduler, calm)
     }
 
@@ -80,6 +83,10 @@ impl Scheduler {
 
     pub(super) fn max_waiting(&mut self) -> u32 {
         if self.bounded { [0, 0, 1, 1, 2, 3][self.rng.usize(..6)] } else { 0 }
+    }
+
+    pub(super) fn head_start_ms(&mut self) -> u64 {
+        if self.early { [0, 0, 0, 1, 40, 5_000, 86_400_000][self.rng.usize(..7)] } else { 0 }
     }
 
     /// True once in `n` times.

@@ -81,6 +81,7 @@ impl Situation {
                 limit: setting.limit,
                 strict: false,
                 max_waiting: want.max_waiting,
+                head_start_ms: want.head_start * TICK / 1_000,
                 lease: LeaseOptions {
                     lease_ms: want.lease * TICK / 1_000,
                     renewed: false,

@@ -240,7 +240,8 @@ impl World {
         let (id, asked) = match sent.call() {
             Call::Acquire(ask) => {
                 let Ask { permits, limit, lease_ms, at_least_ms, .. } = ask;
-                (ask.id, vec![(permits, limit, lease_ms, at_least_ms, Some(ask.max_waiting))])
+                let line = Some((ask.max_waiting, ask.head_start_ms));
+                (ask.id, vec![(permits, limit, lease_ms, at_least_ms, line)])
             }
             Call::TryAll { id, asked } => {
                 let one = |ask: AskOne| (Some(ask.permits), ask.limit, ask.lease_ms, ask.at_least_ms, None);
@@ -253,8 +254,8 @@ impl World {
         let wants: Vec<_> = callers.flat_map(Caller::wants).filter(is_it).collect();
         let fits = !is_awaited
             || wants.len() == asked.len()
-                && wants.iter().zip(&asked).all(|(want, (permits, limit, _, at_least_ms, max_waiting))| {
-                    let bound = max_waiting.is_none_or(|max| max == u64::from(want.max_waiting));
+                && wants.iter().zip(&asked).all(|(want, (permits, limit, _, at_least_ms, line))| {
+                    let bound = line.is_none_or(|line| line == (u64::from(want.max_waiting), want.head_start_ms));
                     let is_same = (want.permits, want.limit) == (*permits, *limit);
                     is_same && bound && want.lease.at_least_ms == *at_least_ms
                 });

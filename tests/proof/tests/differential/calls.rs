@@ -191,12 +191,10 @@ fn acquire(rng: &mut StdRng, times: &Times) -> Vec<Word> {
     let wait = if once_in(rng, 3) { text("0") } else { number(rng, times.waits) };
     let lease = number(rng, times.leases);
     let mut words = vec![text(id), text(permits), number(rng, &limits), lease, wait, inbox(rng), ticket];
-    // The last two arguments are optional.
-    match rng.random_range(0..4) {
-        0 => {}
-        1 => words.push(number(rng, &[0, 1, 2, 3])),
-        _ => words.extend([number(rng, &[0, 0, 0, 1, 2, 3]), number(rng, times.leases)]),
-    }
+    // The last three arguments are optional.
+    let optional =
+        [number(rng, &[0, 0, 0, 1, 2, 3]), number(rng, times.leases), number(rng, &[0, 0, 1, 50, 86_400_000])];
+    words.extend(optional.into_iter().take(rng.random_range(0..4)));
     words
 }
 

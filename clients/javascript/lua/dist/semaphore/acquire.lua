@@ -12,6 +12,7 @@
 --       max_waiting    joins the line only while fewer ids wait; 0 or left out: joins any line. A waiter keeps its place
 --       at_least_ms    minimum hold: permits that are released earlier stay in use until it ends; 0 or left out: none.
 --                      The lease is not shorter
+--       head_start_ms  joins the line as if the call had come that much earlier, up to a day; 0 or left out: at the end
 -- REPLY granted      permits fence expires_at now in_use limit
 --       held         permits fence expires_at now in_use limit
 --       queued       ticket position retry_after in_use limit now
@@ -23,12 +24,12 @@ local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
 local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
-if #ARGV < 7 or #ARGV > 9 then
+if #ARGV < 7 or #ARGV > 10 then
   return redis.error_reply(
-    'LUAGATE arguments: wrong number of arguments. Accepted: 7 to 9: '
-      .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms')
+    'LUAGATE arguments: wrong number of arguments. Accepted: 7 to 10: '
+      .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms head_start_ms')
 end
-local id, want, declared, lease_ms, wait_ms, inbox, ticket, max_waiting, at_least_ms = unpack(ARGV)
+local id, want, declared, lease_ms, wait_ms, inbox, ticket, max_waiting, at_least_ms, head_start_ms = unpack(ARGV)
 want = want == '1' and 1 or want ~= 'all' and (find(want, DIGITS) and want + 0 or -1)
 declared = find(declared, DIGITS) and declared + 0 or -1
 lease_ms = find(lease_ms, DIGITS) and lease_ms + 0 or -1
@@ -47,12 +48,14 @@ local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id
 if max_waiting then
   max_waiting = max_waiting == '0' and 0 or find(max_waiting, DIGITS) and max_waiting + 0 or -1
   at_least_ms = (not at_least_ms or at_least_ms == '0') and 0 or find(at_least_ms, DIGITS) and at_least_ms + 0 or -1
+  head_start_ms = (not head_start_ms or head_start_ms == '0') and 0 or find(head_start_ms, DIGITS) and head_start_ms + 0 or -1
   problem = problem
     or (max_waiting < 0 or max_waiting > 2147483647) and string.format(NO_NUMBER, 'max_waiting', 0, 2147483647)
     or (at_least_ms < 0 or at_least_ms > 3155760000000) and string.format(NO_NUMBER, 'at_least_ms', 0, 3155760000000)
+    or (head_start_ms < 0 or head_start_ms > 86400000) and string.format(NO_NUMBER, 'head_start_ms', 0, 86400000)
   if lease_ms > 0 and lease_ms < at_least_ms then lease_ms = at_least_ms end
 else
-  max_waiting, at_least_ms = 0, 0
+  max_waiting, at_least_ms, head_start_ms = 0, 0, 0
 end
 if problem then return redis.error_reply(problem) end
 -- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
@@ -193,27 +196,33 @@ if not consistent or suspended or fence or now >= next_end then
   end
   in_use = suspended and 2147483647 or held + extra_weight
 end
--- Part: place. Finds the caller's place in line, and restores one that the server removed.
--- In   want, wait_ms, ticket: arguments
--- Out  place: its ticket, if it was in line before; waits: it waits in line, until `patience_until`; is_new: it joins the
---      line at the end unless it is granted; asks; serves; ticket; above_limit: it wants more than the limit
+-- Part: place. Finds the caller's place in line: the one that it has, one that the server removed, or a new one.
+-- In   want, wait_ms, ticket, head_start_ms: arguments
+-- Out  place: its ticket, if it was in line before; waits: it waits in line, until `patience_until`; is_new: it joins the line
+--      unless it is granted; behind: how many waiters it comes before, by its head start; asks; serves; ticket, or 0: it has
+--      none yet; above_limit: it wants more than the limit
 local place = record and call('ZSCORE', queue, id)
 local above_limit = want and want > limit
 local waits = wait_ms > 0 and want and not above_limit
-local asks, serves, patience_until, is_new = true, true, now + wait_ms
+local asks, behind, patience_until = true, 0, now + wait_ms
+local is_new = waits and not place and ticket == 0
+-- No waiter is read while it is known that the first one stays first.
+local serves = in_use < limit or now >= head_until or not is_new and (waits or place)
 if place then
   ticket = tonumber(place)
-elseif waits and ticket == 0 then
-  is_new = true
-elseif waits and (waiting > 0 or in_use + want > limit) then
-  if ticket > last_fence then last_fence, next_fence = ticket, math.max(next_fence, ticket + 1) end
-  call('ZADD', queue, ticket, id)
-  is_new_queue, wrote = waiting == 0, true
-  if is_new_queue then head_until = patience_until end
-  waiting = waiting + 1
+elseif ticket > 0 then
+  if waits and (waiting > 0 or in_use + want > limit) then
+    last_fence = math.max(last_fence, ticket + head_start_ms * 1000)
+    next_fence = math.max(next_fence, last_fence + 1)
+    call('ZADD', queue, ticket, id)
+    is_new_queue, wrote = waiting == 0, true
+    if is_new_queue then head_until = patience_until end
+    waiting = waiting + 1
+  end
+elseif head_start_ms > 0 then
+  ticket = math.max(1, next_fence - head_start_ms * 1000)
+  if waiting > 0 and (waits or serves) then behind = call('ZCOUNT', queue, '(' .. string.format('%.0f', ticket), '+inf') end
 end
--- No waiter is read while it is known that the first one stays first.
-if in_use >= limit and now < head_until and (is_new or not waits and not place) then serves = false end
 -- Part: messages to the waiters.
 -- Out  listens, tell, CHANNEL_AND_SECRET, if any id waits
 local listens, tell, CHANNEL_AND_SECRET
@@ -237,19 +246,20 @@ end
 -- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
 -- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
 -- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
---      with a minimum hold of `at_least_ms`; waits: the caller waits in line until `patience_until`
+--      with a minimum hold of `at_least_ms`, and comes before the last `behind` waiters; waits: it waits in line until
+--      `patience_until`
 -- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
 local given, stopped, first, first_text, line, texts
 local seen, at = 0, 0
-while serves and (waiting == 0 and asks or waiting > 0 and seen < 100) do
-  if waiting > 0 and not line then
+while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
+  local in_line = waiting > (asks and behind or 0)
+  if in_line and not line then
     local last = seen == 0 and 1 or 99 - seen -- usually one is served, and the next becomes first
     line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
     if #line <= last then waiting = #line end
     if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
-    at = 0
+    at, in_line = 0, waiting > 0
   end
-  local in_line = waiting > 0
   local who, text = id
   if in_line then
     seen, at = seen + 1, at + 1
@@ -351,10 +361,11 @@ if seen == 100 then -- the next live waiter receives a hint to ask at once; its 
   end
 end
 local joins = is_new and not given
-if joins and max_waiting > 0 and waiting >= max_waiting then
+if joins and max_waiting > 0 and waiting - behind >= max_waiting then
   if not stopped then
--- Part: sweep. The line is full: removes the dead waiters among the first 100.
-local front, gone, asked, channels, first_is_gone = call('ZRANGE', queue, 0, 99), {}, {}, {}, false
+-- Part: sweep. The line is full: removes the dead waiters among the first 100 before the caller's place.
+local front = call('ZRANGE', queue, 0, math.min(waiting - behind, 100) - 1)
+local gone, asked, channels, first_is_gone = {}, {}, {}, false
 for i, text in ipairs(call('HMGET', meta, unpack(front))) do
   local lives = text and #text >= WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now
   local channel = lives and string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
@@ -377,7 +388,7 @@ if #gone > 0 then
   end
 end
   end
-  joins = waiting < max_waiting
+  joins = waiting - behind < max_waiting
 end
 if place and asks and not waits then -- the caller gives up its place
   call('ZREM', queue, id)
@@ -395,29 +406,36 @@ elseif joins or waits and not is_new then
 -- In   joins: it is not in line yet
 -- Out  position, from 1; retry_after, in ms; the record
 if joins then
-  ticket, last_fence, next_fence = next_fence, next_fence, next_fence + 1
+  if ticket == 0 then ticket = next_fence end
+  last_fence, next_fence = next_fence, next_fence + 1
   call('ZADD', queue, ticket, id)
   is_new_queue = waiting == 0
-  if is_new_queue then head_until = patience_until end
+  if waiting == behind then head_until = patience_until end -- it is the first
   waiting = waiting + 1
 end
-local position = joins and waiting or call('ZRANK', queue, id) + 1 -- a new ticket is the highest
-local watch = position -- it waits for the end of this lease, counted from 1
--- If the call is repeated by a waiter, and all waiters ahead are dead, it watches the same lease as the first waiter.
-if place and position > 1 and position <= 10 then
-  watch = 1
-  for _, text in ipairs(call('HMGET', meta, unpack(call('ZRANGE', queue, 0, position - 2)))) do
-    if watch == 1 and text and listens((string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1))) then watch = position end
-  end
-end
-local retry_after = math.max(1, (wait_ms - wait_ms % 3) / 3)
+local ahead = joins and waiting - behind - 1 or call('ZRANK', queue, id)
+local position, retry_after = ahead + 1, math.max(1, (wait_ms - wait_ms % 3) / 3)
 if stopped then
   retry_after = 1
 elseif suspended or next_end < now + retry_after then -- while suspended it waits for the last lease
-  local nth = suspended and '0' or watch - 1
-  local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, nth, nth, 'WITHSCORES')[2]
-  if score and score ~= 'inf' then retry_after = math.min(retry_after, math.max(1, score - now)) end
+  local lease = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')
+  if lease[2] and lease[2] ~= 'inf' then
+    local at = math.max(1, lease[2] - now)
+    if ahead > 0 and not suspended then
+      -- All waiters ahead may be dead, so it asks a little after the first one would. It does so only once within two thirds of
+      -- its lease, before which no renewed lease ends, and not for permits that are in use until their minimum hold ends. Else
+      -- many would ask at the end of each of many leases.
+      at = at + math.min(3 * ahead, 60 + math.floor(ahead / 25))
+      local asked = record and #record >= WAITER_SIZE and select(3, struct.unpack(WAITER, record)) - wait_ms or 0
+      if now + at - asked < math.min(retry_after, lease_ms == 0 and NEVER or lease_ms * 2 / 3) or find(lease[1], ' ') then
+        at = math.max(at, 1000 * ahead)
+      end
+    end
+    retry_after = math.min(retry_after, at)
+  end
 end
+-- The first waiter wants more than is free, and may be dead.
+if ahead > 0 and in_use < limit then retry_after = math.min(retry_after, 1000 * ahead) end
 if expiry ~= 0 and patience_until > expiry then expiry, ttl_changed = patience_until + 60000, true end
 wrote = true -- the record of a waiter may be refused when memory is full
 local text = struct.pack(WAITER, want, lease_ms, patience_until, wait_ms - retry_after, at_least_ms) .. inbox

@@ -66,6 +66,7 @@ impl World {
             on_lost,
             patience,
             max_waiting,
+            head_start_ms,
             at_least_ms,
             ..
         } = action
@@ -92,6 +93,7 @@ impl World {
             limit: if is_mutex { 1 } else { *limit },
             strict: *strict,
             max_waiting: *max_waiting,
+            head_start_ms: *head_start_ms,
             lease,
             patience: *patience,
             on_lost: *on_lost,
@@ -147,6 +149,7 @@ impl World {
                 limit: 220,
                 strict: false,
                 max_waiting: 0,
+                head_start_ms: 0,
                 lease: LeaseOptions { lease_ms: lease_ms.max(400), renewed: true, own_id: false, at_least_ms },
                 patience: Patience::None,
                 on_lost: true,

@@ -83,7 +83,7 @@ impl World {
 
     /// Many callers ask at once and never call again.
     fn many_join(&mut self, gate: usize, count: usize, action: &Action) -> Check {
-        let Action::ManyJoin { lease_ms, wait_ms, max_waiting, at_least_ms, .. } = *action else {
+        let Action::ManyJoin { lease_ms, wait_ms, max_waiting, head_start_ms, at_least_ms, .. } = *action else {
             return Ok(());
         };
         let keys = &self.gates[gate].keys.clone();
@@ -98,6 +98,7 @@ impl World {
                 ticket: 0,
                 max_waiting,
                 at_least_ms,
+                head_start_ms,
             };
             self.call(&Acquire { keys, ask })?;
         }

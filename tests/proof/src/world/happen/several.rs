@@ -18,7 +18,7 @@ pub(in crate::world) struct Group {
 
 impl World {
     pub(super) fn want_all(&mut self, name: usize, action: &Action) {
-        let Action::WantAll { asked, renewed, patience, max_waiting, .. } = action else {
+        let Action::WantAll { asked, renewed, patience, max_waiting, head_start_ms, .. } = action else {
             return;
         };
         if !self.hosts[name].client.is_alive {
@@ -39,6 +39,7 @@ impl World {
                 limit: if is_mutex { 1 } else { ask.limit },
                 strict: false,
                 max_waiting: *max_waiting,
+                head_start_ms: *head_start_ms,
                 lease: LeaseOptions { lease_ms: ask.lease_ms, renewed, own_id: false, at_least_ms: ask.at_least_ms },
                 patience: *patience,
                 on_lost: false,

@@ -18,6 +18,7 @@ pub mod chapter6;
 pub mod chart;
 pub mod client;
 pub mod command;
+pub mod dead_waiters;
 pub mod distance;
 pub mod figure;
 pub mod flood;

@@ -27,6 +27,7 @@ fn process_of_a_test() {
         "step" => clock::hold_while_the_own_clock_steps(&arguments),
         "sleeper" => processes::sleep_over_the_lease(&arguments),
         "waiter" => processes::wait_in_line(&arguments),
+        "crowd" => processes::hold_and_wait(&arguments),
         other => panic!("unknown job {other}"),
     }
 }

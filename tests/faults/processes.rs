@@ -10,7 +10,7 @@ use luagate::{Gate, Lease};
 use redis::Script;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Child;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The process of a holder or of a waiter, when there is one.
 fn somebody(workers: &Workers, server: &Server, holding: bool) -> u32 {
@@ -137,6 +137,48 @@ pub fn wait_in_line(arguments: &[String]) {
     println!("granted");
     std::io::stdin().read_line(&mut String::new()).unwrap();
     guard.release().unwrap();
+}
+
+/// Locks with a lease of one second, with this many more waiters in line. Ends when it is killed.
+pub fn hold_and_wait(arguments: &[String]) {
+    let [url, prefix, waiters] = arguments else { panic!("{arguments:?}") };
+    let gate = Gate::builder(url).prefix(prefix).open().unwrap();
+    let mutex = gate.mutex("account").with(|lock| lock.lease(Lease::renewed(Duration::from_secs(1))));
+    std::thread::scope(|scope| {
+        for _ in 0..=waiters.parse().unwrap() {
+            scope.spawn(|| {
+                let _held = mutex.lock().unwrap();
+                std::io::stdin().read_line(&mut String::new()).unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn a_waiter_behind_the_waiters_of_a_killed_holder_is_granted_when_the_lease_ends() {
+    let server = Server::any();
+    let mutex = server.gate().mutex("account").with(|lock| lock.lease(Duration::from_secs(1)));
+    for waiters in [1, 5, 20_u64] {
+        let arguments = [server.url.as_str(), &server.prefix, &waiters.to_string()];
+        let mut crowd = Ends(process("crowd", &arguments).spawn().unwrap());
+        let waits = |count| {
+            let seen = mutex.inspect().unwrap();
+            (seen.in_use == 1 && seen.waiter_count == count).then_some(())
+        };
+        eventually("it holds and waits", || waits(waiters));
+        std::thread::scope(|scope| {
+            let behind = scope.spawn(|| (mutex.lock().unwrap(), Instant::now()));
+            eventually("another one waits behind it", || waits(waiters + 1));
+            crowd.0.kill().unwrap();
+            crowd.0.wait().unwrap();
+            let (killed, left) = (Instant::now(), mutex.inspect().unwrap().holders[0].remaining.unwrap());
+            let (held, granted) = behind.join().unwrap();
+            // With one call in five seconds, it would come four seconds later.
+            let late = granted.saturating_duration_since(killed + left);
+            assert!(late < Duration::from_secs(2), "{waiters} dead waiters: {late:?} after the end of the lease");
+            held.release().unwrap();
+        });
+    }
 }
 
 /// The ids of the connections that are subscribed to their own channel.

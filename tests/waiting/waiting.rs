@@ -4,6 +4,7 @@
 mod cancelling;
 mod crashes;
 mod ending;
+mod head_starts;
 mod in_time;
 mod outages;
 

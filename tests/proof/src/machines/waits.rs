@@ -85,13 +85,13 @@ pub(super) fn check() {
     full_lines();
 }
 
-/// Without an inbox it asks once without joining the line. It sleeps for at most 5 s, and 1 s for each waiter ahead.
+/// Without an inbox it asks once without joining the line. It sleeps as the reply says, for at most 5 s.
 fn first_calls() {
     let mut wait = Wait::<PermitTarget>::new(Some(1_000), false, false);
     assert_eq!(wait.start(false), "asks First until 1040");
     assert_eq!(wait.answered(denied(), 0, 5), "sleeps until 0");
     assert_eq!(wait.timer(5), "asks InLine until 1040");
-    let sleeps = [(1, 9_000, 5_010), (2, 9_000, 1_010), (4, 9_000, 3_010), (9, 9_000, 5_010), (4, 500, 510)];
+    let sleeps = [(1, 9_000, 5_010), (2, 9_000, 5_010), (1, 500, 510), (9, 500, 510)];
     for (position, retry_after, until) in sleeps {
         let mut wait = Wait::<PermitTarget>::new(None, false, false);
         wait.start(true);
@@ -121,6 +121,16 @@ fn grants_by_message() {
     assert_eq!(wait.message(49, Some(9_000), 1_500, 600), "sleeps until 4000", "of an earlier ticket");
     assert_eq!(wait.message(50, Some(9_000), 1_500, 600), "sleeps until 4000");
     assert_eq!(wait.message(60, Some(4_500), 1_500, 600), "granted 60 until Some(3499), ticket Some(50)");
+    // With a head start the ticket is lower than the fences of that time.
+    let mut wait = Wait::in_line(None, false);
+    wait.waiter.target.head_start_ms = 2;
+    assert_eq!(wait.message(2_050, Some(9_000), 1_500, 600), "sleeps until 4000", "of an earlier permit");
+    assert_eq!(wait.message(2_051, Some(4_500), 1_500, 600), "granted 2051 until Some(3499), ticket Some(50)");
+    let mut wait = Wait::in_line(None, true);
+    wait.waiter.target.head_start_ms = 2;
+    wait.timer(4_000);
+    let other = Answer::Held(grant(2_050, 8_000, 5_000), USAGE);
+    assert_eq!(wait.answered(other, 4_000, 4_100), "AlreadyHeld", "a permit from before the wait");
     // A slow message: counted from its own send time, the lease would end at 5,000 + 2,999.
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(4_500), 1_500, 3_400), "granted 60 until Some(3499), ticket Some(50)");

@@ -73,12 +73,11 @@ pub enum Command {
 
 #[derive(clap::Args, Clone)]
 #[command(help_template = SHORT, override_usage = "luagate run [OPTIONS] [-n LIMIT] NAME... -- COMMAND [ARG]...", after_help = "\
-Without -n, NAME is a mutex. Several names are acquired together or not at all.
-Status: that of COMMAND, 128+n after signal n, 64 usage, 69 server, 75 not
-obtained, 79 permit lost (COMMAND was ended), 126/127 cannot run COMMAND.
+Several names: all or none. Status: that of COMMAND, 128+n after signal n,
+64 usage, 69 server, 75 no permit, 79 permit lost, 126/127 cannot run COMMAND.
 Example: luagate run -n 5 -w 2.5s market:account:17 -- ./trade --all")]
 pub struct RunArgs {
-    /// Limit of the next NAME, or `stored`
+    /// Limit of the next NAME, or `stored`; else a mutex
     #[arg(short = 'n', long, value_name = "LIMIT", value_parser = limit, action = ArgAction::Append)]
     pub limit: Vec<Limit>,
     /// Permits of the next NAME to take [default: 1]
@@ -99,13 +98,16 @@ pub struct RunArgs {
     /// Do not wait if this many wait already
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=MOST))]
     pub max_waiting: Option<u32>,
+    /// Come before waiters that came within this time
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
+    pub head_start: Duration,
     /// Keep the permit in use this long after its grant
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub at_least: Option<Duration>,
-    /// Permit ends this long after a crash
+    /// Ends this long after a crash
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
     pub lease: Duration,
-    /// Send TERM this long before KILL [default: lease/4]
+    /// TERM this long before KILL [default: lease/4]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
     /// Shown to others [default: HOST:PID]

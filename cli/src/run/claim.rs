@@ -88,6 +88,7 @@ pub fn semaphores(
         };
         let lost = on_lost.clone();
         let semaphore = semaphore.lease(Lease::renewed(args.lease)).cancelled_by(cancel).on_lost(move |_| lost());
+        let semaphore = semaphore.head_start(args.head_start);
         // Of several at once, the library chooses the id.
         let semaphore = if claims.len() == 1 { semaphore.id(id) } else { semaphore.label(label) };
         let semaphore = match args.max_waiting {

@@ -104,6 +104,28 @@ fn a_full_line_is_refused_at_once() {
 }
 
 #[test]
+fn a_command_with_a_head_start_comes_before_one_that_came_earlier() {
+    let server = Server::any();
+    let shared = Shared::new();
+    let held = server.gate().semaphore("a", 1).acquire().unwrap();
+    let waiters = [("plain", "0s"), ("urgent", "1d")].map(|(name, head_start)| {
+        let mut run = luagate(&server);
+        let run = run.args(["run", "-n", "1", "--head-start", head_start, "a", "--", "sh", "-c", "echo $0 >>\"$1\"", name]);
+        let waiter = run.arg(shared.path("order")).started();
+        waits(&server.gate().semaphore("a", 1), if name == "plain" { 1 } else { 2 });
+        waiter
+    });
+    held.release().unwrap();
+    for waiter in waiters {
+        assert_eq!(waiter.output().code(), 0);
+    }
+    assert_eq!(std::fs::read_to_string(shared.path("order")).unwrap(), "urgent\nplain\n");
+    let ended = luagate(&server).args(words("run -n 1 --head-start 2d a -- true")).done();
+    assert_eq!(ended.code(), 64, "{ended:?}");
+    assert!(ended.err().contains("up to a day"), "{ended:?}");
+}
+
+#[test]
 fn a_minimum_hold_outlives_the_command() {
     let server = Server::any();
     let begun = Instant::now();

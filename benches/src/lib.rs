@@ -28,6 +28,7 @@ pub mod instructions;
 pub mod latency;
 pub mod memory;
 pub mod peers;
+pub mod priority;
 pub mod recorded;
 pub mod rounds;
 pub mod script_instructions;

@@ -9,7 +9,7 @@ use luagate_benches::over_tcp;
 use luagate_benches::server::Server;
 use luagate_benches::{
     autocomplete, bulk, chapter6, client, command, dead_waiters, flood, growth, handover, latency, memory, peers,
-    script_instructions, script_time, tasks, threads, throughput, waiters, waiting,
+    priority, script_instructions, script_time, tasks, threads, throughput, waiters, waiting,
 };
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use std::path::Path;
 type Measured = (Vec<Figure>, Vec<Chart>);
 type Measure = fn(&Server) -> Measured;
 
-const MEASURES: [(&str, Measure); 18] = [
+const MEASURES: [(&str, Measure); 19] = [
     ("script time", |server| (script_time::measure(server), vec![])),
     ("instructions", |_| (script_instructions::measure(), vec![])),
     ("throughput", |server| (throughput::measure(server), vec![])),
@@ -33,6 +33,7 @@ const MEASURES: [(&str, Measure); 18] = [
     ("latency", |server| (vec![], vec![latency::chart(server)])),
     ("waiters", waiters::measure),
     ("dead waiters", |server| (dead_waiters::measure(server), vec![])),
+    ("priority", |server| (priority::measure(server), vec![])),
     ("flood", |server| (flood::measure(server), vec![])),
     ("Redis in Action", |server| (chapter6::measure(server), vec![])),
     ("autocomplete", |server| (autocomplete::measure(server), vec![])),

@@ -110,7 +110,8 @@ fn a_command_with_a_head_start_comes_before_one_that_came_earlier() {
     let held = server.gate().semaphore("a", 1).acquire().unwrap();
     let waiters = [("plain", "0s"), ("urgent", "1d")].map(|(name, head_start)| {
         let mut run = luagate(&server);
-        let run = run.args(["run", "-n", "1", "--head-start", head_start, "a", "--", "sh", "-c", "echo $0 >>\"$1\"", name]);
+        let run =
+            run.args(["run", "-n", "1", "--head-start", head_start, "a", "--", "sh", "-c", "echo $0 >>\"$1\"", name]);
         let waiter = run.arg(shared.path("order")).started();
         waits(&server.gate().semaphore("a", 1), if name == "plain" { 1 } else { 2 });
         waiter

@@ -268,7 +268,7 @@ impl Model {
         if ahead == 0 {
             return end;
         }
-        let after = end + (3 * ahead).min(60 + ahead / 25);
+        let after = end + (3 * ahead).min(60 + ahead / 50);
         let last = effects.caller.as_ref().map_or(0, |caller| caller.patience_until.saturating_sub(ask.wait_ms));
         let lease_ms = if ask.lease_ms > 0 { ask.lease_ms.max(ask.at_least_ms) } else { u64::MAX / 3 };
         let is_soon = 3 * (at.ms() + after).saturating_sub(last) < (3 * third).min(2 * lease_ms);

@@ -425,7 +425,7 @@ elseif suspended or next_end < now + retry_after then -- while suspended it wait
       -- All waiters ahead may be dead, so it asks a little after the first one would. It does so only once within two thirds of
       -- its lease, before which no renewed lease ends, and not for permits that are in use until their minimum hold ends. Else
       -- many would ask at the end of each of many leases.
-      at = at + math.min(3 * ahead, 60 + math.floor(ahead / 25))
+      at = at + math.min(3 * ahead, 60 + math.floor(ahead / 50))
       local asked = record and #record >= WAITER_SIZE and select(3, struct.unpack(WAITER, record)) - wait_ms or 0
       if now + at - asked < math.min(retry_after, lease_ms == 0 and NEVER or lease_ms * 2 / 3) or find(lease[1], ' ') then
         at = math.max(at, 1000 * ahead)

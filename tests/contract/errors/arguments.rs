@@ -54,6 +54,7 @@ fn numbers(printed: &mut Printed, gate: &Gate) {
     }
     printed.error(semaphore.clone().lease(Lease::renewed(Duration::from_millis(1))).try_acquire());
     printed.error(semaphore.clone().max_waiting(0).acquire());
+    printed.error(semaphore.clone().head_start(Duration::from_secs(90_000)).acquire());
     printed.error(gate.latch("latch", 0).wait());
     printed.error(gate.latch("latch", 1).life(SHORT).wait());
     printed.error(gate.latch("latch", 1).wait_timeout(Duration::ZERO));

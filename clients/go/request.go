@@ -109,9 +109,6 @@ func (r *request) acquire(ctx context.Context) (*Permit, error) {
 // sleep returns when it is time to ask again or ctx is done. It returns a permit if a message grants it before that.
 func (r *request) sleep(ctx context.Context) (*Permit, error) {
 	pause := min(recheck, millis(r.last["retry_after"]))
-	if ahead := r.last["position"] - 1; ahead > 0 { // if all these waiters are dead, only this one notices the next lease end
-		pause = min(pause, time.Duration(ahead)*time.Second)
-	}
 	wake := r.asked.Add(pause)
 	for {
 		select {

@@ -117,8 +117,7 @@ export class Request {
       const reply = await this.#ask(inbox.patience, inbox.address(this.secret), end);
       const permit = this.#granted(reply);
       if (permit) return permit;
-      // If all `n` waiters ahead are dead, only this one notices the next lease end. So it asks after `n` seconds.
-      const pause = Math.min(reply.retry_after, RECHECK_MS, (reply.position - 1) * 1_000 || RECHECK_MS);
+      const pause = Math.min(reply.retry_after, RECHECK_MS);
       const granted = await this.#receive(reply, Math.min(performance.now() + pause, end));
       if (granted) return granted;
     }

@@ -143,8 +143,7 @@ class Request:
         while time.monotonic() < end:
             if held := (yield from self.ask(inbox.patience, inbox.address(self.secret), end)):
                 return held
-            ahead = self.reply.position - 1  # if all these waiters are dead, only this one notices the next lease end
-            sleep = min(self.reply.retry_after / 1000, RECHECK, ahead or RECHECK)
+            sleep = min(self.reply.retry_after / 1000, RECHECK)
             if held := (yield from self.receive(min(end, self.asked + sleep))):
                 return held
 

@@ -20,7 +20,7 @@ import redis.clients.jedis.exceptions.JedisException;
 final class Request {
   private static final int PATIENCE_MS = 15_000; // the server keeps a waiter's place for this time
   private static final int PATIENCE_UNHEARD_MS = 60_000; // if messages do not reach the client
-  private static final int RECHECK_S = 5; // a waiter asks again after this time at the latest
+  private static final int RECHECK_MS = 5_000; // a waiter asks again after this time at the latest
 
   final String id;
   final String secret = UUID.randomUUID().toString();
@@ -171,10 +171,7 @@ final class Request {
 
   /** Sleeps until a message grants the permits; null when it is time to ask again. */
   private Reply sleep(Reply queued, long end) throws InterruptedException {
-    long ahead = queued.number("position") - 1;
-    // If all n waiters ahead are dead, only this one notices the next lease end: ask after n s.
-    long longest = 1_000 * (ahead == 0 ? RECHECK_S : Math.min(ahead, RECHECK_S));
-    long pause = MILLISECONDS.toNanos(Math.min(queued.number("retry_after"), longest));
+    long pause = MILLISECONDS.toNanos(Math.min(queued.number("retry_after"), RECHECK_MS));
     long next = Math.min(end, queued.instant() + pause);
     while (true) {
       Reply message = messages.poll(next - System.nanoTime(), NANOSECONDS);

@@ -140,9 +140,13 @@ final class Request {
                 "wait_ms", patienceMs,
                 "inbox", inbox,
                 "ticket", ticket));
-    if (settings.maxWaiting() != 0 || !settings.atLeast().isZero()) {
+    long headStart = settings.headStart().toMillis();
+    if (settings.maxWaiting() != 0 || !settings.atLeast().isZero() || headStart != 0) {
       arguments.put("max_waiting", settings.maxWaiting());
       arguments.put("at_least_ms", settings.atLeast().toMillis());
+    }
+    if (headStart != 0) {
+      arguments.put("head_start_ms", headStart);
     }
     Reply reply = settings.gate().call(settings, "acquire", arguments);
     switch (reply.word()) {
@@ -182,8 +186,7 @@ final class Request {
       if (later < 0) {
         continue; // older than the last reply
       }
-      if (message.number("fence") > queued.number("ticket")
-          && message.number("permits") == permits) {
+      if (isNew(message.number("fence")) && message.number("permits") == permits) {
         // The message may have been delayed: its arrival alone would give an end that is too late.
         long sent = queued.instant() + MILLISECONDS.toNanos(later);
         var granted = new Reply("granted", message.fields(), Math.min(sent, message.instant()));
@@ -197,6 +200,14 @@ final class Request {
         next = Math.min(next, message.instant() + MILLISECONDS.toNanos(delay));
       }
     }
+  }
+
+  /**
+   * Whether the server gave this fence after the place in line: the ticket is the next fence of
+   * that time, lower by the head start (both in µs).
+   */
+  private boolean isNew(long fence) {
+    return fence > ticket + 1_000 * settings.headStart().toMillis();
   }
 
   static IllegalArgumentException aboveLimit(Settings settings, int permits, Reply reply) {

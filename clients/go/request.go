@@ -29,6 +29,9 @@ func newRequest(s *Semaphore, permits int, id string) (*request, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
+	if s.HeadStart < 0 || s.HeadStart > longestHeadStart {
+		return nil, invalid("HeadStart", s.HeadStart.String(), "0 to 24 hours")
+	}
 	if permits < 1 {
 		return nil, invalid("permits", permits, "an integer from 1 on")
 	}
@@ -42,8 +45,12 @@ func (r *request) ask(ctx context.Context, wait time.Duration) (*Permit, error) 
 		"id": r.id, "permits": r.permits, "limit": s.limit, "lease_ms": s.lease().Milliseconds(),
 		"wait_ms": wait.Milliseconds(), "inbox": r.inbox, "ticket": r.ticket,
 	}
-	if s.MaxWaiting != 0 || s.AtLeast != 0 {
+	headStart := s.HeadStart.Milliseconds()
+	if s.MaxWaiting != 0 || s.AtLeast != 0 || headStart != 0 {
 		arguments["max_waiting"], arguments["at_least_ms"] = s.MaxWaiting, s.AtLeast.Milliseconds()
+	}
+	if headStart != 0 {
+		arguments["head_start_ms"] = headStart
 	}
 	r.asked = time.Now()
 	word, last, err := s.client.call(ctx, s, "acquire", arguments)
@@ -109,9 +116,6 @@ func (r *request) acquire(ctx context.Context) (*Permit, error) {
 // sleep returns when it is time to ask again or ctx is done. It returns a permit if a message grants it before that.
 func (r *request) sleep(ctx context.Context) (*Permit, error) {
 	pause := min(recheck, millis(r.last["retry_after"]))
-	if ahead := r.last["position"] - 1; ahead > 0 { // if all these waiters are dead, only this one notices the next lease end
-		pause = min(pause, time.Duration(ahead)*time.Second)
-	}
 	wake := r.asked.Add(pause)
 	for {
 		select {
@@ -128,7 +132,7 @@ func (r *request) sleep(ctx context.Context) (*Permit, error) {
 				if at := m.received.Add(millis(m.at - m.now)); at.Before(wake) {
 					wake = at
 				}
-			case m.fence > r.ticket && m.permits == r.permits:
+			case r.isNew(m.fence) && m.permits == r.permits:
 				// The message may have been delayed: its arrival alone would give an end that is too late.
 				end := endOf(r.asked, m.at, r.last["now"])
 				if received := endOf(m.received, m.at, m.now); received.Before(end) {
@@ -138,6 +142,12 @@ func (r *request) sleep(ctx context.Context) (*Permit, error) {
 			}
 		}
 	}
+}
+
+// isNew is whether the server gave this fence after the place in line: the ticket is the next fence of that time, lower by the head
+// start (both in µs).
+func (r *request) isNew(fence int64) bool {
+	return fence > r.ticket+1000*r.semaphore.HeadStart.Milliseconds()
 }
 
 // granted returns the permit, or nil if its lease has ended already.

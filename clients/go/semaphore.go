@@ -13,6 +13,9 @@ import (
 // DefaultLease is the lease of a permit if Semaphore.Lease is 0. It is renewed in the background.
 const DefaultLease = 30 * time.Second
 
+// longestHeadStart is the most that the scripts accept.
+const longestHeadStart = 24 * time.Hour
+
 var (
 	groupedName = regexp.MustCompile(`^\{[^{}]+\}:[^{}]+$`) // a name with a group, which is its hash tag
 	validPrefix = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
@@ -30,6 +33,9 @@ type Semaphore struct {
 	// A permit that is released earlier than this after its grant stays in use until then. The lease is not shorter. 0: no
 	// minimum.
 	AtLeast time.Duration
+	// A call joins the line as if it had come that much earlier, up to a day. Only calls that come within the head start after
+	// a waiter can overtake it. 0: none.
+	HeadStart time.Duration
 
 	client *Client
 	keys   []string // meta, holders, queue

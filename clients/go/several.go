@@ -31,7 +31,8 @@ type Several struct {
 // once.
 func (c *Client) Several(wants ...Want) *Several { return &Several{c, wants} }
 
-// TryAcquire returns permits of all at once, or ErrDenied. The names must share a group, as in {x}:a and {x}:b.
+// TryAcquire returns permits of all at once, or ErrDenied. The names must share a group, as in {x}:a and {x}:b. It ignores
+// HeadStart.
 func (s *Several) TryAcquire(ctx context.Context) (Permits, error) {
 	if err := s.check(); err != nil {
 		return nil, err

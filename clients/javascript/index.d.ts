@@ -19,6 +19,11 @@ export interface SemaphoreOptions {
   maxWaiting?: number;
   /** A permit that is released earlier than this after its grant stays in use until then. The lease is not shorter. */
   atLeast?: number;
+  /**
+   * A call joins the line as if it had come that much earlier, 0 to 86,400,000 (a day). Only calls that come within the head
+   * start after a waiter can overtake it. Default: 0.
+   */
+  headStart?: number;
 }
 
 /** How long a call waits in line. */
@@ -85,7 +90,10 @@ export interface Semaphore {
 
 /** Grants permits of several semaphores, all or none. */
 export interface Several {
-  /** Permits of all at once, or `null`. The names must share a group, as in `{market}:user:7` and `{market}:total`. */
+  /**
+   * Permits of all at once, or `null`. The names must share a group, as in `{market}:user:7` and `{market}:total`. Ignores
+   * `headStart`.
+   */
   tryAcquire(): Promise<Permits | null>;
   /**
    * Waits in line for permits of all, one semaphore after the other: by limit, the smallest first, then by key. Permits that

@@ -90,9 +90,10 @@ export class Request {
 
   // One call of the script `acquire`. With patience, it joins the line. After `end` it is hardly retried.
   async #ask(patience, inbox, end = Infinity) {
-    const { limit, lease: lease_ms, maxWaiting: max_waiting, atLeast: at_least_ms, key } = this.#settings;
+    const { limit, lease: lease_ms, maxWaiting: max_waiting, atLeast: at_least_ms, headStart, key } = this.#settings;
     const args = { id: this.id, permits: this.#permits, limit, lease_ms, wait_ms: patience, inbox, ticket: this.#ticket };
-    if (max_waiting || at_least_ms) Object.assign(args, { max_waiting, at_least_ms });
+    if (max_waiting || at_least_ms || headStart) Object.assign(args, { max_waiting, at_least_ms });
+    if (headStart) args.head_start_ms = headStart;
     const retries = Math.max(SHORT_RETRIES_MS, end - performance.now());
     const reply = await this.#gate.callFor(this.#settings, 'acquire', args, retries);
     if (reply.word === 'queued') this.#ticket = reply.ticket;
@@ -117,8 +118,7 @@ export class Request {
       const reply = await this.#ask(inbox.patience, inbox.address(this.secret), end);
       const permit = this.#granted(reply);
       if (permit) return permit;
-      // If all `n` waiters ahead are dead, only this one notices the next lease end. So it asks after `n` seconds.
-      const pause = Math.min(reply.retry_after, RECHECK_MS, (reply.position - 1) * 1_000 || RECHECK_MS);
+      const pause = Math.min(reply.retry_after, RECHECK_MS);
       const granted = await this.#receive(reply, Math.min(performance.now() + pause, end));
       if (granted) return granted;
     }
@@ -140,7 +140,7 @@ export class Request {
         }
         if (message.fence === 0) {
           until = Math.min(until, message.expires_at + message.clock); // a hint: ask again at this time
-        } else if (message.fence > this.#ticket && message.permits === this.#permits) {
+        } else if (this.#isNew(message.fence) && message.permits === this.#permits) {
           // The message may have been delayed: its arrival alone would give a deadline that is too late.
           const permit = this.#granted(message, Math.min(message.clock, reply.clock));
           if (permit) return permit;
@@ -148,6 +148,12 @@ export class Request {
       }
     }
     return null;
+  }
+
+  // Whether the server gave this fence after the place in line: the ticket is the next fence of that time, lower by the head
+  // start (both in µs).
+  #isNew(fence) {
+    return fence > this.#ticket + 1_000 * this.#settings.headStart;
   }
 }
 

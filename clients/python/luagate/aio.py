@@ -103,7 +103,10 @@ class Several:
         self.gate, self.wants = gate, wants_of(gate, wants)
 
     async def try_acquire(self) -> Permits | None:
-        """Returns permits of all at once, or None. The names must share a group, as in `{market}:user:7` and `{market}:total`."""
+        """Returns permits of all at once, or None. The names must share a group, as in `{market}:user:7` and `{market}:total`.
+
+        Ignores `head_start`.
+        """
         held = await self.gate.run(several_steps.try_acquire_several(self.gate, self.wants))
         return held and Permits(self.gate, held)
 
@@ -138,13 +141,15 @@ class Luagate(Gate):
         auto_renew: bool = False,
         max_waiting: int = 0,
         at_least: float = 0,
+        head_start: float = 0,
         on_lost: Callable[[Permit], object] | None = None,
     ) -> Semaphore:
         """At most `limit` permits are held at a time. The settings are those of `luagate.Luagate.semaphore`.
 
         `on_lost(permit)` is called once in the event loop if the permit is lost, not if it is released.
         """
-        return Semaphore(self, self.settings("semaphore", name, limit, lease, auto_renew, max_waiting, at_least, on_lost))
+        settings = self.settings("semaphore", name, limit, lease, auto_renew, max_waiting, at_least, head_start, on_lost)
+        return Semaphore(self, settings)
 
     def mutex(
         self,
@@ -154,10 +159,12 @@ class Luagate(Gate):
         auto_renew: bool = False,
         max_waiting: int = 0,
         at_least: float = 0,
+        head_start: float = 0,
         on_lost: Callable[[Permit], object] | None = None,
     ) -> Semaphore:
         """A lock: a semaphore with one permit, with the same settings."""
-        return Semaphore(self, self.settings("mutex", name, 1, lease, auto_renew, max_waiting, at_least, on_lost))
+        settings = self.settings("mutex", name, 1, lease, auto_renew, max_waiting, at_least, head_start, on_lost)
+        return Semaphore(self, settings)
 
     def several(self, wants: Iterable[tuple[Semaphore, int]]) -> Several:
         """Permits of several semaphores together, all or none: `[(semaphore, permits), ...]`."""

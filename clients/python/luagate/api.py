@@ -18,10 +18,10 @@ class Gate:
         self.scripts = Scripts(client, scripts)
         self.keeper = Keeper(self.scripts, self.wake)
 
-    def settings(self, kind, name, limit, lease, auto_renew, max_waiting, at_least, on_lost):
+    def settings(self, kind, name, limit, lease, auto_renew, max_waiting, at_least, head_start, on_lost):
         if not isinstance(limit, int):
             raise Invalid(f"limit: got {limit!r}. Accepted: an integer from 1 on")
-        return Settings(self.prefix, kind, name, limit, lease, auto_renew, max_waiting, at_least, on_lost)
+        return Settings(self.prefix, kind, name, limit, lease, auto_renew, max_waiting, at_least, head_start, on_lost)
 
     def keep(self, permit):
         """Renews the permit in the background and reports its loss, until it is released or no longer referenced."""

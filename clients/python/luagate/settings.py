@@ -8,6 +8,7 @@ from typing import Any
 from luagate.errors import Invalid
 
 DEFAULT_LEASE = 30  # seconds
+LONGEST_HEAD_START = 86400  # seconds; the scripts accept no more
 GROUPED = re.compile(r"\{([^{}]+)\}:([^{}]+)")  # a name with a group, which is its hash tag
 SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 PREFIX = re.compile(r"[A-Za-z0-9._:-]{1,64}")
@@ -25,6 +26,7 @@ class Settings:
     auto_renew: bool
     max_waiting: int
     at_least: float
+    head_start: float
     on_lost: Callable[[Any], object] | None
     keys: list[str] = field(init=False)  # meta, holders, queue
 
@@ -34,6 +36,8 @@ class Settings:
         for what, value in [("lease", self.lease), ("at_least", self.at_least)]:
             if value is not None and not isinstance(value, (int, float)):
                 raise Invalid(f"{what}: got {value!r}. Accepted: seconds, as a number")
+        if not isinstance(self.head_start, (int, float)) or not 0 <= self.head_start <= LONGEST_HEAD_START:
+            raise Invalid(f"head_start: got {self.head_start!r}. Accepted: 0 to {LONGEST_HEAD_START}, in seconds")
         tag = self.name if self.name.startswith("{") else f"{{{self.name}}}"
         keys = [f"{self.prefix}:{self.kind}{part}:{tag}" for part in ("", ".holders", ".queue")]
         object.__setattr__(self, "keys", keys)
@@ -55,6 +59,10 @@ class Settings:
     @property
     def at_least_ms(self):
         return round(self.at_least * 1000)
+
+    @property
+    def head_start_ms(self):
+        return round(self.head_start * 1000)
 
     @property
     def is_kept(self):

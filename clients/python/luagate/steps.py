@@ -116,8 +116,10 @@ class Request:
     def ask(self, patience=0, inbox="", end=math.inf):
         """One call of the script `acquire`. None: denied or, with patience, in line. After `end` it is hardly retried."""
         settings, more = self.settings, {}
-        if settings.max_waiting or settings.at_least_ms:
+        if settings.max_waiting or settings.at_least_ms or settings.head_start_ms:
             more = {"max_waiting": settings.max_waiting, "at_least_ms": settings.at_least_ms}
+        if settings.head_start_ms:
+            more["head_start_ms"] = settings.head_start_ms
         self.asked = time.monotonic()
         retries = min(RETRIES, max(SHORT_RETRIES, end - self.asked))
         self.reply = reply = yield from call_for(
@@ -143,8 +145,7 @@ class Request:
         while time.monotonic() < end:
             if held := (yield from self.ask(inbox.patience, inbox.address(self.secret), end)):
                 return held
-            ahead = self.reply.position - 1  # if all these waiters are dead, only this one notices the next lease end
-            sleep = min(self.reply.retry_after / 1000, RECHECK, ahead or RECHECK)
+            sleep = min(self.reply.retry_after / 1000, RECHECK)
             if held := (yield from self.receive(min(end, self.asked + sleep))):
                 return held
 
@@ -162,10 +163,17 @@ class Request:
                 raise Revoked(f"{self.settings.key}: the wait of {self.id} was revoked")
             if event.fence == 0:
                 until = min(until, event.received + (event.at - event.now) / 1000)
-            elif event.fence > self.ticket and event.permits == self.permits:
+            elif self.is_new(event.fence) and event.permits == self.permits:
                 # The message may have been delayed: its arrival alone would give a deadline that is too late.
                 by_call = deadline(self.asked, event.at, self.reply.now)
                 return self.granted(event.fence, event.at, min(by_call, deadline(event.received, event.at, event.now)))
+
+    def is_new(self, fence):
+        """Whether the server gave this fence after the place in line.
+
+        The ticket is the next fence of that time, lower by the head start (both in µs).
+        """
+        return fence > self.ticket + 1000 * self.settings.head_start_ms
 
     def abandon(self):
         """Releases the permits of the id, or its place in line.

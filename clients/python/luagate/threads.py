@@ -80,7 +80,10 @@ class Several:
         self.gate, self.wants = gate, wants_of(gate, wants)
 
     def try_acquire(self) -> Permits | None:
-        """Returns permits of all at once, or None. The names must share a group, as in `{market}:user:7` and `{market}:total`."""
+        """Returns permits of all at once, or None. The names must share a group, as in `{market}:user:7` and `{market}:total`.
+
+        Ignores `head_start`.
+        """
         held = self.gate.run(several_steps.try_acquire_several(self.gate, self.wants))
         return held and Permits(self.gate, held)
 
@@ -115,6 +118,7 @@ class Luagate(Gate):
         auto_renew: bool = False,
         max_waiting: int = 0,
         at_least: float = 0,
+        head_start: float = 0,
         on_lost: Callable[[Permit], object] | None = None,
     ) -> Semaphore:
         """At most `limit` permits are held at a time. All durations are in seconds.
@@ -124,9 +128,12 @@ class Luagate(Gate):
         If `max_waiting` or more callers wait in line, `acquire` raises LineFull and does not wait. 0: no bound.
         A permit that is released earlier than `at_least` seconds after its grant stays in use until then. The lease is not
         shorter than `at_least`.
+        With `head_start` (0 to a day) a call joins the line as if it had come that much earlier. Only calls that come within
+        the head start after a waiter can overtake it.
         `on_lost(permit)` is called once on a background thread if the permit is lost, not if it is released.
         """
-        return Semaphore(self, self.settings("semaphore", name, limit, lease, auto_renew, max_waiting, at_least, on_lost))
+        settings = self.settings("semaphore", name, limit, lease, auto_renew, max_waiting, at_least, head_start, on_lost)
+        return Semaphore(self, settings)
 
     def mutex(
         self,
@@ -136,10 +143,12 @@ class Luagate(Gate):
         auto_renew: bool = False,
         max_waiting: int = 0,
         at_least: float = 0,
+        head_start: float = 0,
         on_lost: Callable[[Permit], object] | None = None,
     ) -> Semaphore:
         """A lock: a semaphore with one permit, with the same settings."""
-        return Semaphore(self, self.settings("mutex", name, 1, lease, auto_renew, max_waiting, at_least, on_lost))
+        settings = self.settings("mutex", name, 1, lease, auto_renew, max_waiting, at_least, head_start, on_lost)
+        return Semaphore(self, settings)
 
     def several(self, wants: Iterable[tuple[Semaphore, int]]) -> Several:
         """Permits of several semaphores together, all or none: `[(semaphore, permits), ...]`."""

@@ -2,7 +2,8 @@
 //
 // acquire MS WANT, try WANT, several MS WANT..., try_several WANT...: acquire permits. refresh, release, look: apply to the
 // permits granted last. await_lost MS: waits for the notice that they are lost. A WANT is
-// NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS. A LEASE_MS that ends with + is renewed; - means no explicit lease.
+// NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS, and /HEAD_START_MS if it has one. A LEASE_MS that ends with + is renewed;
+// - means no explicit lease.
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LineFullError, Luagate, PermitLostError, WaitTimeoutError } from 'luagate';
@@ -16,9 +17,10 @@ const gate = new Luagate(redis, { prefix });
 let held, lost;
 
 function want(text) {
-  const [, name, limit, permits, lease, maxWaiting, atLeast] = /^(.*)\/(.*)\/(.*)\/(.*)\/(.*)\/(.*)$/.exec(text);
+  const [name, limit, permits, lease, maxWaiting, atLeast, headStart] = text.split('/');
   const options = { maxWaiting: Number(maxWaiting), atLeast: Number(atLeast), autoRenew: lease.endsWith('+') };
   if (lease !== '-') options.lease = parseInt(lease);
+  if (headStart !== undefined) options.headStart = Number(headStart);
   return [gate.semaphore(name, Number(limit), options), Number(permits)];
 }
 

@@ -14,7 +14,7 @@ import { createClient } from 'redis';
 const redis = await createClient({ url: 'redis://127.0.0.1/' }).connect();
 const gate = new Luagate(redis, { prefix: 'luagate' });
 const market: Semaphore = gate.semaphore('market', 5, { lease: 10_000, autoRenew: true, maxWaiting: 100, atLeast: 1_000 });
-const lock: Semaphore = gate.mutex('lock');
+const lock: Semaphore = gate.mutex('lock', { headStart: 10_000 });
 
 const permit: Permit = await market.acquire({ permits: 2, timeout: 2_000, signal: AbortSignal.timeout(3_000) });
 const values: [string, number, number, number, number] = [permit.id, permit.permits, permit.fence, permit.ticket, permit.expiresAt];

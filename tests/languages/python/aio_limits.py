@@ -15,8 +15,10 @@ class Caller:
         self.held, self.lost = None, asyncio.Event()
 
     def want(self, text):
-        name, limit, permits, lease, max_waiting, at_least = text.rsplit("/", 5)
+        name, limit, permits, lease, max_waiting, at_least, *head_start = text.split("/")
         more = {"auto_renew": lease.endswith("+"), "max_waiting": int(max_waiting), "at_least": int(at_least) / 1000}
+        if head_start:
+            more["head_start"] = int(head_start[0]) / 1000
         lease = None if lease == "-" else int(lease.removesuffix("+")) / 1000
         notify = self.lost
         return self.gate.semaphore(name, int(limit), lease, on_lost=lambda _: notify.set(), **more), int(permits)

@@ -2,7 +2,8 @@
 
 acquire MS WANT, try WANT, several MS WANT..., try_several WANT...: acquire permits. refresh, release, look: apply to the permits
 granted last. await_lost MS: waits for the notice that they are lost. A WANT is
-NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS. A LEASE_MS that ends with + is renewed; - means no explicit lease.
+NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS, and /HEAD_START_MS if it has one. A LEASE_MS that ends with + is renewed;
+- means no explicit lease.
 """
 
 import sys
@@ -17,8 +18,10 @@ held, lost = None, threading.Event()
 
 
 def want(text):
-    name, limit, permits, lease, max_waiting, at_least = text.rsplit("/", 5)
+    name, limit, permits, lease, max_waiting, at_least, *head_start = text.split("/")
     more = {"auto_renew": lease.endswith("+"), "max_waiting": int(max_waiting), "at_least": int(at_least) / 1000}
+    if head_start:
+        more["head_start"] = int(head_start[0]) / 1000
     lease = None if lease == "-" else int(lease.removesuffix("+")) / 1000
     notify = lost
     return gate.semaphore(name, int(limit), lease, on_lost=lambda _: notify.set(), **more), int(permits)

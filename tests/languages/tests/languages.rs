@@ -10,6 +10,7 @@ mod languages {
     pub mod cancellation;
     pub mod language;
     pub mod limits;
+    pub mod line;
     pub mod readme;
     pub mod renewal;
     pub mod shell;
@@ -20,7 +21,7 @@ mod languages {
 }
 
 use languages::language::Language;
-use languages::{alone, cancellation, limits, readme, renewal, shell, together, worker};
+use languages::{alone, cancellation, limits, line, readme, renewal, shell, together, worker};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use support::Server;
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
     }
     for language in &languages {
         let missing = language.missing.as_deref().or(no_server);
-        for (name, test) in alone::TESTS.into_iter().chain(limits::TESTS).chain(renewal::TESTS) {
+        for (name, test) in alone::TESTS.into_iter().chain(limits::TESTS).chain(line::TESTS).chain(renewal::TESTS) {
             let (name, language) = (format!("{}::{name}", language.name), language.clone());
             trials.push(trial(name, missing, move || test(&language)));
         }

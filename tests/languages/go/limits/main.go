@@ -4,7 +4,8 @@
 //
 // acquire MS WANT, try WANT, several MS WANT..., try_several WANT...: acquire permits. refresh, release, look: apply to the
 // permits granted last. await_lost MS: waits for the notice that they are lost. A WANT is
-// NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS. A LEASE_MS that ends with + is renewed; - means no explicit lease.
+// NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS, and /HEAD_START_MS if it has one. A LEASE_MS that ends with + is renewed;
+// - means no explicit lease.
 package main
 
 import (
@@ -137,6 +138,9 @@ func (c *caller) want(text string) luagate.Want {
 		semaphore.Lease = ms(lease)
 	}
 	semaphore.MaxWaiting, semaphore.AtLeast = number(words[4]), ms(words[5])
+	if len(words) > 6 {
+		semaphore.HeadStart = ms(words[6])
+	}
 	return semaphore.Want(number(words[2]))
 }
 

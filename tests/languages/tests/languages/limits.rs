@@ -17,7 +17,7 @@ pub const TESTS: [(&str, Test); 12] = [
     ("a_full_line_is_reported_at_once_with_its_length", full_line),
     ("a_permit_released_early_stays_in_use_until_its_minimum_hold_ends", minimum_hold),
     ("a_lease_is_not_shorter_than_the_minimum_hold", lease_of_minimum_hold),
-    ("acquire_sends_two_more_arguments_only_if_a_limit_is_set", arguments),
+    ("acquire_sends_more_arguments_only_if_they_are_set", arguments),
     ("several_at_once_are_granted_all_or_none", at_once),
     ("several_at_once_are_retried_when_the_reply_is_lost", lost_reply),
     ("several_in_line_are_renewed_during_the_wait_for_the_next", in_line),
@@ -69,7 +69,7 @@ fn in_use(semaphore: &Semaphore) -> u32 {
     semaphore.inspect().unwrap().in_use
 }
 
-fn waiter_count(semaphore: &Semaphore) -> u64 {
+pub fn waiter_count(semaphore: &Semaphore) -> u64 {
     semaphore.inspect().unwrap().waiter_count
 }
 
@@ -80,10 +80,10 @@ fn revoke_only(semaphore: &Semaphore) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A waiter in line. Its permit is released at once.
-fn waiter(semaphore: &Semaphore) -> JoinHandle<()> {
+/// A waiter in line. Its permit is released at once. Returns the fence.
+pub fn waiter(semaphore: &Semaphore) -> JoinHandle<u64> {
     let (before, waits) = (waiter_count(semaphore), semaphore.clone());
-    let waiter = std::thread::spawn(move || drop(waits.acquire_timeout(6 * SOON).unwrap()));
+    let waiter = std::thread::spawn(move || waits.acquire_timeout(6 * SOON).unwrap().fence());
     eventually("the caller waits", || (waiter_count(semaphore) > before).then_some(()));
     waiter
 }
@@ -149,7 +149,8 @@ fn arguments(language: &Language) -> Result<(), Failed> {
     let mut caller = Caller::new(language, &server);
     redis::cmd("CONFIG").arg(&["SET", "slowlog-log-slower-than", "0"]).exec(&mut con)?;
     redis::cmd("CONFIG").arg(&["SET", "slowlog-max-len", "10000"]).exec(&mut con)?;
-    let expected: [(&str, &[&str]); 3] = [("0/0", &[]), ("0/2000", &["0", "2000"]), ("4/0", &["4", "0"])];
+    let expected: [(&str, &[&str]); 4] =
+        [("0/0", &[]), ("0/2000", &["0", "2000"]), ("4/0", &["4", "0"]), ("0/0/5000", &["0", "0", "5000"])];
     for (place, (limits, more)) in expected.into_iter().enumerate() {
         let name = format!("plain{place}");
         caller.is_granted(&format!("try {name}/1/1/30000/{limits}"));

@@ -74,14 +74,15 @@ fn names(shell: Shell) -> Result<(), Failed> {
 fn options(shell: Shell) -> Result<(), Failed> {
     let many = (0..64).map(|number| format!("n{number}:1")).collect::<Vec<_>>();
     let many = many.iter().flat_map(|and| ["--and", and]).collect::<Vec<_>>();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["--max-waiting", "-1"], "--max-waiting: got '-1'. Accepted: 0 to 2147483647, in decimal digits"),
         (&["--at-least", "1.5"], "--at-least: got '1.5'. Accepted: 0 to 9999999 seconds, in decimal digits"),
+        (&["--head-start", "86401"], "--head-start: got '86401'. Accepted: 0 to 86400 seconds, in decimal digits"),
         (&["--and", "total"], "--and: got 'total'. Accepted: NAME:LIMIT"),
         (&["--and", "total:all"], "LIMIT: got 'all'. Accepted: 0 to 2147483647, in decimal digits"),
         (&["--and", "batch:3"], "--and: got 'batch' twice. Accepted: each name once"),
         (&["--and", "total:3"], "LIMIT: got '3'. Accepted for a mutex: 1"),
-        (&["--lease", "3"], "got the option '--lease'. Accepted: --and, --max-waiting, --at-least"),
+        (&["--lease", "3"], "got the option '--lease'. Accepted: --and, --max-waiting, --at-least, --head-start"),
         (&many, "--and: got 65 semaphores. Accepted: 1 to 64 with NAME"),
     ];
     for (options, expected) in cases {

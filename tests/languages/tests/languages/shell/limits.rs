@@ -1,16 +1,21 @@
-//! A bounded line, a minimum hold, and permits of several semaphores.
+//! A bounded line, a minimum hold, a head start, and permits of several semaphores.
 
-use super::{LOST, Shell, TIMED_OUT, Test, end_of, output_of, script, stderr};
-use crate::support::{SOON, eventually};
+use super::{LOST, Shell, TIMED_OUT, Test, end_of, output_of, script, stderr, with_permit};
+use crate::languages::limits::waiter;
+use crate::support::raw::Raw;
+use crate::support::{SOON, assert_in_time, eventually};
 use libtest_mimic::Failed;
+use luagate::scripts::semaphore::Ask;
 use luagate::{Gate, Semaphore};
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-pub const TESTS: [Test; 7] = [
+pub const TESTS: [Test; 9] = [
     ("a_full_line_is_reported_at_once_with_its_length", full_line),
     ("a_permit_released_early_stays_in_use_until_its_minimum_hold_ends", minimum_hold),
+    ("with_a_head_start_it_is_granted_after_earlier_and_before_later_waiters", head_start),
+    ("behind_dead_waiters_a_permit_is_granted_soon_after_the_lease_of_a_dead_holder", dead),
     ("several_are_held_together_and_released", several),
     ("if_one_of_several_is_not_granted_nothing_runs_and_nothing_is_held", not_all),
     ("several_are_renewed_during_the_wait_and_while_the_command_runs", renews),
@@ -106,6 +111,50 @@ fn minimum_hold(shell: Shell) -> Result<(), Failed> {
     let both = scene.semaphore.acquire_many_timeout(2, SOON)?;
     assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
     both.release()?;
+    Ok(())
+}
+
+fn head_start(shell: Shell) -> Result<(), Failed> {
+    let scene = super::Scene::new(shell);
+    let held = scene.semaphore.try_acquire_many(2)?;
+    // As if it had come a minute ago.
+    let early = waiter(&scene.semaphore.clone().head_start(Duration::from_secs(60)));
+    let late = waiter(&scene.semaphore);
+    let arguments = ["--head-start", "30", "batch", "2", "60", "sh", "-c", "echo $LUAGATE_FENCE"];
+    let mut child = script(shell, &scene.server.url, &arguments).spawn()?;
+    eventually("the caller waits", || (scene.waiter_count() == 3).then_some(()));
+    held.release()?;
+    let fence = fence_of(&mut child)?;
+    let (early, late) = (early.join().unwrap(), late.join().unwrap());
+    assert!(early < fence, "it overtook a waiter that came earlier than its head start");
+    assert!(fence < late, "it did not overtake a waiter that came within its head start");
+    Ok(())
+}
+
+/// The fence that the command prints.
+fn fence_of(child: &mut Child) -> Result<u64, Failed> {
+    let output = output_of(child);
+    assert_eq!(stderr(&output), "");
+    Ok(String::from_utf8(output.stdout)?.trim().parse()?)
+}
+
+/// A killed process leaves behind ids that call no more, and an inbox that nobody hears.
+fn dead(shell: Shell) -> Result<(), Failed> {
+    let server = crate::server();
+    let mut raw = Raw::named(&server, "batch", 1);
+    let mut round = 0;
+    // The command asks once a second, and when the first lease ends.
+    assert_in_time(Duration::from_millis(500), || {
+        round += 1;
+        let lease_end = raw.grant(Ask { lease_ms: 1_400, ..raw.ask(&format!("holder{round}")) }).expires_at;
+        for waiter in 0..5 {
+            raw.queue(Ask { wait_ms: 60_000, inbox: "nobody:listens", ..raw.ask(&format!("dead{round}-{waiter}")) });
+        }
+        let mut command = with_permit(shell, &server.url, 1, 60, "echo $LUAGATE_FENCE");
+        let mut child = command.env("LUAGATE_PREFIX", &server.prefix).spawn().unwrap();
+        let fence = fence_of(&mut child).unwrap();
+        Duration::from_millis(fence / 1_000 - lease_end.expect("a lease")) // the fence is the time of the grant in µs
+    });
     Ok(())
 }
 

@@ -20,7 +20,7 @@ import redis.clients.jedis.exceptions.JedisException;
 final class Request {
   private static final int PATIENCE_MS = 15_000; // the server keeps a waiter's place for this time
   private static final int PATIENCE_UNHEARD_MS = 60_000; // if messages do not reach the client
-  private static final int RECHECK_S = 5; // a waiter asks again after this time at the latest
+  private static final int RECHECK_MS = 5_000; // a waiter asks again after this time at the latest
 
   final String id;
   final String secret = UUID.randomUUID().toString();
@@ -140,9 +140,13 @@ final class Request {
                 "wait_ms", patienceMs,
                 "inbox", inbox,
                 "ticket", ticket));
-    if (settings.maxWaiting() != 0 || !settings.atLeast().isZero()) {
+    long headStart = settings.headStart().toMillis();
+    if (settings.maxWaiting() != 0 || !settings.atLeast().isZero() || headStart != 0) {
       arguments.put("max_waiting", settings.maxWaiting());
       arguments.put("at_least_ms", settings.atLeast().toMillis());
+    }
+    if (headStart != 0) {
+      arguments.put("head_start_ms", headStart);
     }
     Reply reply = settings.gate().call(settings, "acquire", arguments);
     switch (reply.word()) {
@@ -171,10 +175,7 @@ final class Request {
 
   /** Sleeps until a message grants the permits; null when it is time to ask again. */
   private Reply sleep(Reply queued, long end) throws InterruptedException {
-    long ahead = queued.number("position") - 1;
-    // If all n waiters ahead are dead, only this one notices the next lease end: ask after n s.
-    long longest = 1_000 * (ahead == 0 ? RECHECK_S : Math.min(ahead, RECHECK_S));
-    long pause = MILLISECONDS.toNanos(Math.min(queued.number("retry_after"), longest));
+    long pause = MILLISECONDS.toNanos(Math.min(queued.number("retry_after"), RECHECK_MS));
     long next = Math.min(end, queued.instant() + pause);
     while (true) {
       Reply message = messages.poll(next - System.nanoTime(), NANOSECONDS);
@@ -185,8 +186,7 @@ final class Request {
       if (later < 0) {
         continue; // older than the last reply
       }
-      if (message.number("fence") > queued.number("ticket")
-          && message.number("permits") == permits) {
+      if (isNew(message.number("fence")) && message.number("permits") == permits) {
         // The message may have been delayed: its arrival alone would give an end that is too late.
         long sent = queued.instant() + MILLISECONDS.toNanos(later);
         var granted = new Reply("granted", message.fields(), Math.min(sent, message.instant()));
@@ -200,6 +200,14 @@ final class Request {
         next = Math.min(next, message.instant() + MILLISECONDS.toNanos(delay));
       }
     }
+  }
+
+  /**
+   * Whether the server gave this fence after the place in line: the ticket is the next fence of
+   * that time, lower by the head start (both in µs).
+   */
+  private boolean isNew(long fence) {
+    return fence > ticket + 1_000 * settings.headStart().toMillis();
   }
 
   static IllegalArgumentException aboveLimit(Settings settings, int permits, Reply reply) {

@@ -48,6 +48,14 @@ public final class Semaphore {
   }
 
   /**
+   * The same semaphore with a head start, zero to one day: a call joins the line as if it had come
+   * that much earlier. Only calls that come within the head start after a waiter can overtake it.
+   */
+  public Semaphore headStart(Duration by) {
+    return new Semaphore(settings.withHeadStart(by));
+  }
+
+  /**
    * The same semaphore with a notice: this is called once, on a background thread, if a permit is
    * lost, and not if it is released.
    */

@@ -23,8 +23,12 @@ record Settings(
     boolean autoRenew,
     int maxWaiting,
     Duration atLeast,
+    Duration headStart,
     Consumer<Permit> onLost) {
   static final Duration DEFAULT_LEASE = Duration.ofSeconds(30);
+
+  /** The scripts accept no more. */
+  private static final Duration LONGEST_HEAD_START = Duration.ofDays(1);
 
   /** A name with a group, which is its hash tag. */
   private static final Pattern GROUPED = Pattern.compile("\\{[^{}]+\\}:[^{}]+");
@@ -37,6 +41,11 @@ record Settings(
     check(lease == null || lease.toMillis() >= 1, "lease", lease, "1 ms or more");
     check(maxWaiting >= 0, "maxWaiting", maxWaiting, "an integer from 0 on");
     check(!atLeast.isNegative(), "atLeast", atLeast, "zero or more");
+    check(
+        !headStart.isNegative() && headStart.compareTo(LONGEST_HEAD_START) <= 0,
+        "headStart",
+        headStart,
+        "zero to one day");
   }
 
   static Settings of(Luagate gate, String prefix, String kind, String name, int limit) {
@@ -57,7 +66,7 @@ record Settings(
         Stream.of("", ".holders", ".queue")
             .map(part -> prefix + ":" + kind + part + ":" + tag)
             .toList();
-    return new Settings(gate, keys, limit, null, false, 0, Duration.ZERO, null);
+    return new Settings(gate, keys, limit, null, false, 0, Duration.ZERO, Duration.ZERO, null);
   }
 
   static void checkPrefix(String prefix) {
@@ -91,22 +100,28 @@ record Settings(
   }
 
   Settings withLease(Duration lease) {
-    return new Settings(gate, keys, limit, lease, autoRenew, maxWaiting, atLeast, onLost);
+    return new Settings(
+        gate, keys, limit, lease, autoRenew, maxWaiting, atLeast, headStart, onLost);
   }
 
   Settings withAutoRenew() {
-    return new Settings(gate, keys, limit, lease, true, maxWaiting, atLeast, onLost);
+    return new Settings(gate, keys, limit, lease, true, maxWaiting, atLeast, headStart, onLost);
   }
 
   Settings withMaxWaiting(int waiters) {
-    return new Settings(gate, keys, limit, lease, autoRenew, waiters, atLeast, onLost);
+    return new Settings(gate, keys, limit, lease, autoRenew, waiters, atLeast, headStart, onLost);
   }
 
   Settings withAtLeast(Duration hold) {
-    return new Settings(gate, keys, limit, lease, autoRenew, maxWaiting, hold, onLost);
+    return new Settings(gate, keys, limit, lease, autoRenew, maxWaiting, hold, headStart, onLost);
+  }
+
+  Settings withHeadStart(Duration by) {
+    return new Settings(gate, keys, limit, lease, autoRenew, maxWaiting, atLeast, by, onLost);
   }
 
   Settings withOnLost(Consumer<Permit> notify) {
-    return new Settings(gate, keys, limit, lease, autoRenew, maxWaiting, atLeast, notify);
+    return new Settings(
+        gate, keys, limit, lease, autoRenew, maxWaiting, atLeast, headStart, notify);
   }
 }

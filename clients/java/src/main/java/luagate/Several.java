@@ -66,7 +66,7 @@ public final class Several {
 
   /**
    * Returns permits of all at once, if they are free and no caller waits. The names must share a
-   * group, as in {@code {x}:a} and {@code {x}:b}.
+   * group, as in {@code {x}:a} and {@code {x}:b}. Ignores {@link Semaphore#headStart}.
    */
   public Optional<Permits> tryAcquire() {
     String tags =

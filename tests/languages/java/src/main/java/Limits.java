@@ -21,8 +21,8 @@ import redis.clients.jedis.RedisClient;
  *
  * <p>acquire MS WANT, try WANT, several MS WANT..., try_several WANT...: acquire permits. refresh,
  * release, look: apply to the permits granted last. await_lost MS: waits for the notice that they
- * are lost. A WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS. A LEASE_MS that ends
- * with + is renewed; - means no explicit lease.
+ * are lost. A WANT is NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS, and /HEAD_START_MS if it
+ * has one. A LEASE_MS that ends with + is renewed; - means no explicit lease.
  */
 public final class Limits {
   private final Luagate gate;
@@ -119,6 +119,9 @@ public final class Limits {
     }
     if (!words[3].equals("-")) {
       semaphore = semaphore.lease(Duration.ofMillis(Long.parseLong(words[3].replace("+", ""))));
+    }
+    if (words.length > 6) {
+      semaphore = semaphore.headStart(Duration.ofMillis(Long.parseLong(words[6])));
     }
     return new Want(semaphore, Integer.parseInt(words[2]));
   }

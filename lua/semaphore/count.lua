@@ -1,13 +1,14 @@
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
--- In   waiting (NEVER: not known yet); gives_back: the caller releases its permits, and their lease has not ended
--- Out  held, in_use, consistent
+-- In   waiting (nil: not read yet); gives_back: the caller releases its permits, and their lease has not ended
+-- Out  held, in_use, consistent; waiting; line: the first waiters, if read
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
 -- A call that can grant no more than it gives back leaves the check to the next call.
 local consistent = gives_back and (waiting == 0 or in_use >= limit)
+local line
 if not consistent then
-  if waiting == NEVER then waiting = call('ZCARD', queue) end
+  waiting = waiting or call('ZCARD', queue)
   local fields = call('HLEN', meta)
   if state then
     consistent = is_known and fields == 1 + waiting + (suspended and 0 or held)
@@ -15,4 +16,7 @@ if not consistent then
   else
     consistent = fields + held + waiting == 0
   end
+elseif not waiting then -- before the first write, so that a queue of a wrong type is an error that changes nothing
+  line = call('ZRANGE', queue, '0', '1')
+  waiting = #line < 2 and #line or NEVER -- NEVER: not counted
 end

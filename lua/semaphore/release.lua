@@ -25,7 +25,7 @@ if problem then return redis.error_reply(problem) end
 if only > 0 and record and (fence or tonumber(call('ZSCORE', queue, id) or 0)) ~= only then
   record, fence = false, nil -- they belong to a later call with the same id
 end
-local waiting = fence and head_until == NEVER and 0 or NEVER -- NEVER: not known before the queue is read
+local waiting = fence and head_until == NEVER and 0 or nil -- nil: not read yet
 local gives_back = fence and now < next_end -- before next_end no lease has ended
 -- include: semaphore/count.lua
 -- include: semaphore/messages.lua
@@ -66,8 +66,9 @@ elseif fence then
   in_use = in_use - weight
   if weight > 1 then extra_weight, changed = extra_weight - weight + 1, true end
   fence, wrote, lease_ended = nil, true, true
+elseif record and call('ZREM', queue, id) == 0 then
+  consistent = false -- the record is of neither a holder nor a waiter
 elseif record then
-  call('ZREM', queue, id)
   call('HDEL', meta, id)
   waiting, wrote, changed, word = waiting - 1, true, waiting > 1, 'cancelled'
   local channel, secret = string.match(record, CHANNEL_AND_SECRET, WAITER_SIZE + 1)

@@ -2,15 +2,15 @@
 -- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
 -- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
 --      with a minimum hold of `at_least_ms`, and comes before the last `behind` waiters; waits: it waits in line until
---      `patience_until`
+--      `patience_until`; line: the first two waiters, if they were read
 -- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
-local given, stopped, first, first_text, line, texts
+local given, stopped, first, first_text, texts
 local seen, at = 0, 0
 while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
   local in_line = waiting > (asks and behind or 0)
-  if in_line and not line then
+  if in_line and not texts then
     local last = seen == 0 and 1 or 99 - seen -- usually one is served, and the next becomes first
-    line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
+    line = line or call('ZRANGE', queue, '0', seen == 0 and '1' or last)
     if #line <= last then waiting = #line end
     if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
     at, in_line = 0, waiting > 0
@@ -81,7 +81,7 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
     call('HDEL', meta, who)
   end
   if mine then asks = false end
-  if in_line and at == #line then line = nil end
+  if in_line and at == #line then line, texts = nil, nil end
 end
 -- include: semaphore/hint.lua
 if seen == 100 then -- the next live waiter receives a hint to ask at once; its call serves the rest

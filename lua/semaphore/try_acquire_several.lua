@@ -63,9 +63,8 @@ local function open(KEYS, want, declared, lease_ms, at_least_ms)
     -- include: semaphore/expire.lua
     -- include: semaphore/messages.lua
     if record and not fence then -- gives up its place in line
-      call('ZREM', queue, id)
+      waiting, record = waiting - call('ZREM', queue, id), false
       call('HDEL', meta, id)
-      waiting, record = waiting - 1, false
     end
     local serves, behind, waits, patience_until = true, 0, false, nil
     -- include: semaphore/serve.lua

@@ -140,14 +140,15 @@ local latest = 0                        -- the latest end of a new lease
   local waiting, gives_back = call('ZCARD', queue)
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
--- In   waiting (NEVER: not known yet); gives_back: the caller releases its permits, and their lease has not ended
--- Out  held, in_use, consistent
+-- In   waiting (nil: not read yet); gives_back: the caller releases its permits, and their lease has not ended
+-- Out  held, in_use, consistent; waiting; line: the first waiters, if read
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
 -- A call that can grant no more than it gives back leaves the check to the next call.
 local consistent = gives_back and (waiting == 0 or in_use >= limit)
+local line
 if not consistent then
-  if waiting == NEVER then waiting = call('ZCARD', queue) end
+  waiting = waiting or call('ZCARD', queue)
   local fields = call('HLEN', meta)
   if state then
     consistent = is_known and fields == 1 + waiting + (suspended and 0 or held)
@@ -155,6 +156,9 @@ if not consistent then
   else
     consistent = fields + held + waiting == 0
   end
+elseif not waiting then -- before the first write, so that a queue of a wrong type is an error that changes nothing
+  line = call('ZRANGE', queue, '0', '1')
+  waiting = #line < 2 and #line or NEVER -- NEVER: not counted
 end
   local stored_limit = limit
   if limit == 0 then limit = declared end
@@ -230,24 +234,23 @@ if waiting > 0 then
   end
 end
     if record and not fence then -- gives up its place in line
-      call('ZREM', queue, id)
+      waiting, record = waiting - call('ZREM', queue, id), false
       call('HDEL', meta, id)
-      waiting, record = waiting - 1, false
     end
     local serves, behind, waits, patience_until = true, 0, false, nil
 -- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
 -- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
 -- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
 --      with a minimum hold of `at_least_ms`, and comes before the last `behind` waiters; waits: it waits in line until
---      `patience_until`
+--      `patience_until`; line: the first two waiters, if they were read
 -- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
-local given, stopped, first, first_text, line, texts
+local given, stopped, first, first_text, texts
 local seen, at = 0, 0
 while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
   local in_line = waiting > (asks and behind or 0)
-  if in_line and not line then
+  if in_line and not texts then
     local last = seen == 0 and 1 or 99 - seen -- usually one is served, and the next becomes first
-    line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
+    line = line or call('ZRANGE', queue, '0', seen == 0 and '1' or last)
     if #line <= last then waiting = #line end
     if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
     at, in_line = 0, waiting > 0
@@ -320,7 +323,7 @@ if ends == NEVER then is_permanent = true elseif ends > latest then latest = end
     call('HDEL', meta, who)
   end
   if mine then asks = false end
-  if in_line and at == #line then line = nil end
+  if in_line and at == #line then line, texts = nil, nil end
 end
 -- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
 -- In   first, first_text: the first waiter, if it stays first, and its record, if the keys are consistent

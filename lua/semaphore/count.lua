@@ -1,7 +1,8 @@
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
--- In   waiting (nil: not read yet); gives_back: the caller releases its permits, and their lease has not ended
--- Out  held, in_use, consistent; waiting; line: the first waiters, if read
+-- In   waiting (nil: not read yet), gives_back (the caller releases its permits, and their lease has not ended), call, meta,
+--      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, NEVER
+-- Out  held (the number of holders), in_use, consistent, waiting, line (the first two waiters, if read)
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
 -- A call that can grant no more than it gives back leaves the check to the next call.

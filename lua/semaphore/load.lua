@@ -1,6 +1,10 @@
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- In   id (may be empty), call, now, micros
+-- Out  VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE, NEVER,
+--      meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned, limit, extra_weight,
+--      next_end, last_end, expiry, last_fence, head_until, next_fence,
+--      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
+--      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- include: semaphore/layout.lua
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]

@@ -1,7 +1,8 @@
 -- Part: next expiry. Computes a field of the reply `denied`.
--- In   waits: the caller is denied since the line is full. Then the exact end of the next lease is not read
--- Out  next_expiry: ms until the next lease expires, or the last one while suspended. If none expires: until the patience of
---      the first waiter ends
+-- In   waits (the caller is denied since the line is full: the exact end of the next lease is not read), stopped, waiting,
+--      head_until, suspended, next_end, now, call, holders, NEVER
+-- Out  next_expiry (ms until the next lease expires, or the last one while suspended. If none expires: until the patience of the
+--      first waiter ends)
 local ends_at = next_end < NEVER and next_end -- a lease that was refreshed may end later
 if not stopped and (suspended or not waits) then
   local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]

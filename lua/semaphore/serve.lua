@@ -1,9 +1,13 @@
 -- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
 -- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
--- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
---      with a minimum hold of `at_least_ms`, and comes before the last `behind` waiters; waits: it waits in line until
---      `patience_until`; line: the first two waiters, if they were read
--- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
+-- In   serves (whether to read the line), line (the first two waiters, if read), asks (the caller wants permits), id, want (how
+--      many; nil: all that are free), lease_ms, at_least_ms, behind (it comes before so many waiters), waits (it waits in line
+--      until patience_until), patience_until, waiting, limit, held, extra_weight, in_use, next_end, last_end, latest, last_fence,
+--      next_fence, now, call, meta, holders, queue, listens, tell, CHANNEL_AND_SECRET, PLAIN_HOLDER, HOLDER, WAITER, WAITER_SIZE,
+--      NEVER, records
+-- Out  given (the caller's fence), weight (its permits), asks (false: the caller was served), stopped (the bound of 100 was
+--      reached), head_until, waiting, held, extra_weight, in_use, next_end, last_end, latest, last_fence, next_fence,
+--      is_permanent, is_new_holders, records, changed, wrote
 local given, stopped, first, first_text, texts
 local seen, at = 0, 0
 while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do

@@ -1,6 +1,9 @@
 -- Part: stay. The caller joins the line, or stays in it. Computes its position, when to ask again, and its record.
--- In   joins: it is not in line yet
--- Out  position, from 1; retry_after, in ms; the record
+-- In   joins (it is not in line yet), id, want, lease_ms, wait_ms, inbox, at_least_ms, ticket, behind, patience_until, record,
+--      waiting, stopped, suspended, limit, in_use, next_end, expiry, next_fence, now, call, find, holders, queue, WAITER,
+--      WAITER_SIZE, NEVER, records
+-- Out  ticket, position (from 1), retry_after (in ms), waiting, head_until, expiry, last_fence, is_new_queue, records,
+--      ttl_changed, wrote
 if joins then
   if ticket == 0 then ticket = next_fence end
   last_fence, next_fence = next_fence, next_fence + 1

@@ -1,4 +1,7 @@
 -- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
+-- In   changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest,
+--      state, pinned, suspended, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, waiting, held, id, now,
+--      call, meta, holders, queue, STATE, VERSION, NEVER
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then

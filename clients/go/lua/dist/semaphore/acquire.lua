@@ -20,6 +20,7 @@
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
 -- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
+-- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
@@ -59,14 +60,20 @@ else
 end
 if problem then return redis.error_reply(problem) end
 -- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
+-- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- In   id (may be empty), call, now, micros
+-- Out  VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE, NEVER,
+--      meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned, limit, extra_weight,
+--      next_end, last_end, expiry, last_fence, head_until, next_fence,
+--      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
+--      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- Part: the storage layout. Only this part defines the contents of the keys.
+-- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
 --             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
@@ -130,8 +137,9 @@ local waiting = is_empty and want and now + lease_ms <= last_end and 0 or call('
 local gives_back
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
--- In   waiting (nil: not read yet); gives_back: the caller releases its permits, and their lease has not ended
--- Out  held, in_use, consistent; waiting; line: the first waiters, if read
+-- In   waiting (nil: not read yet), gives_back (the caller releases its permits, and their lease has not ended), call, meta,
+--      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, NEVER
+-- Out  held (the number of holders), in_use, consistent, waiting, line (the first two waiters, if read)
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
 -- A call that can grant no more than it gives back leaves the check to the next call.
@@ -162,7 +170,10 @@ if limit == 0 then
     'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`')
 end
 -- Part: expire. Takes back leases that have ended. Suspends granting if the keys are inconsistent, and resumes it.
--- In   the results of `load` and `count`; `fence`: the caller's own lease has ended
+-- In   fence (not nil: the caller's own lease has ended), consistent, held, suspended, is_known, pinned, extra_weight, next_end,
+--      last_end, id, now, call, meta, holders, queue, HOLDER, HOLDER_SIZE, NEVER
+-- Out  held, in_use, waiting, suspended, extra_weight, next_end, last_end, expiry, record, fence, lease_ended, changed,
+--      ttl_changed, wrote
 if not consistent or suspended or fence or now >= next_end then
   if consistent and not suspended then -- the caller's own lease, and up to 100 others, the earliest first
     local ended = fence and {id} or {}
@@ -201,10 +212,12 @@ if not consistent or suspended or fence or now >= next_end then
   in_use = suspended and 2147483647 or held + extra_weight
 end
 -- Part: place. Finds the caller's place in line: the one that it has, one that the server removed, or a new one.
--- In   want, wait_ms, ticket, head_start_ms: arguments
--- Out  place: its ticket, if it was in line before; waits: it waits in line, until `patience_until`; is_new: it joins the line
---      unless it is granted; behind: how many waiters it comes before, by its head start; asks; serves; ticket, or 0: it has
---      none yet; above_limit: it wants more than the limit
+-- In   want, wait_ms, ticket, head_start_ms (arguments), id, record, waiting, limit, in_use, last_fence, next_fence, head_until,
+--      is_new_queue, now, call, queue
+-- Out  place (its ticket, if it was in line before), above_limit (it wants more than the limit), waits (it waits in line until
+--      patience_until), patience_until, is_new (it joins the line unless it is granted), ticket (0: it has none yet), behind (how
+--      many waiters it comes before, by its head start), asks, serves (see `serve`), waiting, last_fence, next_fence, head_until,
+--      is_new_queue, wrote
 local place = record and call('ZSCORE', queue, id)
 local above_limit = want and want > limit
 local waits = wait_ms > 0 and want and not above_limit
@@ -228,7 +241,8 @@ elseif head_start_ms > 0 then
   if waiting > 0 and (waits or serves) then behind = call('ZCOUNT', queue, '(' .. string.format('%.0f', ticket), '+inf') end
 end
 -- Part: messages to the waiters.
--- Out  listens, tell, CHANNEL_AND_SECRET, if any id waits
+-- In   waiting, clock
+-- Out  listens, tell, CHANNEL_AND_SECRET (all nil if no id waits)
 local listens, tell, CHANNEL_AND_SECRET
 if waiting > 0 then
   CHANNEL_AND_SECRET = '^([^#]*)#?(.*)$' -- of an inbox
@@ -249,10 +263,14 @@ if waiting > 0 then
 end
 -- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
 -- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
--- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
---      with a minimum hold of `at_least_ms`, and comes before the last `behind` waiters; waits: it waits in line until
---      `patience_until`; line: the first two waiters, if they were read
--- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
+-- In   serves (whether to read the line), line (the first two waiters, if read), asks (the caller wants permits), id, want (how
+--      many; nil: all that are free), lease_ms, at_least_ms, behind (it comes before so many waiters), waits (it waits in line
+--      until patience_until), patience_until, waiting, limit, held, extra_weight, in_use, next_end, last_end, latest, last_fence,
+--      next_fence, now, call, meta, holders, queue, listens, tell, CHANNEL_AND_SECRET, PLAIN_HOLDER, HOLDER, WAITER, WAITER_SIZE,
+--      NEVER, records
+-- Out  given (the caller's fence), weight (its permits), asks (false: the caller was served), stopped (the bound of 100 was
+--      reached), head_until, waiting, held, extra_weight, in_use, next_end, last_end, latest, last_fence, next_fence,
+--      is_permanent, is_new_holders, records, changed, wrote
 local given, stopped, first, first_text, texts
 local seen, at = 0, 0
 while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
@@ -322,6 +340,8 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
     if held == 0 then is_new_holders = true end
     if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
 -- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
+-- In   NEVER, ends, next_end, latest
+-- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
     held, wrote = held + 1, true
@@ -335,7 +355,9 @@ if ends == NEVER then is_permanent = true elseif ends > latest then latest = end
   if in_line and at == #line then line, texts = nil, nil end
 end
 -- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
--- In   first, first_text: the first waiter, if it stays first, and its record, if the keys are consistent
+-- In   first, first_text (the first waiter, if it stays first, and its record, if the keys are consistent), next_end, now, tell,
+--      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
+-- Out  records
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
@@ -368,6 +390,8 @@ local joins = is_new and not given
 if joins and max_waiting > 0 and waiting - behind >= max_waiting then
   if not stopped then
 -- Part: sweep. The line is full: removes the dead waiters among the first 100 before the caller's place.
+-- In   waiting, behind, now, call, meta, queue, CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
+-- Out  waiting, head_until, changed, wrote
 local front = call('ZRANGE', queue, 0, math.min(waiting - behind, 100) - 1)
 local gone, asked, channels, first_is_gone = {}, {}, {}, false
 for i, text in ipairs(call('HMGET', meta, unpack(front))) do
@@ -407,8 +431,11 @@ elseif above_limit then
   limit = stored_limit -- only a grant stores a limit
 elseif joins or waits and not is_new then
 -- Part: stay. The caller joins the line, or stays in it. Computes its position, when to ask again, and its record.
--- In   joins: it is not in line yet
--- Out  position, from 1; retry_after, in ms; the record
+-- In   joins (it is not in line yet), id, want, lease_ms, wait_ms, inbox, at_least_ms, ticket, behind, patience_until, record,
+--      waiting, stopped, suspended, limit, in_use, next_end, expiry, next_fence, now, call, find, holders, queue, WAITER,
+--      WAITER_SIZE, NEVER, records
+-- Out  ticket, position (from 1), retry_after (in ms), waiting, head_until, expiry, last_fence, is_new_queue, records,
+--      ttl_changed, wrote
 if joins then
   if ticket == 0 then ticket = next_fence end
   last_fence, next_fence = next_fence, next_fence + 1
@@ -447,9 +474,10 @@ if records then records[#records + 1], records[#records + 2] = id, text else rec
   reply = {'queued', ticket, position, retry_after, suspended and limit or in_use, limit, now}
 else
 -- Part: next expiry. Computes a field of the reply `denied`.
--- In   waits: the caller is denied since the line is full. Then the exact end of the next lease is not read
--- Out  next_expiry: ms until the next lease expires, or the last one while suspended. If none expires: until the patience of
---      the first waiter ends
+-- In   waits (the caller is denied since the line is full: the exact end of the next lease is not read), stopped, waiting,
+--      head_until, suspended, next_end, now, call, holders, NEVER
+-- Out  next_expiry (ms until the next lease expires, or the last one while suspended. If none expires: until the patience of the
+--      first waiter ends)
 local ends_at = next_end < NEVER and next_end -- a lease that was refreshed may end later
 if not stopped and (suspended or not waits) then
   local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
@@ -460,6 +488,9 @@ local next_expiry = ends_at and math.max(1, ends_at - now) or -1
   reply = {'denied', next_expiry, suspended and limit or in_use, limit, waiting, now}
 end
 -- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
+-- In   changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest,
+--      state, pinned, suspended, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, waiting, held, id, now,
+--      call, meta, holders, queue, STATE, VERSION, NEVER
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then

@@ -5,9 +5,11 @@
 -- REPLY held    permits fence expires_at now
 --       queued  ticket position now
 --       gone    now
--- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
+-- Part: argument checks, for scripts that need not be fast.
+-- Out  problem (the first error found; the script returns it), refuse, number, word, takes
 -- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
+-- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
@@ -38,14 +40,20 @@ takes('meta holders queue', 3, 'id', 1)
 local id = word(1, 'id', 200)
 if problem then return redis.error_reply(problem) end
 -- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
+-- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- In   id (may be empty), call, now, micros
+-- Out  VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE, NEVER,
+--      meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned, limit, extra_weight,
+--      next_end, last_end, expiry, last_fence, head_until, next_fence,
+--      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
+--      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- Part: the storage layout. Only this part defines the contents of the keys.
+-- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
 --             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end

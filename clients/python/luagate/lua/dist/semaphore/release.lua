@@ -10,6 +10,7 @@
 --       gone        the lease had ended, or the permit was released before, or the id has another fence or ticket now
 -- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
+-- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
@@ -21,14 +22,20 @@ local id, keep, only = ARGV[1], ARGV[2], ARGV[3] or '0'
 keep = keep == '0' and 0 or find(keep, DIGITS) and keep + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
 -- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
+-- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- In   id (may be empty), call, now, micros
+-- Out  VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE, NEVER,
+--      meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned, limit, extra_weight,
+--      next_end, last_end, expiry, last_fence, head_until, next_fence,
+--      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
+--      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- Part: the storage layout. Only this part defines the contents of the keys.
+-- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
 --             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
@@ -99,8 +106,9 @@ local waiting = fence and head_until == NEVER and 0 or nil -- nil: not read yet
 local gives_back = fence and now < next_end -- before next_end no lease has ended
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
--- In   waiting (nil: not read yet); gives_back: the caller releases its permits, and their lease has not ended
--- Out  held, in_use, consistent; waiting; line: the first waiters, if read
+-- In   waiting (nil: not read yet), gives_back (the caller releases its permits, and their lease has not ended), call, meta,
+--      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, NEVER
+-- Out  held (the number of holders), in_use, consistent, waiting, line (the first two waiters, if read)
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
 -- A call that can grant no more than it gives back leaves the check to the next call.
@@ -120,7 +128,8 @@ elseif not waiting then -- before the first write, so that a queue of a wrong ty
   waiting = #line < 2 and #line or NEVER -- NEVER: not counted
 end
 -- Part: messages to the waiters.
--- Out  listens, tell, CHANNEL_AND_SECRET, if any id waits
+-- In   waiting, clock
+-- Out  listens, tell, CHANNEL_AND_SECRET (all nil if no id waits)
 local listens, tell, CHANNEL_AND_SECRET
 if waiting > 0 then
   CHANNEL_AND_SECRET = '^([^#]*)#?(.*)$' -- of an inbox
@@ -150,7 +159,9 @@ if record and keep > 0 then
     local text = keep == 1 and least_end <= now and struct.pack(PLAIN_HOLDER, fence)
       or struct.pack(HOLDER, fence, keep, least_end)
 -- Part: cool. Permits released before their minimum hold ends stay in use until then, as a lease without a holder.
--- In   keep: how many permits the caller keeps
+-- In   keep (how many permits the caller keeps), id, fence, weight, least_end, now, call, meta, holders, HOLDER, NEVER, next_end,
+--      latest, held, extra_weight, in_use, records
+-- Out  held, extra_weight, in_use, next_end, latest, is_permanent, records, changed, wrote
 if least_end > now and keep < weight then
   local name = string.format('%s %.0f %.0f', id, keep, fence)
   call('HDEL', meta, id) -- first, since HDEL is allowed when memory is full
@@ -159,6 +170,8 @@ if least_end > now and keep < weight then
   records = records or {}
   records[#records + 1], records[#records + 2] = name, struct.pack(HOLDER, fence, permits, least_end)
 -- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
+-- In   NEVER, ends, next_end, latest
+-- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
   held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
@@ -178,7 +191,9 @@ elseif fence then
   if is_live then
     word = 'released'
 -- Part: cool. Permits released before their minimum hold ends stay in use until then, as a lease without a holder.
--- In   keep: how many permits the caller keeps
+-- In   keep (how many permits the caller keeps), id, fence, weight, least_end, now, call, meta, holders, HOLDER, NEVER, next_end,
+--      latest, held, extra_weight, in_use, records
+-- Out  held, extra_weight, in_use, next_end, latest, is_permanent, records, changed, wrote
 if least_end > now and keep < weight then
   local name = string.format('%s %.0f %.0f', id, keep, fence)
   call('HDEL', meta, id) -- first, since HDEL is allowed when memory is full
@@ -187,6 +202,8 @@ if least_end > now and keep < weight then
   records = records or {}
   records[#records + 1], records[#records + 2] = name, struct.pack(HOLDER, fence, permits, least_end)
 -- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
+-- In   NEVER, ends, next_end, latest
+-- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
   held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
@@ -213,7 +230,10 @@ elseif record then
   if channel ~= '' then tell(channel, secret, id, 0, 0, -1) end
 end
 -- Part: expire. Takes back leases that have ended. Suspends granting if the keys are inconsistent, and resumes it.
--- In   the results of `load` and `count`; `fence`: the caller's own lease has ended
+-- In   fence (not nil: the caller's own lease has ended), consistent, held, suspended, is_known, pinned, extra_weight, next_end,
+--      last_end, id, now, call, meta, holders, queue, HOLDER, HOLDER_SIZE, NEVER
+-- Out  held, in_use, waiting, suspended, extra_weight, next_end, last_end, expiry, record, fence, lease_ended, changed,
+--      ttl_changed, wrote
 if not consistent or suspended or fence or now >= next_end then
   if consistent and not suspended then -- the caller's own lease, and up to 100 others, the earliest first
     local ended = fence and {id} or {}
@@ -254,10 +274,14 @@ end
 local serves, asks, behind, waits, want, lease_ms, at_least_ms, patience_until = true
 -- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
 -- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
--- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
---      with a minimum hold of `at_least_ms`, and comes before the last `behind` waiters; waits: it waits in line until
---      `patience_until`; line: the first two waiters, if they were read
--- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
+-- In   serves (whether to read the line), line (the first two waiters, if read), asks (the caller wants permits), id, want (how
+--      many; nil: all that are free), lease_ms, at_least_ms, behind (it comes before so many waiters), waits (it waits in line
+--      until patience_until), patience_until, waiting, limit, held, extra_weight, in_use, next_end, last_end, latest, last_fence,
+--      next_fence, now, call, meta, holders, queue, listens, tell, CHANNEL_AND_SECRET, PLAIN_HOLDER, HOLDER, WAITER, WAITER_SIZE,
+--      NEVER, records
+-- Out  given (the caller's fence), weight (its permits), asks (false: the caller was served), stopped (the bound of 100 was
+--      reached), head_until, waiting, held, extra_weight, in_use, next_end, last_end, latest, last_fence, next_fence,
+--      is_permanent, is_new_holders, records, changed, wrote
 local given, stopped, first, first_text, texts
 local seen, at = 0, 0
 while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
@@ -327,6 +351,8 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
     if held == 0 then is_new_holders = true end
     if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
 -- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
+-- In   NEVER, ends, next_end, latest
+-- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
     held, wrote = held + 1, true
@@ -340,7 +366,9 @@ if ends == NEVER then is_permanent = true elseif ends > latest then latest = end
   if in_line and at == #line then line, texts = nil, nil end
 end
 -- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
--- In   first, first_text: the first waiter, if it stays first, and its record, if the keys are consistent
+-- In   first, first_text (the first waiter, if it stays first, and its record, if the keys are consistent), next_end, now, tell,
+--      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
+-- Out  records
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
@@ -371,6 +399,9 @@ if seen == 100 then -- the next live waiter receives a hint to ask at once; its 
 end
 if leaves_last then call('ZREM', holders, id) end
 -- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
+-- In   changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest,
+--      state, pinned, suspended, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, waiting, held, id, now,
+--      call, meta, holders, queue, STATE, VERSION, NEVER
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then

@@ -10,9 +10,11 @@
 -- `waiters` has a list for each: id permits ticket patience_until; in the order of the queue.
 -- in_use is exact if at most 1,000 leases have ended, or at most 1,000 run. waiter_count is exact if at most 1,000 ids wait.
 -- Beyond that in_use is approximate, and waiter_count may include waiters whose patience has ended.
--- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
+-- Part: argument checks, for scripts that need not be fast.
+-- Out  problem (the first error found; the script returns it), refuse, number, word, takes
 -- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
+-- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
@@ -43,15 +45,21 @@ takes('meta holders queue', 3, 'offset count', 2)
 local offset, count = number(1, 'offset', 0, 2147483647), number(2, 'count', 0, 1000)
 if problem then return redis.error_reply(problem) end
 -- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
+-- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 local id = ''
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- In   id (may be empty), call, now, micros
+-- Out  VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE, NEVER,
+--      meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned, limit, extra_weight,
+--      next_end, last_end, expiry, last_fence, head_until, next_fence,
+--      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
+--      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- Part: the storage layout. Only this part defines the contents of the keys.
+-- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
 --             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
@@ -113,8 +121,9 @@ local latest = 0                        -- the latest end of a new lease
 local waiting, gives_back = call('ZCARD', queue)
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
--- In   waiting (nil: not read yet); gives_back: the caller releases its permits, and their lease has not ended
--- Out  held, in_use, consistent; waiting; line: the first waiters, if read
+-- In   waiting (nil: not read yet), gives_back (the caller releases its permits, and their lease has not ended), call, meta,
+--      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, NEVER
+-- Out  held (the number of holders), in_use, consistent, waiting, line (the first two waiters, if read)
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
 -- A call that can grant no more than it gives back leaves the check to the next call.

@@ -451,18 +451,18 @@ if stopped then
 elseif suspended or next_end < now + retry_after then -- while suspended it waits for the last lease
   local lease = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')
   if lease[2] and lease[2] ~= 'inf' then
-    local at = math.max(1, lease[2] - now)
+    local ask_in = math.max(1, lease[2] - now)
     if ahead > 0 and not suspended then
       -- All waiters ahead may be dead, so it asks a little after the first one would. It does so only once within two thirds of
       -- its lease, before which no renewed lease ends, and not for permits that are in use until their minimum hold ends. Else
       -- many would ask at the end of each of many leases.
-      at = at + math.min(3 * ahead, 60 + math.floor(ahead / 25))
+      ask_in = ask_in + math.min(3 * ahead, 60 + math.floor(ahead / 25))
       local asked = record and #record >= WAITER_SIZE and select(3, struct.unpack(WAITER, record)) - wait_ms or 0
-      if now + at - asked < math.min(retry_after, lease_ms == 0 and NEVER or lease_ms * 2 / 3) or find(lease[1], ' ') then
-        at = math.max(at, 1000 * ahead)
+      if now + ask_in - asked < math.min(retry_after, lease_ms == 0 and NEVER or lease_ms * 2 / 3) or find(lease[1], ' ') then
+        ask_in = math.max(ask_in, 1000 * ahead)
       end
     end
-    retry_after = math.min(retry_after, at)
+    retry_after = math.min(retry_after, ask_in)
   end
 end
 -- The first waiter wants more than is free, and may be dead.

@@ -52,9 +52,9 @@ if max_waiting then
 else
   max_waiting, at_least_ms, head_start_ms = 0, 0, 0
 end
-if problem then return redis.error_reply(problem) end
 -- include: clock.lua
 -- include: semaphore/load.lua
+if problem then return redis.error_reply(problem) end
 local is_empty = head_until == NEVER and now < next_end and not record
 local waiting = is_empty and want and now + lease_ms <= last_end and 0 or call('ZCARD', queue)
 local gives_back

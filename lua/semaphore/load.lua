@@ -1,18 +1,19 @@
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty), call, now, micros
--- Out  VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE, NEVER,
---      meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned, limit, extra_weight,
---      next_end, last_end, expiry, last_fence, head_until, next_fence,
---      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
---      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
+-- In   id (may be empty), problem (an error found before: then nothing is read), call, now, micros
+-- Out  problem (the script returns it), VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER,
+--      WAITER_SIZE, NEVER, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
+--      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, next_fence, record (of the caller), fence,
+--      weight, least_end (of a holder: its fence, its permits, the end of its minimum hold), changed, ttl_changed, wrote,
+--      records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- include: semaphore/layout.lua
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue') end
-if meta == holders or meta == queue or holders == queue then
-  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue')
+if #KEYS ~= 3 then
+  problem = problem or 'LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue'
+elseif meta == holders or meta == queue or holders == queue then
+  problem = problem or 'LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue'
 end
-local stored = call('HMGET', meta, 'the state', id)
+local stored = problem and {} or call('HMGET', meta, 'the state', id)
 local state, record = stored[1], stored[2]
 local is_known = state and #state == STATE_SIZE
 local mode, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until =
@@ -23,8 +24,8 @@ if mode ~= VERSION * 4 then
   suspended, pinned = mode % 2 == 1, mode % 4 > 1
   local version = math.floor(mode / 4)
   if version ~= VERSION then
-    return redis.error_reply('LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
-      .. '. Use scripts of one version in all programs that share a semaphore')
+    problem = 'LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
+      .. '. Use scripts of one version in all programs that share a semaphore'
   end
 end
 local fence, weight, least_end

@@ -12,13 +12,13 @@
 if #ARGV ~= 2 and #ARGV ~= 3 then
   return redis.error_reply('LUAGATE arguments: wrong number of arguments. Accepted: 2 or 3: id keep fence')
 end
-local id, keep, only = ARGV[1], ARGV[2], ARGV[3] or '0'
+local id, keep, only, problem = ARGV[1], ARGV[2], ARGV[3] or '0', nil
 keep = keep == '0' and 0 or find(keep, DIGITS) and keep + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
 -- include: clock.lua
 -- include: semaphore/load.lua
 -- acquire checked the id of a holder without a minimum hold. Some other fields of meta are not ids.
-local problem = (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
+problem = problem or (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or (keep < 0 or keep > 2147483647) and string.format(NO_NUMBER, 'keep', 0, 2147483647)
   or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
 if problem then return redis.error_reply(problem) end

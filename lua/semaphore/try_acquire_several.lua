@@ -41,17 +41,18 @@ for at = 2, problem and 0 or #ARGV, 4 do
 end
 if problem then return redis.error_reply(problem) end
 -- include: clock.lua
--- Reads one semaphore, with its three keys. Writes nothing: the functions that it returns do.
+-- Reads one semaphore, with its three keys. Writes nothing: the functions that it returns do. Returns nil after a problem.
 local function open(KEYS, want, declared, lease_ms, at_least_ms)
   -- include: semaphore/load.lua
+  if problem then return end
   local waiting, gives_back = call('ZCARD', queue)
   -- include: semaphore/count.lua
   local stored_limit = limit
   if limit == 0 then limit = declared end
   local in_force = limit
   if limit == 0 then
-    return redis.error_reply(
-      'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`')
+    problem = 'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`'
+    return
   end
   local own_end = fence and call('ZSCORE', holders, id)
   local is_held = own_end and tonumber(own_end) > now
@@ -87,9 +88,8 @@ local function open(KEYS, want, declared, lease_ms, at_least_ms)
 end
 local all, still_held, blocked, above = {}, 0, nil, nil
 for i = 1, count do
-  local one = open({KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]}, unpack(asked[i]))
-  if one.err then return one end
-  all[i] = one
+  all[i] = open({KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]}, unpack(asked[i]))
+  if problem then return redis.error_reply(problem) end
 end
 for index, one in ipairs(all) do
   if one.is_held then still_held = still_held + 1 end

@@ -43,7 +43,6 @@ local function takes(keys, key_count, arguments, count)
 end
 takes('meta holders queue', 3, 'offset count', 2)
 local offset, count = number(1, 'offset', 0, 2147483647), number(2, 'count', 0, 1000)
-if problem then return redis.error_reply(problem) end
 -- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
 -- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
@@ -52,12 +51,12 @@ local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 local id = ''
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty), call, now, micros
--- Out  VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE, NEVER,
---      meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned, limit, extra_weight,
---      next_end, last_end, expiry, last_fence, head_until, next_fence,
---      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
---      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
+-- In   id (may be empty), problem (an error found before: then nothing is read), call, now, micros
+-- Out  problem (the script returns it), VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER,
+--      WAITER_SIZE, NEVER, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
+--      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, next_fence, record (of the caller), fence,
+--      weight, least_end (of a holder: its fence, its permits, the end of its minimum hold), changed, ttl_changed, wrote,
+--      records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- Part: the storage layout. Only this part defines the contents of the keys.
 -- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
 --
@@ -86,11 +85,12 @@ local HOLDER, HOLDER_SIZE = '<dId', 20
 local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue') end
-if meta == holders or meta == queue or holders == queue then
-  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue')
+if #KEYS ~= 3 then
+  problem = problem or 'LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue'
+elseif meta == holders or meta == queue or holders == queue then
+  problem = problem or 'LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue'
 end
-local stored = call('HMGET', meta, 'the state', id)
+local stored = problem and {} or call('HMGET', meta, 'the state', id)
 local state, record = stored[1], stored[2]
 local is_known = state and #state == STATE_SIZE
 local mode, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until =
@@ -101,8 +101,8 @@ if mode ~= VERSION * 4 then
   suspended, pinned = mode % 2 == 1, mode % 4 > 1
   local version = math.floor(mode / 4)
   if version ~= VERSION then
-    return redis.error_reply('LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
-      .. '. Use scripts of one version in all programs that share a semaphore')
+    problem = 'LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
+      .. '. Use scripts of one version in all programs that share a semaphore'
   end
 end
 local fence, weight, least_end
@@ -118,6 +118,7 @@ local renewed                           -- the new end of the caller's lease
 local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
 local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
+if problem then return redis.error_reply(problem) end
 local waiting, gives_back = call('ZCARD', queue)
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.

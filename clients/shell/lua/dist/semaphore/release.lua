@@ -18,7 +18,7 @@ local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes 
 if #ARGV ~= 2 and #ARGV ~= 3 then
   return redis.error_reply('LUAGATE arguments: wrong number of arguments. Accepted: 2 or 3: id keep fence')
 end
-local id, keep, only = ARGV[1], ARGV[2], ARGV[3] or '0'
+local id, keep, only, problem = ARGV[1], ARGV[2], ARGV[3] or '0', nil
 keep = keep == '0' and 0 or find(keep, DIGITS) and keep + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
 -- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
@@ -28,12 +28,12 @@ local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty), call, now, micros
--- Out  VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE, NEVER,
---      meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned, limit, extra_weight,
---      next_end, last_end, expiry, last_fence, head_until, next_fence,
---      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
---      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
+-- In   id (may be empty), problem (an error found before: then nothing is read), call, now, micros
+-- Out  problem (the script returns it), VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER,
+--      WAITER_SIZE, NEVER, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
+--      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, next_fence, record (of the caller), fence,
+--      weight, least_end (of a holder: its fence, its permits, the end of its minimum hold), changed, ttl_changed, wrote,
+--      records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- Part: the storage layout. Only this part defines the contents of the keys.
 -- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
 --
@@ -62,11 +62,12 @@ local HOLDER, HOLDER_SIZE = '<dId', 20
 local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue') end
-if meta == holders or meta == queue or holders == queue then
-  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue')
+if #KEYS ~= 3 then
+  problem = problem or 'LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue'
+elseif meta == holders or meta == queue or holders == queue then
+  problem = problem or 'LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue'
 end
-local stored = call('HMGET', meta, 'the state', id)
+local stored = problem and {} or call('HMGET', meta, 'the state', id)
 local state, record = stored[1], stored[2]
 local is_known = state and #state == STATE_SIZE
 local mode, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until =
@@ -77,8 +78,8 @@ if mode ~= VERSION * 4 then
   suspended, pinned = mode % 2 == 1, mode % 4 > 1
   local version = math.floor(mode / 4)
   if version ~= VERSION then
-    return redis.error_reply('LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
-      .. '. Use scripts of one version in all programs that share a semaphore')
+    problem = 'LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
+      .. '. Use scripts of one version in all programs that share a semaphore'
   end
 end
 local fence, weight, least_end
@@ -95,7 +96,7 @@ local lease_ended, is_permanent         -- a lease ended; a new lease is permane
 local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
 -- acquire checked the id of a holder without a minimum hold. Some other fields of meta are not ids.
-local problem = (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
+problem = problem or (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or (keep < 0 or keep > 2147483647) and string.format(NO_NUMBER, 'keep', 0, 2147483647)
   or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
 if problem then return redis.error_reply(problem) end
@@ -399,9 +400,9 @@ if seen == 100 then -- the next live waiter receives a hint to ask at once; its 
 end
 if leaves_last then call('ZREM', holders, id) end
 -- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
--- In   changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest,
---      state, pinned, suspended, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, waiting, held, id, now,
---      call, meta, holders, queue, STATE, VERSION, NEVER
+-- In   changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest, state,
+--      pinned, suspended, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, waiting, held, id, now, call,
+--      meta, holders, queue, STATE, VERSION, NEVER
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then

@@ -76,15 +76,15 @@ local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
--- Reads one semaphore, with its three keys. Writes nothing: the functions that it returns do.
+-- Reads one semaphore, with its three keys. Writes nothing: the functions that it returns do. Returns nil after a problem.
 local function open(KEYS, want, declared, lease_ms, at_least_ms)
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty), call, now, micros
--- Out  VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE, NEVER,
---      meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned, limit, extra_weight,
---      next_end, last_end, expiry, last_fence, head_until, next_fence,
---      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
---      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
+-- In   id (may be empty), problem (an error found before: then nothing is read), call, now, micros
+-- Out  problem (the script returns it), VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER,
+--      WAITER_SIZE, NEVER, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
+--      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, next_fence, record (of the caller), fence,
+--      weight, least_end (of a holder: its fence, its permits, the end of its minimum hold), changed, ttl_changed, wrote,
+--      records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- Part: the storage layout. Only this part defines the contents of the keys.
 -- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
 --
@@ -113,11 +113,12 @@ local HOLDER, HOLDER_SIZE = '<dId', 20
 local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue') end
-if meta == holders or meta == queue or holders == queue then
-  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue')
+if #KEYS ~= 3 then
+  problem = problem or 'LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue'
+elseif meta == holders or meta == queue or holders == queue then
+  problem = problem or 'LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue'
 end
-local stored = call('HMGET', meta, 'the state', id)
+local stored = problem and {} or call('HMGET', meta, 'the state', id)
 local state, record = stored[1], stored[2]
 local is_known = state and #state == STATE_SIZE
 local mode, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until =
@@ -128,8 +129,8 @@ if mode ~= VERSION * 4 then
   suspended, pinned = mode % 2 == 1, mode % 4 > 1
   local version = math.floor(mode / 4)
   if version ~= VERSION then
-    return redis.error_reply('LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
-      .. '. Use scripts of one version in all programs that share a semaphore')
+    problem = 'LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
+      .. '. Use scripts of one version in all programs that share a semaphore'
   end
 end
 local fence, weight, least_end
@@ -145,6 +146,7 @@ local renewed                           -- the new end of the caller's lease
 local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
 local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
+  if problem then return end
   local waiting, gives_back = call('ZCARD', queue)
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
@@ -173,8 +175,8 @@ end
   if limit == 0 then limit = declared end
   local in_force = limit
   if limit == 0 then
-    return redis.error_reply(
-      'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`')
+    problem = 'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`'
+    return
   end
   local own_end = fence and call('ZSCORE', holders, id)
   local is_held = own_end and tonumber(own_end) > now
@@ -399,9 +401,9 @@ local next_expiry = ends_at and math.max(1, ends_at - now) or -1
   function one.save()
     if not is_held then limit = stored_limit end -- only a grant stores a limit
 -- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
--- In   changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest,
---      state, pinned, suspended, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, waiting, held, id, now,
---      call, meta, holders, queue, STATE, VERSION, NEVER
+-- In   changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest, state,
+--      pinned, suspended, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, waiting, held, id, now, call,
+--      meta, holders, queue, STATE, VERSION, NEVER
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then
@@ -452,9 +454,8 @@ end
 end
 local all, still_held, blocked, above = {}, 0, nil, nil
 for i = 1, count do
-  local one = open({KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]}, unpack(asked[i]))
-  if one.err then return one end
-  all[i] = one
+  all[i] = open({KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]}, unpack(asked[i]))
+  if problem then return redis.error_reply(problem) end
 end
 for index, one in ipairs(all) do
   if one.is_held then still_held = still_held + 1 end

@@ -20,9 +20,8 @@
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
 -- include: arguments.lua
 if #ARGV < 7 or #ARGV > 10 then
-  return redis.error_reply(
-    'LUAGATE arguments: wrong number of arguments. Accepted: 7 to 10: '
-      .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms head_start_ms')
+  return redis.error_reply('LUAGATE arguments: wrong number of arguments. Accepted: 7 to 10: '
+    .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms head_start_ms')
 end
 local id, want, declared, lease_ms, wait_ms, inbox, ticket, max_waiting, at_least_ms, head_start_ms = unpack(ARGV)
 want = want == '1' and 1 or want ~= 'all' and (find(want, DIGITS) and want + 0 or -1)
@@ -55,8 +54,8 @@ end
 -- include: clock.lua
 -- include: semaphore/load.lua
 if problem then return redis.error_reply(problem) end
-local is_empty = head_until == NEVER and now < next_end and not record
-local waiting = is_empty and want and now + lease_ms <= last_end and 0 or call('ZCARD', queue)
+local waiting = line_is_empty and now < next_end and not record and want and now + lease_ms <= last_end and 0
+  or call('ZCARD', queue)
 local gives_back
 -- include: semaphore/count.lua
 -- The id holds a permit already: return it, even if the limit has changed since.

@@ -31,7 +31,7 @@ local before = call('ZSCORE', holders, id)
 local before_ms = tonumber(before or 0)
 if before_ms <= now then return {'lost', now} end
 if before_ms == ends then return reply end
-local held, waiting = 1, head_until == NEVER and 0 or call('ZCARD', queue)
+local held, waiting = 1, line_is_empty and 0 or call('ZCARD', queue)
 renewed = lease_ms == 0 and '+inf' or ends
 -- include: semaphore/bounds.lua
 lease_ended = before == 'inf'

@@ -25,7 +25,7 @@ if problem then return redis.error_reply(problem) end
 if only > 0 and record and (fence or tonumber(call('ZSCORE', queue, id) or 0)) ~= only then
   record, fence = false, nil -- they belong to a later call with the same id
 end
-local waiting = fence and head_until == NEVER and 0 or nil -- nil: not read yet
+local waiting = fence and line_is_empty and 0 or nil -- nil: not read yet
 local gives_back = fence and now < next_end -- before next_end no lease has ended
 -- include: semaphore/count.lua
 -- include: semaphore/messages.lua

@@ -53,10 +53,10 @@ local id = ''
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty), problem (an error found before: then nothing is read), call, now, micros
 -- Out  problem (the script returns it), VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER,
---      WAITER_SIZE, NEVER, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
---      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, next_fence, record (of the caller), fence,
---      weight, least_end (of a holder: its fence, its permits, the end of its minimum hold), changed, ttl_changed, wrote,
---      records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
+--      WAITER_SIZE, NEVER, MANY, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
+--      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, line_is_empty (as the state says), next_fence,
+--      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
+--      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- Part: the storage layout. Only this part defines the contents of the keys.
 -- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
 --
@@ -84,6 +84,7 @@ local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a mini
 local HOLDER, HOLDER_SIZE = '<dId', 20
 local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
+local MANY = 1 / 0 -- waiters that were not counted: more than one
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS ~= 3 then
   problem = problem or 'LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue'
@@ -108,6 +109,7 @@ end
 local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
+local line_is_empty = head_until == NEVER
 -- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
 -- The changes that `write` stores.
@@ -123,7 +125,7 @@ local waiting, gives_back = call('ZCARD', queue)
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
 -- In   waiting (nil: not read yet), gives_back (the caller releases its permits, and their lease has not ended), call, meta,
---      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, NEVER
+--      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, MANY
 -- Out  held (the number of holders), in_use, consistent, waiting, line (the first two waiters, if read)
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
@@ -141,7 +143,7 @@ if not consistent then
   end
 elseif not waiting then -- before the first write, so that a queue of a wrong type is an error that changes nothing
   line = call('ZRANGE', queue, '0', '1')
-  waiting = #line < 2 and #line or NEVER -- NEVER: not counted
+  waiting = #line < 2 and #line or MANY
 end
 -- Fence and permits of each id; zeros for an id without a holder's record.
 local function holdings(ids)

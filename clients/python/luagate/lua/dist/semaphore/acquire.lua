@@ -26,9 +26,8 @@ local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
 local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
 if #ARGV < 7 or #ARGV > 10 then
-  return redis.error_reply(
-    'LUAGATE arguments: wrong number of arguments. Accepted: 7 to 10: '
-      .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms head_start_ms')
+  return redis.error_reply('LUAGATE arguments: wrong number of arguments. Accepted: 7 to 10: '
+    .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms head_start_ms')
 end
 local id, want, declared, lease_ms, wait_ms, inbox, ticket, max_waiting, at_least_ms, head_start_ms = unpack(ARGV)
 want = want == '1' and 1 or want ~= 'all' and (find(want, DIGITS) and want + 0 or -1)
@@ -67,10 +66,10 @@ local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
 -- In   id (may be empty), problem (an error found before: then nothing is read), call, now, micros
 -- Out  problem (the script returns it), VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER,
---      WAITER_SIZE, NEVER, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
---      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, next_fence, record (of the caller), fence,
---      weight, least_end (of a holder: its fence, its permits, the end of its minimum hold), changed, ttl_changed, wrote,
---      records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
+--      WAITER_SIZE, NEVER, MANY, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
+--      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, line_is_empty (as the state says), next_fence,
+--      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
+--      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- Part: the storage layout. Only this part defines the contents of the keys.
 -- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
 --
@@ -98,6 +97,7 @@ local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a mini
 local HOLDER, HOLDER_SIZE = '<dId', 20
 local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
+local MANY = 1 / 0 -- waiters that were not counted: more than one
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
 if #KEYS ~= 3 then
   problem = problem or 'LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue'
@@ -122,6 +122,7 @@ end
 local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
+local line_is_empty = head_until == NEVER
 -- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
 -- The changes that `write` stores.
@@ -133,13 +134,13 @@ local lease_ended, is_permanent         -- a lease ended; a new lease is permane
 local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
 if problem then return redis.error_reply(problem) end
-local is_empty = head_until == NEVER and now < next_end and not record
-local waiting = is_empty and want and now + lease_ms <= last_end and 0 or call('ZCARD', queue)
+local waiting = line_is_empty and now < next_end and not record and want and now + lease_ms <= last_end and 0
+  or call('ZCARD', queue)
 local gives_back
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
 -- In   waiting (nil: not read yet), gives_back (the caller releases its permits, and their lease has not ended), call, meta,
---      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, NEVER
+--      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, MANY
 -- Out  held (the number of holders), in_use, consistent, waiting, line (the first two waiters, if read)
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
@@ -157,7 +158,7 @@ if not consistent then
   end
 elseif not waiting then -- before the first write, so that a queue of a wrong type is an error that changes nothing
   line = call('ZRANGE', queue, '0', '1')
-  waiting = #line < 2 and #line or NEVER -- NEVER: not counted
+  waiting = #line < 2 and #line or MANY
 end
 -- The id holds a permit already: return it, even if the limit has changed since.
 local own_end = fence and call('ZSCORE', holders, id)

@@ -95,8 +95,14 @@ elseif joins or waits and not is_new then
   -- include: semaphore/stay.lua
   reply = {'queued', ticket, position, retry_after, suspended and limit or in_use, limit, now}
 else
-  -- include: semaphore/next_expiry.lua
-  reply = {'denied', next_expiry, suspended and limit or in_use, limit, waiting, now}
+  -- Until the next lease ends, or the last one while suspended. If none ends: until the patience of the first waiter does.
+  local ends_at = next_end < NEVER and next_end -- if the line is full; a lease that was refreshed may end later
+  if not stopped and (suspended or not waits) then
+    local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
+    ends_at = score and score ~= 'inf' and score
+  end
+  if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: serve stopped at its bound; ask at once
+  reply = {'denied', ends_at and math.max(1, ends_at - now) or -1, suspended and limit or in_use, limit, waiting, now}
 end
 -- include: semaphore/write.lua
 return reply

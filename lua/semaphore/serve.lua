@@ -67,19 +67,7 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
     tell(channel, secret, who, 0, 0, 0)
   end
   if fits then
-    call('ZADD', holders, score, who)
-    if permits == 1 and at_least == 0 then
-      text = struct.pack(PLAIN_HOLDER, last_fence)
-    else
-      text = struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
-    end
-    if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
-    if held == 0 then is_new_holders = true end
-    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
-    -- include: semaphore/bounds.lua
-    held, wrote = held + 1, true
-    in_use = in_use + permits
-    extra_weight = extra_weight + permits - 1
+    -- include: semaphore/grant.lua
     if mine then given, weight = last_fence, permits end
   elseif in_line then
     call('HDEL', meta, who)

@@ -344,23 +344,22 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
     tell(channel, secret, who, 0, 0, 0)
   end
   if fits then
-    call('ZADD', holders, score, who)
-    if permits == 1 and at_least == 0 then
-      text = struct.pack(PLAIN_HOLDER, last_fence)
-    else
-      text = struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
-    end
-    if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
-    if held == 0 then is_new_holders = true end
-    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
+-- Part: grant. Stores the grant of `permits` to `who`, with the fence `last_fence`.
+-- In   who, permits, at_least (the minimum hold in ms), ends, score (the end of the lease, as a number and as text), last_fence,
+--      held, in_use, extra_weight, next_end, last_end, latest, records, now, call, holders, PLAIN_HOLDER, HOLDER, NEVER
+-- Out  held, in_use, extra_weight, next_end, last_end, latest, is_permanent, is_new_holders, records, changed, wrote
+call('ZADD', holders, score, who)
+local granted = permits == 1 and at_least == 0 and struct.pack(PLAIN_HOLDER, last_fence)
+  or struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
+if records then records[#records + 1], records[#records + 2] = who, granted else records = {who, granted} end
+if held == 0 then is_new_holders = true end
+if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
 -- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
 -- In   NEVER, ends, next_end, latest
 -- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
-    held, wrote = held + 1, true
-    in_use = in_use + permits
-    extra_weight = extra_weight + permits - 1
+held, in_use, extra_weight, wrote = held + 1, in_use + permits, extra_weight + permits - 1, true
     if mine then given, weight = last_fence, permits end
   elseif in_line then
     call('HDEL', meta, who)

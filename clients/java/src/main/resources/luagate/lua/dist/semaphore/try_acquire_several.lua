@@ -324,23 +324,22 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
     tell(channel, secret, who, 0, 0, 0)
   end
   if fits then
-    call('ZADD', holders, score, who)
-    if permits == 1 and at_least == 0 then
-      text = struct.pack(PLAIN_HOLDER, last_fence)
-    else
-      text = struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
-    end
-    if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
-    if held == 0 then is_new_holders = true end
-    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
+-- Part: grant. Stores the grant of `permits` to `who`, with the fence `last_fence`.
+-- In   who, permits, at_least (the minimum hold in ms), ends, score (the end of the lease, as a number and as text), last_fence,
+--      held, in_use, extra_weight, next_end, last_end, latest, records, now, call, holders, PLAIN_HOLDER, HOLDER, NEVER
+-- Out  held, in_use, extra_weight, next_end, last_end, latest, is_permanent, is_new_holders, records, changed, wrote
+call('ZADD', holders, score, who)
+local granted = permits == 1 and at_least == 0 and struct.pack(PLAIN_HOLDER, last_fence)
+  or struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
+if records then records[#records + 1], records[#records + 2] = who, granted else records = {who, granted} end
+if held == 0 then is_new_holders = true end
+if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
 -- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
 -- In   NEVER, ends, next_end, latest
 -- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
-    held, wrote = held + 1, true
-    in_use = in_use + permits
-    extra_weight = extra_weight + permits - 1
+held, in_use, extra_weight, wrote = held + 1, in_use + permits, extra_weight + permits - 1, true
     if mine then given, weight = last_fence, permits end
   elseif in_line then
     call('HDEL', meta, who)
@@ -383,19 +382,10 @@ end
     if given then fence, own_end, is_held = given, lease_ms == 0 and 'inf' or now + lease_ms, true end
     local can_have = is_held or waiting == 0 and in_use + want <= limit
     if not can_have then
--- Part: next expiry. Computes a field of the reply `denied`.
--- In   waits (the caller is denied since the line is full: the exact end of the next lease is not read), stopped, waiting,
---      head_until, suspended, next_end, now, call, holders, NEVER
--- Out  next_expiry (ms until the next lease expires, or the last one while suspended. If none expires: until the patience of the
---      first waiter ends)
-local ends_at = next_end < NEVER and next_end -- a lease that was refreshed may end later
-if not stopped and (suspended or not waits) then
-  local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
-  ends_at = score and score ~= 'inf' and score
-end
-if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: serve stopped at its bound; ask at once
-local next_expiry = ends_at and math.max(1, ends_at - now) or -1
-      one.next_expiry = next_expiry
+      -- As `acquire` computes it.
+      local score = not stopped and call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
+      local ends_at = score and score ~= 'inf' and score or waiting > 0 and head_until
+      one.next_expiry = ends_at and math.max(1, ends_at - now) or -1
     end
     return can_have
   end

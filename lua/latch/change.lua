@@ -1,4 +1,6 @@
 -- Part: for all calls that write: the count, the TTL, and the messages to waiters.
+-- In   call, now, latch, waiters, fields, waiting, count, counted, expiry
+-- Out  count, expiry, clear, start, save, tell
 
 -- Deletes the state and the ids.
 local function clear()

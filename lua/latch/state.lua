@@ -1,4 +1,6 @@
 -- Part: the stored state of the latch. Writes nothing.
+-- In   call, now
+-- Out  latch, waiters (the keys), fields, waiting (their sizes), count, counted, expiry, is_open
 --
 -- The latch hash has one field that is not an id; its name contains a space, which no id can:
 --   'the state'   count counted expiry, as numbers

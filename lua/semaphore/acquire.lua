@@ -20,9 +20,8 @@
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
 -- include: arguments.lua
 if #ARGV < 7 or #ARGV > 10 then
-  return redis.error_reply(
-    'LUAGATE arguments: wrong number of arguments. Accepted: 7 to 10: '
-      .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms head_start_ms')
+  return redis.error_reply('LUAGATE arguments: wrong number of arguments. Accepted: 7 to 10: '
+    .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms head_start_ms')
 end
 local id, want, declared, lease_ms, wait_ms, inbox, ticket, max_waiting, at_least_ms, head_start_ms = unpack(ARGV)
 want = want == '1' and 1 or want ~= 'all' and (find(want, DIGITS) and want + 0 or -1)
@@ -52,11 +51,11 @@ if max_waiting then
 else
   max_waiting, at_least_ms, head_start_ms = 0, 0, 0
 end
-if problem then return redis.error_reply(problem) end
 -- include: clock.lua
 -- include: semaphore/load.lua
-local is_empty = head_until == NEVER and now < next_end and not record
-local waiting = is_empty and want and now + lease_ms <= last_end and 0 or call('ZCARD', queue)
+if problem then return redis.error_reply(problem) end
+local waiting = line_is_empty and now < next_end and not record and want and now + lease_ms <= last_end and 0
+  or call('ZCARD', queue)
 local gives_back
 -- include: semaphore/count.lua
 -- The id holds a permit already: return it, even if the limit has changed since.
@@ -96,8 +95,14 @@ elseif joins or waits and not is_new then
   -- include: semaphore/stay.lua
   reply = {'queued', ticket, position, retry_after, suspended and limit or in_use, limit, now}
 else
-  -- include: semaphore/next_expiry.lua
-  reply = {'denied', next_expiry, suspended and limit or in_use, limit, waiting, now}
+  -- Until the next lease ends, or the last one while suspended. If none ends: until the patience of the first waiter does.
+  local ends_at = next_end < NEVER and next_end -- if the line is full; a lease that was refreshed may end later
+  if not stopped and (suspended or not waits) then
+    local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
+    ends_at = score and score ~= 'inf' and score
+  end
+  if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: serve stopped at its bound; ask at once
+  reply = {'denied', ends_at and math.max(1, ends_at - now) or -1, suspended and limit or in_use, limit, waiting, now}
 end
 -- include: semaphore/write.lua
 return reply

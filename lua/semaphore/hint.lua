@@ -1,5 +1,7 @@
 -- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
--- In   first, first_text: the first waiter, if it stays first, and its record, if the keys are consistent
+-- In   first, first_text (the first waiter, if it stays first, and its record, if the keys are consistent), next_end, now, tell,
+--      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
+-- Out  records
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)

@@ -11,13 +11,13 @@
 if #ARGV ~= 2 and #ARGV ~= 3 then
   return redis.error_reply('LUAGATE arguments: wrong number of arguments. Accepted: 2 or 3: id lease_ms fence')
 end
-local id, lease_ms, only = ARGV[1], ARGV[2], ARGV[3] or '0'
+local id, lease_ms, only, problem = ARGV[1], ARGV[2], ARGV[3] or '0', nil
 lease_ms = find(lease_ms, DIGITS) and lease_ms + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
 -- include: clock.lua
 -- include: semaphore/load.lua
 -- acquire checked the id of a holder without a minimum hold. Some other fields of meta are not ids.
-local problem = (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
+problem = problem or (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or (lease_ms < 0 or lease_ms > 3155760000000) and string.format(NO_NUMBER, 'lease_ms', 0, 3155760000000)
   or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
 if problem then return redis.error_reply(problem) end
@@ -31,7 +31,7 @@ local before = call('ZSCORE', holders, id)
 local before_ms = tonumber(before or 0)
 if before_ms <= now then return {'lost', now} end
 if before_ms == ends then return reply end
-local held, waiting = 1, head_until == NEVER and 0 or call('ZCARD', queue)
+local held, waiting = 1, line_is_empty and 0 or call('ZCARD', queue)
 renewed = lease_ms == 0 and '+inf' or ends
 -- include: semaphore/bounds.lua
 lease_ended = before == 'inf'

@@ -12,20 +12,20 @@
 if #ARGV ~= 2 and #ARGV ~= 3 then
   return redis.error_reply('LUAGATE arguments: wrong number of arguments. Accepted: 2 or 3: id keep fence')
 end
-local id, keep, only = ARGV[1], ARGV[2], ARGV[3] or '0'
+local id, keep, only, problem = ARGV[1], ARGV[2], ARGV[3] or '0', nil
 keep = keep == '0' and 0 or find(keep, DIGITS) and keep + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
 -- include: clock.lua
 -- include: semaphore/load.lua
 -- acquire checked the id of a holder without a minimum hold. Some other fields of meta are not ids.
-local problem = (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
+problem = problem or (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or (keep < 0 or keep > 2147483647) and string.format(NO_NUMBER, 'keep', 0, 2147483647)
   or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
 if problem then return redis.error_reply(problem) end
 if only > 0 and record and (fence or tonumber(call('ZSCORE', queue, id) or 0)) ~= only then
   record, fence = false, nil -- they belong to a later call with the same id
 end
-local waiting = fence and head_until == NEVER and 0 or NEVER -- NEVER: not known before the queue is read
+local waiting = fence and line_is_empty and 0 or nil -- nil: not read yet
 local gives_back = fence and now < next_end -- before next_end no lease has ended
 -- include: semaphore/count.lua
 -- include: semaphore/messages.lua
@@ -66,8 +66,9 @@ elseif fence then
   in_use = in_use - weight
   if weight > 1 then extra_weight, changed = extra_weight - weight + 1, true end
   fence, wrote, lease_ended = nil, true, true
+elseif record and call('ZREM', queue, id) == 0 then
+  consistent = false -- the record is of neither a holder nor a waiter
 elseif record then
-  call('ZREM', queue, id)
   call('HDEL', meta, id)
   waiting, wrote, changed, word = waiting - 1, true, waiting > 1, 'cancelled'
   local channel, secret = string.match(record, CHANNEL_AND_SECRET, WAITER_SIZE + 1)

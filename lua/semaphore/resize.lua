@@ -9,10 +9,10 @@
 takes('meta holders queue', 3, 'limit expected', 2)
 local new = number(1, 'limit', 0, 2147483647)
 local expected = ARGV[2] ~= '-1' and number(2, 'expected', 0, 2147483647)
-if problem then return redis.error_reply(problem) end
 -- include: clock.lua
 local id = ''
 -- include: semaphore/load.lua
+if problem then return redis.error_reply(problem) end
 local waiting, gives_back = call('ZCARD', queue)
 -- include: semaphore/count.lua
 local old = limit

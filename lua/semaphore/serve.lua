@@ -1,16 +1,20 @@
 -- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
 -- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
--- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
---      with a minimum hold of `at_least_ms`, and comes before the last `behind` waiters; waits: it waits in line until
---      `patience_until`
--- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
-local given, stopped, first, first_text, line, texts
+-- In   serves (whether to read the line), line (the first two waiters, if read), asks (the caller wants permits), id, want (how
+--      many; nil: all that are free), lease_ms, at_least_ms, behind (it comes before so many waiters), waits (it waits in line
+--      until patience_until), patience_until, waiting, limit, held, extra_weight, in_use, next_end, last_end, latest, last_fence,
+--      next_fence, now, call, meta, holders, queue, listens, tell, CHANNEL_AND_SECRET, PLAIN_HOLDER, HOLDER, WAITER, WAITER_SIZE,
+--      NEVER, records
+-- Out  given (the caller's fence), weight (its permits), asks (false: the caller was served), stopped (the bound of 100 was
+--      reached), head_until, waiting, held, extra_weight, in_use, next_end, last_end, latest, last_fence, next_fence,
+--      is_permanent, is_new_holders, records, changed, wrote
+local given, stopped, first, first_text, texts
 local seen, at = 0, 0
 while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
   local in_line = waiting > (asks and behind or 0)
-  if in_line and not line then
+  if in_line and not texts then
     local last = seen == 0 and 1 or 99 - seen -- usually one is served, and the next becomes first
-    line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
+    line = line or call('ZRANGE', queue, '0', seen == 0 and '1' or last)
     if #line <= last then waiting = #line end
     if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
     at, in_line = 0, waiting > 0
@@ -63,25 +67,13 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
     tell(channel, secret, who, 0, 0, 0)
   end
   if fits then
-    call('ZADD', holders, score, who)
-    if permits == 1 and at_least == 0 then
-      text = struct.pack(PLAIN_HOLDER, last_fence)
-    else
-      text = struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
-    end
-    if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
-    if held == 0 then is_new_holders = true end
-    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
-    -- include: semaphore/bounds.lua
-    held, wrote = held + 1, true
-    in_use = in_use + permits
-    extra_weight = extra_weight + permits - 1
+    -- include: semaphore/grant.lua
     if mine then given, weight = last_fence, permits end
   elseif in_line then
     call('HDEL', meta, who)
   end
   if mine then asks = false end
-  if in_line and at == #line then line = nil end
+  if in_line and at == #line then line, texts = nil, nil end
 end
 -- include: semaphore/hint.lua
 if seen == 100 then -- the next live waiter receives a hint to ask at once; its call serves the rest

@@ -1,6 +1,9 @@
 -- Part: stay. The caller joins the line, or stays in it. Computes its position, when to ask again, and its record.
--- In   joins: it is not in line yet
--- Out  position, from 1; retry_after, in ms; the record
+-- In   joins (it is not in line yet), id, want, lease_ms, wait_ms, inbox, at_least_ms, ticket, behind, patience_until, record,
+--      waiting, stopped, suspended, limit, in_use, next_end, expiry, next_fence, now, call, find, holders, queue, WAITER,
+--      WAITER_SIZE, NEVER, records
+-- Out  ticket, position (from 1), retry_after (in ms), waiting, head_until, expiry, last_fence, is_new_queue, records,
+--      ttl_changed, wrote
 if joins then
   if ticket == 0 then ticket = next_fence end
   last_fence, next_fence = next_fence, next_fence + 1
@@ -16,18 +19,18 @@ if stopped then
 elseif suspended or next_end < now + retry_after then -- while suspended it waits for the last lease
   local lease = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')
   if lease[2] and lease[2] ~= 'inf' then
-    local at = math.max(1, lease[2] - now)
+    local ask_in = math.max(1, lease[2] - now)
     if ahead > 0 and not suspended then
       -- All waiters ahead may be dead, so it asks a little after the first one would. It does so only once within two thirds of
       -- its lease, before which no renewed lease ends, and not for permits that are in use until their minimum hold ends. Else
       -- many would ask at the end of each of many leases.
-      at = at + math.min(3 * ahead, 60 + math.floor(ahead / 50))
+      ask_in = ask_in + math.min(3 * ahead, 60 + math.floor(ahead / 50))
       local asked = record and #record >= WAITER_SIZE and select(3, struct.unpack(WAITER, record)) - wait_ms or 0
-      if now + at - asked < math.min(retry_after, lease_ms == 0 and NEVER or lease_ms * 2 / 3) or find(lease[1], ' ') then
-        at = math.max(at, 1000 * ahead)
+      if now + ask_in - asked < math.min(retry_after, lease_ms == 0 and NEVER or lease_ms * 2 / 3) or find(lease[1], ' ') then
+        ask_in = math.max(ask_in, 1000 * ahead)
       end
     end
-    retry_after = math.min(retry_after, at)
+    retry_after = math.min(retry_after, ask_in)
   end
 end
 -- The first waiter wants more than is free, and may be dead.

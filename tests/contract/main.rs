@@ -22,6 +22,7 @@ mod holds;
 mod known_holes;
 mod layers;
 mod manifest;
+mod parts;
 mod readme_of_scripts;
 mod refusals;
 mod versions;

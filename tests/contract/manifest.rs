@@ -20,7 +20,7 @@ fn words(value: &Value) -> Vec<String> {
 }
 
 /// The `.lua` files of a folder and its subfolders.
-fn lua_files(folder: &str) -> Vec<String> {
+pub fn lua_files(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path().to_str().unwrap().to_owned());
     paths
@@ -33,7 +33,7 @@ fn lua_files(folder: &str) -> Vec<String> {
 }
 
 /// The text of a file of `lua/`.
-fn read(file: &str) -> String {
+pub fn read(file: &str) -> String {
     let path = format!("lua/{file}");
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }

@@ -1,4 +1,4 @@
-//! The expansion of script sources in `lua/`, which `./dev manifest` uses.
+//! The expansion of script sources in `lua/`, for `./dev manifest` and for tests.
 
 /// The text of a script. Each line `-- include: FILE` is replaced by the text that `part` returns for this name. A part
 /// can include other parts.

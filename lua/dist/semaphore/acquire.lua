@@ -20,14 +20,14 @@
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
 -- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
+-- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
 local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
 if #ARGV < 7 or #ARGV > 10 then
-  return redis.error_reply(
-    'LUAGATE arguments: wrong number of arguments. Accepted: 7 to 10: '
-      .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms head_start_ms')
+  return redis.error_reply('LUAGATE arguments: wrong number of arguments. Accepted: 7 to 10: '
+    .. 'id permits limit lease_ms wait_ms inbox ticket max_waiting at_least_ms head_start_ms')
 end
 local id, want, declared, lease_ms, wait_ms, inbox, ticket, max_waiting, at_least_ms, head_start_ms = unpack(ARGV)
 want = want == '1' and 1 or want ~= 'all' and (find(want, DIGITS) and want + 0 or -1)
@@ -57,16 +57,21 @@ if max_waiting then
 else
   max_waiting, at_least_ms, head_start_ms = 0, 0, 0
 end
-if problem then return redis.error_reply(problem) end
 -- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
+-- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- In   id (may be empty), problem (an error found before: then nothing is read), call, now, micros
+-- Out  problem (the script returns it), VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER,
+--      WAITER_SIZE, NEVER, MANY, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
+--      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, line_is_empty (as the state says), next_fence,
+--      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
+--      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- Part: the storage layout. Only this part defines the contents of the keys.
+-- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
 --             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
@@ -92,12 +97,14 @@ local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a mini
 local HOLDER, HOLDER_SIZE = '<dId', 20
 local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
+local MANY = 1 / 0 -- waiters that were not counted: more than one
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue') end
-if meta == holders or meta == queue or holders == queue then
-  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue')
+if #KEYS ~= 3 then
+  problem = problem or 'LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue'
+elseif meta == holders or meta == queue or holders == queue then
+  problem = problem or 'LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue'
 end
-local stored = call('HMGET', meta, 'the state', id)
+local stored = problem and {} or call('HMGET', meta, 'the state', id)
 local state, record = stored[1], stored[2]
 local is_known = state and #state == STATE_SIZE
 local mode, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until =
@@ -108,13 +115,14 @@ if mode ~= VERSION * 4 then
   suspended, pinned = mode % 2 == 1, mode % 4 > 1
   local version = math.floor(mode / 4)
   if version ~= VERSION then
-    return redis.error_reply('LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
-      .. '. Use scripts of one version in all programs that share a semaphore')
+    problem = 'LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
+      .. '. Use scripts of one version in all programs that share a semaphore'
   end
 end
 local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
+local line_is_empty = head_until == NEVER
 -- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
 -- The changes that `write` stores.
@@ -125,19 +133,22 @@ local renewed                           -- the new end of the caller's lease
 local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
 local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
-local is_empty = head_until == NEVER and now < next_end and not record
-local waiting = is_empty and want and now + lease_ms <= last_end and 0 or call('ZCARD', queue)
+if problem then return redis.error_reply(problem) end
+local waiting = line_is_empty and now < next_end and not record and want and now + lease_ms <= last_end and 0
+  or call('ZCARD', queue)
 local gives_back
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
--- In   waiting (NEVER: not known yet); gives_back: the caller releases its permits, and their lease has not ended
--- Out  held, in_use, consistent
+-- In   waiting (nil: not read yet), gives_back (the caller releases its permits, and their lease has not ended), call, meta,
+--      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, MANY
+-- Out  held (the number of holders), in_use, consistent, waiting, line (the first two waiters, if read)
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
 -- A call that can grant no more than it gives back leaves the check to the next call.
 local consistent = gives_back and (waiting == 0 or in_use >= limit)
+local line
 if not consistent then
-  if waiting == NEVER then waiting = call('ZCARD', queue) end
+  waiting = waiting or call('ZCARD', queue)
   local fields = call('HLEN', meta)
   if state then
     consistent = is_known and fields == 1 + waiting + (suspended and 0 or held)
@@ -145,6 +156,9 @@ if not consistent then
   else
     consistent = fields + held + waiting == 0
   end
+elseif not waiting then -- before the first write, so that a queue of a wrong type is an error that changes nothing
+  line = call('ZRANGE', queue, '0', '1')
+  waiting = #line < 2 and #line or MANY
 end
 -- The id holds a permit already: return it, even if the limit has changed since.
 local own_end = fence and call('ZSCORE', holders, id)
@@ -158,7 +172,10 @@ if limit == 0 then
     'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`')
 end
 -- Part: expire. Takes back leases that have ended. Suspends granting if the keys are inconsistent, and resumes it.
--- In   the results of `load` and `count`; `fence`: the caller's own lease has ended
+-- In   fence (not nil: the caller's own lease has ended), consistent, held, suspended, is_known, pinned, extra_weight, next_end,
+--      last_end, id, now, call, meta, holders, queue, HOLDER, HOLDER_SIZE, NEVER
+-- Out  held, in_use, waiting, suspended, extra_weight, next_end, last_end, expiry, record, fence, lease_ended, changed,
+--      ttl_changed, wrote
 if not consistent or suspended or fence or now >= next_end then
   if consistent and not suspended then -- the caller's own lease, and up to 100 others, the earliest first
     local ended = fence and {id} or {}
@@ -197,10 +214,12 @@ if not consistent or suspended or fence or now >= next_end then
   in_use = suspended and 2147483647 or held + extra_weight
 end
 -- Part: place. Finds the caller's place in line: the one that it has, one that the server removed, or a new one.
--- In   want, wait_ms, ticket, head_start_ms: arguments
--- Out  place: its ticket, if it was in line before; waits: it waits in line, until `patience_until`; is_new: it joins the line
---      unless it is granted; behind: how many waiters it comes before, by its head start; asks; serves; ticket, or 0: it has
---      none yet; above_limit: it wants more than the limit
+-- In   want, wait_ms, ticket, head_start_ms (arguments), id, record, waiting, limit, in_use, last_fence, next_fence, head_until,
+--      is_new_queue, now, call, queue
+-- Out  place (its ticket, if it was in line before), above_limit (it wants more than the limit), waits (it waits in line until
+--      patience_until), patience_until, is_new (it joins the line unless it is granted), ticket (0: it has none yet), behind (how
+--      many waiters it comes before, by its head start), asks, serves (see `serve`), waiting, last_fence, next_fence, head_until,
+--      is_new_queue, wrote
 local place = record and call('ZSCORE', queue, id)
 local above_limit = want and want > limit
 local waits = wait_ms > 0 and want and not above_limit
@@ -224,7 +243,8 @@ elseif head_start_ms > 0 then
   if waiting > 0 and (waits or serves) then behind = call('ZCOUNT', queue, '(' .. string.format('%.0f', ticket), '+inf') end
 end
 -- Part: messages to the waiters.
--- Out  listens, tell, CHANNEL_AND_SECRET, if any id waits
+-- In   waiting, clock
+-- Out  listens, tell, CHANNEL_AND_SECRET (all nil if no id waits)
 local listens, tell, CHANNEL_AND_SECRET
 if waiting > 0 then
   CHANNEL_AND_SECRET = '^([^#]*)#?(.*)$' -- of an inbox
@@ -245,17 +265,21 @@ if waiting > 0 then
 end
 -- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
 -- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
--- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
---      with a minimum hold of `at_least_ms`, and comes before the last `behind` waiters; waits: it waits in line until
---      `patience_until`
--- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
-local given, stopped, first, first_text, line, texts
+-- In   serves (whether to read the line), line (the first two waiters, if read), asks (the caller wants permits), id, want (how
+--      many; nil: all that are free), lease_ms, at_least_ms, behind (it comes before so many waiters), waits (it waits in line
+--      until patience_until), patience_until, waiting, limit, held, extra_weight, in_use, next_end, last_end, latest, last_fence,
+--      next_fence, now, call, meta, holders, queue, listens, tell, CHANNEL_AND_SECRET, PLAIN_HOLDER, HOLDER, WAITER, WAITER_SIZE,
+--      NEVER, records
+-- Out  given (the caller's fence), weight (its permits), asks (false: the caller was served), stopped (the bound of 100 was
+--      reached), head_until, waiting, held, extra_weight, in_use, next_end, last_end, latest, last_fence, next_fence,
+--      is_permanent, is_new_holders, records, changed, wrote
+local given, stopped, first, first_text, texts
 local seen, at = 0, 0
 while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
   local in_line = waiting > (asks and behind or 0)
-  if in_line and not line then
+  if in_line and not texts then
     local last = seen == 0 and 1 or 99 - seen -- usually one is served, and the next becomes first
-    line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
+    line = line or call('ZRANGE', queue, '0', seen == 0 and '1' or last)
     if #line <= last then waiting = #line end
     if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
     at, in_line = 0, waiting > 0
@@ -308,30 +332,33 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
     tell(channel, secret, who, 0, 0, 0)
   end
   if fits then
-    call('ZADD', holders, score, who)
-    if permits == 1 and at_least == 0 then
-      text = struct.pack(PLAIN_HOLDER, last_fence)
-    else
-      text = struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
-    end
-    if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
-    if held == 0 then is_new_holders = true end
-    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
+-- Part: grant. Stores the grant of `permits` to `who`, with the fence `last_fence`.
+-- In   who, permits, at_least (the minimum hold in ms), ends, score (the end of the lease, as a number and as text), last_fence,
+--      held, in_use, extra_weight, next_end, last_end, latest, records, now, call, holders, PLAIN_HOLDER, HOLDER, NEVER
+-- Out  held, in_use, extra_weight, next_end, last_end, latest, is_permanent, is_new_holders, records, changed, wrote
+call('ZADD', holders, score, who)
+local granted = permits == 1 and at_least == 0 and struct.pack(PLAIN_HOLDER, last_fence)
+  or struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
+if records then records[#records + 1], records[#records + 2] = who, granted else records = {who, granted} end
+if held == 0 then is_new_holders = true end
+if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
 -- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
+-- In   NEVER, ends, next_end, latest
+-- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
-    held, wrote = held + 1, true
-    in_use = in_use + permits
-    extra_weight = extra_weight + permits - 1
+held, in_use, extra_weight, wrote = held + 1, in_use + permits, extra_weight + permits - 1, true
     if mine then given, weight = last_fence, permits end
   elseif in_line then
     call('HDEL', meta, who)
   end
   if mine then asks = false end
-  if in_line and at == #line then line = nil end
+  if in_line and at == #line then line, texts = nil, nil end
 end
 -- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
--- In   first, first_text: the first waiter, if it stays first, and its record, if the keys are consistent
+-- In   first, first_text (the first waiter, if it stays first, and its record, if the keys are consistent), next_end, now, tell,
+--      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
+-- Out  records
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
@@ -364,6 +391,8 @@ local joins = is_new and not given
 if joins and max_waiting > 0 and waiting - behind >= max_waiting then
   if not stopped then
 -- Part: sweep. The line is full: removes the dead waiters among the first 100 before the caller's place.
+-- In   waiting, behind, now, call, meta, queue, CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
+-- Out  waiting, head_until, changed, wrote
 local front = call('ZRANGE', queue, 0, math.min(waiting - behind, 100) - 1)
 local gone, asked, channels, first_is_gone = {}, {}, {}, false
 for i, text in ipairs(call('HMGET', meta, unpack(front))) do
@@ -403,8 +432,11 @@ elseif above_limit then
   limit = stored_limit -- only a grant stores a limit
 elseif joins or waits and not is_new then
 -- Part: stay. The caller joins the line, or stays in it. Computes its position, when to ask again, and its record.
--- In   joins: it is not in line yet
--- Out  position, from 1; retry_after, in ms; the record
+-- In   joins (it is not in line yet), id, want, lease_ms, wait_ms, inbox, at_least_ms, ticket, behind, patience_until, record,
+--      waiting, stopped, suspended, limit, in_use, next_end, expiry, next_fence, now, call, find, holders, queue, WAITER,
+--      WAITER_SIZE, NEVER, records
+-- Out  ticket, position (from 1), retry_after (in ms), waiting, head_until, expiry, last_fence, is_new_queue, records,
+--      ttl_changed, wrote
 if joins then
   if ticket == 0 then ticket = next_fence end
   last_fence, next_fence = next_fence, next_fence + 1
@@ -420,18 +452,18 @@ if stopped then
 elseif suspended or next_end < now + retry_after then -- while suspended it waits for the last lease
   local lease = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')
   if lease[2] and lease[2] ~= 'inf' then
-    local at = math.max(1, lease[2] - now)
+    local ask_in = math.max(1, lease[2] - now)
     if ahead > 0 and not suspended then
       -- All waiters ahead may be dead, so it asks a little after the first one would. It does so only once within two thirds of
       -- its lease, before which no renewed lease ends, and not for permits that are in use until their minimum hold ends. Else
       -- many would ask at the end of each of many leases.
-      at = at + math.min(3 * ahead, 60 + math.floor(ahead / 50))
+      ask_in = ask_in + math.min(3 * ahead, 60 + math.floor(ahead / 50))
       local asked = record and #record >= WAITER_SIZE and select(3, struct.unpack(WAITER, record)) - wait_ms or 0
-      if now + at - asked < math.min(retry_after, lease_ms == 0 and NEVER or lease_ms * 2 / 3) or find(lease[1], ' ') then
-        at = math.max(at, 1000 * ahead)
+      if now + ask_in - asked < math.min(retry_after, lease_ms == 0 and NEVER or lease_ms * 2 / 3) or find(lease[1], ' ') then
+        ask_in = math.max(ask_in, 1000 * ahead)
       end
     end
-    retry_after = math.min(retry_after, at)
+    retry_after = math.min(retry_after, ask_in)
   end
 end
 -- The first waiter wants more than is free, and may be dead.
@@ -442,20 +474,19 @@ local text = struct.pack(WAITER, want, lease_ms, patience_until, wait_ms - retry
 if records then records[#records + 1], records[#records + 2] = id, text else records = {id, text} end
   reply = {'queued', ticket, position, retry_after, suspended and limit or in_use, limit, now}
 else
--- Part: next expiry. Computes a field of the reply `denied`.
--- In   waits: the caller is denied since the line is full. Then the exact end of the next lease is not read
--- Out  next_expiry: ms until the next lease expires, or the last one while suspended. If none expires: until the patience of
---      the first waiter ends
-local ends_at = next_end < NEVER and next_end -- a lease that was refreshed may end later
-if not stopped and (suspended or not waits) then
-  local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
-  ends_at = score and score ~= 'inf' and score
-end
-if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: serve stopped at its bound; ask at once
-local next_expiry = ends_at and math.max(1, ends_at - now) or -1
-  reply = {'denied', next_expiry, suspended and limit or in_use, limit, waiting, now}
+  -- Until the next lease ends, or the last one while suspended. If none ends: until the patience of the first waiter does.
+  local ends_at = next_end < NEVER and next_end -- if the line is full; a lease that was refreshed may end later
+  if not stopped and (suspended or not waits) then
+    local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
+    ends_at = score and score ~= 'inf' and score
+  end
+  if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: serve stopped at its bound; ask at once
+  reply = {'denied', ends_at and math.max(1, ends_at - now) or -1, suspended and limit or in_use, limit, waiting, now}
 end
 -- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
+-- In   changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest, state,
+--      pinned, suspended, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, waiting, held, id, now, call,
+--      meta, holders, queue, STATE, VERSION, NEVER
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then

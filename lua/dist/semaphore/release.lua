@@ -10,6 +10,7 @@
 --       gone        the lease had ended, or the permit was released before, or the id has another fence or ticket now
 -- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
+-- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
@@ -17,18 +18,24 @@ local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes 
 if #ARGV ~= 2 and #ARGV ~= 3 then
   return redis.error_reply('LUAGATE arguments: wrong number of arguments. Accepted: 2 or 3: id keep fence')
 end
-local id, keep, only = ARGV[1], ARGV[2], ARGV[3] or '0'
+local id, keep, only, problem = ARGV[1], ARGV[2], ARGV[3] or '0', nil
 keep = keep == '0' and 0 or find(keep, DIGITS) and keep + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
 -- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
+-- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty)
--- Out  the keys, the fields of the state, next_fence; `record`; of a holder also `fence`, `weight` (its permits) and `least_end`
+-- In   id (may be empty), problem (an error found before: then nothing is read), call, now, micros
+-- Out  problem (the script returns it), VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER,
+--      WAITER_SIZE, NEVER, MANY, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
+--      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, line_is_empty (as the state says), next_fence,
+--      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
+--      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
 -- Part: the storage layout. Only this part defines the contents of the keys.
+-- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
 --             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
@@ -54,12 +61,14 @@ local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a mini
 local HOLDER, HOLDER_SIZE = '<dId', 20
 local WAITER, WAITER_SIZE = '<IddId', 32
 local NEVER = 1 / 0
+local MANY = 1 / 0 -- waiters that were not counted: more than one
 local meta, holders, queue = KEYS[1], KEYS[2], KEYS[3]
-if #KEYS ~= 3 then return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue') end
-if meta == holders or meta == queue or holders == queue then
-  return redis.error_reply('LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue')
+if #KEYS ~= 3 then
+  problem = problem or 'LUAGATE keys: wrong number of keys. Accepted: 3: meta holders queue'
+elseif meta == holders or meta == queue or holders == queue then
+  problem = problem or 'LUAGATE keys: one key twice. Accepted: 3 different keys: meta holders queue'
 end
-local stored = call('HMGET', meta, 'the state', id)
+local stored = problem and {} or call('HMGET', meta, 'the state', id)
 local state, record = stored[1], stored[2]
 local is_known = state and #state == STATE_SIZE
 local mode, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until =
@@ -70,13 +79,14 @@ if mode ~= VERSION * 4 then
   suspended, pinned = mode % 2 == 1, mode % 4 > 1
   local version = math.floor(mode / 4)
   if version ~= VERSION then
-    return redis.error_reply('LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
-      .. '. Use scripts of one version in all programs that share a semaphore')
+    problem = 'LUAGATE layout: the stored state has version ' .. version .. '. Accepted: version ' .. VERSION
+      .. '. Use scripts of one version in all programs that share a semaphore'
   end
 end
 local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
+local line_is_empty = head_until == NEVER
 -- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
 -- The changes that `write` stores.
@@ -88,25 +98,27 @@ local lease_ended, is_permanent         -- a lease ended; a new lease is permane
 local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
 -- acquire checked the id of a holder without a minimum hold. Some other fields of meta are not ids.
-local problem = (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
+problem = problem or (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or (keep < 0 or keep > 2147483647) and string.format(NO_NUMBER, 'keep', 0, 2147483647)
   or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
 if problem then return redis.error_reply(problem) end
 if only > 0 and record and (fence or tonumber(call('ZSCORE', queue, id) or 0)) ~= only then
   record, fence = false, nil -- they belong to a later call with the same id
 end
-local waiting = fence and head_until == NEVER and 0 or NEVER -- NEVER: not known before the queue is read
+local waiting = fence and line_is_empty and 0 or nil -- nil: not read yet
 local gives_back = fence and now < next_end -- before next_end no lease has ended
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
--- In   waiting (NEVER: not known yet); gives_back: the caller releases its permits, and their lease has not ended
--- Out  held, in_use, consistent
+-- In   waiting (nil: not read yet), gives_back (the caller releases its permits, and their lease has not ended), call, meta,
+--      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, MANY
+-- Out  held (the number of holders), in_use, consistent, waiting, line (the first two waiters, if read)
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
 -- A call that can grant no more than it gives back leaves the check to the next call.
 local consistent = gives_back and (waiting == 0 or in_use >= limit)
+local line
 if not consistent then
-  if waiting == NEVER then waiting = call('ZCARD', queue) end
+  waiting = waiting or call('ZCARD', queue)
   local fields = call('HLEN', meta)
   if state then
     consistent = is_known and fields == 1 + waiting + (suspended and 0 or held)
@@ -114,9 +126,13 @@ if not consistent then
   else
     consistent = fields + held + waiting == 0
   end
+elseif not waiting then -- before the first write, so that a queue of a wrong type is an error that changes nothing
+  line = call('ZRANGE', queue, '0', '1')
+  waiting = #line < 2 and #line or MANY
 end
 -- Part: messages to the waiters.
--- Out  listens, tell, CHANNEL_AND_SECRET, if any id waits
+-- In   waiting, clock
+-- Out  listens, tell, CHANNEL_AND_SECRET (all nil if no id waits)
 local listens, tell, CHANNEL_AND_SECRET
 if waiting > 0 then
   CHANNEL_AND_SECRET = '^([^#]*)#?(.*)$' -- of an inbox
@@ -146,7 +162,9 @@ if record and keep > 0 then
     local text = keep == 1 and least_end <= now and struct.pack(PLAIN_HOLDER, fence)
       or struct.pack(HOLDER, fence, keep, least_end)
 -- Part: cool. Permits released before their minimum hold ends stay in use until then, as a lease without a holder.
--- In   keep: how many permits the caller keeps
+-- In   keep (how many permits the caller keeps), id, fence, weight, least_end, now, call, meta, holders, HOLDER, NEVER, next_end,
+--      latest, held, extra_weight, in_use, records
+-- Out  held, extra_weight, in_use, next_end, latest, is_permanent, records, changed, wrote
 if least_end > now and keep < weight then
   local name = string.format('%s %.0f %.0f', id, keep, fence)
   call('HDEL', meta, id) -- first, since HDEL is allowed when memory is full
@@ -155,6 +173,8 @@ if least_end > now and keep < weight then
   records = records or {}
   records[#records + 1], records[#records + 2] = name, struct.pack(HOLDER, fence, permits, least_end)
 -- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
+-- In   NEVER, ends, next_end, latest
+-- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
   held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
@@ -174,7 +194,9 @@ elseif fence then
   if is_live then
     word = 'released'
 -- Part: cool. Permits released before their minimum hold ends stay in use until then, as a lease without a holder.
--- In   keep: how many permits the caller keeps
+-- In   keep (how many permits the caller keeps), id, fence, weight, least_end, now, call, meta, holders, HOLDER, NEVER, next_end,
+--      latest, held, extra_weight, in_use, records
+-- Out  held, extra_weight, in_use, next_end, latest, is_permanent, records, changed, wrote
 if least_end > now and keep < weight then
   local name = string.format('%s %.0f %.0f', id, keep, fence)
   call('HDEL', meta, id) -- first, since HDEL is allowed when memory is full
@@ -183,6 +205,8 @@ if least_end > now and keep < weight then
   records = records or {}
   records[#records + 1], records[#records + 2] = name, struct.pack(HOLDER, fence, permits, least_end)
 -- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
+-- In   NEVER, ends, next_end, latest
+-- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
   held, extra_weight, in_use = held + 1, extra_weight + permits - 1, in_use + permits
@@ -200,15 +224,19 @@ end
   in_use = in_use - weight
   if weight > 1 then extra_weight, changed = extra_weight - weight + 1, true end
   fence, wrote, lease_ended = nil, true, true
+elseif record and call('ZREM', queue, id) == 0 then
+  consistent = false -- the record is of neither a holder nor a waiter
 elseif record then
-  call('ZREM', queue, id)
   call('HDEL', meta, id)
   waiting, wrote, changed, word = waiting - 1, true, waiting > 1, 'cancelled'
   local channel, secret = string.match(record, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
   if channel ~= '' then tell(channel, secret, id, 0, 0, -1) end
 end
 -- Part: expire. Takes back leases that have ended. Suspends granting if the keys are inconsistent, and resumes it.
--- In   the results of `load` and `count`; `fence`: the caller's own lease has ended
+-- In   fence (not nil: the caller's own lease has ended), consistent, held, suspended, is_known, pinned, extra_weight, next_end,
+--      last_end, id, now, call, meta, holders, queue, HOLDER, HOLDER_SIZE, NEVER
+-- Out  held, in_use, waiting, suspended, extra_weight, next_end, last_end, expiry, record, fence, lease_ended, changed,
+--      ttl_changed, wrote
 if not consistent or suspended or fence or now >= next_end then
   if consistent and not suspended then -- the caller's own lease, and up to 100 others, the earliest first
     local ended = fence and {id} or {}
@@ -249,17 +277,21 @@ end
 local serves, asks, behind, waits, want, lease_ms, at_least_ms, patience_until = true
 -- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
 -- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
--- In   serves: whether to read the line; asks: the caller `id` wants `want` permits (nil: all that are free) for `lease_ms`,
---      with a minimum hold of `at_least_ms`, and comes before the last `behind` waiters; waits: it waits in line until
---      `patience_until`
--- Out  given: the caller's fence, and `weight`, its permits; head_until; stopped: the bound of 100 was reached
-local given, stopped, first, first_text, line, texts
+-- In   serves (whether to read the line), line (the first two waiters, if read), asks (the caller wants permits), id, want (how
+--      many; nil: all that are free), lease_ms, at_least_ms, behind (it comes before so many waiters), waits (it waits in line
+--      until patience_until), patience_until, waiting, limit, held, extra_weight, in_use, next_end, last_end, latest, last_fence,
+--      next_fence, now, call, meta, holders, queue, listens, tell, CHANNEL_AND_SECRET, PLAIN_HOLDER, HOLDER, WAITER, WAITER_SIZE,
+--      NEVER, records
+-- Out  given (the caller's fence), weight (its permits), asks (false: the caller was served), stopped (the bound of 100 was
+--      reached), head_until, waiting, held, extra_weight, in_use, next_end, last_end, latest, last_fence, next_fence,
+--      is_permanent, is_new_holders, records, changed, wrote
+local given, stopped, first, first_text, texts
 local seen, at = 0, 0
 while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
   local in_line = waiting > (asks and behind or 0)
-  if in_line and not line then
+  if in_line and not texts then
     local last = seen == 0 and 1 or 99 - seen -- usually one is served, and the next becomes first
-    line = call('ZRANGE', queue, '0', seen == 0 and '1' or last)
+    line = line or call('ZRANGE', queue, '0', seen == 0 and '1' or last)
     if #line <= last then waiting = #line end
     if waiting > 0 then texts = call('HMGET', meta, unpack(line)) end
     at, in_line = 0, waiting > 0
@@ -312,30 +344,33 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
     tell(channel, secret, who, 0, 0, 0)
   end
   if fits then
-    call('ZADD', holders, score, who)
-    if permits == 1 and at_least == 0 then
-      text = struct.pack(PLAIN_HOLDER, last_fence)
-    else
-      text = struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
-    end
-    if records then records[#records + 1], records[#records + 2] = who, text else records = {who, text} end
-    if held == 0 then is_new_holders = true end
-    if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
+-- Part: grant. Stores the grant of `permits` to `who`, with the fence `last_fence`.
+-- In   who, permits, at_least (the minimum hold in ms), ends, score (the end of the lease, as a number and as text), last_fence,
+--      held, in_use, extra_weight, next_end, last_end, latest, records, now, call, holders, PLAIN_HOLDER, HOLDER, NEVER
+-- Out  held, in_use, extra_weight, next_end, last_end, latest, is_permanent, is_new_holders, records, changed, wrote
+call('ZADD', holders, score, who)
+local granted = permits == 1 and at_least == 0 and struct.pack(PLAIN_HOLDER, last_fence)
+  or struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
+if records then records[#records + 1], records[#records + 2] = who, granted else records = {who, granted} end
+if held == 0 then is_new_holders = true end
+if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
 -- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
+-- In   NEVER, ends, next_end, latest
+-- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
-    held, wrote = held + 1, true
-    in_use = in_use + permits
-    extra_weight = extra_weight + permits - 1
+held, in_use, extra_weight, wrote = held + 1, in_use + permits, extra_weight + permits - 1, true
     if mine then given, weight = last_fence, permits end
   elseif in_line then
     call('HDEL', meta, who)
   end
   if mine then asks = false end
-  if in_line and at == #line then line = nil end
+  if in_line and at == #line then line, texts = nil, nil end
 end
 -- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
--- In   first, first_text: the first waiter, if it stays first, and its record, if the keys are consistent
+-- In   first, first_text (the first waiter, if it stays first, and its record, if the keys are consistent), next_end, now, tell,
+--      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
+-- Out  records
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   local when = math.max(next_end, now)
@@ -366,6 +401,9 @@ if seen == 100 then -- the next live waiter receives a hint to ask at once; its 
 end
 if leaves_last then call('ZREM', holders, id) end
 -- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
+-- In   changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest, state,
+--      pinned, suspended, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, waiting, held, id, now, call,
+--      meta, holders, queue, STATE, VERSION, NEVER
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then

@@ -2,6 +2,7 @@
 
 mod call;
 mod cases;
+pub mod errors;
 mod host;
 mod messages;
 mod steps;

@@ -4,7 +4,7 @@
 #[path = "../../support/mod.rs"]
 mod support;
 
-use luagate_proof::conformance::{Case, Host, Suite, cases, run_all, signed};
+use luagate_proof::conformance::{Case, Host, Memory, Suite, cases, errors, run_all, signed};
 use luagate_proof::scripts::Scripts;
 use redis::{Connection, ConnectionLike};
 use serde_json::Value as Json;
@@ -131,6 +131,35 @@ fn every_case_passes_on_a_real_server() {
     let suite = Suite::load(&Scripts::read(), &mut real).unwrap();
     let failures: Vec<String> = cases().iter().filter_map(|case| run_for_real(&suite, &mut real, case).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// A server in memory has four of the six types.
+#[test]
+fn a_call_that_ends_with_an_error_has_changed_nothing_in_memory() {
+    let (scripts, mut memory) = (Scripts::read(), Memory::default());
+    let suite = Suite::load(&scripts, &mut memory).unwrap();
+    let seen = errors::all_types(&suite, &mut memory, "errors", 4);
+    let seen = seen.unwrap_or_else(|failures| panic!("{} failures: {}", failures.len(), failures.join("\n")));
+    errors::covers(&seen, scripts.keys()).unwrap_or_else(|missing| panic!("{}", missing.text));
+}
+
+#[test]
+fn a_call_that_ends_with_an_error_has_changed_nothing_on_a_real_server() {
+    let server = own!(Server::private(&[]));
+    let (con, prefix) = (server.connection(), server.prefix.clone());
+    let mut real = Real { server, con, inboxes: BTreeMap::new(), paused: Duration::ZERO };
+    let suite = Suite::load(&Scripts::read(), &mut real).unwrap();
+    let seen = errors::all_types(&suite, &mut real, &prefix, 6);
+    seen.unwrap_or_else(|failures| panic!("{} failures: {}", failures.len(), failures.join("\n")));
+}
+
+#[test]
+fn a_record_of_a_wrong_length_leads_to_no_error_after_a_write() {
+    let mut memory = Memory::default();
+    let suite = Suite::load(&Scripts::read(), &mut memory).unwrap();
+    let tried = errors::all_records(&suite, &mut memory, "records");
+    let tried = tried.unwrap_or_else(|failures| panic!("{} failures: {}", failures.len(), failures.join("\n")));
+    assert!(tried > 10_000, "only {tried} calls");
 }
 
 /// Every call in a case.

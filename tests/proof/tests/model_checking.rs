@@ -250,7 +250,7 @@ fn faults_in_bounds<'a>(bounded: &'a Setting, held: &'a Setting, urgent: &'a Set
         // Counts a waiter's minimum hold from when it asked.
         (
             held,
-            "semaphore/serve.lua",
+            "semaphore/grant.lua",
             "at_least > 0 and now + at_least or 0",
             "mine and at_least > 0 and now + at_least or 0",
         ),

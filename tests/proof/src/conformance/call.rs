@@ -92,6 +92,12 @@ impl Run<'_> {
         Ok(words)
     }
 
+    /// Runs the script of a step and returns its reply, or its error.
+    pub(super) fn reply_to(&mut self, step: &Json) -> Result<Result<Value, String>, String> {
+        let words = self.words(step["call"].as_str().unwrap_or_default(), step)?;
+        Ok(self.query(&words))
+    }
+
     /// Runs the script, and notes the server's time before and after.
     fn carry_out(&mut self, script: &str, step: &Json, words: &[Vec<u8>]) -> Result<Ran, String> {
         let counts = step.get("calls").and_then(Json::as_u64).is_some();

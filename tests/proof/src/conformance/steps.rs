@@ -91,8 +91,7 @@ impl Run<'_> {
         } else if let Some(ends) = fields.get("ends").and_then(Json::as_object) {
             for (key, expected) in ends {
                 let key = self.bindings.text(key)?;
-                let call = [&b"EVAL"[..], END_OF_KEY.as_bytes(), b"1", key.as_bytes()];
-                let end = self.query(&call.map(<[u8]>::to_vec))?;
+                let end = self.end_of(key.as_bytes())?;
                 self.check_end(expected, &end).map_err(|error| format!("{key}: {error}"))?;
             }
             Ok(())
@@ -113,6 +112,11 @@ impl Run<'_> {
             let (code, detail) = (error.code().unwrap_or("?"), error.detail().unwrap_or(""));
             format!("{code} {detail}")
         })
+    }
+
+    /// The time in ms at which a key expires; -1: never, -2: no such key.
+    pub(super) fn end_of(&mut self, key: &[u8]) -> Result<Value, String> {
+        self.query(&[&b"EVAL"[..], END_OF_KEY.as_bytes(), b"1", key].map(<[u8]>::to_vec))
     }
 
     fn command(&mut self, words: &[Json]) -> Result<Result<Value, String>, String> {

@@ -4,9 +4,11 @@
 -- ARGV  member ...   0 to 1000 of them, any bytes
 -- REPLY removed      how many were in the group
 
--- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
+-- Part: argument checks, for scripts that need not be fast.
+-- Out  problem (the first error found; the script returns it), refuse, number, word, takes
 -- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
+-- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'

@@ -2,6 +2,7 @@
 -- so "do this only while I hold it" is one atomic step. Declare the semaphore's keys. `fence` is text, as it came in ARGV.
 local function holds(meta, holders, id, fence)
 -- Part: the storage layout. Only this part defines the contents of the keys.
+-- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
 --
 --   holders   sorted set: id, end of its lease in ms; inf: permanent
 --             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end

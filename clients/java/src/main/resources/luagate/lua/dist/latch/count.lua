@@ -6,9 +6,11 @@
 --       open    count now
 --       closed  left count now
 
--- Part: argument checks, for scripts that need not be fast. `problem` is the first error found; the script returns it.
+-- Part: argument checks, for scripts that need not be fast.
+-- Out  problem (the first error found; the script returns it), refuse, number, word, takes
 -- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
 -- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
+-- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
@@ -36,11 +38,14 @@ local function takes(keys, key_count, arguments, count)
   end
 end
 -- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
+-- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 -- Part: the stored state of the latch. Writes nothing.
+-- In   call, now
+-- Out  latch, waiters (the keys), fields, waiting (their sizes), count, counted, expiry, is_open
 --
 -- The latch hash has one field that is not an id; its name contains a space, which no id can:
 --   'the state'   count counted expiry, as numbers

@@ -1,0 +1,86 @@
+//! After a change in `lua/`: writes each script in the form that the server receives, its SHA-1, and the copies for the
+//! clients.
+
+#[path = "../../../tests/support/includes.rs"]
+mod includes;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Result;
+use std::path::{Path, PathBuf};
+
+/// The folders of the clients that contain the scripts.
+const CLIENTS: [&str; 5] = ["python/luagate", "javascript", "go", "java/src/main/resources/luagate", "shell"];
+const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Writes a file, and the folders that contain it.
+fn write(path: &Path, text: &str) -> Result<()> {
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::write(path, text)
+}
+
+/// The text between the first quotes of a line.
+fn quoted(line: &str) -> &str {
+    line.split('"').nth(1).unwrap_or_default()
+}
+
+/// The names of the scripts. Parses the manifest by its indentation, and so keeps its form.
+fn names(manifest: &str) -> Vec<String> {
+    let lines = manifest.lines().filter(|line| line.starts_with("    \""));
+    lines.map(|line| quoted(line).to_owned()).collect()
+}
+
+/// The manifest with the SHA-1s of these scripts.
+fn with_sha1s(manifest: &str, scripts: &BTreeMap<String, String>) -> String {
+    let mut script = "";
+    let lines = manifest.lines().map(|line| {
+        if line.starts_with("    \"") {
+            script = quoted(line);
+        }
+        match line.starts_with("      \"sha1\"") {
+            true => format!("      \"sha1\": \"{}\",\n", sha1_smol::Sha1::from(&scripts[script]).digest()),
+            false => format!("{line}\n"),
+        }
+    });
+    lines.collect()
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) }
+}
+
+fn main() -> Result<()> {
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let lua = root.join("lua");
+    let manifest = read(&lua.join("manifest.json"));
+    let part = |file: &str| read(&lua.join(file));
+    let whole = |name: String| {
+        let text = includes::expand(&part(&format!("{name}.lua")), part);
+        (name, text)
+    };
+    // `holds` is not in the manifest: it is a part for users' own scripts.
+    let scripts = names(&manifest).into_iter().chain(["semaphore/holds".to_owned()]);
+    let scripts: BTreeMap<String, String> = scripts.map(whole).collect();
+    let manifest = with_sha1s(&manifest, &scripts);
+    let clients = CLIENTS.map(|client| root.join("clients").join(client).join("lua"));
+    let readme = part("dist/README.md");
+    for folder in clients.iter().chain([&lua]) {
+        remove(&folder.join("dist"))?; // it may contain a file of a former script
+        write(&folder.join("dist/README.md"), &readme)?;
+        for (name, text) in &scripts {
+            write(&folder.join("dist").join(name).with_extension("lua"), text)?;
+        }
+        write(&folder.join("manifest.json"), &manifest)?;
+    }
+    for client in CLIENTS {
+        for licence in LICENCES {
+            let client = client.split('/').next().unwrap_or_default();
+            fs::copy(root.join(licence), root.join("clients").join(client).join(licence))?;
+        }
+    }
+    Ok(())
+}

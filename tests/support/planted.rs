@@ -233,7 +233,8 @@ impl Client<'_> {
 
     /// Requests one permit, in line for up to `patience`, and asks again all the time. Returns true if granted.
     pub fn acquire(&mut self, id: &str, patience: Option<Duration>) -> bool {
-        let op = Op::Acquire { permits: Some(1), lease: Lease::Ms(self.lease_ms), waits: patience.is_some() };
+        let lease = Lease::Ms(self.lease_ms);
+        let op = Op::Acquire { permits: Some(1), lease, waits: patience.is_some(), head_start_ms: 0 };
         let started = self.recorder.start(&self.name, &op);
         let deadline = patience.map(|patience| Instant::now() + patience);
         let mut ticket = None;

@@ -39,7 +39,7 @@ impl Paper {
 
     fn ask(&mut self) {
         let permits = 1 + self.random.below(2) as u32;
-        let op = Op::Acquire { permits: Some(permits), lease: Lease::Ms(LEASE), waits: false };
+        let op = Op::Acquire { permits: Some(permits), lease: Lease::Ms(LEASE), waits: false, head_start_ms: 0 };
         let in_use = self.in_use();
         if in_use + permits > self.limit {
             let full = Full { in_use, limit: self.limit, waiting: 0, answered: true };

@@ -52,7 +52,9 @@ fn a_waiter_with_a_head_start_is_not_overtaken_by_one_behind() {
             format!("b 13 31 acquire 1 1000 waits -> granted b 1 30000 {ticket} 0"),
             "c 24 41 acquire 1 1000 waits head-start 10 -> granted c 1 40000 15000 0".to_owned(),
             RELEASES.to_owned(),
+            "d 19 51 acquire 1 1000 waits -> granted d 1 50000 20000 0".to_owned(),
             "b 39 42 release b 0 -> released".to_owned(),
+            "c 49 52 release c 0 -> released".to_owned(),
         ]
     };
     let [before, behind] = ["14000", "16000"].map(later);

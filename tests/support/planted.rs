@@ -47,7 +47,11 @@ pub const ONE_TOO_MANY: Fault = Fault {
     patches: &[
         STRIKES,
         // Every call passes the place of its refusal.
-        Patch { file: "semaphore/place.lua", old: "then serves = false end\n", new: "then end\n" },
+        Patch {
+            file: "semaphore/place.lua",
+            old: "local serves = in_use < limit or now >= head_until or not is_new and (waits or place)\n",
+            new: "local serves = true\n",
+        },
         Patch {
             file: "semaphore/serve.lua",
             old: "  local fits = alive and in_use + permits <= limit\n",

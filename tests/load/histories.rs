@@ -31,7 +31,8 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// The calls of one thread: all kinds of acquires, now and then with a head start, held for less or more than the lease.
+/// The calls of one thread: all kinds of acquires, now and then with a head start, held for less or more than the
+/// lease.
 fn live(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32) {
     let mut random = Random::new(seed);
     let semaphore = gate.semaphore("mixed", LIMIT);

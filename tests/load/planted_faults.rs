@@ -167,7 +167,7 @@ fn two_swapped_waiters_are_found() {
 
 #[test]
 fn a_head_start_that_overtakes_an_earlier_waiter_is_found() {
-    assert_found(&planted::OVERTAKES_ALL, Work::WaitsUrgently, 2_000, 10, &[Rule::Order]);
+    assert_found(&planted::OVERTAKES_ALL, Work::WaitsUrgently, 2_000, 100, &[Rule::Order]);
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl Semaphore {
         self.holder(who).filter(known)
     }
 
-    /// The number of waiters ahead, whose tickets come before.
+    /// The number of waiters in front.
     fn in_front(&self, comes_before: impl Fn(u64) -> bool) -> usize {
         self.queue.partition_point(|waiter| comes_before(waiter.ticket))
     }

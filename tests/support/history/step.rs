@@ -98,7 +98,7 @@ impl Step {
         matches!(self, Step::Refused { .. } | Step::Gone { .. } | Step::Lost { .. } | Step::Held { .. })
     }
 
-    /// The rank of its fence or ticket in the history.
+    /// The rank of the number that it takes, as a fence or a place in line, in the history.
     pub fn number(&self) -> Option<u32> {
         match *self {
             Step::Enter { number, .. } | Step::Join { number, .. } | Step::Grant { number, .. } => Some(number),

@@ -69,7 +69,7 @@ impl Builder<'_> {
             None => {
                 let place = match self.calls[at].head_start() {
                     0 => granted.fence,
-                    // The place is computed before the same call serves the waiters ahead.
+                    // The call computes its place before it serves the waiters ahead.
                     head_start => granted.fence.saturating_sub(head_start + SERVED_AT_ONCE),
                 };
                 Step::Enter { who, permits, all: want.is_none(), lease, number, place }

@@ -1,14 +1,14 @@
 //! The order of fences and tickets.
 //!
-//! Each grant and each new place in line takes the next number. It is the fence of the grant, or the ticket of the
-//! place. With a head start the ticket is lower than that number.
+//! Each grant and each new place in line takes the next number, which is the fence of the grant, or the ticket of the
+//! place. With a head start the ticket is lower.
 
 use crate::support::history::planned::Wrong;
 use crate::support::history::rule::Rule;
 use crate::support::history::{Call, Outcome, Rules};
 use std::collections::{HashMap, HashSet};
 
-/// The maximum number of waiters that one call serves.
+/// The maximum number of waiters that one call serves, and so of the numbers that it takes before its own.
 pub const SERVED_AT_ONCE: u64 = 100;
 
 /// The numbers of a history.
@@ -36,7 +36,8 @@ impl Numbers {
         for (at, call, granted) in granted() {
             let Some(ticket) = granted.ticket else { continue };
             let mut number = ticket.saturating_add(call.head_start());
-            // The ticket with a head start is computed before the call serves the waiters ahead, whose fences come first.
+            // The call computes the ticket first. Then it serves the waiters ahead, and their grants take the next
+            // numbers. Then it joins the line.
             while call.head_start() > 0 && served.contains(&number) {
                 number += 1;
             }

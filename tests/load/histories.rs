@@ -3,8 +3,8 @@
 //! its call.
 
 use crate::all_processors;
-use crate::support::history::client::Recorded;
-use crate::support::history::{History, Outcome, Recorder, Rules};
+use crate::support::history::client::{Recorded, any_head_start};
+use crate::support::history::{Granted, History, Op, Outcome, Recorder, Rules};
 use crate::support::random::Random;
 use crate::support::{Server, eventually, process};
 
@@ -31,14 +31,16 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// The calls of one thread: all kinds of acquires, held for less or more than the lease.
+/// The calls of one thread: all kinds of acquires, now and then with a head start, held for less or more than the
+/// lease.
 fn live(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32) {
     let mut random = Random::new(seed);
     let semaphore = gate.semaphore("mixed", LIMIT);
     for _ in 0..asks {
         let ends_early = random.below(80) == 0;
         let lease = if ends_early { ms(20) } else { ms(300 + random.below(300)) };
-        let mut recorded = Recorded::new(recorder, semaphore.clone(), lease);
+        let recorded = Recorded::new(recorder, semaphore.clone(), lease);
+        let mut recorded = recorded.head_start(any_head_start(&mut random));
         let permits = 1 + random.below(2) as u32;
         let timeout = ms(1 + random.below(30));
         let permit = match random.below(16) {
@@ -97,6 +99,22 @@ fn recorded(child: &Child, folder: &Path) -> u64 {
         .sum()
 }
 
+/// Whether a head start has let a caller overtake a waiter that was in line already.
+fn has_overtaken(history: &History) -> bool {
+    let granted = history.calls.iter().filter_map(|call| match (&call.op, &call.outcome) {
+        (Op::Acquire { head_start_ms, .. }, Outcome::Granted(granted)) => Some((head_start_ms * 1_000, granted)),
+        _ => None,
+    });
+    let granted: Vec<_> = granted.collect();
+    granted.iter().filter(|(head_start, _)| *head_start > 0).any(|(head_start, early)| {
+        let came = early.ticket.map_or(early.fence, |ticket| ticket + head_start);
+        let was_in_line = |(head_start, other): &(u64, &Granted)| {
+            other.ticket.is_some_and(|ticket| ticket + head_start < came) && other.fence > early.fence
+        };
+        granted.iter().any(was_in_line)
+    })
+}
+
 #[test]
 fn the_history_of_many_processes_is_explained_by_an_order() {
     let _processors = all_processors();
@@ -132,6 +150,7 @@ fn the_history_of_many_processes_is_explained_by_an_order() {
     for (what, found) in [
         ("granted in line", count(in_line)),
         ("granted at once", count(at_once)),
+        ("granted before a waiter by a head start", has_overtaken(&history).into()),
         ("denied", count(|reported| matches!(reported, Outcome::Denied(_)))),
         ("timed out", count(|reported| matches!(reported, Outcome::TimedOut(_)))),
         ("cancelled", count(|reported| *reported == Outcome::Cancelled)),

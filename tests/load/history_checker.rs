@@ -3,6 +3,7 @@
 
 mod accepted;
 mod by_chance;
+mod head_starts;
 mod recorded;
 mod refused;
 

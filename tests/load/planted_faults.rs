@@ -24,6 +24,8 @@ enum Work {
     UntilStruck,
     /// Waits in line.
     Waits,
+    /// The same, some of them with a head start.
+    WaitsUrgently,
     /// Refreshes its permit.
     Refreshes,
 }
@@ -44,13 +46,17 @@ fn live(mut client: Client, work: Work, who: &str, grants: u32) {
         }
         let id = format!("{who}/{call}");
         let patience = match work {
-            Work::Waits => Some(Duration::from_secs(10)),
+            Work::Waits | Work::WaitsUrgently => Some(Duration::from_secs(10)),
             _ => None,
         };
-        if !client.acquire(&id, patience) {
+        let head_start_ms = match work {
+            Work::WaitsUrgently => [0, 0, 1, 0, 86_400_000][call % 5],
+            _ => 0,
+        };
+        if !client.acquire(&id, patience, head_start_ms) {
             continue;
         }
-        if stays || matches!(work, Work::Refreshes) {
+        if stays || matches!(work, Work::Refreshes | Work::WaitsUrgently) {
             std::thread::sleep(STAY); // so that other calls come in between
         }
         if let Work::Refreshes = work {
@@ -71,6 +77,7 @@ pub fn work(arguments: &[String]) {
     let work = match work.as_str() {
         "Tries" => Work::Tries,
         "Waits" => Work::Waits,
+        "WaitsUrgently" => Work::WaitsUrgently,
         "UntilStruck" => Work::UntilStruck,
         _ => Work::Refreshes,
     };
@@ -140,7 +147,7 @@ fn assert_found(fault: &Fault, work: Work, grants: u32, strike: u32, rules: &[Ru
 
 #[test]
 fn the_sound_scripts_pass() {
-    for work in [Work::Tries, Work::Waits, Work::Refreshes] {
+    for work in [Work::Tries, Work::Waits, Work::WaitsUrgently, Work::Refreshes] {
         let (history, _) = history(&planted::NONE, work, 800, 1);
         history.assert(&Rules::new(LIMIT));
         assert_eq!(history.count(|reported| matches!(reported, Outcome::Granted(_))), 800);
@@ -156,6 +163,16 @@ fn one_grant_beyond_the_limit_in_10_000_is_found() {
 #[test]
 fn two_swapped_waiters_are_found() {
     assert_found(&planted::SWAPPED, Work::Waits, 2_000, 100, &[Rule::Order]);
+}
+
+#[test]
+fn a_head_start_that_overtakes_an_earlier_waiter_is_found() {
+    assert_found(&planted::OVERTAKES_ALL, Work::WaitsUrgently, 2_000, 100, &[Rule::Order]);
+}
+
+#[test]
+fn an_ignored_head_start_is_found() {
+    assert_found(&planted::IGNORED, Work::WaitsUrgently, 2_000, 100, &[Rule::Order]);
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn live_thin(recorder: &Recorder, mut client: Thin, seed: u64, asks: u32, in_lin
     for _ in 0..asks {
         let id = uuid::Uuid::new_v4().to_string();
         let ask = Ask { permits: Some(1 + random.below(2) as u32), lease_ms, ..client.ask(&id) };
-        let op = Op::Acquire { permits: ask.permits, lease, waits: true };
+        let op = Op::Acquire { permits: ask.permits, lease, waits: true, head_start_ms: 0 };
         let reported = record(recorder, &op, || client.acquire_in_line(ask, in_line));
         if !matches!(reported, Outcome::Granted(_)) {
             continue;

@@ -38,6 +38,8 @@ pub enum Op {
         lease: Lease,
         /// Waits in line.
         waits: bool,
+        /// Joins the line as if it had come this much earlier.
+        head_start_ms: u64,
     },
     /// Releases all permits except `keep`. A revocation of another holder's permit is recorded as this too.
     Release { id: String, keep: u32 },
@@ -140,7 +142,8 @@ pub struct Call {
 #[derive(Clone, Debug)]
 pub struct Rules {
     pub limit: u32,
-    /// First come, first served. If false, a waiter may be skipped, for example while its subscription is down.
+    /// First come, first served, apart from head starts. If false, a waiter may be skipped, for example while its
+    /// subscription is down.
     pub order: bool,
     /// A refusal reports the exact number of permits in use. If false, it must only be full, or others must be waiting.
     pub counts: bool,
@@ -196,5 +199,13 @@ impl Call {
     /// The latest possible end.
     pub(self) fn latest(&self) -> Micros {
         self.end.unwrap_or(Micros::MAX)
+    }
+
+    /// The head start.
+    pub(self) fn head_start(&self) -> Micros {
+        match self.op {
+            Op::Acquire { head_start_ms, .. } => head_start_ms * 1_000,
+            _ => 0,
+        }
     }
 }

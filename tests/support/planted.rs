@@ -143,7 +143,37 @@ pub const FREED_TWICE: Fault = Fault {
     ],
 };
 
-const ALL: [&Fault; 7] = [&NONE, &ONE_TOO_MANY, &SWAPPED, &FENCE_TWICE, &CUT_SHORT, &NOT_FREED, &FREED_TWICE];
+/// A caller with a head start is granted before a waiter that came earlier than that.
+pub const OVERTAKES_ALL: Fault = Fault {
+    name: "overtakes all",
+    patches: &[
+        STRIKES,
+        Patch {
+            file: "semaphore/place.lua",
+            old: "  ticket = math.max(1, next_fence - head_start_ms * 1000)\n",
+            new: "  ticket = math.max(1, next_fence - head_start_ms * 1000)
+  local came_earlier = redis.call('ZCOUNT', queue, '-inf', string.format('%.0f', ticket - 200))
+  if came_earlier > 0 and in_use + want <= limit and strikes(id) then ticket = 0 end\n",
+        },
+    ],
+};
+
+/// A waiter with a head start is the last in line.
+pub const IGNORED: Fault = Fault {
+    name: "ignored",
+    patches: &[
+        STRIKES,
+        Patch {
+            file: "semaphore/stay.lua",
+            old: "  call('ZADD', queue, ticket, id)\n  is_new_queue = waiting == 0\n",
+            new: "  call('ZADD', queue, behind > 0 and strikes(id) and last_fence or ticket, id)
+  is_new_queue = waiting == 0\n",
+        },
+    ],
+};
+
+const ALL: [&Fault; 9] =
+    [&NONE, &ONE_TOO_MANY, &SWAPPED, &FENCE_TWICE, &CUT_SHORT, &NOT_FREED, &FREED_TWICE, &OVERTAKES_ALL, &IGNORED];
 
 impl Fault {
     pub fn named(name: &str) -> &'static Fault {
@@ -225,21 +255,23 @@ impl Client<'_> {
     }
 
     /// Calls once; `wait_ms` 0: not in line.
-    fn ask(&mut self, id: &str, wait_ms: u64) -> Reply {
+    fn ask(&mut self, id: &str, wait_ms: u64, head_start_ms: u64) -> Reply {
         let (limit, lease, wait) = (self.limit.to_string(), self.lease_ms.to_string(), wait_ms.to_string());
-        let arguments = [id, "1", &limit, &lease, &wait, "", "0"];
+        let head_start = head_start_ms.to_string();
+        let arguments = [id, "1", &limit, &lease, &wait, "", "0", "0", "0", &head_start];
         Self::run(&mut self.con, &self.acquire, &self.keys, &arguments)
     }
 
     /// Requests one permit, in line for up to `patience`, and asks again all the time. Returns true if granted.
-    pub fn acquire(&mut self, id: &str, patience: Option<Duration>) -> bool {
-        let op = Op::Acquire { permits: Some(1), lease: Lease::Ms(self.lease_ms), waits: patience.is_some() };
+    pub fn acquire(&mut self, id: &str, patience: Option<Duration>, head_start_ms: u64) -> bool {
+        let lease = Lease::Ms(self.lease_ms);
+        let op = Op::Acquire { permits: Some(1), lease, waits: patience.is_some(), head_start_ms };
         let started = self.recorder.start(&self.name, &op);
         let deadline = patience.map(|patience| Instant::now() + patience);
         let mut ticket = None;
         let outcome = loop {
             let over = deadline.is_none_or(|deadline| deadline <= Instant::now());
-            let (word, numbers) = self.ask(id, if over { 0 } else { 60_000 });
+            let (word, numbers) = self.ask(id, if over { 0 } else { 60_000 }, head_start_ms);
             let refused = |at: usize| Full {
                 in_use: numbers[at] as u32,
                 limit: numbers[at + 1] as u32,
@@ -248,7 +280,7 @@ impl Client<'_> {
             };
             match word.as_str() {
                 "queued" => {
-                    ticket = Some(numbers[0] as u64);
+                    ticket.get_or_insert(numbers[0] as u64);
                     std::thread::sleep(Duration::from_micros(200));
                 }
                 "denied" if patience.is_some() => break Outcome::TimedOut(refused(1)),

@@ -1,6 +1,6 @@
 //! Processes that share one semaphore and keep using it, while a test causes faults in them or in the server.
 
-use super::history::client::Recorded;
+use super::history::client::{Recorded, any_head_start};
 use super::history::{History, Op, Outcome, Recorder, Rules};
 use super::random::Random;
 use super::{SOON, Server, eventually, job, process, signal, within};
@@ -294,9 +294,10 @@ pub fn work(arguments: &[String]) {
     println!("finished");
 }
 
-/// Acquires one or two permits, in line or at once. Holds them for a while, refreshes now and then, and releases them.
+/// Acquires one or two permits, in line or at once, now and then with a head start. Holds them for a while, refreshes now and then, and releases them.
 fn stay(semaphore: &Recorded, random: &mut Random) -> Result<(), Error> {
     let permits = 1 + random.below(2) as u32;
+    let semaphore = &semaphore.clone().head_start(any_head_start(random));
     let permit = if random.below(3) == 0 {
         semaphore.try_acquire_many(permits)?
     } else {

@@ -1,6 +1,7 @@
 //! The library's own calls, recorded.
 
 use super::{Full, Granted, Lease, Op, Outcome, Recorder};
+use crate::support::random::Random;
 use luagate::errors::{AcquireError, Denied, FailureKind, RefreshError, ReleaseError, TryAcquireError};
 use luagate::{Permit, Released, Semaphore};
 use std::time::{Duration, Instant};
@@ -9,20 +10,39 @@ use std::time::{Duration, Instant};
 const OUTAGE: Duration = Duration::from_secs(10);
 
 /// A semaphore of the library whose calls are recorded. `lease` is the semaphore's lease.
+#[derive(Clone)]
 pub struct Recorded<'a> {
     pub recorder: &'a Recorder,
     pub semaphore: Semaphore,
     pub lease: Lease,
+    head_start_ms: u64,
+}
+
+/// Usually none.
+pub fn any_head_start(random: &mut Random) -> Duration {
+    Duration::from_millis(match random.below(16) {
+        0 => 5,
+        1 => 200,
+        2 => 86_400_000,
+        _ => 0,
+    })
 }
 
 impl Recorded<'_> {
     pub fn new(recorder: &Recorder, semaphore: Semaphore, lease: Duration) -> Recorded<'_> {
-        Recorded { recorder, semaphore: semaphore.lease(lease), lease: Lease::Ms(lease.as_millis() as u64) }
+        let semaphore = semaphore.lease(lease);
+        Recorded { recorder, semaphore, lease: Lease::Ms(lease.as_millis() as u64), head_start_ms: 0 }
+    }
+
+    pub fn head_start(mut self, by: Duration) -> Self {
+        self.semaphore = self.semaphore.head_start(by);
+        self.head_start_ms = by.as_millis() as u64;
+        self
     }
 
     fn asks(&self, permits: Option<u32>, waits: bool) -> Op {
         let lease = self.lease;
-        Op::Acquire { permits, lease, waits }
+        Op::Acquire { permits, lease, waits, head_start_ms: self.head_start_ms }
     }
 
     fn record<T>(&self, op: &Op, call: impl FnOnce() -> T, reported: impl FnOnce(&T) -> Outcome) -> T {

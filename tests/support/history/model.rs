@@ -16,13 +16,20 @@ struct Holder {
     forgotten: Option<Forgotten>,
 }
 
+/// A waiter. The line is sorted: the smallest ticket is served first, and of equal tickets any.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Waiter {
+    ticket: u64,
+    who: Who,
+}
+
 /// The state of the semaphore at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Semaphore {
     holders: Vec<Holder>,
     /// The waiters in line that are granted in the end, in ticket order.
-    queue: Vec<Who>,
-    /// The number of fences and tickets given so far, of those in the history. They are given in ascending order.
+    queue: Vec<Waiter>,
+    /// The number of fences and places in line given so far, of those in the history. Their numbers ascend.
     numbers: u32,
     /// Holders whose next grant comes from a former master.
     astray: Vec<Who>,
@@ -40,7 +47,7 @@ impl Semaphore {
         self.holders.iter().any(|holder| holder.lease == UNSEEN)
     }
 
-    /// The number of fences and tickets given so far, of those in the history.
+    /// The number of fences and places in line given so far, of those in the history.
     pub fn numbers(&self) -> u32 {
         self.numbers
     }
@@ -62,6 +69,11 @@ impl Semaphore {
     fn known_holder(&self, who: Who) -> Option<&Holder> {
         let known = |holder: &&Holder| holder.forgotten < Some(Forgotten::Everything);
         self.holder(who).filter(known)
+    }
+
+    /// The number of waiters in front.
+    fn in_front(&self, comes_before: impl Fn(u64) -> bool) -> usize {
+        self.queue.partition_point(|waiter| comes_before(waiter.ticket))
     }
 
     /// Whether this number of permits is free.
@@ -89,9 +101,9 @@ impl Semaphore {
             Step::Enter { who, number, .. } | Step::Grant { who, number, .. } if self.astray.contains(&who) => {
                 self.is_next(number)
             }
-            Step::Enter { permits, all, number, .. } => {
+            Step::Enter { permits, all, number, place, .. } => {
                 self.is_next(number)?;
-                let in_line = self.queue.len();
+                let in_line = self.in_front(|ticket| ticket <= place);
                 if rules.order && in_line > 0 {
                     return Err(Why::Overtakes { in_line });
                 }
@@ -105,7 +117,8 @@ impl Semaphore {
             Step::Grant { who, permits, number, .. } => {
                 self.is_next(number)?;
                 // A waiter that is no longer in line was lost by the server, and returned with its ticket.
-                let in_front = self.queue.iter().position(|other| *other == who);
+                let own = self.queue.iter().find(|waiter| waiter.who == who);
+                let in_front = own.map(|own| self.in_front(|ticket| ticket < own.ticket));
                 match in_front.filter(|in_front| rules.order && *in_front > 0) {
                     Some(in_front) => Err(Why::NotFirst { in_front }),
                     None => self.fits(permits, rules),
@@ -144,15 +157,17 @@ impl Semaphore {
                 self.numbers += 1;
                 self.add(who, permits, lease);
             }
-            Step::Join { who, stays, .. } => {
+            Step::Join { who, ticket, stays, .. } => {
                 self.numbers += 1;
                 if stays {
-                    self.queue.push(who);
+                    let waiter = Waiter { ticket, who };
+                    let at = self.queue.partition_point(|other| *other < waiter);
+                    self.queue.insert(at, waiter);
                 }
             }
             Step::Grant { who, permits, lease, .. } => {
                 self.numbers += 1;
-                self.queue.retain(|other| *other != who);
+                self.queue.retain(|waiter| waiter.who != who);
                 self.add(who, permits, lease);
             }
             Step::Unseen { who, permits: 0 } => {

@@ -4,15 +4,16 @@
 mod acquires;
 mod builder;
 mod leases;
+mod numbers;
 
 use super::planned::{Must, Plan, Wrong};
-use super::rule::Rule;
 use super::shut::Shut;
 use super::step::Step;
 use super::two_masters::TwoMasters;
 use super::waits::Waits;
 use super::{Call, Op, Outcome, Rules};
 use builder::Builder;
+use numbers::Numbers;
 use std::collections::HashMap;
 
 /// The calls are sorted by their start.
@@ -21,7 +22,7 @@ pub fn plan(calls: &[&Call], rules: &Rules) -> Result<Plan, Wrong> {
         calls,
         rules,
         plan: Plan::default(),
-        numbers: numbers(calls)?,
+        numbers: Numbers::of(calls, rules)?,
         whos: HashMap::new(),
         ends: Vec::new(),
         waits: Waits::of(calls, rules),
@@ -44,29 +45,6 @@ pub fn plan(calls: &[&Call], rules: &Rules) -> Result<Plan, Wrong> {
     }
     builder.bound_releases();
     Ok(builder.plan)
-}
-
-/// The fences and tickets of the history, each with its rank. No number may occur twice.
-fn numbers(calls: &[&Call]) -> Result<HashMap<u64, u32>, Wrong> {
-    let mut all: Vec<(u64, usize)> = Vec::new();
-    for (at, call) in calls.iter().enumerate() {
-        if let Outcome::Granted(granted) = &call.outcome {
-            all.push((granted.fence, at));
-            all.extend(granted.ticket.map(|ticket| (ticket, at)));
-        }
-    }
-    all.sort_unstable();
-    for pair in all.windows(2) {
-        if pair[0].0 == pair[1].0 {
-            return Err(Wrong {
-                rule: Rule::Fence,
-                calls: vec![pair[0].1, pair[1].1],
-                text: format!("the number {} occurs twice", pair[0].0),
-            });
-        }
-    }
-    let places = all.iter().enumerate();
-    Ok(places.map(|(at, (number, _))| (*number, at as u32)).collect())
 }
 
 impl Builder<'_> {

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Rule {
     /// Never more permits than the limit.
     Limit,
-    /// First come, first served.
+    /// First come, first served. A head start lets a caller overtake only waiters that came within it.
     Order,
     /// Fences increase from grant to grant.
     Fence,

@@ -8,13 +8,13 @@
 //! span, after any selection of the other steps under way. Equal ways are merged, so their number is bounded by the
 //! steps under way, not by the past ones. As in Lowe's paper and in Porcupine, each semaphore is searched separately.
 //!
-//! These rules keep the search small. Fences and tickets are given in ascending order. A step that changes nothing is
-//! taken as soon as the model allows it: taking it later cannot help. An *unseen grant* is one without a reply to its
-//! caller. An unanswered call may have one at any later time, which explains nearly everything in a nearly unlimited
-//! number of ways. So at first the search keeps only few ways, those with the fewest unseen grants. An order found in
-//! this way is valid. If all of them fail, the search goes [back](super::back) and tries more. If that fails too, it
-//! keeps all ways, up to a bound. Beyond that the result is `undecided`, which proves nothing, and the report shows
-//! where the few ways failed.
+//! These rules keep the search small. Fences and tickets are given in ascending order, if each head start is added to
+//! its ticket again. A step that changes nothing is taken as soon as the model allows it: taking it later cannot help.
+//! An *unseen grant* is one without a reply to its caller. An unanswered call may have one at any later time, which
+//! explains nearly everything in a nearly unlimited number of ways. So at first the search keeps only few ways, those
+//! with the fewest unseen grants. An order found in this way is valid. If all of them fail, the search goes
+//! [back](super::back) and tries more. If that fails too, it keeps all ways, up to a bound. Beyond that the result is
+//! `undecided`, which proves nothing, and the report shows where the few ways failed.
 
 mod past;
 mod run;

@@ -11,18 +11,20 @@ pub type LeaseNo = u32;
 /// What happens at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Granted at once. With `all`, every free permit.
+    /// Granted at once. With `all`, every free permit. Waiters with tickets up to `place` come before it.
     Enter {
         who: Who,
         permits: u32,
         all: bool,
         lease: LeaseNo,
         number: u32,
+        place: u64,
     },
     /// Receives a ticket. A waiter that may lose its place later does not count as in line (`stays` is false).
     Join {
         who: Who,
         number: u32,
+        ticket: u64,
         stays: bool,
     },
     /// Granted in line.
@@ -96,7 +98,7 @@ impl Step {
         matches!(self, Step::Refused { .. } | Step::Gone { .. } | Step::Lost { .. } | Step::Held { .. })
     }
 
-    /// The rank of its fence or ticket in the history.
+    /// The rank of the number that it takes, as a fence or a place in line, in the history.
     pub fn number(&self) -> Option<u32> {
         match *self {
             Step::Enter { number, .. } | Step::Join { number, .. } | Step::Grant { number, .. } => Some(number),

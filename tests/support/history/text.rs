@@ -16,10 +16,11 @@ impl fmt::Display for Lease {
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Op::Acquire { permits, lease, waits } => {
+            Op::Acquire { permits, lease, waits, head_start_ms } => {
                 let permits = permits.map_or("all".to_owned(), |permits| permits.to_string());
                 let waits = if *waits { "waits" } else { "tries" };
-                write!(f, "acquire {permits} {lease} {waits}")
+                write!(f, "acquire {permits} {lease} {waits}")?;
+                if *head_start_ms > 0 { write!(f, " head-start {head_start_ms}") } else { Ok(()) }
             }
             Op::Release { id, keep } => write!(f, "release {id} {keep}"),
             Op::Refresh { id, lease } => write!(f, "refresh {id} {lease}"),
@@ -84,13 +85,18 @@ impl Op {
     /// Parses the words of its text form.
     pub fn read(words: &[&str]) -> Option<Op> {
         Some(match *words {
-            ["acquire", permits, lease, waits] => Op::Acquire {
+            ["acquire", permits, lease, waits, ref more @ ..] => Op::Acquire {
                 permits: match permits {
                     "all" => None,
                     permits => Some(permits.parse().ok()?),
                 },
                 lease: Lease::read(lease)?,
                 waits: waits == "waits",
+                head_start_ms: match more {
+                    [] => 0,
+                    ["head-start", ms] => ms.parse().ok()?,
+                    _ => return None,
+                },
             },
             ["release", id, keep] => Op::Release { id: id.to_owned(), keep: keep.parse().ok()? },
             ["refresh", id, lease] => Op::Refresh { id: id.to_owned(), lease: Lease::read(lease)? },

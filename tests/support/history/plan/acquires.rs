@@ -1,6 +1,7 @@
 //! Steps of acquire calls: grants, refusals, and unseen grants.
 
 use super::builder::Builder;
+use super::numbers::SERVED_AT_ONCE;
 use crate::support::history::planned::{Doubt, MS, Must, NEVER, Wrong};
 use crate::support::history::rule::Rule;
 use crate::support::history::step::Step;
@@ -59,23 +60,30 @@ impl Builder<'_> {
             return Err(self.wrong(Rule::Limit, at, text));
         }
         let who = self.whos[granted.id.as_str()];
-        let number = self.numbers[&granted.fence];
+        let number = self.numbers.rank(granted.fence);
         let permits = granted.permits;
         let span = self.span_of(at, granted.fence, "fence")?;
         let asked = lease;
         let lease = self.lease(at, who, asked, span, granted.expires_at)?;
         let step = match granted.ticket {
-            None => Step::Enter { who, permits, all: want.is_none(), lease, number },
-            Some(ticket) if ticket > granted.fence => {
-                let text = format!("its fence is not above its ticket {ticket}");
-                return Err(self.wrong(Rule::Fence, at, text));
+            None => {
+                let place = match self.calls[at].head_start() {
+                    0 => granted.fence,
+                    // The call computes its place before it serves the waiters ahead.
+                    head_start => granted.fence.saturating_sub(head_start + SERVED_AT_ONCE),
+                };
+                Step::Enter { who, permits, all: want.is_none(), lease, number, place }
             }
             Some(ticket) => {
-                let place = self.numbers[&ticket];
-                let joined = self.span_of(at, ticket, "ticket")?;
+                let place = self.numbers.of_place(at);
+                if place > granted.fence {
+                    let text = format!("its fence is not above the number {place} of its ticket {ticket}");
+                    return Err(self.wrong(Rule::Fence, at, text));
+                }
+                let joined = self.span_of(at, place, "ticket, without the head start,")?;
                 // If a grant's lease ended before the caller received it, its place in line ended too.
                 let stays = self.calls[at].latest() <= least_end(self.calls[at], asked) && !self.two_masters.at(joined);
-                let step = Step::Join { who, number: place, stays };
+                let step = Step::Join { who, number: self.numbers.rank(place), ticket, stays };
                 self.add(at, step, joined, Must::Happen);
                 Step::Grant { who, permits, lease, number }
             }
@@ -108,7 +116,7 @@ impl Builder<'_> {
         let step = Step::Refused {
             want: want.unwrap_or(1),
             reported_in_use: full.answered.then_some(full.in_use),
-            others: full.waiting > 0 && self.waits.others(self.calls[at]),
+            others: full.waiting > 0 && self.waits.others(call),
         };
         self.during(at, step);
     }

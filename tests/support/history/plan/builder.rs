@@ -1,5 +1,6 @@
 //! A plan under construction.
 
+use super::numbers::Numbers;
 use crate::support::history::planned::{Doubt, Must, Plan, Planned, Wrong};
 use crate::support::history::rule::Rule;
 use crate::support::history::shut::Shut;
@@ -13,7 +14,7 @@ pub struct Builder<'a> {
     pub calls: &'a [&'a Call],
     pub rules: &'a Rules,
     pub plan: Plan,
-    pub numbers: HashMap<u64, u32>,
+    pub numbers: Numbers,
     /// The number of each id that a call was granted.
     pub whos: HashMap<&'a str, Who>,
     /// The latest possible end of the last lease of each permit.

@@ -54,8 +54,8 @@ end
 -- include: clock.lua
 -- include: semaphore/load.lua
 if problem then return redis.error_reply(problem) end
+-- `count` reads the number of waiters, unless it is certain that the queue is not needed.
 local waiting = line_is_empty and now < next_end and not record and want and now + lease_ms <= last_end and 0
-  or call('ZCARD', queue)
 local gives_back
 -- include: semaphore/count.lua
 -- The id holds a permit already: return it, even if the limit has changed since.

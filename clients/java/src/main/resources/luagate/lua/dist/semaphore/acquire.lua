@@ -134,8 +134,8 @@ local lease_ended, is_permanent         -- a lease ended; a new lease is permane
 local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
 if problem then return redis.error_reply(problem) end
+-- `count` reads the number of waiters, unless it is certain that the queue is not needed.
 local waiting = line_is_empty and now < next_end and not record and want and now + lease_ms <= last_end and 0
-  or call('ZCARD', queue)
 local gives_back
 -- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
 -- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.

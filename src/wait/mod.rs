@@ -104,7 +104,8 @@ impl Waits {
     }
 
     /// Sends a call that takes all of `parts` at once, or none. If the server denies it, and it may have run before a
-    /// release that precedes it, it is sent again. `denied`: at how many of them a denied call is still held.
+    /// release that precedes it, it is sent again. `denied`: for an answer that grants nothing, the number of parts of which
+    /// the id has a permit by an earlier run of this call. They are released.
     ///
     /// # Cancel safety
     /// If this is dropped, the permits are released.

@@ -41,9 +41,10 @@ fn with_sha1s(manifest: &str, scripts: &BTreeMap<String, String>) -> String {
         if line.starts_with("    \"") {
             script = quoted(line);
         }
-        match line.starts_with("      \"sha1\"") {
-            true => format!("      \"sha1\": \"{}\",\n", sha1_smol::Sha1::from(&scripts[script]).digest()),
-            false => format!("{line}\n"),
+        if line.starts_with("      \"sha1\"") {
+            format!("      \"sha1\": \"{}\",\n", sha1_smol::Sha1::from(&scripts[script]).digest())
+        } else {
+            format!("{line}\n")
         }
     });
     lines.collect()

@@ -107,7 +107,7 @@ fn short_and_long(gate: &Gate) -> Several {
 fn a_call_that_arrives_late_takes_no_permit_away_from_its_caller() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let both = short_and_long(&gate);
-    drop(both.try_acquire().unwrap());
+    both.try_acquire().unwrap().release().unwrap();
     proxy.overtake_call();
     let held = both.try_acquire().unwrap(); // by the repeated call
     let direct = server.gate();
@@ -118,7 +118,7 @@ fn a_call_that_arrives_late_takes_no_permit_away_from_its_caller() {
     eventually("the late call has run", || (support::calls_in_scripts(&mut con).1 > 0).then_some(()));
     let long = held.get(SHIELD).unwrap();
     let seen = gate.mutex(SHIELD).inspect().unwrap();
-    assert!(!long.is_lost() && seen.holders[0].fence == long.fence(), "{seen}");
+    assert!(!long.is_lost() && seen.holders.iter().any(|holder| holder.fence == long.fence()), "{seen}");
     sword.release().unwrap();
 }
 

@@ -251,18 +251,16 @@ impl Model {
         time(self.end_of(1, at).or(head))
     }
 
-    /// When a waiter with this many ahead should ask again if no message comes: when the first lease ends. Those ahead
-    /// may all be dead, so every waiter does, one after the other. If it asked less than two thirds of its own lease
-    /// before, or if the permits are cooling down, it waits at least 1 s for each waiter ahead.
+    /// When a waiter with this many ahead should ask again if no message comes: after a second for each of them, which
+    /// may all be dead, or when the first lease ends. If it asked less than two thirds of its own lease before, or if
+    /// the permits are cooling down, that end does not count.
     fn look_again(&self, ahead: usize, ask: &Ask, at: &Moment, effects: &Effects) -> u64 {
         if effects.stopped {
             return 1;
         }
         let (third, ahead) = ((ask.wait_ms / 3).max(1), ahead as u64);
-        let seldom = 1_000 * ahead;
-        // The first waiter wants more than is free, and may be dead.
-        let latest = if ahead > 0 && self.in_use() < self.limit { third.min(seldom) } else { third };
-        let Some(end) = self.end_of(1, at).filter(|end| *end <= third) else {
+        let latest = if ahead > 0 { third.min(1_000 * ahead) } else { third };
+        let Some(end) = self.end_of(1, at).filter(|end| *end <= latest) else {
             return latest;
         };
         if ahead == 0 {
@@ -271,9 +269,8 @@ impl Model {
         let after = end + (3 * ahead).min(60 + ahead / 50);
         let last = effects.caller.as_ref().map_or(0, |caller| caller.patience_until.saturating_sub(ask.wait_ms));
         let lease_ms = if ask.lease_ms > 0 { ask.lease_ms.max(ask.at_least_ms) } else { u64::MAX / 3 };
-        let is_soon = 3 * (at.ms() + after).saturating_sub(last) < (3 * third).min(2 * lease_ms);
-        let least = if is_soon || is_cooling(&self.by_end()[0].1) { seldom } else { 0 };
-        after.max(least).min(latest)
+        let is_soon = 3 * (at.ms() + after).saturating_sub(last) < (3 * latest).min(2 * lease_ms);
+        if is_soon || is_cooling(&self.by_end()[0].1) { latest } else { after.min(latest) }
     }
 
     /// Serves the first waiter, then the next, while enough permits are free. All that leave the line in one call,

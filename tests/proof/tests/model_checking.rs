@@ -180,8 +180,8 @@ fn faults_in_granting<'a>(two: &'a Setting, calm: &'a Setting, three: &'a Settin
         (
             calm,
             "semaphore/stay.lua",
-            "retry_after = ahead + 1, math.max(1, (wait_ms - wait_ms % 3) / 3)\nif stopped then",
-            "retry_after = ahead + 1, 3 * wait_ms\nif true then elseif stopped then",
+            "retry_after = math.min(retry_after, ask_in)\n  end\nend\n",
+            "end\nend\nretry_after = 3 * wait_ms\n",
         ),
         // Grants to waiters whose process has ended.
         (three, "semaphore/serve.lua", "alive = in_use >= limit or listens(channel)", "alive = true"),

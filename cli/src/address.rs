@@ -50,6 +50,15 @@ impl ServerArgs {
         self.prefix.clone().or_else(variable).unwrap_or_else(|| "luagate".to_owned())
     }
 
+    /// The arguments for another process of this program. A URL with a password is in its environment.
+    pub fn arguments(&self) -> impl Iterator<Item = OsString> {
+        let texts = [("--url", &self.url), ("--prefix", &self.prefix)];
+        let files = [("--ca", &self.ca), ("--cert", &self.cert), ("--key", &self.key)];
+        let texts = texts.into_iter().map(|(option, value)| (option, value.clone().map(OsString::from)));
+        let files = files.into_iter().map(|(option, value)| (option, value.clone().map(OsString::from)));
+        texts.chain(files).filter_map(|(option, value)| Some([option.into(), value?])).flatten()
+    }
+
     /// Settings for a gate at this server.
     pub fn builder(&self) -> Result<GateBuilder, Ended> {
         let read = |file: &Path| {
@@ -82,7 +91,7 @@ impl ServerArgs {
         let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
         let hosts = hosts.split('?').next().unwrap_or_default(); // a password may follow
         match ended {
-            Ended { status: UNREACHABLE, message: Some(message) } => {
+            Ended { status: UNREACHABLE, message: Some(message), .. } => {
                 Ended::new(UNREACHABLE, format!("{scheme}://{hosts}: {message}"))
             }
             ended => ended,

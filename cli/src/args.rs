@@ -69,6 +69,14 @@ pub enum Command {
     /// Ends a command if the process that should do it cannot
     #[command(hide = true)]
     Guard,
+    /// Executes a command that gets TERM if its parent dies
+    #[command(hide = true)]
+    Launch {
+        #[arg(long)]
+        parent: i32,
+        #[arg(required = true, last = true)]
+        command: Vec<OsString>,
+    },
 }
 
 #[derive(clap::Args, Clone)]
@@ -87,7 +95,7 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "DURATION", value_parser = duration, conflicts_with = "at_once")]
     pub wait: Option<Duration>,
     /// Do not wait
-    #[arg(long = "try")]
+    #[arg(long = "try", hide = true)]
     pub at_once: bool,
     /// Share a reader-writer lock with other readers
     #[arg(long, conflicts_with_all = ["exclusive", "limit", "permits"])]
@@ -110,10 +118,13 @@ pub struct RunArgs {
     /// TERM this long before KILL [default: lease/4]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
+    /// TERM to what COMMAND leaves, and KILL so much later
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s", hide_default_value = true)]
+    pub kill_after: Duration,
     /// Shown to others [default: HOST:PID]
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
-    /// Keep COMMAND in this process group, as timeout(1)
+    /// Keep COMMAND in this process group, as at a terminal
     #[arg(long)]
     pub foreground: bool,
     /// Status if no permit was obtained

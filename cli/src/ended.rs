@@ -1,5 +1,6 @@
 //! How the command ends without success: an exit status, and a line that says why.
 
+use nix::sys::signal::Signal;
 use std::fmt::Display;
 
 /// The arguments are wrong.
@@ -19,16 +20,22 @@ pub const NOT_FOUND: u8 = 127;
 pub struct Ended {
     pub status: u8,
     pub message: Option<String>,
+    /// This process ends by this signal, as its command or its wait has.
+    pub signal: Option<Signal>,
 }
 
 impl Ended {
     pub fn new(status: u8, message: impl Display) -> Ended {
-        Ended { status, message: Some(message.to_string()) }
+        Ended { status, message: Some(message.to_string()), signal: None }
     }
 
     /// Without a line: the status says everything.
     pub fn silently(status: u8) -> Ended {
-        Ended { status, message: None }
+        Ended { status, message: None, signal: None }
+    }
+
+    pub fn by_signal(signal: Signal) -> Ended {
+        Ended { status: 128 + signal as u8, message: None, signal: Some(signal) }
     }
 
     pub fn usage(message: impl Display) -> Ended {

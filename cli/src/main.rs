@@ -32,10 +32,11 @@ fn main() -> ExitCode {
     let ended = Args::from_arg_matches(&matches).map_err(|error| Ended::usage(error.to_string()));
     match ended.and_then(|args| carry_out(args, &matches)) {
         Ok(status) => ExitCode::from(status),
-        Err(Ended { status, message }) => {
+        Err(Ended { status, message, signal }) => {
             if let Some(message) = message {
                 eprintln!("luagate: {message}");
             }
+            signal.inspect(|signal| run::end_by(*signal));
             ExitCode::from(status)
         }
     }
@@ -47,7 +48,8 @@ fn carry_out(Args { server, command }: Args, matches: &clap::ArgMatches) -> Resu
     match command {
         Command::Run(args) => run::run(&server, args, own, false),
         Command::Try(args) => run::run(&server, args, own, true),
-        Command::Guard => run::guard(),
+        Command::Guard => run::guard(&server),
+        Command::Launch { parent, command } => run::launch(parent, &command),
         Command::Ls(args) => list::ls(&server, &args),
         Command::Inspect(args) => inspect::inspect(&server, &args),
         Command::Top(args) => top::top(&server, args),

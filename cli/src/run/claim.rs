@@ -14,7 +14,7 @@ const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub name: Name,
-    limit: Option<Limit>,
+    pub limit: Option<Limit>,
     permits: u32,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Deadline {
     lease: Duration,
     /// The command gets TERM this long before.
-    grace: Duration,
+    pub grace: Duration,
 }
 
 /// The signal that the command needs now.

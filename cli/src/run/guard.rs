@@ -1,133 +1,267 @@
 //! The guard: a second process that ends the command if `luagate run` cannot, because it was killed or stopped.
 //!
-//! `run` sends it a line with two numbers: the process id of the command, negative if it is in the foreground, and the
-//! time at which it must have ended (CLOCK_BOOTTIME in ms). It sends another line for each new lease. When the command has
-//! ended, `run` ends the guard. So if the input ends, `run` has died.
+//! `run` starts it before the wait, and sends it lines: which permits it asks for, which processes the command has, and
+//! when they must have ended. If the input ends, `run` has died. Then the guard ends the command, and releases the permits once
+//! no process of the command is left.
 
-use super::group::Group;
+use super::clock::now;
+use super::processes::{Processes, own_program};
+use super::report::Report;
+use super::signals;
+use crate::address::ServerArgs;
 use crate::ended::Ended;
-use nix::sys::signal::Signal;
-use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
+use luagate::admin::{self, Kind, Name};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::{Pid, read, setsid};
+use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::os::fd::AsFd;
+use std::process::{ChildStdin, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest time between two readings of the clock: a timeout does not count the time of a suspended machine.
 const LONGEST: Duration = Duration::from_secs(1);
-/// The time between two looks whether a command has ended.
-const LOOK: Duration = Duration::from_millis(50);
+/// The time between two looks whether the command has ended.
+const LOOK: Duration = Duration::from_millis(20);
+/// The shortest time between two starts of a guard.
+const RESTART: Duration = Duration::from_secs(1);
+/// A difference of two ends that comes from reading two clocks one after the other.
+const SAME: Duration = Duration::from_millis(20);
 
-/// A clock that also runs while the machine is suspended, and that all processes share.
-fn now() -> u64 {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let clock = ClockId::CLOCK_BOOTTIME;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let clock = ClockId::CLOCK_MONOTONIC;
-    clock_gettime(clock).map_or(0, |time| Duration::from(time).as_millis() as u64)
+/// The name of its process. `pkill luagate` and `killall luagate` do not mean it.
+const NAME: &std::ffi::CStr = c"permit-guard";
+
+/// A permit, or a place in line for it.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Held {
+    name: String,
+    kind: String,
+    id: String,
+}
+
+impl Held {
+    pub fn new(name: &Name, id: &str) -> Held {
+        Held { name: name.name.clone(), kind: name.kind.as_str().to_owned(), id: id.to_owned() }
+    }
+}
+
+/// What `run` sends.
+#[derive(Clone, Serialize, Deserialize)]
+enum Line {
+    Held(Vec<Held>),
+    Started(Processes),
+    /// No process may be left at this time. If `run` dies, they get TERM, and KILL after `grace`.
+    Ends {
+        at: Duration,
+        grace: Duration,
+    },
 }
 
 /// The guard, seen from `run`.
-#[derive(Default)]
 pub struct Guard {
-    process: Option<Child>,
-    sent: u64,
+    server: ServerArgs,
+    report: Report,
+    process: Option<(Pid, ChildStdin)>,
+    started: Instant,
+    held: Vec<Held>,
+    processes: Option<Processes>,
+    sent: Duration,
 }
 
 impl Guard {
-    /// Starts it. Without it, `run` works too.
-    pub fn start() -> Guard {
-        let program = std::env::current_exe();
-        let process = program.and_then(|program| {
-            // In its own group: signals from the terminal are not for it.
-            Command::new(program).arg("guard").stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn()
+    pub fn start(server: &ServerArgs, report: &Report) -> Guard {
+        let (server, report, started) = (server.clone(), report.clone(), Instant::now());
+        let mut guard =
+            Guard { server, report, process: None, started, held: Vec::new(), processes: None, sent: Duration::ZERO };
+        guard.spawn();
+        guard
+    }
+
+    fn spawn(&mut self) {
+        self.started = Instant::now();
+        let spawned = own_program().and_then(|mut program| {
+            let program = program.args(self.server.arguments()).arg("guard");
+            let mut child = program.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+            let id = Pid::from_raw(child.id() as i32);
+            let input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+            // If the guard is stopped, its pipe may become full. This process does not wait for it.
+            fcntl(&input, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+            Ok((id, input))
         });
-        if let Err(error) = &process {
-            eprintln!("luagate: no guard process: {error}. If luagate is killed, the command goes on");
+        match spawned {
+            Ok((id, input)) => {
+                self.process = Some((id, input));
+                self.sent = Duration::ZERO;
+                let processes = self.processes.as_mut().map(|processes| {
+                    processes.is_other(id);
+                    processes.clone()
+                });
+                let lines = [Line::Held(self.held.clone())].into_iter().chain(processes.map(Line::Started));
+                lines.for_each(|line| drop(self.send(&line)));
+            }
+            Err(error) => self.report.tell(format!("no guard process: {error}. If luagate is killed, the command goes on")),
         }
-        Guard { process: process.ok(), sent: 0 }
     }
 
-    /// Its process id.
-    pub fn id(&self) -> Option<Pid> {
-        let id = self.process.as_ref().map(Child::id)?;
-        i32::try_from(id).ok().map(Pid::from_raw)
+    /// A child of this process has ended. If it was the guard, another one is started.
+    pub fn has_ended(&mut self, child: Pid) {
+        if self.process.take_if(|(id, _)| *id == child).is_some() {
+            self.report.tell("the guard process has ended. Another one is started");
+        }
+        self.restart();
     }
 
-    /// The group must have ended after `time`.
-    pub fn watch(&mut self, group: Group, time: Duration) {
-        let end = now().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        // The two clocks are read one after the other, so an end that is a little different is the same one.
-        if end.abs_diff(self.sent) < 20 {
-            return;
+    /// Starts another one if there is none.
+    pub fn restart(&mut self) {
+        if self.process.is_none() && self.started.elapsed() >= RESTART {
+            self.spawn();
         }
-        self.sent = end;
-        let line = format!("{} {end}\n", if group.foreground { -group.leader.as_raw() } else { group.leader.as_raw() });
-        self.send(&line);
     }
 
-    fn send(&mut self, line: &str) {
-        if let Some(input) = self.process.as_mut().and_then(|process| process.stdin.as_mut())
-            && input.write_all(line.as_bytes()).is_err()
-        {
-            self.process = None; // somebody has ended it
+    /// It releases these if this process dies.
+    pub fn holds(&mut self, held: Vec<Held>) {
+        let _ = self.send(&Line::Held(held.clone()));
+        self.held = held;
+    }
+
+    pub fn watches(&mut self, processes: &Processes) {
+        let _ = self.send(&Line::Started(processes.clone()));
+        self.processes = Some(processes.clone());
+    }
+
+    /// The processes must have ended after `left`.
+    pub fn ends_in(&mut self, left: Duration, grace: Duration) {
+        let at = now().saturating_add(left);
+        if at.abs_diff(self.sent) > SAME && self.send(&Line::Ends { at, grace }).is_ok() {
+            self.sent = at;
         }
+    }
+
+    fn send(&mut self, line: &Line) -> io::Result<()> {
+        let (_, input) = self.process.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        input.write_all(format!("{}\n", serde_json::to_string(line)?).as_bytes())
     }
 
     /// The command has ended, so the guard is ended too.
     pub fn end(self) {
-        // Another part of this process may have waited for it. Then its id may be that of another process by now.
-        if let Some(mut process) = self.process
-            && let Ok(None) = process.try_wait()
-        {
-            let _ = process.kill().and_then(|()| process.wait());
+        if let Some((id, _)) = self.process {
+            let _ = kill(id, Signal::SIGKILL).and_then(|()| waitpid(id, None).map(drop));
         }
     }
 }
 
 /// The guard itself.
-pub fn guard() -> Result<u8, Ended> {
-    let (sender, lines) = mpsc::channel();
-    thread::Builder::new()
-        .spawn(move || io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.send(line)))?;
-    let mut watched: Option<(Group, u64)> = None;
-    let mut has_died = false;
+pub fn guard(server: &ServerArgs) -> Result<u8, Ended> {
+    let _ = setsid(); // signals from the terminal are not for it
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = nix::sys::prctl::set_name(NAME);
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP] {
+        signal_hook::flag::register(signal as i32, Arc::<AtomicBool>::default())?;
+    }
+    let report = Report::start()?;
+    let mut input = Input { stdin: io::stdin(), text: Vec::new() };
+    let (mut held, mut processes, mut end) = (Vec::new(), None::<Processes>, None);
     loop {
-        let left = watched.map_or(LONGEST, |(_, end)| Duration::from_millis(end.saturating_sub(now())).min(LONGEST));
-        if let Some((group, _)) = watched
-            && left.is_zero()
-        {
-            group.send(Signal::SIGKILL);
-            return Ok(0);
-        }
-        if has_died {
-            if !watched.is_some_and(|(group, _)| group.is_running()) {
-                return Ok(0);
+        let left = end.map_or(LONGEST, |(at, _): (Duration, Duration)| at.saturating_sub(now()).min(LONGEST));
+        match input.next(left) {
+            Next::Line(Line::Held(names)) => held = names,
+            Next::Line(Line::Started(started)) => processes = Some(started),
+            Next::Line(Line::Ends { at, grace }) => end = Some((at, grace)),
+            Next::Nothing if end.is_some_and(|(at, _)| at <= now()) => {
+                processes.take().inspect(|processes| drop(processes.kill()));
+                (held, end) = (Vec::new(), None);
             }
-            thread::sleep(left.min(LOOK));
-            continue;
+            Next::Nothing => {}
+            Next::End => break,
         }
-        match lines.recv_timeout(left) {
-            Ok(line) => watched = read(&line).or(watched),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                has_died = true;
-                if let Some((group, _)) = watched {
-                    eprintln!("luagate: `luagate run` has died; its command is ended");
-                    group.send_to_stopped(Signal::SIGTERM);
-                }
-            }
+    }
+    let all_have_ended = processes.is_none_or(|processes| {
+        report.tell("`luagate run` has died; its command is ended");
+        end_all(&processes, end.unwrap_or_default())
+    });
+    if all_have_ended && !held.is_empty() {
+        release(server, &held);
+    }
+    report.flush();
+    Ok(0)
+}
+
+/// Sends TERM, and KILL after `grace`, but at `at` at the latest. Returns whether none is left before that.
+fn end_all(processes: &Processes, (at, grace): (Duration, Duration)) -> bool {
+    let found = processes.find(); // those of other users are known only as long as their parents are there
+    let kill_at = at.min(now() + grace);
+    processes.terminate();
+    loop {
+        let is_left = |process: &Pid| kill(*process, None) != Err(Errno::ESRCH);
+        if processes.find().is_empty() && !found.iter().any(is_left) {
+            return true;
+        }
+        let now = now();
+        if now >= kill_at {
+            processes.kill();
+        }
+        if now >= at {
+            return false;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Releases the permits, and leaves the line.
+fn release(server: &ServerArgs, held: &[Held]) {
+    signals::block();
+    let Ok(gate) = server.open() else { return };
+    for Held { name, kind, id } in held {
+        if let Some(kind) = Kind::ALL.into_iter().find(|known| known.as_str() == kind) {
+            let _ = admin::named(&gate, &Name { name: name.clone(), kind }).revoke(id);
         }
     }
 }
 
-/// The group and its end in a line of `run`.
-fn read(line: &str) -> Option<(Group, u64)> {
-    let (leader, end) = line.split_once(' ')?;
-    let leader: i32 = leader.parse().ok()?;
-    let group = Group { leader: Pid::from_raw(leader.abs()), foreground: leader < 0 };
-    Some((group, end.parse().ok()?))
+/// The lines of `run`.
+struct Input {
+    stdin: io::Stdin,
+    text: Vec<u8>,
+}
+
+enum Next {
+    Line(Line),
+    /// No line within the time.
+    Nothing,
+    End,
+}
+
+impl Input {
+    /// All lines that have arrived are read before a deadline counts: several may have piled up.
+    fn next(&mut self, within: Duration) -> Next {
+        loop {
+            if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.text.drain(..=end).collect();
+                match serde_json::from_slice(&line) {
+                    Ok(line) => return Next::Line(line),
+                    Err(_) => continue,
+                }
+            }
+            let within = PollTimeout::try_from(within).unwrap_or(PollTimeout::ZERO);
+            match poll(&mut [PollFd::new(self.stdin.as_fd(), PollFlags::POLLIN)], within) {
+                Ok(0) => return Next::Nothing,
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return Next::End,
+            }
+            let mut bytes = [0; 4_096];
+            match read(&self.stdin, &mut bytes) {
+                Ok(0) => return Next::End,
+                Ok(count) => self.text.extend(&bytes[..count]),
+                Err(Errno::EINTR) => {}
+                Err(_) => return Next::End,
+            }
+        }
+    }
 }

@@ -2,13 +2,17 @@
 
 use super::Event;
 use nix::sys::signal::{SigSet, Signal};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::Cause;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::thread;
 
-/// Those that are passed on to the command. SIGKILL and SIGSTOP cannot be.
-const FORWARDED: [Signal; 9] = [
+/// Those that are passed on to the command or stop the wait. SIGKILL and SIGSTOP cannot be received.
+const RECEIVED: [Signal; 11] = [
     Signal::SIGINT,
     Signal::SIGTERM,
     Signal::SIGHUP,
@@ -17,26 +21,38 @@ const FORWARDED: [Signal; 9] = [
     Signal::SIGUSR2,
     Signal::SIGWINCH,
     Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
     Signal::SIGCONT,
 ];
 
 /// Sends an event for each signal from now on. A signal that this process ignores stays ignored, as after `nohup`.
 pub fn listen(events: Sender<Event>) -> io::Result<()> {
-    let ignored = ignored();
-    let received = FORWARDED.into_iter().filter(|signal| ignored & (1 << (*signal as i32 - 1)) == 0);
+    let received = not_ignored(RECEIVED);
     let received = received.chain([Signal::SIGCHLD]).map(|signal| signal as i32);
-    let mut signals = Signals::new(received)?;
-    thread::spawn(move || {
-        for signal in signals.forever().filter_map(|number| Signal::try_from(number).ok()) {
+    let mut signals = SignalsInfo::<WithOrigin>::new(received)?;
+    thread::Builder::new().spawn(move || {
+        for origin in &mut signals {
+            let Ok(signal) = Signal::try_from(origin.signal) else { continue };
+            // A terminal sends its signals, such as INT for Ctrl-C, to all processes of the group.
+            let by_terminal = matches!(origin.cause, Cause::Kernel) || origin.process.is_none();
             let event = match signal {
                 Signal::SIGCHLD => Event::ChildChanged,
-                signal => Event::Signal(signal),
+                signal => Event::Signal { signal, by_terminal },
             };
             if events.send(event).is_err() {
                 return;
             }
         }
-    });
+    })?;
+    Ok(())
+}
+
+/// While this is true, a signal that stops programs stops this process too, as without `listen`.
+pub fn stop_if(condition: &Arc<AtomicBool>) -> io::Result<()> {
+    for signal in not_ignored([Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU]) {
+        signal_hook::flag::register_conditional_default(signal as i32, condition.clone())?;
+    }
     Ok(())
 }
 
@@ -51,9 +67,27 @@ pub fn ends(signal: Signal) -> bool {
     matches!(signal, Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT)
 }
 
-/// A bit for each ignored signal. None where the system does not tell.
-fn ignored() -> u64 {
+/// Whether this signal asks a program to stop.
+pub fn stops(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU)
+}
+
+/// Ends this process by the signal that has ended its command or its wait, so that a shell notices it: after Ctrl-C it ends the
+/// script too. Returns if this process is the first one of a container, which no signal ends.
+pub fn end_by(signal: Signal) {
+    let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
+    let _ = SigSet::all().thread_unblock();
+    if signal == Signal::SIGKILL {
+        let _ = nix::sys::signal::raise(signal);
+    } else {
+        let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
+    }
+}
+
+/// Those of these signals that this process does not ignore. All where the system does not tell.
+fn not_ignored(signals: impl IntoIterator<Item = Signal>) -> impl Iterator<Item = Signal> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    signals.into_iter().filter(move |signal| ignored & (1 << (*signal as i32 - 1)) == 0)
 }

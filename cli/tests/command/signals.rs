@@ -185,12 +185,22 @@ fn the_guard_goes_by_the_last_lease_although_several_lines_have_piled_up() {
     let mut guard = super::tool::bare();
     let mut guard = guard.arg("guard").stdin(Stdio::piped()).spawn().unwrap();
     let (first, last) = (now() + 500, now() + 60_000);
-    let lines = format!("{0} {first}\n{0} {last}\n", command.id());
-    guard.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
+    let ends = |at: u64| format!("{{\"Ends\":{{\"at\":{{\"secs\":{},\"nanos\":{}}},\"grace\":{{\"secs\":0,\"nanos\":0}}}}}}\n", at / 1_000, at % 1_000 * 1_000_000);
+    let started = format!("{{\"Started\":{{\"leader\":{},\"has_group\":true,\"mark\":\"none\"}}}}\n", command.id());
+    let mut input = guard.stdin.take().unwrap();
+    input.write_all([started, ends(first), ends(last)].concat().as_bytes()).unwrap();
     eventually("the first lease has ended", || (now() > first + 500).then_some(()));
     assert!(exists(&command.id().to_string()), "it was ended although its lease was renewed");
-    guard.stdin.as_mut().unwrap().write_all(format!("{} {}\n", command.id(), now()).as_bytes()).unwrap();
+    // The guard was stopped while leases ended and were renewed.
+    assert!(super::tool::signal_to(guard.id(), "STOP"));
+    let past = [ends(now()), ends(now() + 60_000)].concat();
+    input.write_all(past.as_bytes()).unwrap();
+    assert!(super::tool::signal_to(guard.id(), "CONT"));
+    input.write_all(ends(now() + 60_000).as_bytes()).unwrap();
+    assert!(exists(&command.id().to_string()));
+    input.write_all(ends(now()).as_bytes()).unwrap();
     assert_eq!(command.wait().unwrap().signal(), Some(9));
+    drop(input);
     assert!(guard.wait().unwrap().success());
 }
 

@@ -4,7 +4,8 @@ use crate::support::{SOON, Server, eventually, leftovers, within};
 use luagate::Semaphore;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Output, Stdio};
 
 /// The command for this server, without variables of the environment that it reads.
 pub fn luagate(server: &Server) -> Command {
@@ -96,7 +97,7 @@ pub fn signal_to(process: u32, signal: &str) -> bool {
 pub trait Text {
     fn out(&self) -> String;
     fn err(&self) -> String;
-    /// The exit status of a process that was not ended by a signal.
+    /// The exit status, or 128 + n if signal n has ended the process, as a shell shows it.
     fn code(&self) -> i32;
 }
 
@@ -111,13 +112,8 @@ impl Text for Output {
 
     #[track_caller]
     fn code(&self) -> i32 {
-        code(self.status, self)
+        self.status.code().unwrap_or_else(|| 128 + self.status.signal().unwrap())
     }
-}
-
-#[track_caller]
-fn code(status: ExitStatus, output: &Output) -> i32 {
-    status.code().unwrap_or_else(|| panic!("ended by a signal: {output:?}"))
 }
 
 /// A file that a test and the processes that it starts share.

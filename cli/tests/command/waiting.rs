@@ -1,7 +1,7 @@
 //! The line on stderr while a command waits.
 
 use super::terminal::Terminal;
-use super::tool::{Run, Shared, Text, luagate, words};
+use super::tool::{Run, Text, luagate, words};
 use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 use luagate::Gate;
@@ -82,46 +82,4 @@ fn the_command_reads_from_the_terminal_and_gets_its_keys() {
     terminal.type_in("\x03");
     terminal.shows("the interrupt", |text| text.contains("interrupted"));
     assert_eq!(run.wait().unwrap().exit_code(), 6);
-}
-
-#[test]
-fn ctrl_z_stops_the_command_and_fg_continues_it() {
-    let server = Server::any();
-    let shared = Shared::new();
-    let mut terminal = Terminal::new(24, 100);
-    let mut shell = terminal.start(&server, "bash", &["--norc", "-i"]);
-    let luagate = env!("CARGO_BIN_EXE_luagate");
-    let script = shared.script("work", "echo begun; read line; echo \"read $line\"; exit 5");
-    terminal.type_in(&format!("PS1='$ '; {luagate} run a -- {}\n", script.display()));
-    terminal.shows("the command", |text| text.contains("\nbegun"));
-    terminal.type_in("\x1a");
-    terminal.shows("the shell has the terminal", |text| text.contains("Stopped"));
-    terminal.type_in("fg\n");
-    terminal.type_in("hello\n");
-    terminal.shows("the line that was read", |text| text.contains("read hello"));
-    terminal.type_in("echo status $?\n");
-    terminal.shows("the status", |text| text.contains("status 5"));
-    terminal.type_in("exit\n");
-    shell.wait().unwrap();
-}
-
-#[test]
-fn a_pager_after_the_command_keeps_the_terminal() {
-    let server = Server::any();
-    let mut terminal = Terminal::new(24, 100);
-    let mut shell = terminal.start(&server, "bash", &["--norc", "-i"]);
-    let luagate = env!("CARGO_BIN_EXE_luagate");
-    // As `less`, the last program reads from the terminal, not from the pipe.
-    let reader = "sh -c 'cat >/dev/null; read line </dev/tty; echo \"read $line\"'";
-    terminal.type_in(&format!("PS1='$ '; {luagate} run a -- echo begun | {reader}\n"));
-    terminal.type_in("hello\n");
-    terminal.shows("the line that was read", |text| text.contains("\nread hello"));
-    let wants = "sh -c 'read line </dev/tty'";
-    terminal.type_in(&format!("{luagate} run a -- {wants} | cat\n"));
-    terminal.shows("the advice", |text| text.contains("wants the terminal. Run it with --foreground"));
-    terminal.type_in("\x03");
-    terminal.type_in("echo \"over $((1 + 1))\"\n");
-    terminal.shows("the prompt", |text| text.contains("over 2"));
-    terminal.type_in("exit\n");
-    shell.wait().unwrap();
 }

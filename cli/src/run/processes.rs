@@ -1,0 +1,228 @@
+//! The processes of the command: how they are started, found and ended.
+
+use crate::address::HIDDEN_URL;
+use crate::ended::{Ended, NOT_EXECUTABLE, NOT_FOUND};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid};
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use sysinfo::{Process, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System, UpdateKind};
+
+/// The variable with the ids of all permits under which a process runs, also of those around them.
+pub const HELD: &str = "LUAGATE_HELD";
+
+/// How often the processes are searched: one of them may start another one meanwhile.
+const SEARCHES: usize = 10;
+
+/// The processes that the command has started: those in its process group, those below it, and those that have its variables.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Processes {
+    leader: i32,
+    /// The command has a process group of its own. Otherwise it is in the group of luagate.
+    has_group: bool,
+    /// The id of a permit, which they have in their variables.
+    mark: String,
+    /// The other children of this process.
+    #[serde(skip)]
+    others: HashSet<i32>,
+}
+
+impl Processes {
+    /// Starts the command. `mark`: the id of one of its permits.
+    pub fn start(
+        command: &[OsString],
+        variables: &[(&str, String)],
+        mark: &str,
+        has_group: bool,
+    ) -> Result<Processes, Ended> {
+        // The processes that the command leaves behind become children of this process, so it knows when they have ended.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let _ = nix::sys::prctl::set_child_subreaper(true);
+        let others = children(&snapshot(UpdateKind::Never)).remove(&getpid()).unwrap_or_default();
+        let others = others.into_iter().map(Pid::as_raw).collect();
+        let mut process = own_program()?;
+        process.args(["launch", "--parent", &getpid().to_string(), "--"]).args(command);
+        process.envs(variables.iter().map(|(name, value)| (name, value))).env_remove(HIDDEN_URL);
+        if has_group {
+            process.process_group(0);
+        }
+        let child = process.spawn().map_err(|error| Ended::new(NOT_EXECUTABLE, error))?;
+        Ok(Processes { leader: child.id() as i32, has_group, mark: mark.to_owned(), others })
+    }
+
+    /// The process of the command itself.
+    pub fn leader(&self) -> Pid {
+        Pid::from_raw(self.leader)
+    }
+
+    /// A child of this process that does not belong to the command.
+    pub fn is_other(&mut self, child: Pid) {
+        self.others.insert(child.as_raw());
+    }
+
+    pub fn has_group(&self) -> bool {
+        self.has_group
+    }
+
+    /// Whether the process of the command is stopped.
+    pub fn is_stopped(&self) -> bool {
+        look_at(self.leader(), |process| process.status() == ProcessStatus::Stop).unwrap_or(false)
+    }
+
+    /// Passes a signal on, to the group if the command has one.
+    pub fn pass_on(&self, signal: Signal) {
+        let _ = if self.has_group { killpg(self.leader(), signal) } else { kill(self.leader(), signal) };
+    }
+
+    /// Asks all of them to end, also those that are stopped.
+    pub fn terminate(&self) {
+        let processes = if self.has_group { Vec::new() } else { self.find() };
+        for signal in [Signal::SIGTERM, Signal::SIGCONT] {
+            if self.has_group {
+                let _ = killpg(self.leader(), signal);
+            }
+            for process in &processes {
+                let _ = kill(*process, signal);
+            }
+        }
+    }
+
+    /// Ends all of them with KILL. Returns those of other users, which this process cannot end.
+    pub fn kill(&self) -> Vec<Pid> {
+        if self.has_group {
+            let _ = killpg(self.leader(), Signal::SIGKILL);
+        }
+        let (mut seen, mut foreign) = (HashSet::new(), Vec::new());
+        for _ in 0..SEARCHES {
+            let new: Vec<Pid> = self.find().into_iter().filter(|process| seen.insert(*process)).collect();
+            if new.is_empty() {
+                break;
+            }
+            foreign.extend(new.into_iter().filter(|process| kill(*process, Signal::SIGKILL) == Err(Errno::EPERM)));
+        }
+        foreign
+    }
+
+    /// Those that the command has left behind in its group.
+    pub fn left_behind(&self) -> Vec<Pid> {
+        if self.has_group && killpg(self.leader(), None) == Err(Errno::ESRCH) {
+            return Vec::new();
+        }
+        let group = if self.has_group { self.leader() } else { getpgrp() };
+        self.find().into_iter().filter(|process| getpgid(Some(*process)) == Ok(group)).collect()
+    }
+
+    /// All of them that have not ended.
+    pub fn find(&self) -> Vec<Pid> {
+        let system = snapshot(UpdateKind::Always);
+        let mut children = children(&system);
+        let mut next = vec![self.leader()];
+        next.extend(children.remove(&getpid()).into_iter().flatten().filter(|child| !self.is_one_of_others(*child)));
+        let mut found = HashSet::new();
+        while let Some(process) = next.pop() {
+            found.insert(process);
+            next.extend(children.remove(&process).unwrap_or_default());
+        }
+        let is_in_group = |id: Pid| self.has_group && getpgid(Some(id)) == Ok(self.leader());
+        system
+            .processes()
+            .iter()
+            .map(|(id, process)| (Pid::from_raw(id.as_u32() as i32), process))
+            .filter(|(id, process)| found.contains(id) || is_in_group(*id) || self.has_marked(process))
+            .filter(|(id, process)| !has_ended(process) && *id != getpid())
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    fn is_one_of_others(&self, child: Pid) -> bool {
+        self.others.contains(&child.as_raw())
+    }
+
+    fn has_marked(&self, process: &Process) -> bool {
+        let held = |variable: &OsString| {
+            let value = variable.as_bytes().strip_prefix(HELD.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            value.is_some_and(|ids| ids.split(|byte| *byte == b' ').any(|id| id == self.mark.as_bytes()))
+        };
+        process.environ().iter().any(held)
+    }
+}
+
+/// This program, also if its file was replaced since it was started.
+pub fn own_program() -> io::Result<Command> {
+    let program = if cfg!(target_os = "linux") { PathBuf::from("/proc/self/exe") } else { env::current_exe()? };
+    let mut command = Command::new(program);
+    command.arg0("luagate");
+    Ok(command)
+}
+
+/// The step between `luagate run` and the command: the command gets a signal if its parent dies, and is executed.
+pub fn launch(parent: i32, command: &[OsString]) -> Result<u8, Ended> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
+    if getppid().as_raw() != parent {
+        return Err(Ended::silently(NOT_EXECUTABLE)); // it has died already
+    }
+    let [program, arguments @ ..] = command else {
+        return Err(Ended::usage("no COMMAND"));
+    };
+    let mut error = Command::new(program).args(arguments).exec();
+    if error.raw_os_error() == Some(Errno::ENOEXEC as i32) {
+        // A script without `#!`: the shell runs it, as for execvp(3).
+        error = Command::new("/bin/sh").arg(path_of(program)).args(arguments).exec();
+    }
+    let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+    Err(Ended::new(status, format!("cannot run {}: {error}", program.display())))
+}
+
+/// The file of a program, as the system finds it.
+fn path_of(program: &OsStr) -> PathBuf {
+    let is_path = program.as_bytes().contains(&b'/');
+    let folders = env::var_os("PATH").filter(|_| !is_path).unwrap_or_default();
+    let found = env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file());
+    found.unwrap_or_else(|| PathBuf::from(program))
+}
+
+/// The parent of a process.
+pub fn parent(process: Pid) -> Option<Pid> {
+    look_at(process, |process| process.parent())?.map(|parent| Pid::from_raw(parent.as_u32() as i32))
+}
+
+fn look_at<T>(process: Pid, look: impl FnOnce(&Process) -> T) -> Option<T> {
+    let id = sysinfo::Pid::from_u32(process.as_raw() as u32);
+    let mut system = System::new();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[id]), false, kind(UpdateKind::Never));
+    system.process(id).map(look)
+}
+
+fn kind(variables: UpdateKind) -> ProcessRefreshKind {
+    ProcessRefreshKind::nothing().with_environ(variables).without_tasks()
+}
+
+fn snapshot(variables: UpdateKind) -> System {
+    let mut system = System::new();
+    system.refresh_processes_specifics(ProcessesToUpdate::All, false, kind(variables));
+    system
+}
+
+fn children(system: &System) -> HashMap<Pid, Vec<Pid>> {
+    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+    for (id, process) in system.processes() {
+        if let Some(parent) = process.parent() {
+            let [id, parent] = [*id, parent].map(|id| Pid::from_raw(id.as_u32() as i32));
+            children.entry(parent).or_default().push(id);
+        }
+    }
+    children
+}
+
+fn has_ended(process: &Process) -> bool {
+    matches!(process.status(), ProcessStatus::Zombie | ProcessStatus::Dead)
+}

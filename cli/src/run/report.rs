@@ -1,0 +1,102 @@
+//! What this process writes to stderr. Its thread writes, so a stderr that is blocked delays nothing else.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+/// How many texts wait for a blocked stderr. Further ones are lost.
+const MOST: usize = 64;
+
+/// How long the end of the process waits until all is written.
+const LAST: Duration = Duration::from_millis(100);
+
+enum Text {
+    /// A message that stays.
+    Message(String),
+    /// The line that shows the wait. On a terminal it is replaced by the next one; elsewhere only the first one is shown.
+    Line(String),
+    NoLine {
+        is_last: bool,
+    },
+    Flush(SyncSender<()>),
+}
+
+#[derive(Clone)]
+pub struct Report {
+    texts: SyncSender<Text>,
+}
+
+impl Report {
+    pub fn start() -> io::Result<Report> {
+        let (sender, texts) = mpsc::sync_channel(MOST);
+        thread::Builder::new().spawn(move || {
+            super::signals::block();
+            write_all(&texts);
+        })?;
+        Ok(Report { texts: sender })
+    }
+
+    pub fn tell(&self, text: impl std::fmt::Display) {
+        self.send(Text::Message(text.to_string()));
+    }
+
+    pub fn show_line(&self, text: String) {
+        self.send(Text::Line(text));
+    }
+
+    /// Removes the line from a terminal.
+    pub fn clear_line(&self) {
+        self.send(Text::NoLine { is_last: false });
+    }
+
+    /// Removes the line from a terminal, and shows no other one.
+    pub fn end_line(&self) {
+        self.send(Text::NoLine { is_last: true });
+    }
+
+    /// Returns when all is written, unless stderr is blocked.
+    pub fn flush(&self) {
+        let (done, is_done) = mpsc::sync_channel(1);
+        self.send(Text::Flush(done));
+        let _ = is_done.recv_timeout(LAST);
+    }
+
+    fn send(&self, text: Text) {
+        let _ = self.texts.try_send(text);
+    }
+}
+
+fn write_all(texts: &Receiver<Text>) {
+    let mut stderr = io::stderr();
+    let is_terminal = stderr.is_terminal();
+    let (mut is_shown, mut is_over) = (false, false);
+    for text in texts {
+        let _ = match text {
+            Text::Message(text) => writeln!(stderr, "luagate: {text}"),
+            Text::Line(text) if is_terminal && !is_over => {
+                is_shown = true;
+                let width = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns).max(20));
+                let text: String = format!("luagate: {text}").chars().take(width - 1).collect();
+                write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush())
+            }
+            Text::Line(text) if !is_shown && !is_over => {
+                is_shown = true;
+                writeln!(stderr, "luagate: {text}")
+            }
+            Text::Line(_) => Ok(()),
+            Text::NoLine { is_last } => {
+                is_over |= is_last;
+                if is_terminal && std::mem::take(&mut is_shown) {
+                    write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush())
+                } else {
+                    Ok(())
+                }
+            }
+            Text::Flush(done) => {
+                let _ = done.try_send(());
+                Ok(())
+            }
+        };
+    }
+}

@@ -1,0 +1,310 @@
+//! The command while it runs under its permits.
+
+use super::deadline::{self, Need};
+use super::guard::Held;
+use super::processes::{HELD, Processes};
+use super::{Event, Run, clock, signals};
+use crate::args::Limit;
+use crate::ended::{Ended, LOST};
+use luagate::errors::RefreshError;
+use luagate::{Permit, Released};
+use nix::sys::signal::{Signal, raise};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::Pid;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// The longest time between two looks at the permits. A suspended machine is noticed after that.
+const TICK: Duration = Duration::from_millis(100);
+/// The time between two renewals: a permit that was revoked, or that a server has forgotten, is noticed after that.
+const RENEWAL: Duration = Duration::from_secs(1);
+/// A time between two looks that shows that this process did not run.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long the system may take to end a process after KILL.
+const AFTER_KILL: Duration = Duration::from_secs(1);
+
+/// Why the command was ended.
+#[derive(Clone, Copy)]
+enum Reason {
+    Revoked,
+    NotRenewed,
+    Paused(Duration),
+}
+
+pub struct Running<'a> {
+    run: &'a mut Run,
+    processes: Processes,
+    permits: Permits,
+    names: String,
+    /// Set when the command got TERM or KILL because of its permit.
+    reason: Option<Reason>,
+    is_lost: bool,
+    /// Processes of other users, which this one cannot end.
+    foreign: Vec<Pid>,
+    last_look: Duration,
+}
+
+impl<'a> Running<'a> {
+    pub fn start(run: &'a mut Run, permits: Vec<Permit>) -> Result<Running<'a>, Ended> {
+        let join = |texts: Vec<String>| texts.join(" ");
+        let names = join(run.claims.iter().map(|claim| claim.name.name.clone()).collect());
+        let ids = join(permits.iter().map(|permit| permit.id().to_owned()).collect());
+        let around = std::env::var(HELD).unwrap_or_default();
+        let variables = [
+            ("LUAGATE_NAME", names.clone()),
+            ("LUAGATE_ID", ids.clone()),
+            ("LUAGATE_FENCE", join(permits.iter().map(|permit| permit.fence().to_string()).collect())),
+            (HELD, format!("{around} {ids}").trim().to_owned()),
+        ];
+        let held = run.claims.iter().zip(&permits).map(|(claim, permit)| Held::new(&claim.name, permit.id()));
+        run.guard.holds(held.collect());
+        for (claim, permit) in run.claims.iter().zip(&permits) {
+            if let Some(Limit::Declared(limit)) = claim.limit
+                && limit != permit.limit()
+                && !run.args.quiet
+            {
+                let (name, stored) = (&claim.name.name, permit.limit());
+                run.report.tell(format!("the limit of {name} in force is {stored}, not {limit}"));
+            }
+        }
+        let has_group = run.terminal.is_none() && !run.args.foreground;
+        let mark = permits.first().map(Permit::id).unwrap_or_default();
+        let processes = match Processes::start(&run.args.command, &variables, mark, has_group) {
+            Ok(processes) => processes,
+            Err(ended) => {
+                signals::block();
+                Permit::release_each(permits);
+                return Err(ended);
+            }
+        };
+        run.guard.watches(&processes);
+        run.stops.store(run.may_stop(), Ordering::Release);
+        let (permits, last_look) = (Permits::new(permits), clock::now());
+        let (reason, is_lost, foreign) = (None, false, Vec::new());
+        Ok(Running { run, processes, permits, names, reason, is_lost, foreign, last_look })
+    }
+
+    /// Returns the exit status, after the command has ended and the permits are released.
+    pub fn supervise(mut self, events: &Receiver<Event>) -> Result<u8, Ended> {
+        let status = loop {
+            let wait = self.look();
+            match events.recv_timeout(wait) {
+                Ok(Event::Signal { signal, by_terminal }) => self.got(signal, by_terminal),
+                Ok(Event::Lost) => self.is_lost = true,
+                Ok(_) | Err(_) => {} // a timeout: the thread that receives signals keeps the channel open
+            }
+            match self.change() {
+                Some(WaitStatus::Exited(_, status)) => break Ok(status as u8),
+                Some(WaitStatus::Signaled(_, signal, _)) => {
+                    if signal == Signal::SIGKILL {
+                        self.look(); // perhaps the guard has ended it, because its permit ended
+                    }
+                    break Err(signal);
+                }
+                Some(WaitStatus::Stopped(_, signal)) => self.has_stopped(signal),
+                _ => {}
+            }
+        };
+        self.end(status, events)
+    }
+
+    /// The next change of the command itself.
+    fn change(&mut self) -> Option<WaitStatus> {
+        loop {
+            let status = self.run.changed()?;
+            if status.pid() == Some(self.processes.leader()) {
+                return Some(status);
+            }
+        }
+    }
+
+    fn got(&mut self, signal: Signal, by_terminal: bool) {
+        let has_stopped = signals::stops(signal) && self.run.stops.load(Ordering::Acquire);
+        if has_stopped || by_terminal && !self.processes.has_group() {
+            return; // the terminal and the shell send it to the command too
+        }
+        self.processes.pass_on(signal);
+        if signals::ends(signal) {
+            self.processes.pass_on(Signal::SIGCONT); // one that is stopped would not notice it
+        }
+    }
+
+    /// The command was stopped. At a terminal this process stops too, so that the shell goes on. Returns when it is continued.
+    /// Meanwhile nothing renews the lease.
+    fn has_stopped(&mut self, by: Signal) {
+        let Some(terminal) = self.run.terminal.as_ref().filter(|_| self.run.stops.load(Ordering::Acquire)) else { return };
+        let wanted_terminal = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
+        if wanted_terminal && terminal.is_foreground() {
+            self.processes.pass_on(Signal::SIGCONT); // `fg` came in between
+        } else if self.processes.is_stopped() {
+            let _ = raise(Signal::SIGSTOP);
+            self.look(); // before the command is continued: the permit may have ended meanwhile
+            self.processes.pass_on(Signal::SIGCONT);
+        }
+    }
+
+    /// Ends the command if its permit ends. Returns the time until the next look.
+    fn look(&mut self) -> Duration {
+        let now = clock::now();
+        let passed = now.saturating_sub(self.last_look);
+        self.last_look = now;
+        let left = self.permits.left();
+        self.run.guard.restart();
+        self.run.guard.ends_in(self.run.deadline.until_guard(left), self.run.deadline.grace);
+        let reason = || match left.is_zero() {
+            true if passed > PAUSE => Reason::Paused(passed),
+            true if self.is_lost => Reason::Revoked,
+            _ => Reason::NotRenewed,
+        };
+        match self.run.deadline.need(left) {
+            Need::Nothing(time) => time.min(TICK),
+            Need::Term(time) => {
+                if self.reason.is_none() {
+                    self.reason = Some(reason());
+                    self.processes.terminate();
+                }
+                time.min(TICK)
+            }
+            Need::Kill => {
+                self.reason = self.reason.or(Some(reason()));
+                self.kill();
+                TICK
+            }
+        }
+    }
+
+    fn kill(&mut self) {
+        let foreign = self.processes.kill();
+        if foreign.iter().any(|process| !self.foreign.contains(process)) {
+            let text = numbers(&foreign);
+            self.run.report.tell(format!("cannot end the process {text}, which belongs to another user"));
+        }
+        self.foreign = foreign;
+    }
+
+    fn end(mut self, status: Result<u8, Signal>, events: &Receiver<Event>) -> Result<u8, Ended> {
+        let left = self.end_left_behind(events);
+        if status.is_err()
+            && let Some(terminal) = &self.run.terminal
+        {
+            terminal.restore();
+        }
+        let names = &self.names;
+        let gone = if left.is_empty() {
+            self.permits.release()
+        } else {
+            let text = numbers(&left);
+            let report = format!("the process {text} of the command goes on. The permit of {names} is not released, and ends with its lease");
+            self.run.report.tell(report);
+            self.permits.leave();
+            false
+        };
+        let Some(reason) = self.reason else {
+            if gone {
+                self.run.report.tell(format!(
+                    "the permit of {names} was lost before the command ended. Another one may have run at the same time"
+                ));
+            }
+            return status.map_err(Ended::by_signal);
+        };
+        let why = match reason {
+            Reason::Revoked => "it was revoked, or the server has lost it".to_owned(),
+            Reason::NotRenewed => "the server was not reached in time to renew the lease".to_owned(),
+            Reason::Paused(time) => format!("this process did not run for {}", crate::table::age(time)),
+        };
+        let what = if left.is_empty() { "the command was ended" } else { "the command could not be ended" };
+        Err(Ended::new(LOST, format!("the permit of {names} was lost and {what}: {why}")))
+    }
+
+    /// Ends what the command has left behind: TERM, and KILL later. Returns the processes that could not be ended.
+    fn end_left_behind(&mut self, events: &Receiver<Event>) -> Vec<Pid> {
+        let mut left = self.processes.left_behind();
+        if left.is_empty() {
+            return left;
+        }
+        let begun = clock::now();
+        let mut kill_at = begun + self.run.args.kill_after;
+        if self.reason.is_none() {
+            self.processes.terminate();
+        }
+        while !left.is_empty() {
+            let now = clock::now();
+            if now >= kill_at || self.reason.is_some() {
+                self.kill();
+                if now >= kill_at + AFTER_KILL {
+                    break;
+                }
+                kill_at = kill_at.min(now);
+            }
+            self.look();
+            if let Ok(Event::Signal { signal, .. }) = events.recv_timeout(Duration::from_millis(5))
+                && signals::ends(signal)
+            {
+                kill_at = clock::now();
+            }
+            self.run.reap();
+            left = self.processes.left_behind();
+        }
+        left
+    }
+}
+
+/// Process ids for a text.
+fn numbers(processes: &[Pid]) -> String {
+    let texts: Vec<String> = processes.iter().map(Pid::to_string).collect();
+    texts.join(", ")
+}
+
+/// The permits of the command. A thread renews them every second.
+struct Permits {
+    permits: Arc<Vec<Permit>>,
+    renewal: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Permits {
+    fn new(permits: Vec<Permit>) -> Permits {
+        let permits = Arc::new(permits);
+        let (stop, stopped) = channel();
+        let renewed = permits.clone();
+        let renewal = thread::Builder::new().spawn(move || {
+            signals::block();
+            while stopped.recv_timeout(RENEWAL) == Err(RecvTimeoutError::Timeout) {
+                let results = Permit::refresh_each(renewed.iter());
+                if results.iter().any(|result| matches!(result, Err(RefreshError::Lost(_)))) {
+                    return; // `on_lost` has reported it
+                }
+            }
+        });
+        Permits { permits, renewal: renewal.ok().map(|thread| (stop, thread)) }
+    }
+
+    /// The time until the first of them ends.
+    fn left(&self) -> Duration {
+        deadline::left(&self.permits)
+    }
+
+    /// From now on this thread gets no signals.
+    fn take(mut self) -> Vec<Permit> {
+        signals::block();
+        if let Some((stop, thread)) = self.renewal.take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+        Arc::into_inner(self.permits).unwrap_or_default()
+    }
+
+    /// Releases all. A permit that cannot be released ends with its lease. Returns whether one was lost.
+    fn release(self) -> bool {
+        let released = Permit::release_each(self.take());
+        // Dropping an error continues in the background, within the time of a drop.
+        released.into_iter().any(|released| matches!(released, Ok(Released::Gone)))
+    }
+
+    /// They end with their leases.
+    fn leave(self) {
+        self.take().into_iter().for_each(|permit| drop(permit.into_id()));
+    }
+}

@@ -125,17 +125,20 @@ fn dead(language: &Language) -> Result<(), Failed> {
     Ok(())
 }
 
-/// No lease ends soon, so the reply says 5 s. On a busy machine the first of two calls may arrive late.
+/// Behind five waiters the reply says 5 s, since no lease ends soon. On a busy machine the first of two calls may arrive late.
 fn pace(language: &Language) -> Result<(), Failed> {
     let server = server();
     let mut caller = Caller::new(language, &server);
     let semaphore = server.gate().semaphore("line", 1);
     let held = semaphore.try_acquire()?;
     let first = waiter(&semaphore);
+    let mut raw = Raw::named(&server, "line", 1);
+    for id in ["a", "b", "c", "d"] {
+        raw.queue(Ask { wait_ms: 60_000, inbox: "nobody:listens", ..raw.ask(id) });
+    }
     caller.ask("acquire 120000 line/1/1/30000/0/0");
     // Each call extends the caller's stay in line, by the server's clock.
-    let mut raw = Raw::named(&server, "line", 1);
-    let mut stays_until = || raw.inspect().waiters.get(1).map(|waiter| waiter.patience_until);
+    let mut stays_until = || raw.inspect().waiters.get(5).map(|waiter| waiter.patience_until);
     let before = eventually("the caller waits", &mut stays_until);
     let after = eventually("the caller asks again", || stays_until().filter(|until| *until != before));
     let pause = after - before;

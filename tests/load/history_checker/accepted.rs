@@ -235,6 +235,26 @@ fn a_repeated_release_may_find_nothing() {
     illegal(1, Rule::Lease, &lines);
 }
 
+/// The release shows that the refresh ran before the old lease ended, although its caller does not know it.
+#[test]
+fn an_unanswered_refresh_may_show_in_a_later_release() {
+    let lines = [
+        "a 0 2 acquire 2 100 tries -> granted a 2 1000 0 0",
+        "c 0 90 acquire 1 100 waits -> granted c 1 85000 1500 0",
+        "a 80 140 refresh a 100 -> unknown",
+        "a 141 142 look a -> lost",
+        "c 120 122 release c 0 -> released",
+        "b 30 160 acquire 2 100 waits -> granted b 2 155000 31000 0",
+        "d 40 161 acquire 1 100 waits -> granted d 1 155001 41000 0",
+        "a 150 190 release a 0 -> released",
+        "b 165 180 release b 0 -> released",
+        "e 41 181 acquire 1 100 waits -> granted e 1 175000 42000 0",
+        "f 42 181 acquire 1 100 waits -> granted f 1 175001 43000 0",
+    ];
+    let late = Rules { order: false, repeated: true, late: 5_000_000, ..Rules::new(3) };
+    legal_under(&late, &lines);
+}
+
 /// An unknown grant that a denial reveals after a later grant. Any of many unanswered calls may have been granted too:
 /// there are too many orders to try each.
 #[test]

@@ -25,6 +25,7 @@ pub fn plan(calls: &[&Call], rules: &Rules) -> Result<Plan, Wrong> {
         numbers: Numbers::of(calls, rules)?,
         whos: HashMap::new(),
         ends: Vec::new(),
+        early: Vec::new(),
         waits: Waits::of(calls, rules),
         shut: Shut::of(calls),
         two_masters: TwoMasters::of(calls),

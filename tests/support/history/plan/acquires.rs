@@ -65,6 +65,7 @@ impl Builder<'_> {
         let span = self.span_of(at, granted.fence, "fence")?;
         let asked = lease;
         let lease = self.lease(at, who, asked, span, granted.expires_at)?;
+        self.early[who as usize] = self.plan.early[lease as usize];
         let step = match granted.ticket {
             None => {
                 let place = match self.calls[at].head_start() {

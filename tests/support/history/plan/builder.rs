@@ -19,6 +19,8 @@ pub struct Builder<'a> {
     pub whos: HashMap<&'a str, Who>,
     /// The latest possible end of the last lease of each permit.
     pub ends: Vec<Micros>,
+    /// The time from which the holder's clock may regard the last lease of each permit as ended, as far as it knows.
+    pub early: Vec<Micros>,
     pub waits: Waits,
     pub shut: Shut,
     pub two_masters: TwoMasters,
@@ -48,6 +50,7 @@ impl Builder<'_> {
     pub fn who(&mut self, at: usize) -> Who {
         self.plan.holder_calls.push(at);
         self.ends.push(0);
+        self.early.push(0);
         (self.ends.len() - 1) as Who
     }
 

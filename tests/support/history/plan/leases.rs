@@ -53,7 +53,14 @@ impl Builder<'_> {
             _ => return Ok(()),
         };
         let span = (call.start, latest.max(call.start));
+        let known_end = self.early[who as usize];
         let lease = self.lease(at, who, lease, span, reported)?;
+        if must == Must::Not {
+            // The holder goes by the old lease, because it does not know whether the new one was given.
+            let early = &mut self.plan.early[lease as usize];
+            *early = known_end.min(*early);
+        }
+        self.early[who as usize] = self.plan.early[lease as usize];
         self.add(at, Step::Refresh { who, lease }, span, must);
         Ok(())
     }

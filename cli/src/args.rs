@@ -118,13 +118,13 @@ pub struct RunArgs {
     /// TERM this long before KILL [default: lease/4]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
-    /// TERM to what COMMAND leaves, and KILL so much later
+    /// KILL leftovers this long after TERM
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s", hide_default_value = true)]
     pub kill_after: Duration,
     /// Shown to others [default: HOST:PID]
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
-    /// Keep COMMAND in this process group, as at a terminal
+    /// Keep COMMAND in the process group of luagate
     #[arg(long)]
     pub foreground: bool,
     /// Status if no permit was obtained

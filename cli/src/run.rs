@@ -113,11 +113,7 @@ impl Run {
 
     /// Waits for the permits. A signal that ends a program ends the wait. One that stops it gives up the place in line until
     /// this process is continued. Returns whether it came too late: then the command is to be stopped.
-    fn await_permits(
-        &mut self,
-        mut wait: Wait,
-        events: &Receiver<Event>,
-    ) -> Result<(Vec<Permit>, bool), Ended> {
+    fn await_permits(&mut self, mut wait: Wait, events: &Receiver<Event>) -> Result<(Vec<Permit>, bool), Ended> {
         let (mut ended_by, mut is_stopped) = (None, false);
         loop {
             match events.recv() {

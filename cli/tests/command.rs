@@ -4,6 +4,7 @@
 mod support;
 
 mod command {
+    pub mod crashes;
     pub mod doctor;
     pub mod export;
     pub mod fault;
@@ -13,6 +14,7 @@ mod command {
     pub mod jobs;
     pub mod lists;
     pub mod managing;
+    pub mod promises;
     pub mod running;
     pub mod signals;
     pub mod statuses;

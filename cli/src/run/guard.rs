@@ -5,7 +5,7 @@
 //! no process of the command is left.
 
 use super::clock::now;
-use super::processes::{Processes, own_program};
+use super::processes::{Processes, has_ended, own_program};
 use super::report::Report;
 use super::signals;
 use crate::address::ServerArgs;
@@ -106,7 +106,9 @@ impl Guard {
                 let lines = [Line::Held(self.held.clone())].into_iter().chain(processes.map(Line::Started));
                 lines.for_each(|line| drop(self.send(&line)));
             }
-            Err(error) => self.report.tell(format!("no guard process: {error}. If luagate is killed, the command goes on")),
+            Err(error) => {
+                self.report.tell(format!("no guard process: {error}. If luagate is killed, the command goes on"))
+            }
         }
     }
 
@@ -199,8 +201,7 @@ fn end_all(processes: &Processes, (at, grace): (Duration, Duration)) -> bool {
     let kill_at = at.min(now() + grace);
     processes.terminate();
     loop {
-        let is_left = |process: &Pid| kill(*process, None) != Err(Errno::ESRCH);
-        if processes.find().is_empty() && !found.iter().any(is_left) {
+        if processes.find().is_empty() && found.iter().all(|process| has_ended(*process)) {
             return true;
         }
         let now = now();

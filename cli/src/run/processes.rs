@@ -84,15 +84,12 @@ impl Processes {
 
     /// Asks all of them to end, also those that are stopped.
     pub fn terminate(&self) {
-        let processes = if self.has_group { Vec::new() } else { self.find() };
-        for signal in [Signal::SIGTERM, Signal::SIGCONT] {
-            if self.has_group {
-                let _ = killpg(self.leader(), signal);
-            }
-            for process in &processes {
-                let _ = kill(*process, signal);
-            }
+        let is_in_group = |id: Pid| self.has_group && getpgid(Some(id)) == Ok(self.leader());
+        let processes: Vec<Pid> = self.find().into_iter().filter(|process| !is_in_group(*process)).collect();
+        if self.has_group {
+            let _ = killpg(self.leader(), Signal::SIGTERM).and_then(|()| killpg(self.leader(), Signal::SIGCONT));
         }
+        terminate(&processes);
     }
 
     /// Ends all of them with KILL. Returns those of other users, which this process cannot end.
@@ -137,7 +134,7 @@ impl Processes {
             .iter()
             .map(|(id, process)| (Pid::from_raw(id.as_u32() as i32), process))
             .filter(|(id, process)| found.contains(id) || is_in_group(*id) || self.has_marked(process))
-            .filter(|(id, process)| !has_ended(process) && *id != getpid())
+            .filter(|(id, process)| !is_over(process) && *id != getpid())
             .map(|(id, _)| id)
             .collect()
     }
@@ -152,6 +149,13 @@ impl Processes {
             value.is_some_and(|ids| ids.split(|byte| *byte == b' ').any(|id| id == self.mark.as_bytes()))
         };
         process.environ().iter().any(held)
+    }
+}
+
+/// Asks these to end, also if they are stopped.
+pub fn terminate(processes: &[Pid]) {
+    for process in processes {
+        let _ = kill(*process, Signal::SIGTERM).and_then(|()| kill(*process, Signal::SIGCONT));
     }
 }
 
@@ -223,6 +227,11 @@ fn children(system: &System) -> HashMap<Pid, Vec<Pid>> {
     children
 }
 
-fn has_ended(process: &Process) -> bool {
+/// Whether a process has ended, also if its parent has not taken notice of that.
+pub fn has_ended(process: Pid) -> bool {
+    look_at(process, is_over).unwrap_or(true)
+}
+
+fn is_over(process: &Process) -> bool {
     matches!(process.status(), ProcessStatus::Zombie | ProcessStatus::Dead)
 }

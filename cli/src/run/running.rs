@@ -2,13 +2,13 @@
 
 use super::deadline::{self, Need};
 use super::guard::Held;
-use super::processes::{HELD, Processes};
+use super::processes::{self, HELD, Processes};
 use super::{Event, Run, clock, signals};
 use crate::args::Limit;
 use crate::ended::{Ended, LOST};
 use luagate::errors::RefreshError;
 use luagate::{Permit, Released};
-use nix::sys::signal::{Signal, raise};
+use nix::sys::signal::{Signal, kill, raise};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ pub struct Running<'a> {
     /// Set when the command got TERM or KILL because of its permit.
     reason: Option<Reason>,
     is_lost: bool,
-    /// Processes of other users, which this one cannot end.
-    foreign: Vec<Pid>,
+    /// It was reported that a process cannot be ended.
+    has_told: bool,
     last_look: Duration,
 }
 
@@ -83,8 +83,8 @@ impl<'a> Running<'a> {
         run.guard.watches(&processes);
         run.stops.store(run.may_stop(), Ordering::Release);
         let (permits, last_look) = (Permits::new(permits), clock::now());
-        let (reason, is_lost, foreign) = (None, false, Vec::new());
-        Ok(Running { run, processes, permits, names, reason, is_lost, foreign, last_look })
+        let (reason, is_lost, has_told) = (None, false, false);
+        Ok(Running { run, processes, permits, names, reason, is_lost, has_told, last_look })
     }
 
     /// Returns the exit status, after the command has ended and the permits are released.
@@ -135,7 +135,9 @@ impl<'a> Running<'a> {
     /// The command was stopped. At a terminal this process stops too, so that the shell goes on. Returns when it is continued.
     /// Meanwhile nothing renews the lease.
     fn has_stopped(&mut self, by: Signal) {
-        let Some(terminal) = self.run.terminal.as_ref().filter(|_| self.run.stops.load(Ordering::Acquire)) else { return };
+        let Some(terminal) = self.run.terminal.as_ref().filter(|_| self.run.stops.load(Ordering::Acquire)) else {
+            return;
+        };
         let wanted_terminal = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
         if wanted_terminal && terminal.is_foreground() {
             self.processes.pass_on(Signal::SIGCONT); // `fg` came in between
@@ -178,14 +180,15 @@ impl<'a> Running<'a> {
 
     fn kill(&mut self) {
         let foreign = self.processes.kill();
-        if foreign.iter().any(|process| !self.foreign.contains(process)) {
-            let text = numbers(&foreign);
-            self.run.report.tell(format!("cannot end the process {text}, which belongs to another user"));
+        if !foreign.is_empty() && !std::mem::replace(&mut self.has_told, true) {
+            self.run.report.tell(format!("cannot end what belongs to another user: {}", numbers(foreign)));
         }
-        self.foreign = foreign;
     }
 
     fn end(mut self, status: Result<u8, Signal>, events: &Receiver<Event>) -> Result<u8, Ended> {
+        if self.reason.is_some() {
+            self.kill(); // also what has left the group
+        }
         let left = self.end_left_behind(events);
         if status.is_err()
             && let Some(terminal) = &self.run.terminal
@@ -196,8 +199,9 @@ impl<'a> Running<'a> {
         let gone = if left.is_empty() {
             self.permits.release()
         } else {
-            let text = numbers(&left);
-            let report = format!("the process {text} of the command goes on. The permit of {names} is not released, and ends with its lease");
+            let text = numbers(left.clone());
+            let report =
+                format!("the command goes on: {text}. The permit of {names} is not released, and ends with its lease");
             self.run.report.tell(report);
             self.permits.leave();
             false
@@ -215,7 +219,8 @@ impl<'a> Running<'a> {
             Reason::NotRenewed => "the server was not reached in time to renew the lease".to_owned(),
             Reason::Paused(time) => format!("this process did not run for {}", crate::table::age(time)),
         };
-        let what = if left.is_empty() { "the command was ended" } else { "the command could not be ended" };
+        let what =
+            if left.is_empty() && !self.has_told { "the command was ended" } else { "the command could not be ended" };
         Err(Ended::new(LOST, format!("the permit of {names} was lost and {what}: {why}")))
     }
 
@@ -228,12 +233,14 @@ impl<'a> Running<'a> {
         let begun = clock::now();
         let mut kill_at = begun + self.run.args.kill_after;
         if self.reason.is_none() {
-            self.processes.terminate();
+            processes::terminate(&left);
         }
         while !left.is_empty() {
             let now = clock::now();
             if now >= kill_at || self.reason.is_some() {
-                self.kill();
+                for process in &left {
+                    let _ = kill(*process, Signal::SIGKILL);
+                }
                 if now >= kill_at + AFTER_KILL {
                     break;
                 }
@@ -252,10 +259,11 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Process ids for a text.
-fn numbers(processes: &[Pid]) -> String {
+/// Processes for a text.
+fn numbers(mut processes: Vec<Pid>) -> String {
+    processes.sort_unstable();
     let texts: Vec<String> = processes.iter().map(Pid::to_string).collect();
-    texts.join(", ")
+    format!("process {}", texts.join(", "))
 }
 
 /// The permits of the command. A thread renews them every second.

@@ -8,12 +8,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Stdio;
 
-fn mutex(server: &Server) -> luagate::Mutex {
+pub fn mutex(server: &Server) -> luagate::Mutex {
     server.gate().mutex("a")
 }
 
 /// Runs this shell script under the mutex `a`. It has ended its preparation once it has written its process id.
-fn script(server: &Server, shared: &Shared, options: &str, text: &str) -> Running {
+pub fn script(server: &Server, shared: &Shared, options: &str, text: &str) -> Running {
     let mut run = luagate(server);
     let run = run.arg("run").args(words(options)).args(words("a -- sh -c")).arg(text).arg(shared.path(""));
     run.stdin(Stdio::piped()).started()
@@ -26,7 +26,7 @@ fn state(process: &str) -> Option<char> {
 }
 
 /// Whether a process exists and has not ended.
-fn exists(process: &str) -> bool {
+pub fn exists(process: &str) -> bool {
     state(process).is_some_and(|state| state != 'Z')
 }
 
@@ -185,7 +185,13 @@ fn the_guard_goes_by_the_last_lease_although_several_lines_have_piled_up() {
     let mut guard = super::tool::bare();
     let mut guard = guard.arg("guard").stdin(Stdio::piped()).spawn().unwrap();
     let (first, last) = (now() + 500, now() + 60_000);
-    let ends = |at: u64| format!("{{\"Ends\":{{\"at\":{{\"secs\":{},\"nanos\":{}}},\"grace\":{{\"secs\":0,\"nanos\":0}}}}}}\n", at / 1_000, at % 1_000 * 1_000_000);
+    let ends = |at: u64| {
+        format!(
+            "{{\"Ends\":{{\"at\":{{\"secs\":{},\"nanos\":{}}},\"grace\":{{\"secs\":0,\"nanos\":0}}}}}}\n",
+            at / 1_000,
+            at % 1_000 * 1_000_000
+        )
+    };
     let started = format!("{{\"Started\":{{\"leader\":{},\"has_group\":true,\"mark\":\"none\"}}}}\n", command.id());
     let mut input = guard.stdin.take().unwrap();
     input.write_all([started, ends(first), ends(last)].concat().as_bytes()).unwrap();

@@ -3,8 +3,8 @@
 use crate::support::{SOON, Server, eventually, leftovers, within};
 use luagate::Semaphore;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// The command for this server, without variables of the environment that it reads.

@@ -47,11 +47,8 @@ impl Ended {
 }
 
 impl From<std::io::Error> for Ended {
-    /// Writing to stdout or reading a file failed.
+    /// The system refused something, such as a new thread.
     fn from(error: std::io::Error) -> Ended {
-        match error.kind() {
-            std::io::ErrorKind::BrokenPipe => Ended::silently(0), // as in `luagate ls | head`
-            _ => Ended::new(1, error),
-        }
+        Ended::new(1, error)
     }
 }

@@ -8,9 +8,9 @@ mod reader;
 use crate::address::ServerArgs;
 use crate::args::ExportArgs;
 use crate::ended::{Ended, UNREACHABLE};
+use crate::output;
 use crate::sample::NameFilter;
 use reader::Reader;
-use std::io::Write;
 use std::sync::Arc;
 use std::thread;
 use tokio::sync::watch;
@@ -20,9 +20,7 @@ pub fn export(server: &ServerArgs, args: ExportArgs) -> Result<u8, Ended> {
     if args.once {
         let reading = reader.read().map_err(|error| Ended::new(UNREACHABLE, error))?;
         let text = metrics::encode(Some(&Arc::new(reading)), true).map_err(|error| Ended::new(1, error))?;
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
+        output::print(text)?;
         return Ok(0);
     }
     let listener = http::listen(args.listen)?;
@@ -30,10 +28,10 @@ pub fn export(server: &ServerArgs, args: ExportArgs) -> Result<u8, Ended> {
     let (text, texts) = watch::channel(None);
     let serve = move || {
         if let Err(error) = http::serve(listener, &texts) {
-            eprintln!("luagate: cannot answer requests: {error}");
+            output::warn(format!("cannot answer requests: {error}"));
         }
     };
     thread::Builder::new().name("luagate-http".to_owned()).spawn(serve)?;
-    eprintln!("luagate: metrics are at http://{address}/metrics");
+    output::warn(format!("metrics are at http://{address}/metrics"));
     reader.keep_reading(&text, args.interval)
 }

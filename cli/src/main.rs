@@ -1,5 +1,8 @@
 //! The command `luagate`: runs commands under a permit, shows holders and waiters, and takes permits away.
 
+// These macros panic if the output cannot be written. `output` has functions that do not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod address;
 mod args;
 mod doctor;
@@ -9,7 +12,9 @@ mod inspect;
 mod latch;
 mod list;
 mod manage;
+mod output;
 mod pages;
+#[allow(clippy::print_stderr, reason = "to be replaced by output::warn")]
 mod run;
 mod sample;
 mod table;
@@ -25,20 +30,23 @@ fn main() -> ExitCode {
     let matches = match Args::command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+            let printed = error.print();
+            return if error.use_stderr() { ExitCode::from(USAGE) } else { end(output::written(printed).map(|()| 0)) };
         }
     };
     let ended = Args::from_arg_matches(&matches).map_err(|error| Ended::usage(error.to_string()));
-    match ended.and_then(|args| carry_out(args, &matches)) {
-        Ok(status) => ExitCode::from(status),
-        Err(Ended { status, message }) => {
-            if let Some(message) = message {
-                eprintln!("luagate: {message}");
-            }
-            ExitCode::from(status)
+    end(ended.and_then(|args| carry_out(args, &matches)))
+}
+
+/// Writes the message of an error. Returns the exit status.
+fn end(result: Result<u8, Ended>) -> ExitCode {
+    let status = result.unwrap_or_else(|Ended { status, message }| {
+        if let Some(message) = message {
+            output::warn(message);
         }
-    }
+        status
+    });
+    ExitCode::from(status)
 }
 
 /// Returns the exit status.

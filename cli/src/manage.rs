@@ -4,6 +4,7 @@ use crate::address::ServerArgs;
 use crate::args::{ResizeArgs, RevokeArgs};
 use crate::ended::Ended;
 use crate::inspect::{describe_holder, describe_waiter, find};
+use crate::output::{self, visible};
 use luagate::admin::{self, Name};
 use luagate::{Gate, Resized, Revoked};
 use std::collections::HashSet;
@@ -21,16 +22,19 @@ struct Owner {
     description: String,
 }
 
-/// The indexes of the owners that a text means: with this id or label, or the only one whose id begins with it.
+/// The indexes of the owners that a text means: with this id or label, or the only one whose id begins with it. The text
+/// may also be what `inspect` shows of them.
 fn meant(owners: &[Owner], text: &str) -> Result<Vec<usize>, Ended> {
     let indexes = |is_meant: &dyn Fn(&Owner) -> bool| -> Vec<usize> {
         owners.iter().enumerate().filter(|(_, owner)| is_meant(owner)).map(|(index, _)| index).collect()
     };
-    let exact = indexes(&|owner| owner.id == text || owner.label.as_deref() == Some(text));
+    let is = |known: &str| known == text || visible(known) == text;
+    let exact = indexes(&|owner| is(&owner.id) || owner.label.as_deref().is_some_and(is));
     if !exact.is_empty() {
         return Ok(exact);
     }
-    let begun = indexes(&|owner| !text.is_empty() && owner.id.starts_with(text));
+    let begun =
+        indexes(&|owner| !text.is_empty() && (owner.id.starts_with(text) || visible(&owner.id).starts_with(text)));
     let ids: HashSet<&str> = begun.iter().filter_map(|index| owners.get(*index)).map(|owner| &*owner.id).collect();
     if ids.len() > 1 {
         let count = ids.len();
@@ -54,7 +58,7 @@ pub fn revoke(server: &ServerArgs, args: &RevokeArgs) -> Result<u8, Ended> {
     for id in &args.ids {
         let meant = meant(&owners, id)?;
         if meant.is_empty() {
-            eprintln!("luagate: {id} neither holds nor waits for {}", args.name);
+            output::warn(format!("{id} neither holds nor waits for {}", args.name));
             status = NOTHING;
         }
         for index in meant {
@@ -69,17 +73,30 @@ pub fn revoke(server: &ServerArgs, args: &RevokeArgs) -> Result<u8, Ended> {
         return Ok(NOTHING);
     }
     confirm(&chosen, args.yes)?;
-    for owner in &chosen {
-        match admin::named(&gate, &owner.name).revoke(&owner.id).map_err(Ended::of)? {
-            Revoked::Held => println!("revoked the permit of {} for {}", owner.id, owner.name),
-            Revoked::Waited => println!("removed {} from the line of {}", owner.id, owner.name),
-            Revoked::Nothing => {
-                eprintln!("luagate: {} has nothing any more", owner.id);
+    // All are revoked, also if the output cannot be written.
+    let mut printed = Ok(());
+    for Owner { name, id, .. } in &chosen {
+        let revoked = admin::named(&gate, name).revoke(id).map_err(Ended::of)?;
+        printed = printed.and(match describe_revoked(name, id, revoked) {
+            Ok(text) => output::print(text),
+            Err(text) => {
+                output::warn(text);
                 status = NOTHING;
+                Ok(())
             }
-        }
+        });
     }
-    Ok(status)
+    printed.map(|()| status)
+}
+
+/// What a revocation has done. An error if it has changed nothing.
+pub fn describe_revoked(name: &Name, id: &str, revoked: Revoked) -> Result<String, String> {
+    let (id, name) = (visible(id), visible(&name.to_string()));
+    match revoked {
+        Revoked::Held => Ok(format!("revoked the permit of {id} for {name}")),
+        Revoked::Waited => Ok(format!("removed {id} from the line of {name}")),
+        Revoked::Nothing => Err(format!("{id} has nothing any more")),
+    }
 }
 
 /// The holders and the waiters of this name.
@@ -114,14 +131,13 @@ fn confirm(owners: &[Owner], is_confirmed: bool) -> Result<(), Ended> {
     if !io::stdin().is_terminal() {
         return Err(Ended::usage("revoke: not confirmed. Without a terminal, confirm with --yes"));
     }
-    let mut stderr = io::stderr().lock();
-    for owner in owners {
-        writeln!(stderr, "{}: {}", owner.name, owner.description)?;
-    }
-    write!(stderr, "Revoke {}? [y/N] ", owners.len())?;
-    stderr.flush()?;
+    let lines = owners.iter().map(|owner| visible(&format!("{}: {}", owner.name, owner.description)) + "\n");
+    let question = lines.collect::<String>() + &format!("Revoke {}? [y/N] ", owners.len());
     let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
+    let mut stderr = io::stderr().lock();
+    let asked = stderr.write_all(question.as_bytes()).and_then(|()| io::stdin().lock().read_line(&mut answer));
+    asked
+        .map_err(|error| Ended::usage(format!("revoke: cannot ask for confirmation: {error}. Nothing was changed")))?;
     match answer.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(Ended::usage("revoke: not confirmed. Nothing was changed")),
@@ -130,10 +146,10 @@ fn confirm(owners: &[Owner], is_confirmed: bool) -> Result<(), Ended> {
 
 pub fn resize(server: &ServerArgs, args: &ResizeArgs) -> Result<u8, Ended> {
     let gate = server.open()?;
-    let semaphore = gate.stored_semaphore(&args.name);
+    let (semaphore, name) = (gate.stored_semaphore(&args.name), visible(&args.name));
     let Some(limit) = args.limit else {
         semaphore.unpin().map_err(Ended::of)?;
-        println!("{}: the limit that callers declare applies again", args.name);
+        output::print(format!("{name}: the limit that callers declare applies again"))?;
         return Ok(0);
     };
     let resized = match args.expected {
@@ -142,11 +158,11 @@ pub fn resize(server: &ServerArgs, args: &ResizeArgs) -> Result<u8, Ended> {
     };
     match resized.map_err(Ended::of)? {
         Resized::Resized { old, in_use } => {
-            println!("{}: limit {limit}, before {old}; in use {in_use}", args.name);
+            output::print(format!("{name}: limit {limit}, before {old}; in use {in_use}"))?;
             Ok(0)
         }
         Resized::Unchanged { current } => {
-            eprintln!("luagate: {}: the limit in force is {current}. Nothing was changed", args.name);
+            output::warn(format!("{name}: the limit in force is {current}. Nothing was changed"));
             Ok(NOTHING)
         }
     }

@@ -2,12 +2,15 @@
 
 use crate::args::Args;
 use crate::ended::Ended;
+use crate::output;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::path::Path;
 
 pub fn completions(shell: Shell) -> Result<u8, Ended> {
-    clap_complete::generate(shell, &mut Args::command(), "luagate", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "luagate", &mut script);
+    output::exactly(&String::from_utf8_lossy(&script))?;
     Ok(0)
 }
 

@@ -2,6 +2,7 @@
 
 use super::metrics::CONTENT_TYPE;
 use crate::ended::Ended;
+use crate::output;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE as TYPE, HeaderValue};
@@ -50,7 +51,7 @@ pub fn serve(listener: TcpListener, texts: &watch::Receiver<Text>) -> std::io::R
             match listener.accept().await {
                 Ok((stream, _)) => drop(tokio::spawn(converse(stream, texts.clone()))),
                 Err(error) => {
-                    eprintln!("luagate: cannot accept a connection: {error}");
+                    output::warn(format!("cannot accept a connection: {error}"));
                     tokio::time::sleep(PAUSE).await;
                 }
             }

@@ -3,6 +3,7 @@
 use super::http::Text;
 use super::metrics::{Busiest, Reading, encode};
 use super::pace::Pace;
+use crate::output;
 use crate::sample::{NameFilter, Sample};
 use luagate::Gate;
 use luagate::admin::{self, Name};
@@ -93,15 +94,15 @@ impl Reader {
             let begun = Instant::now();
             let read = self.read();
             match &read {
-                Ok(_) if is_failing => eprintln!("luagate: the server can be read again"),
-                Err(error) if !is_failing => eprintln!("luagate: the server cannot be read: {error}"),
+                Ok(_) if is_failing => output::warn("the server can be read again"),
+                Err(error) if !is_failing => output::warn(format!("the server cannot be read: {error}")),
                 _ => {}
             }
             is_failing = read.is_err();
             last = read.ok().map(Arc::new).or(last);
             match encode(last.as_ref(), !is_failing) {
                 Ok(new) => drop(text.send_replace(Some(new.into()))),
-                Err(error) => eprintln!("luagate: the metrics cannot be written: {error}"),
+                Err(error) => output::warn(format!("the metrics cannot be written: {error}")),
             }
             thread::sleep(interval.saturating_sub(begun.elapsed()).max(PAUSE));
         }

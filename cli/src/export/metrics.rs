@@ -1,5 +1,6 @@
 //! Makes the metrics of a reading. Nothing here connects.
 
+use crate::output::visible;
 use crate::sample::Sample;
 use luagate::admin::Kind;
 use prometheus_client::collector::Collector;
@@ -151,7 +152,8 @@ impl Collector for Exported {
         for PerName { name, help, value } in PER_NAME {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for sample in &last.samples {
-                let labels = [("name", sample.name.name.as_str()), ("kind", sample.name.kind.as_str())];
+                let name = visible(&sample.name.name);
+                let labels = [("name", name.as_str()), ("kind", sample.name.kind.as_str())];
                 if let Some(value) = value(sample) {
                     ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
                 }

@@ -4,11 +4,12 @@ use super::detail::Detail;
 use super::model::Report;
 use super::plan::{self, Plan, Work};
 use crate::ended::Ended;
+use crate::manage::describe_revoked;
 use crate::sample::{self, Sample};
+use luagate::Gate;
 use luagate::admin::Names;
 use luagate::admin::{self, Name};
 use luagate::errors::{CallError, FailureKind};
-use luagate::{Gate, Revoked};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -119,10 +120,8 @@ impl Reader {
     }
 
     fn revoke(&self, name: &Name, id: &str) -> String {
-        match admin::named(&self.gate, name).revoke(id) {
-            Ok(Revoked::Held) => format!("revoked the permit of {id} for {name}"),
-            Ok(Revoked::Waited) => format!("removed {id} from the line of {name}"),
-            Ok(Revoked::Nothing) => format!("{id} has nothing any more"),
+        match admin::revoke(&admin::named(&self.gate, name), id) {
+            Ok(revoked) => describe_revoked(name, id, revoked).unwrap_or_else(|nothing| nothing),
             Err(error) => format!("revoke {id}: {}", first_line(&error)),
         }
     }

@@ -5,6 +5,7 @@ use super::model::{Model, Opened, Row};
 use super::scroll::Scroll;
 use crate::args::Column;
 use crate::list;
+use crate::output::visible;
 use clap::ValueEnum;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -67,7 +68,7 @@ fn header(model: &Model) -> Line<'static> {
             format!("{text}, {}", model.place)
         }
     };
-    Line::styled(text, Modifier::BOLD)
+    Line::styled(visible(&text), Modifier::BOLD)
 }
 
 /// As the first line of `luagate inspect`.
@@ -92,7 +93,8 @@ fn state(model: &Model) -> Line<'static> {
     match (&model.outage, model.last_reading) {
         (Some(outage), _) => {
             let error = outage.error.lines().next().unwrap_or_default();
-            Line::styled(format!("cannot be read since {}: {error}", clock(outage.since)), Color::Red)
+            let text = visible(&format!("cannot be read since {}: {error}", clock(outage.since)));
+            Line::styled(text, Color::Red)
         }
         (None, Some(time)) => Line::raw(format!("last reading {}", clock(time))),
         (None, None) => Line::raw("reading ..."),
@@ -125,13 +127,14 @@ fn draw_opened(frame: &mut Frame, opened: &Opened, area: Rect) {
     let rows = opened.scroll.window(opened.owners()).iter().map(|owner| owner.cells.clone()).collect();
     draw_table(frame, table, &detail::HEAD, rows, &opened.scroll, detail::HEAD.len());
     if let Some(owner) = opened.selected() {
-        frame.render_widget(Line::raw(format!("id {}", owner.id)), id);
+        frame.render_widget(Line::raw(visible(&format!("id {}", owner.id))), id);
     }
 }
 
 /// Draws rows of cells. The last column gets the room that is left; the column `cut` leaves some for it.
 fn draw_table(frame: &mut Frame, area: Rect, head: &[&str], rows: Vec<Vec<String>>, scroll: &Scroll, cut: usize) {
     let width = |text: &str| u16::try_from(Line::raw(text).width()).unwrap_or(u16::MAX);
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| visible(cell)).collect()).collect();
     let mut widths: Vec<u16> = head.iter().map(|text| width(text)).collect();
     for row in &rows {
         for (widest, cell) in widths.iter_mut().zip(row) {
@@ -162,15 +165,15 @@ fn prompt(model: &Model, width: u16) -> Line<'static> {
     if let Some(question) = &model.question {
         let end = "? y/n";
         let room = usize::from(width).saturating_sub(end.len());
-        let mut text = format!("Revoke {}", question.description);
+        let mut text = visible(&format!("Revoke {}", question.description));
         while Line::raw(text.as_str()).width() > room && text.pop().is_some() {}
         return Line::styled(text + end, Modifier::BOLD);
     }
     if let Some(text) = &model.editing {
-        return Line::raw(format!("Filter (Enter applies, Esc clears): {text}_"));
+        return Line::raw(visible(&format!("Filter (Enter applies, Esc clears): {text}_")));
     }
     match (&model.message, &model.opened) {
-        (Some(message), _) => Line::styled(message.clone(), Modifier::BOLD),
+        (Some(message), _) => Line::styled(visible(message), Modifier::BOLD),
         (None, Some(_)) => Line::raw(KEYS_OPENED),
         (None, None) => Line::raw(KEYS),
     }

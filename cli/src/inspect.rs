@@ -6,8 +6,10 @@ use crate::ended::Ended;
 use crate::output::{self, visible};
 use crate::sample::Sample;
 use crate::table::{self, age, age_or_none, ms};
+use crate::unreadable::{self, Unreadable};
 use luagate::Gate;
-use luagate::admin::{self, Kind, Name};
+use luagate::admin::{Kind, Name};
+use luagate::errors::CallError;
 use luagate::inspection::{Holder, Inspection, Waiter};
 use serde_json::{Value, json};
 
@@ -38,29 +40,43 @@ pub fn inspect(server: &ServerArgs, args: &InspectArgs) -> Result<u8, Ended> {
 pub fn find(gate: &Gate, name: &str, kind: Option<KindArg>, most: u32) -> Result<Vec<(Name, Inspection)>, Ended> {
     let name = output::hidden(name).unwrap_or_else(|| name.to_owned());
     let kinds = Kind::ALL.into_iter().filter(|found| kind.is_none_or(|kind| *found == Kind::from(kind)));
-    let mut found = Vec::new();
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for kind in kinds {
         let name = Name { name: name.clone(), kind };
-        let state = read(gate, &name, most)?;
-        if state.limit.is_some() {
-            found.push((name, state));
+        match read(gate, &name, most).map_err(Ended::of)? {
+            Ok(state) if state.limit.is_some() => found.push((name, state)),
+            Ok(_) => {}
+            Err(skipped) => unreadable.push(skipped),
         }
     }
-    Ok(found)
+    match unreadable.first() {
+        Some(first) if found.is_empty() => {
+            Err(Ended { message: Some(first.to_string()), ..Ended::of(first.error.clone()) })
+        }
+        _ => {
+            unreadable::warn(&unreadable);
+            Ok(found)
+        }
+    }
 }
 
 /// Reads at most `most` holders and as many waiters, in pages. Two pages show two different instants.
-fn read(gate: &Gate, name: &Name, most: u32) -> Result<Inspection, Ended> {
-    let semaphore = admin::named(gate, name);
-    let mut state = admin::inspect_page(&semaphore, 0, most.min(PAGE)).map_err(Ended::of)?;
+fn read(gate: &Gate, name: &Name, most: u32) -> Result<Result<Inspection, Unreadable>, CallError> {
+    let mut state = match unreadable::inspect(gate, name, 0, most.min(PAGE))? {
+        Ok(state) => state,
+        Err(unreadable) => return Ok(Err(unreadable)),
+    };
     let mut offset = PAGE;
     while offset < most && state.holder_count.max(state.waiter_count) > u64::from(offset) {
-        let page = admin::inspect_page(&semaphore, offset, (most - offset).min(PAGE)).map_err(Ended::of)?;
+        let page = match unreadable::inspect(gate, name, offset, (most - offset).min(PAGE))? {
+            Ok(page) => page,
+            Err(unreadable) => return Ok(Err(unreadable)),
+        };
         state.holders.extend(page.holders);
         state.waiters.extend(page.waiters);
         offset += PAGE;
     }
-    Ok(state)
+    Ok(Ok(state))
 }
 
 fn print(name: &Name, state: &Inspection) -> Result<(), Ended> {

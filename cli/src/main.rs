@@ -19,6 +19,7 @@ mod run;
 mod sample;
 mod table;
 mod top;
+mod unreadable;
 
 use args::{Args, Command};
 use clap::{CommandFactory, FromArgMatches};

@@ -19,6 +19,7 @@ mod command {
     pub mod terminal;
     pub mod tool;
     pub mod top;
+    pub mod unreadable;
     pub mod visible;
     pub mod waiting;
 }

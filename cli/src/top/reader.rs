@@ -6,10 +6,11 @@ use super::plan::{self, Plan, Work};
 use crate::ended::Ended;
 use crate::manage::describe_revoked;
 use crate::sample::{self, Sample};
+use crate::unreadable::{self, Unreadable};
 use luagate::Gate;
 use luagate::admin::Names;
 use luagate::admin::{self, Name};
-use luagate::errors::{CallError, FailureKind};
+use luagate::errors::CallError;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -135,12 +136,9 @@ impl Reader {
             Work::Open(name) => (name, true),
         };
         let page = if is_opened { PAGE_OPENED } else { PAGE };
-        let state = match admin::inspect_page(&admin::named(&self.gate, &name), 0, page) {
+        let state = match unreadable::inspect(&self.gate, &name, 0, page)? {
             Ok(state) => state,
-            Err(error) if is_of_one_name(&error) => {
-                return Ok((Some(Report::Unreadable(name, first_line(&error))), 0));
-            }
-            Err(error) => return Err(error),
+            Err(Unreadable { name, error }) => return Ok((Some(Report::Unreadable(name, first_line(&error))), 0)),
         };
         let entries = state.holders.len() + state.waiters.len();
         let report = if is_opened {
@@ -175,18 +173,6 @@ impl Reader {
         self.plan.step_done(took, Instant::now());
         self.search = Some(search);
         Ok(Report::Found(found))
-    }
-}
-
-/// Whether other names can be read although this one cannot.
-fn is_of_one_name(error: &CallError) -> bool {
-    use FailureKind::{Permission, UnexpectedReply, WrongType, WrongVersion};
-    match error {
-        CallError::Failed(failure) => {
-            matches!(failure.kind(), Permission | UnexpectedReply | WrongType | WrongVersion)
-        }
-        CallError::Invalid(_) => true,
-        _ => false,
     }
 }
 

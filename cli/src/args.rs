@@ -5,7 +5,6 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use fundu::{DurationParser, TimeUnit};
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -339,18 +338,18 @@ pub struct DoctorArgs {
 #[derive(clap::Args)]
 #[command(help_template = SHORT, after_help = "\
 Metrics are at /metrics. A dashboard for Grafana: cli/grafana.json.
-Example: luagate export --listen 0.0.0.0:9187 'market:*'")]
+Example: luagate export --listen :9187 'market:*'")]
 pub struct ExportArgs {
     #[command(flatten)]
     pub filter: Filter,
-    /// Address to serve on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9187")]
-    pub listen: SocketAddr,
+    /// Address to serve on; :9187: all addresses of this machine
+    #[arg(long, value_name = "[HOST]:PORT", value_parser = listen, default_value = "127.0.0.1:9187")]
+    pub listen: String,
     /// Names with metrics; the busiest are chosen
     #[arg(long, value_name = "COUNT", default_value = "1000")]
     pub most: usize,
-    /// Time between two readings of the server
-    #[arg(short, long, value_name = "DURATION", value_parser = duration, default_value = "5s")]
+    /// Scrapes within this time get the same reading of the server
+    #[arg(short, long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
     pub interval: Duration,
     /// Print the metrics once and end
     #[arg(long)]
@@ -362,6 +361,13 @@ fn limit(text: &str) -> Result<Limit, String> {
         _ if text == "stored" => Ok(Limit::Stored),
         Ok(limit) if (1..=MOST).contains(&i64::from(limit)) => Ok(Limit::Declared(limit)),
         _ => Err(format!("accepted: 1 to {MOST}, or `stored`")),
+    }
+}
+
+fn listen(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':').map(|(_, port)| port.parse::<u16>()) {
+        Some(Ok(_)) => Ok(text.to_owned()),
+        _ => Err("accepted: HOST:PORT, as in `localhost:9187`, or :PORT for all addresses of this machine".to_owned()),
     }
 }
 

@@ -267,7 +267,7 @@ pub struct RevokeArgs {
 #[command(help_template = SHORT, after_help = "\
 A higher limit grants to waiters at once. A lower one revokes nothing. The new
 limit is in force for all callers, whatever they declare, until --unpin.
-Status: 0 changed, 1 the limit was not the expected one, 64 usage, 69 server.
+Status: 0 changed, 1 not stored or not the expected limit, 64 usage, 69 server.
 Example: luagate resize market:account:17 8")]
 pub struct ResizeArgs {
     /// The name of a semaphore
@@ -281,6 +281,9 @@ pub struct ResizeArgs {
     /// Let the limit that callers declare apply again
     #[arg(long)]
     pub unpin: bool,
+    /// Create the semaphore if it is not stored
+    #[arg(long, conflicts_with = "unpin")]
+    pub create: bool,
 }
 
 #[derive(clap::Args)]

@@ -5,7 +5,7 @@ use crate::args::{ResizeArgs, RevokeArgs};
 use crate::ended::Ended;
 use crate::inspect::{describe_holder, describe_waiter, find};
 use crate::output::{self, visible};
-use luagate::admin::{self, Name};
+use luagate::admin::{self, Kind, Name};
 use luagate::{Gate, Resized, Revoked};
 use std::collections::HashSet;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -146,24 +146,51 @@ fn confirm(owners: &[Owner], is_confirmed: bool) -> Result<(), Ended> {
 
 pub fn resize(server: &ServerArgs, args: &ResizeArgs) -> Result<u8, Ended> {
     let gate = server.open()?;
-    let (semaphore, name) = (gate.stored_semaphore(&args.name), visible(&args.name));
+    let name = output::hidden(&args.name).unwrap_or_else(|| args.name.clone());
+    let stored = find(&gate, &name, None, 1)?;
+    let (semaphore, shown) = (gate.stored_semaphore(&name), visible(&name));
+    let state = stored.iter().find(|(name, _)| name.kind == Kind::Semaphore).map(|(_, state)| state);
+    if state.is_none() && !args.create {
+        return Err(not_stored(&shown, stored.first().map(|(name, _)| name.kind)));
+    }
     let Some(limit) = args.limit else {
+        if !state.is_some_and(|state| state.pinned) {
+            return Err(Ended::new(
+                NOTHING,
+                format!("{shown}: its limit was not set by `resize`. Nothing was changed"),
+            ));
+        }
         semaphore.unpin().map_err(Ended::of)?;
-        output::print(format!("{name}: the limit that callers declare applies again"))?;
+        output::print(format!("{shown}: the limit that callers declare applies again"))?;
         return Ok(0);
     };
-    let resized = match args.expected {
-        Some(expected) => semaphore.compare_and_resize(expected, limit),
-        None => semaphore.resize(limit),
-    };
-    match resized.map_err(Ended::of)? {
-        Resized::Resized { old, in_use } => {
-            output::print(format!("{name}: limit {limit}, before {old}; in use {in_use}"))?;
-            Ok(0)
-        }
-        Resized::Unchanged { current } => {
-            output::warn(format!("{name}: the limit in force is {current}. Nothing was changed"));
-            Ok(NOTHING)
+    let mut expected = args.expected.or_else(|| state.and_then(|state| state.limit));
+    loop {
+        let resized = match expected {
+            Some(expected) => semaphore.compare_and_resize(expected, limit),
+            None => semaphore.resize(limit),
+        };
+        match resized.map_err(Ended::of)? {
+            Resized::Resized { old, in_use } => {
+                output::print(format!("{shown}: limit {limit}, before {old}; in use {in_use}"))?;
+                return Ok(0);
+            }
+            Resized::Unchanged { current: 0 } if !args.create => return Err(not_stored(&shown, None)),
+            // Another one has changed it meanwhile.
+            Resized::Unchanged { current } if args.expected.is_none() => expected = Some(current),
+            Resized::Unchanged { current } => {
+                let text = format!("{shown}: the limit in force is {current}. Nothing was changed");
+                return Err(Ended::new(NOTHING, text));
+            }
         }
     }
+}
+
+/// `kind`: as what the name is stored.
+fn not_stored(name: &str, kind: Option<Kind>) -> Ended {
+    let why = match kind {
+        Some(kind) => format!("{name} is a {kind}, whose limit cannot be changed. Accepted: the name of a semaphore"),
+        None => format!("{name}: no semaphore with this name is stored. Check it with `luagate ls`"),
+    };
+    Ended::new(NOTHING, format!("{why}, or --create for a new semaphore"))
 }

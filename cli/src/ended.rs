@@ -1,5 +1,6 @@
 //! How the command ends without success: an exit status, and a line that says why.
 
+use crate::words;
 use std::fmt::Display;
 
 /// The arguments are wrong.
@@ -39,9 +40,9 @@ impl Ended {
     pub fn of(error: impl Into<luagate::Error>) -> Ended {
         use luagate::Error::{AboveLimit, Failed, Invalid, Unknown};
         match error.into() {
-            error @ (Invalid(_) | AboveLimit(_)) => Ended::usage(error),
-            error @ (Failed(_) | Unknown(_)) => Ended::new(UNREACHABLE, error),
-            error => Ended::new(NOT_OBTAINED, error),
+            error @ (Invalid(_) | AboveLimit(_)) => Ended::usage(words::of(error)),
+            error @ (Failed(_) | Unknown(_)) => Ended::new(UNREACHABLE, words::of(error)),
+            error => Ended::new(NOT_OBTAINED, words::of(error)),
         }
     }
 }

@@ -20,6 +20,7 @@ mod sample;
 mod table;
 mod top;
 mod unreadable;
+mod words;
 
 use args::{Args, Command};
 use clap::{CommandFactory, FromArgMatches};

@@ -3,6 +3,7 @@
 
 use crate::ended::Ended;
 use crate::output;
+use crate::words;
 use luagate::Gate;
 use luagate::admin::{self, Name};
 use luagate::errors::{CallError, FailureKind};
@@ -61,6 +62,6 @@ pub fn warn<'a>(unreadable: impl IntoIterator<Item = &'a Unreadable>) {
 
 impl std::fmt::Display for Unreadable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} cannot be read: {}", self.name, self.error)
+        write!(f, "{} cannot be read: {}", self.name, words::of(&self.error))
     }
 }

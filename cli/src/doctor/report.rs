@@ -82,6 +82,9 @@ impl Report {
             return output::print(output::json(&self.json()));
         }
         let is_several = self.0.iter().any(|line| self.0.first().is_some_and(|first| first.server != line.server));
+        if self.0.is_empty() {
+            return Ok(());
+        }
         let lines: Vec<String> = self.0.iter().map(|line| line.text(is_several)).collect();
         output::print(lines.join("\n"))
     }

@@ -7,6 +7,7 @@ use crate::ended::Ended;
 use crate::manage::describe_revoked;
 use crate::sample::{self, Sample};
 use crate::unreadable::{self, Unreadable};
+use crate::words;
 use luagate::Gate;
 use luagate::admin::Names;
 use luagate::admin::{self, Name};
@@ -94,7 +95,7 @@ impl Reader {
                 }
                 Err(error) => {
                     self.has_failed = true;
-                    if self.reports.send(Report::Failed(error.to_string())).is_err() {
+                    if self.reports.send(Report::Failed(words::of(error))).is_err() {
                         return;
                     }
                     AFTER_FAILURE
@@ -177,5 +178,5 @@ impl Reader {
 }
 
 fn first_line(error: &CallError) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
+    words::of(error).lines().next().unwrap_or_default().to_owned()
 }

@@ -24,6 +24,8 @@ const SPACE: u16 = 2;
 const MARK: &str = "> ";
 /// A long name leaves this much for the last column.
 const LAST: u16 = 8;
+/// A name gets this much at least, before other columns are shown.
+const READABLE: u16 = 16;
 
 const KEYS: &str = "arrows select  Enter opens  x revokes  s sorts  r reverses  / filters  q quits";
 const KEYS_OPENED: &str = "arrows select  x revokes  Esc goes back  q quits";
@@ -109,8 +111,7 @@ fn clock(time: SystemTime) -> String {
 
 fn draw_list(frame: &mut Frame, model: &Model, area: Rect) {
     let rows: Vec<Vec<String>> = model.visible().map(cells).collect();
-    // The name is the column that is cut if there is not enough room.
-    draw_table(frame, area, &list::HEAD, rows, &model.scroll, 0);
+    draw_table(frame, area, &list::HEAD, rows, &model.scroll, true);
 }
 
 /// Only the name and the kind of a row that was not read yet.
@@ -125,14 +126,15 @@ fn cells(row: &Row) -> Vec<String> {
 fn draw_opened(frame: &mut Frame, opened: &Opened, area: Rect) {
     let [table, id] = Layout::vertical([Constraint::Fill(1), Constraint::Length(ID_LINE)]).areas(area);
     let rows = opened.scroll.window(opened.owners()).iter().map(|owner| owner.cells.clone()).collect();
-    draw_table(frame, table, &detail::HEAD, rows, &opened.scroll, detail::HEAD.len());
+    draw_table(frame, table, &detail::HEAD, rows, &opened.scroll, false);
     if let Some(owner) = opened.selected() {
         frame.render_widget(Line::raw(visible(&format!("id {}", owner.id))), id);
     }
 }
 
-/// Draws rows of cells. The last column gets the room that is left; the column `cut` leaves some for it.
-fn draw_table(frame: &mut Frame, area: Rect, head: &[&str], rows: Vec<Vec<String>>, scroll: &Scroll, cut: usize) {
+/// Draws rows of cells. The last column gets the room that is left. `has_name`: the first column is a name, which leaves
+/// some for the others, and which gets the room of those that do not fit.
+fn draw_table(frame: &mut Frame, area: Rect, head: &[&str], rows: Vec<Vec<String>>, scroll: &Scroll, has_name: bool) {
     let width = |text: &str| u16::try_from(Line::raw(text).width()).unwrap_or(u16::MAX);
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| visible(cell)).collect()).collect();
     let mut widths: Vec<u16> = head.iter().map(|text| width(text)).collect();
@@ -141,23 +143,38 @@ fn draw_table(frame: &mut Frame, area: Rect, head: &[&str], rows: Vec<Vec<String
             *widest = width(cell).max(*widest);
         }
     }
-    widths.pop();
-    let spaces = SPACE * u16::try_from(widths.len()).unwrap_or(u16::MAX) + width(MARK);
-    let others = widths.iter().enumerate().filter(|(index, _)| *index != cut).map(|(_, width)| *width);
-    let others = others.fold(spaces + LAST, u16::saturating_add);
-    if let Some(width) = widths.get_mut(cut) {
-        *width = area.width.saturating_sub(others).clamp(LAST, (*width).max(LAST));
+    if has_name {
+        fit(&mut widths, area.width.saturating_sub(width(MARK)));
     }
+    let count = widths.len();
+    widths.pop();
+    let rows = rows.into_iter().map(|row| widgets::Row::new(row.into_iter().take(count)));
     let constraints = widths.into_iter().map(Constraint::Length).chain([Constraint::Fill(1)]);
-    let is_empty = rows.is_empty();
-    let table = Table::new(rows.into_iter().map(widgets::Row::new), constraints)
-        .header(widgets::Row::new(head.iter().copied()).style(Modifier::BOLD))
+    let is_empty = rows.len() == 0;
+    let table = Table::new(rows, constraints)
+        .header(widgets::Row::new(head.iter().take(count).copied()).style(Modifier::BOLD))
         .column_spacing(SPACE)
         .highlight_symbol(MARK)
         .highlight_spacing(widgets::HighlightSpacing::Always)
         .row_highlight_style(Style::from(Modifier::REVERSED));
     let selected = (!is_empty).then(|| scroll.at.saturating_sub(scroll.first));
     frame.render_stateful_widget(table, area, &mut TableState::default().with_selected(selected));
+}
+
+/// Removes the last columns that leave too little room for the first one, and cuts that.
+fn fit(widths: &mut Vec<u16>, room: u16) {
+    if let Some(last) = widths.last_mut() {
+        *last = LAST;
+    }
+    while let [name, others @ ..] = &mut widths[..] {
+        let others = others.iter().fold(0, |sum: u16, width| sum.saturating_add(SPACE + width));
+        let left = room.saturating_sub(others);
+        if left >= READABLE.min(*name) || others == 0 {
+            *name = left.min(*name);
+            return;
+        }
+        widths.pop();
+    }
 }
 
 /// The last line: a question, a text that is typed, a message, or the keys.

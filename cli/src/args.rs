@@ -2,7 +2,6 @@
 
 use crate::address::ServerArgs;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
 use fundu::{DurationParser, TimeUnit};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -57,7 +56,15 @@ pub enum Command {
     #[command(help_template = SHORT, after_help = "Example: luagate completions bash > /etc/bash_completion.d/luagate")]
     Completions {
         /// The shell
+        #[arg(value_enum)]
         shell: Shell,
+    },
+    /// Prints what can replace a word, for the script of a shell
+    #[command(hide = true)]
+    Complete {
+        index: usize,
+        #[arg(last = true)]
+        words: Vec<OsString>,
     },
     /// Write the man pages into a folder
     #[command(help_template = SHORT, after_help = "Example: luagate man /usr/local/share/man/man1")]
@@ -191,6 +198,13 @@ pub enum Column {
     Waiting,
     Oldest,
     Longest,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]

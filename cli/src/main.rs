@@ -5,15 +5,16 @@
 
 mod address;
 mod args;
+mod completions;
 mod doctor;
 mod ended;
 mod export;
 mod inspect;
 mod latch;
 mod list;
+mod man;
 mod manage;
 mod output;
-mod pages;
 #[allow(clippy::print_stderr, reason = "to be replaced by output::warn")]
 mod run;
 mod sample;
@@ -66,7 +67,8 @@ fn carry_out(Args { server, command }: Args, matches: &clap::ArgMatches) -> Resu
         Command::Latch(args) => latch::latch(&server, &args),
         Command::Doctor(args) => doctor::doctor(&server, &args),
         Command::Export(args) => export::export(&server, args),
-        Command::Completions { shell } => pages::completions(shell),
-        Command::Man { folder } => pages::man(&folder),
+        Command::Completions { shell } => completions::script(shell),
+        Command::Complete { index, words } => completions::complete(index, words),
+        Command::Man { folder } => man::man(&folder),
     }
 }

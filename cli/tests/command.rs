@@ -4,6 +4,7 @@
 mod support;
 
 mod command {
+    pub mod completions;
     pub mod doctor;
     pub mod export;
     pub mod fault;

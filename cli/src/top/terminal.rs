@@ -69,7 +69,10 @@ impl End {
         let stdin = io::stdin();
         let terminal = match stdin.is_terminal() {
             true => stdin.as_fd().try_clone_to_owned()?,
-            false => File::open("/dev/tty")?.into(),
+            false => match File::open("/dev/tty") {
+                Ok(file) => file.into(),
+                Err(_) => return Err(Ended::usage("top: no terminal for keys. Print the table once with --once")),
+            },
         };
         let end = End { terminal: Arc::new(terminal), signal: Arc::default() };
         for signal in [SIGHUP, SIGINT, SIGTERM] {

@@ -394,6 +394,12 @@ fn without_a_terminal_it_asks_for_once() {
     let ended = luagate(&server).arg("top").done();
     assert_eq!((ended.code(), ended.out()), (64, String::new()));
     assert!(ended.err().contains("--once"), "{ended:?}");
+    // A terminal that shows the table, and none for keys.
+    let terminal = Terminal::new(20, 110);
+    let mut process = terminal.start(&server, "setsid", &["-w", "sh", "-c", &format!("{PROGRAM} top </dev/null")]);
+    let ended = within(SOON, || process.try_wait().unwrap()).expect("it ends");
+    assert_eq!(ended.exit_code(), 64);
+    terminal.shows("why", |text| text.contains("no terminal for keys"));
 }
 
 /// How often the server has run this command.

@@ -124,7 +124,8 @@ pub fn hide_password() {
     }
     if let (Some(url), Ok(program)) = (hidden, env::current_exe()) {
         let error = std::process::Command::new(program).arg0(name).args(kept).env(HIDDEN_URL, url).exec();
-        eprintln!("luagate: cannot remove the password of --url from the process list: {error}. Use LUAGATE_URL");
+        let text = format!("cannot remove the password of --url from the process list: {error}. Use LUAGATE_URL");
+        crate::output::warn(text);
     }
 }
 

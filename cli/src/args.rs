@@ -2,10 +2,8 @@
 
 use crate::address::ServerArgs;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
 use fundu::{DurationParser, TimeUnit};
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -58,7 +56,15 @@ pub enum Command {
     #[command(help_template = SHORT, after_help = "Example: luagate completions bash > /etc/bash_completion.d/luagate")]
     Completions {
         /// The shell
+        #[arg(value_enum)]
         shell: Shell,
+    },
+    /// Prints what can replace a word, for the script of a shell
+    #[command(hide = true)]
+    Complete {
+        index: usize,
+        #[arg(last = true)]
+        words: Vec<OsString>,
     },
     /// Write the man pages into a folder
     #[command(help_template = SHORT, after_help = "Example: luagate man /usr/local/share/man/man1")]
@@ -206,6 +212,13 @@ pub enum Column {
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KindArg {
     Semaphore,
     Mutex,
@@ -279,7 +292,7 @@ pub struct RevokeArgs {
 #[command(help_template = SHORT, after_help = "\
 A higher limit grants to waiters at once. A lower one revokes nothing. The new
 limit is in force for all callers, whatever they declare, until --unpin.
-Status: 0 changed, 1 the limit was not the expected one, 64 usage, 69 server.
+Status: 0 changed, 1 not stored or not the expected limit, 64 usage, 69 server.
 Example: luagate resize market:account:17 8")]
 pub struct ResizeArgs {
     /// The name of a semaphore
@@ -293,6 +306,9 @@ pub struct ResizeArgs {
     /// Let the limit that callers declare apply again
     #[arg(long)]
     pub unpin: bool,
+    /// Create the semaphore if it is not stored
+    #[arg(long, conflicts_with = "unpin")]
+    pub create: bool,
 }
 
 #[derive(clap::Args)]
@@ -350,18 +366,18 @@ pub struct DoctorArgs {
 #[derive(clap::Args)]
 #[command(help_template = SHORT, after_help = "\
 Metrics are at /metrics. A dashboard for Grafana: cli/grafana.json.
-Example: luagate export --listen 0.0.0.0:9187 'market:*'")]
+Example: luagate export --listen :9187 'market:*'")]
 pub struct ExportArgs {
     #[command(flatten)]
     pub filter: Filter,
-    /// Address to serve on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9187")]
-    pub listen: SocketAddr,
+    /// Address to serve on; :9187: all addresses of this machine
+    #[arg(long, value_name = "[HOST]:PORT", value_parser = listen, default_value = "127.0.0.1:9187")]
+    pub listen: String,
     /// Names with metrics; the busiest are chosen
     #[arg(long, value_name = "COUNT", default_value = "1000")]
     pub most: usize,
-    /// Time between two readings of the server
-    #[arg(short, long, value_name = "DURATION", value_parser = duration, default_value = "5s")]
+    /// Scrapes within this time get the same reading of the server
+    #[arg(short, long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
     pub interval: Duration,
     /// Print the metrics once and end
     #[arg(long)]
@@ -373,6 +389,13 @@ fn limit(text: &str) -> Result<Limit, String> {
         _ if text == "stored" => Ok(Limit::Stored),
         Ok(limit) if (1..=MOST).contains(&i64::from(limit)) => Ok(Limit::Declared(limit)),
         _ => Err(format!("accepted: 1 to {MOST}, or `stored`")),
+    }
+}
+
+fn listen(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':').map(|(_, port)| port.parse::<u16>()) {
+        Some(Ok(_)) => Ok(text.to_owned()),
+        _ => Err("accepted: HOST:PORT, as in `localhost:9187`, or :PORT for all addresses of this machine".to_owned()),
     }
 }
 

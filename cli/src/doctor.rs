@@ -9,6 +9,7 @@ mod trial;
 use crate::address::ServerArgs;
 use crate::args::DoctorArgs;
 use crate::ended::Ended;
+use crate::words;
 use luagate::admin::{self, Master};
 use luagate::errors::FailureKind;
 use luagate::{Gate, Warning};
@@ -17,29 +18,41 @@ use trial::Trial;
 
 pub fn doctor(server: &ServerArgs, args: &DoctorArgs) -> Result<u8, Ended> {
     let mut report = Report::default();
+    let ended = check_all(server, &mut report).err();
+    if let Some(Ended { message: Some(message), .. }) = &ended
+        && args.json
+    {
+        let advice = "Nothing more was checked. Start the server, or correct its address or the network";
+        report.add("", "server", broken(message, advice));
+    }
+    report.print(args.json)?;
+    ended.map_or_else(|| Ok(report.grade().status()), Err)
+}
+
+/// Runs all checks of all servers. An error if the server cannot be reached.
+fn check_all(server: &ServerArgs, report: &mut Report) -> Result<(), Ended> {
     let prefix = server.prefix();
     match server.builder()?.open() {
         Ok(gate) => {
             for master in admin::masters(&gate).map_err(Ended::of)? {
-                check(&gate, &master, &prefix, &mut report);
+                check(&gate, &master, &prefix, report);
             }
-            add_warnings(&gate, &mut report);
+            add_warnings(&gate, report);
         }
         Err(error) => match server::kind(&error) {
             // The server answers, but refuses what opening a gate needs.
             Some(FailureKind::Permission) => {
                 let advice = "No program can use luagate. Grant the permission to the user";
-                report.add("", "permissions", broken(error.to_string(), advice));
+                report.add("", "permissions", broken(words::of(error), advice));
             }
             Some(FailureKind::Other) => {
                 let advice = "No program can use luagate. Correct the cause that the text names";
-                report.add("", "server", broken(error.to_string(), advice));
+                report.add("", "server", broken(words::of(error), advice));
             }
             _ => return Err(server.at(Ended::of(error))),
         },
     }
-    report.print(args.json)?;
-    Ok(report.grade().status())
+    Ok(())
 }
 
 /// Runs all checks of one server.
@@ -104,7 +117,7 @@ fn add_warnings(gate: &Gate, report: &mut Report) {
             _ => String::new(),
         };
         if !report.has_complaint(&server, "eviction") {
-            report.add(&server, "settings", warning(found.to_string(), "The library gives this warning too"));
+            report.add(&server, "settings", warning(words::of(found), "The library gives this warning too"));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How the command ends without success: an exit status, and a line that says why.
 
+use crate::words;
 use nix::sys::signal::Signal;
 use std::fmt::Display;
 
@@ -46,19 +47,16 @@ impl Ended {
     pub fn of(error: impl Into<luagate::Error>) -> Ended {
         use luagate::Error::{AboveLimit, Failed, Invalid, Unknown};
         match error.into() {
-            error @ (Invalid(_) | AboveLimit(_)) => Ended::usage(error),
-            error @ (Failed(_) | Unknown(_)) => Ended::new(UNREACHABLE, error),
-            error => Ended::new(NOT_OBTAINED, error),
+            error @ (Invalid(_) | AboveLimit(_)) => Ended::usage(words::of(error)),
+            error @ (Failed(_) | Unknown(_)) => Ended::new(UNREACHABLE, words::of(error)),
+            error => Ended::new(NOT_OBTAINED, words::of(error)),
         }
     }
 }
 
 impl From<std::io::Error> for Ended {
-    /// Writing to stdout or reading a file failed.
+    /// The system refused something, such as a new thread.
     fn from(error: std::io::Error) -> Ended {
-        match error.kind() {
-            std::io::ErrorKind::BrokenPipe => Ended::silently(0), // as in `luagate ls | head`
-            _ => Ended::new(1, error),
-        }
+        Ended::new(1, error)
     }
 }

@@ -3,11 +3,13 @@
 use crate::address::ServerArgs;
 use crate::args::{InspectArgs, KindArg};
 use crate::ended::Ended;
-use crate::list::print_json;
+use crate::output::{self, visible};
 use crate::sample::Sample;
 use crate::table::{self, age, age_or_none, ms};
+use crate::unreadable::{self, Unreadable};
 use luagate::Gate;
-use luagate::admin::{self, Kind, Name};
+use luagate::admin::{Kind, Name};
+use luagate::errors::CallError;
 use luagate::inspection::{Holder, Inspection, Waiter};
 use serde_json::{Value, json};
 
@@ -19,47 +21,62 @@ pub fn inspect(server: &ServerArgs, args: &InspectArgs) -> Result<u8, Ended> {
     let found = find(&gate, &args.name, args.kind, args.most)?;
     if args.json {
         let names: Vec<_> = found.iter().map(|(name, state)| as_json(name, state)).collect();
-        print_json(&json!({ "names": names }))?;
+        output::print(output::json(&json!({ "names": names })))?;
         return Ok(0);
     }
     if found.is_empty() {
-        println!("{}: nobody holds it and nobody waits", args.name);
+        output::print(format!("{}: nobody holds it and nobody waits", visible(&args.name)))?;
     }
     for (index, (name, state)) in found.iter().enumerate() {
         if index > 0 {
-            println!();
+            output::print("")?;
         }
         print(name, state)?;
     }
     Ok(0)
 }
 
-/// The state of this name, of each kind that is stored.
+/// The state of this name, of each kind that is stored. A name may be given as it is shown.
 pub fn find(gate: &Gate, name: &str, kind: Option<KindArg>, most: u32) -> Result<Vec<(Name, Inspection)>, Ended> {
+    let name = output::hidden(name).unwrap_or_else(|| name.to_owned());
     let kinds = Kind::ALL.into_iter().filter(|found| kind.is_none_or(|kind| *found == Kind::from(kind)));
-    let mut found = Vec::new();
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for kind in kinds {
-        let name = Name { name: name.to_owned(), kind };
-        let state = read(gate, &name, most)?;
-        if state.limit.is_some() {
-            found.push((name, state));
+        let name = Name { name: name.clone(), kind };
+        match read(gate, &name, most).map_err(Ended::of)? {
+            Ok(state) if state.limit.is_some() => found.push((name, state)),
+            Ok(_) => {}
+            Err(skipped) => unreadable.push(skipped),
         }
     }
-    Ok(found)
+    match unreadable.first() {
+        Some(first) if found.is_empty() => {
+            Err(Ended { message: Some(first.to_string()), ..Ended::of(first.error.clone()) })
+        }
+        _ => {
+            unreadable::warn(&unreadable);
+            Ok(found)
+        }
+    }
 }
 
 /// Reads at most `most` holders and as many waiters, in pages. Two pages show two different instants.
-fn read(gate: &Gate, name: &Name, most: u32) -> Result<Inspection, Ended> {
-    let semaphore = admin::named(gate, name);
-    let mut state = admin::inspect_page(&semaphore, 0, most.min(PAGE)).map_err(Ended::of)?;
+fn read(gate: &Gate, name: &Name, most: u32) -> Result<Result<Inspection, Unreadable>, CallError> {
+    let mut state = match unreadable::inspect(gate, name, 0, most.min(PAGE))? {
+        Ok(state) => state,
+        Err(unreadable) => return Ok(Err(unreadable)),
+    };
     let mut offset = PAGE;
     while offset < most && state.holder_count.max(state.waiter_count) > u64::from(offset) {
-        let page = admin::inspect_page(&semaphore, offset, (most - offset).min(PAGE)).map_err(Ended::of)?;
+        let page = match unreadable::inspect(gate, name, offset, (most - offset).min(PAGE))? {
+            Ok(page) => page,
+            Err(unreadable) => return Ok(Err(unreadable)),
+        };
         state.holders.extend(page.holders);
         state.waiters.extend(page.waiters);
         offset += PAGE;
     }
-    Ok(state)
+    Ok(Ok(state))
 }
 
 fn print(name: &Name, state: &Inspection) -> Result<(), Ended> {
@@ -67,21 +84,23 @@ fn print(name: &Name, state: &Inspection) -> Result<(), Ended> {
         return Ok(());
     };
     let pinned = if state.pinned { ", limit set by `luagate resize`" } else { "" };
-    println!("{name}: in use {}, waiting {}{pinned}", sample.usage().trim_end_matches('*'), state.waiter_count);
+    let (name_shown, usage) = (visible(&name.to_string()), sample.usage());
+    let waiting = state.waiter_count;
+    output::print(format!("{name_shown}: in use {}, waiting {waiting}{pinned}", usage.trim_end_matches('*')))?;
     if !state.holders.is_empty() {
-        println!();
+        output::print("")?;
         let rows = state.holders.iter().map(|holder| holder_cells(name.kind, holder));
         table::print(&["HOLDERS", "PERMITS", "SINCE", "LEASE LEFT", "FENCE", "ID"], rows)?;
-        tell_more(state.holders.len(), state.holder_count);
+        tell_more(state.holders.len(), state.holder_count)?;
     }
     if !state.waiters.is_empty() {
-        println!();
+        output::print("")?;
         let rows = state.waiters.iter().enumerate().map(|(index, waiter)| {
             let permits = share(name.kind, waiter.permits);
             vec![(index + 1).to_string(), permits, age(waiter.age), waiter.id.clone()]
         });
         table::print(&["WAITERS", "PERMITS", "SINCE", "ID"], rows)?;
-        tell_more(state.waiters.len(), state.waiter_count);
+        tell_more(state.waiters.len(), state.waiter_count)?;
     }
     Ok(())
 }
@@ -103,9 +122,10 @@ pub fn share(kind: Kind, permits: u32) -> String {
     }
 }
 
-fn tell_more(shown: usize, all: u64) {
-    if all > shown as u64 {
-        println!("... and {} more: --most {all} shows all", all - shown as u64);
+fn tell_more(shown: usize, all: u64) -> Result<(), Ended> {
+    match all.checked_sub(shown as u64) {
+        Some(more @ 1..) => output::print(format!("... and {more} more: --most {all} shows all")),
+        _ => Ok(()),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::address::ServerArgs;
 use crate::args::{LatchAction, LatchArgs};
 use crate::ended::Ended;
+use crate::output;
 
 pub fn latch(server: &ServerArgs, args: &LatchArgs) -> Result<u8, Ended> {
     let gate = server.open()?;
@@ -13,16 +14,16 @@ pub fn latch(server: &ServerArgs, args: &LatchArgs) -> Result<u8, Ended> {
                 Some(id) => latch.count_down_as(id),
                 None => latch.count_down(),
             };
-            println!("{}", left.map_err(Ended::of)?);
+            output::print(left.map_err(Ended::of)?)?;
         }
         LatchAction::Wait { wait } => match wait {
             Some(wait) => latch.wait_timeout(*wait).map_err(Ended::of)?,
             None => latch.wait().map_err(Ended::of)?,
         },
-        LatchAction::Show => println!("{}", latch.count().map_err(Ended::of)?),
+        LatchAction::Show => output::print(latch.count().map_err(Ended::of)?)?,
         LatchAction::Delete => {
             if !latch.delete().map_err(Ended::of)? {
-                eprintln!("luagate: {} was not stored", args.name);
+                output::warn(format!("{} was not stored", args.name));
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::address::ServerArgs;
 use crate::args::LsArgs;
 use crate::ended::Ended;
+use crate::output;
 use crate::sample::{self, Sample};
 use crate::table::{self, NONE, age_or_none};
 use serde_json::json;
@@ -21,7 +22,7 @@ pub fn ls(server: &ServerArgs, args: &LsArgs) -> Result<u8, Ended> {
 pub fn print(samples: &[Sample], as_json: bool) -> Result<(), Ended> {
     if as_json {
         let rows: Vec<_> = samples.iter().map(Sample::json).collect();
-        return print_json(&json!({ "names": rows }));
+        return output::print(output::json(&json!({ "names": rows })));
     }
     table::print(&HEAD, samples.iter().map(cells))
 }
@@ -41,11 +42,4 @@ pub fn cells(sample: &Sample) -> Vec<String> {
         age_or_none(sample.longest),
         labels,
     ]
-}
-
-/// Prints JSON on one line.
-pub fn print_json(value: &serde_json::Value) -> Result<(), Ended> {
-    use std::io::Write;
-    writeln!(std::io::stdout().lock(), "{value}")?;
-    Ok(())
 }

@@ -1,19 +1,26 @@
 //! The command `luagate`: runs commands under a permit, shows holders and waiters, and takes permits away.
 
+// These macros panic if the output cannot be written. `output` has functions that do not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod address;
 mod args;
+mod completions;
 mod doctor;
 mod ended;
 mod export;
 mod inspect;
 mod latch;
 mod list;
+mod man;
 mod manage;
-mod pages;
+mod output;
 mod run;
 mod sample;
 mod table;
 mod top;
+mod unreadable;
+mod words;
 
 use args::{Args, Command};
 use clap::{CommandFactory, FromArgMatches};
@@ -25,21 +32,24 @@ fn main() -> ExitCode {
     let matches = match Args::command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+            let printed = error.print();
+            return if error.use_stderr() { ExitCode::from(USAGE) } else { end(output::written(printed).map(|()| 0)) };
         }
     };
     let ended = Args::from_arg_matches(&matches).map_err(|error| Ended::usage(error.to_string()));
-    match ended.and_then(|args| carry_out(args, &matches)) {
-        Ok(status) => ExitCode::from(status),
-        Err(Ended { status, message, signal }) => {
-            if let Some(message) = message {
-                eprintln!("luagate: {message}");
-            }
-            signal.inspect(|signal| run::end_by(*signal));
-            ExitCode::from(status)
+    end(ended.and_then(|args| carry_out(args, &matches)))
+}
+
+/// Writes the message of an error. Returns the exit status.
+fn end(result: Result<u8, Ended>) -> ExitCode {
+    let status = result.unwrap_or_else(|Ended { status, message, signal }| {
+        if let Some(message) = message {
+            output::warn(message);
         }
-    }
+        signal.inspect(|signal| run::end_by(*signal));
+        status
+    });
+    ExitCode::from(status)
 }
 
 /// Returns the exit status.
@@ -58,7 +68,8 @@ fn carry_out(Args { server, command }: Args, matches: &clap::ArgMatches) -> Resu
         Command::Latch(args) => latch::latch(&server, &args),
         Command::Doctor(args) => doctor::doctor(&server, &args),
         Command::Export(args) => export::export(&server, args),
-        Command::Completions { shell } => pages::completions(shell),
-        Command::Man { folder } => pages::man(&folder),
+        Command::Completions { shell } => completions::script(shell),
+        Command::Complete { index, words } => completions::complete(index, words),
+        Command::Man { folder } => man::man(&folder),
     }
 }

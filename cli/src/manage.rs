@@ -4,7 +4,8 @@ use crate::address::ServerArgs;
 use crate::args::{ResizeArgs, RevokeArgs};
 use crate::ended::Ended;
 use crate::inspect::{describe_holder, describe_waiter, find};
-use luagate::admin::{self, Name};
+use crate::output::{self, visible};
+use luagate::admin::{self, Kind, Name};
 use luagate::{Gate, Resized, Revoked};
 use std::collections::HashSet;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -21,16 +22,19 @@ struct Owner {
     description: String,
 }
 
-/// The indexes of the owners that a text means: with this id or label, or the only one whose id begins with it.
+/// The indexes of the owners that a text means: with this id or label, or the only one whose id begins with it. The text
+/// may also be what `inspect` shows of them.
 fn meant(owners: &[Owner], text: &str) -> Result<Vec<usize>, Ended> {
     let indexes = |is_meant: &dyn Fn(&Owner) -> bool| -> Vec<usize> {
         owners.iter().enumerate().filter(|(_, owner)| is_meant(owner)).map(|(index, _)| index).collect()
     };
-    let exact = indexes(&|owner| owner.id == text || owner.label.as_deref() == Some(text));
+    let is = |known: &str| known == text || visible(known) == text;
+    let exact = indexes(&|owner| is(&owner.id) || owner.label.as_deref().is_some_and(is));
     if !exact.is_empty() {
         return Ok(exact);
     }
-    let begun = indexes(&|owner| !text.is_empty() && owner.id.starts_with(text));
+    let begun =
+        indexes(&|owner| !text.is_empty() && (owner.id.starts_with(text) || visible(&owner.id).starts_with(text)));
     let ids: HashSet<&str> = begun.iter().filter_map(|index| owners.get(*index)).map(|owner| &*owner.id).collect();
     if ids.len() > 1 {
         let count = ids.len();
@@ -54,7 +58,7 @@ pub fn revoke(server: &ServerArgs, args: &RevokeArgs) -> Result<u8, Ended> {
     for id in &args.ids {
         let meant = meant(&owners, id)?;
         if meant.is_empty() {
-            eprintln!("luagate: {id} neither holds nor waits for {}", args.name);
+            output::warn(format!("{id} neither holds nor waits for {}", args.name));
             status = NOTHING;
         }
         for index in meant {
@@ -69,17 +73,30 @@ pub fn revoke(server: &ServerArgs, args: &RevokeArgs) -> Result<u8, Ended> {
         return Ok(NOTHING);
     }
     confirm(&chosen, args.yes)?;
-    for owner in &chosen {
-        match admin::named(&gate, &owner.name).revoke(&owner.id).map_err(Ended::of)? {
-            Revoked::Held => println!("revoked the permit of {} for {}", owner.id, owner.name),
-            Revoked::Waited => println!("removed {} from the line of {}", owner.id, owner.name),
-            Revoked::Nothing => {
-                eprintln!("luagate: {} has nothing any more", owner.id);
+    // All are revoked, also if the output cannot be written.
+    let mut printed = Ok(());
+    for Owner { name, id, .. } in &chosen {
+        let revoked = admin::revoke(&admin::named(&gate, name), id).map_err(Ended::of)?;
+        printed = printed.and(match describe_revoked(name, id, revoked) {
+            Ok(text) => output::print(text),
+            Err(text) => {
+                output::warn(text);
                 status = NOTHING;
+                Ok(())
             }
-        }
+        });
     }
-    Ok(status)
+    printed.map(|()| status)
+}
+
+/// What a revocation has done. An error if it has changed nothing.
+pub fn describe_revoked(name: &Name, id: &str, revoked: Revoked) -> Result<String, String> {
+    let (id, name) = (visible(id), visible(&name.to_string()));
+    match revoked {
+        Revoked::Held => Ok(format!("revoked the permit of {id} for {name}")),
+        Revoked::Waited => Ok(format!("removed {id} from the line of {name}")),
+        Revoked::Nothing => Err(format!("{id} has nothing any more")),
+    }
 }
 
 /// The holders and the waiters of this name.
@@ -114,14 +131,13 @@ fn confirm(owners: &[Owner], is_confirmed: bool) -> Result<(), Ended> {
     if !io::stdin().is_terminal() {
         return Err(Ended::usage("revoke: not confirmed. Without a terminal, confirm with --yes"));
     }
-    let mut stderr = io::stderr().lock();
-    for owner in owners {
-        writeln!(stderr, "{}: {}", owner.name, owner.description)?;
-    }
-    write!(stderr, "Revoke {}? [y/N] ", owners.len())?;
-    stderr.flush()?;
+    let lines = owners.iter().map(|owner| visible(&format!("{}: {}", owner.name, owner.description)) + "\n");
+    let question = lines.collect::<String>() + &format!("Revoke {}? [y/N] ", owners.len());
     let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
+    let mut stderr = io::stderr().lock();
+    let asked = stderr.write_all(question.as_bytes()).and_then(|()| io::stdin().lock().read_line(&mut answer));
+    asked
+        .map_err(|error| Ended::usage(format!("revoke: cannot ask for confirmation: {error}. Nothing was changed")))?;
     match answer.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(Ended::usage("revoke: not confirmed. Nothing was changed")),
@@ -130,24 +146,51 @@ fn confirm(owners: &[Owner], is_confirmed: bool) -> Result<(), Ended> {
 
 pub fn resize(server: &ServerArgs, args: &ResizeArgs) -> Result<u8, Ended> {
     let gate = server.open()?;
-    let semaphore = gate.stored_semaphore(&args.name);
+    let name = output::hidden(&args.name).unwrap_or_else(|| args.name.clone());
+    let stored = find(&gate, &name, None, 1)?;
+    let (semaphore, shown) = (gate.stored_semaphore(&name), visible(&name));
+    let state = stored.iter().find(|(name, _)| name.kind == Kind::Semaphore).map(|(_, state)| state);
+    if state.is_none() && !args.create {
+        return Err(not_stored(&shown, stored.first().map(|(name, _)| name.kind)));
+    }
     let Some(limit) = args.limit else {
+        if !state.is_some_and(|state| state.pinned) {
+            return Err(Ended::new(
+                NOTHING,
+                format!("{shown}: its limit was not set by `resize`. Nothing was changed"),
+            ));
+        }
         semaphore.unpin().map_err(Ended::of)?;
-        println!("{}: the limit that callers declare applies again", args.name);
+        output::print(format!("{shown}: the limit that callers declare applies again"))?;
         return Ok(0);
     };
-    let resized = match args.expected {
-        Some(expected) => semaphore.compare_and_resize(expected, limit),
-        None => semaphore.resize(limit),
-    };
-    match resized.map_err(Ended::of)? {
-        Resized::Resized { old, in_use } => {
-            println!("{}: limit {limit}, before {old}; in use {in_use}", args.name);
-            Ok(0)
-        }
-        Resized::Unchanged { current } => {
-            eprintln!("luagate: {}: the limit in force is {current}. Nothing was changed", args.name);
-            Ok(NOTHING)
+    let mut expected = args.expected.or_else(|| state.and_then(|state| state.limit));
+    loop {
+        let resized = match expected {
+            Some(expected) => semaphore.compare_and_resize(expected, limit),
+            None => semaphore.resize(limit),
+        };
+        match resized.map_err(Ended::of)? {
+            Resized::Resized { old, in_use } => {
+                output::print(format!("{shown}: limit {limit}, before {old}; in use {in_use}"))?;
+                return Ok(0);
+            }
+            Resized::Unchanged { current: 0 } if !args.create => return Err(not_stored(&shown, None)),
+            // Another one has changed it meanwhile.
+            Resized::Unchanged { current } if args.expected.is_none() => expected = Some(current),
+            Resized::Unchanged { current } => {
+                let text = format!("{shown}: the limit in force is {current}. Nothing was changed");
+                return Err(Ended::new(NOTHING, text));
+            }
         }
     }
+}
+
+/// `kind`: as what the name is stored.
+fn not_stored(name: &str, kind: Option<Kind>) -> Ended {
+    let why = match kind {
+        Some(kind) => format!("{name} is a {kind}, whose limit cannot be changed. Accepted: the name of a semaphore"),
+        None => format!("{name}: no semaphore with this name is stored. Check it with `luagate ls`"),
+    };
+    Ended::new(NOTHING, format!("{why}, or --create for a new semaphore"))
 }

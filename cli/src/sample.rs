@@ -3,6 +3,7 @@
 use crate::args::{Column, Filter, KindArg, Order};
 use crate::ended::Ended;
 use crate::table::ms;
+use crate::unreadable;
 use luagate::Gate;
 use luagate::admin::{self, Kind, Name};
 use luagate::errors::CallError;
@@ -38,12 +39,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Reads at most `most` holders and as many waiters. `None`: the name is not stored any more.
-    pub fn read(gate: &Gate, name: &Name, most: u32) -> Result<Option<Sample>, CallError> {
-        let state = admin::inspect_page(&admin::named(gate, name), 0, most)?;
-        Ok(Sample::of(name, &state))
-    }
-
+    /// `None`: the name is not stored any more.
     pub fn of(name: &Name, state: &Inspection) -> Option<Sample> {
         let limit = state.limit?;
         let held = || state.holders.iter().filter(|holder| !holder.cooling_down);
@@ -138,27 +134,36 @@ impl From<KindArg> for Kind {
     }
 }
 
-/// Reads all names that the filter accepts.
+/// Reads all names that the filter accepts. Warns of those that cannot be read.
 pub fn read_all(gate: &Gate, filter: &Filter) -> Result<Vec<Sample>, Ended> {
     let filter = NameFilter::of(filter);
     let names = filter.find(gate).map_err(Ended::of)?;
     let next = AtomicUsize::new(0);
     let read = || {
-        let mut samples = Vec::new();
+        let (mut samples, mut unreadable) = (Vec::new(), Vec::new());
         while let Some(name) = names.get(next.fetch_add(1, atomic::Ordering::Relaxed)) {
-            samples.extend(Sample::read(gate, name, 1_000)?);
+            match unreadable::inspect(gate, name, 0, 1_000)? {
+                Ok(state) => samples.extend(Sample::of(name, &state)),
+                Err(found) => unreadable.push(found),
+            }
         }
-        Ok::<_, CallError>(samples)
+        Ok::<_, CallError>((samples, unreadable))
     };
-    let samples = thread::scope(|scope| {
+    let (mut samples, mut unreadable) = (Vec::new(), Vec::new());
+    thread::scope(|scope| {
         let readers: Vec<_> = (0..AT_ONCE.min(names.len())).map(|_| scope.spawn(read)).collect();
-        let mut all = Vec::new();
         for reader in readers {
-            all.extend(reader.join().map_err(|_| Ended::new(1, "a thread has panicked"))?.map_err(Ended::of)?);
+            let read = reader.join().map_err(|_| Ended::new(1, "a thread has panicked"))?.map_err(Ended::of)?;
+            samples.extend(read.0);
+            unreadable.extend(read.1);
         }
-        Ok::<_, Ended>(all)
-    });
-    Ok(samples?.into_iter().filter(|sample| filter.accepts_sample(sample)).collect())
+        Ok::<_, Ended>(())
+    })?;
+    unreadable::check(&unreadable, samples.len())?;
+    unreadable.sort_by(|a, b| a.name.cmp(&b.name));
+    unreadable::warn(&unreadable);
+    samples.retain(|sample| filter.accepts_sample(sample));
+    Ok(samples)
 }
 
 /// Sorts as asked; equal ones by name. Numbers and times begin with the largest.

@@ -1,19 +1,22 @@
 //! Tables and durations as text.
 
 use crate::ended::Ended;
+use crate::output::{self, visible};
 use std::io::Write;
 use std::time::Duration;
 use tabwriter::TabWriter;
 
 /// Prints rows of cells in columns.
 pub fn print(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Result<(), Ended> {
-    let mut table = TabWriter::new(std::io::stdout().lock()).padding(2);
+    let mut table = TabWriter::new(Vec::new()).padding(2);
     writeln!(table, "{}", head.join("\t"))?;
     for row in rows {
-        writeln!(table, "{}", row.join("\t"))?;
+        let cells: Vec<String> = row.iter().map(|cell| visible(cell)).collect();
+        writeln!(table, "{}", cells.join("\t"))?;
     }
     table.flush()?;
-    Ok(())
+    let table = table.into_inner().map_err(|error| Ended::new(1, error))?;
+    output::print(String::from_utf8_lossy(&table))
 }
 
 /// A duration in its two largest units: `4s`, `2m05s`, `3h20m`, `5d11h`.

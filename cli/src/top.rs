@@ -6,6 +6,7 @@ mod model;
 mod plan;
 mod reader;
 mod scroll;
+mod terminal;
 mod view;
 
 use crate::address::ServerArgs;
@@ -17,14 +18,11 @@ use keys::Action;
 use luagate::Gate;
 use luagate::admin::{self, Name};
 use model::{Model, Report};
-use ratatui::DefaultTerminal;
 use reader::Wish;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, SystemTime};
+use terminal::{End, Screen};
 
 /// How long to wait for a key before the screen is drawn again.
 const REFRESH: Duration = Duration::from_millis(200);
@@ -41,10 +39,11 @@ pub fn top(server: &ServerArgs, args: TopArgs) -> Result<u8, Ended> {
         return Ok(0);
     }
     let model = Model::new(place(&gate, &server.prefix())?, &args.filter, args.order);
-    let ended_by = signals()?;
+    let end = End::watch()?;
     let (wishes, reports) = reader::start(gate, sample::NameFilter::of(&args.filter), args.interval)?;
-    let screen = ratatui::try_init().map(Screen).inspect_err(|_| ratatui::restore())?;
-    Top { model, wishes, reports, ended_by, asked: None }.run(screen)
+    let result = Top { model, wishes, reports, end: end.clone(), asked: None }.run(Screen::new()?);
+    // A screen whose terminal has gone cannot be drawn.
+    end.status().map_or(result, Ok)
 }
 
 /// The server and the prefix, for the header.
@@ -58,32 +57,11 @@ fn place(gate: &Gate, prefix: &str) -> Result<String, Ended> {
     Ok(format!("server {address}{more}, prefix {prefix}"))
 }
 
-/// The number of the last signal that asks this process to end, or 0.
-fn signals() -> Result<Arc<AtomicUsize>, Ended> {
-    let ended_by = Arc::new(AtomicUsize::new(0));
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
-        let number = usize::try_from(signal).unwrap_or_default();
-        signal_hook::flag::register_usize(signal, ended_by.clone(), number)?;
-    }
-    Ok(ended_by)
-}
-
-/// A terminal that is restored at the end, also after an error. After a panic, the hook of ratatui has restored it.
-struct Screen(DefaultTerminal);
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            ratatui::restore();
-        }
-    }
-}
-
 struct Top {
     model: Model,
     wishes: Sender<Wish>,
     reports: Receiver<Report>,
-    ended_by: Arc<AtomicUsize>,
+    end: End,
     /// The names on the screen that the reading thread was last sent.
     asked: Option<(Vec<Name>, Option<Name>)>,
 }
@@ -92,15 +70,15 @@ impl Top {
     fn run(mut self, mut screen: Screen) -> Result<u8, Ended> {
         loop {
             self.take_reports()?;
-            let size = screen.0.size()?;
+            let size = screen.size()?;
             self.model.arrange(view::rows(size.height, self.model.opened.is_some()));
-            screen.0.draw(|frame| view::draw(frame, &self.model))?;
+            screen.draw(|frame| view::draw(frame, &self.model))?;
             self.tell_what_is_shown()?;
             if self.take_keys()? {
                 return Ok(0);
             }
-            if let signal @ 1.. = self.ended_by.load(Ordering::Relaxed) {
-                return Ok(u8::try_from(128 + signal).unwrap_or(u8::MAX));
+            if let Some(status) = self.end.status() {
+                return Ok(status);
             }
         }
     }

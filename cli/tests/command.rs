@@ -4,6 +4,7 @@
 mod support;
 
 mod command {
+    pub mod completions;
     pub mod crashes;
     pub mod doctor;
     pub mod export;
@@ -14,6 +15,8 @@ mod command {
     pub mod jobs;
     pub mod lists;
     pub mod managing;
+    pub mod messages;
+    pub mod output;
     pub mod promises;
     pub mod running;
     pub mod signals;
@@ -21,6 +24,8 @@ mod command {
     pub mod terminal;
     pub mod tool;
     pub mod top;
+    pub mod unreadable;
+    pub mod visible;
     pub mod waiting;
 }
 

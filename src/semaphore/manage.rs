@@ -55,7 +55,7 @@ impl Semaphore {
     /// # Errors
     /// [`CallError`]. The call can be repeated.
     pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
-        block(|mode| self.revoke_by(id, mode))
+        block(|mode| self.revoke_by(id, true, mode))
     }
 
     /// As [`revoke`](Semaphore::revoke), without blocking.
@@ -66,13 +66,16 @@ impl Semaphore {
     /// # Cancel safety
     /// If this is dropped, the server may have run the call or not. It can be repeated.
     pub async fn revoke_async(&self, id: &str) -> Result<Revoked, CallError> {
-        self.revoke_by(id, Mode::Async).await
+        self.revoke_by(id, true, Mode::Async).await
     }
 
-    async fn revoke_by(&self, id: &str, mode: Mode) -> Result<Revoked, CallError> {
+    /// `is_own`: the id must be one that this library accepts.
+    pub(crate) async fn revoke_by(&self, id: &str, is_own: bool, mode: Mode) -> Result<Revoked, CallError> {
         let keys = self.settings.keys()?;
         let revoke = async {
-            id::check_id(id)?;
+            if is_own {
+                id::check_id(id)?;
+            }
             let release = Release { keys, id, keep: 0, fence: None };
             Ok(match self.shared.call(&release, mode).await? {
                 ReleaseAnswer::Released { .. } => Revoked::Held,

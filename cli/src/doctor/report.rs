@@ -1,9 +1,8 @@
 //! The result of a check, and how results are printed.
 
 use crate::ended::Ended;
-use crate::list::print_json;
+use crate::output::{self, visible};
 use serde_json::{Value, json};
-use std::io::Write;
 
 /// The result of a check, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,14 +79,14 @@ impl Report {
 
     pub fn print(&self, as_json: bool) -> Result<(), Ended> {
         if as_json {
-            return print_json(&self.json());
+            return output::print(output::json(&self.json()));
         }
         let is_several = self.0.iter().any(|line| self.0.first().is_some_and(|first| first.server != line.server));
-        let mut out = std::io::stdout().lock();
-        for line in &self.0 {
-            writeln!(out, "{}", line.text(is_several))?;
+        if self.0.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let lines: Vec<String> = self.0.iter().map(|line| line.text(is_several)).collect();
+        output::print(lines.join("\n"))
     }
 
     fn json(&self) -> Value {
@@ -107,7 +106,7 @@ impl Line {
         let advice = advice.as_ref().map_or_else(String::new, |advice| format!(". {advice}"));
         let text = format!("{:<7}  {server}{:<11}  {found}{advice}", grade.as_str(), self.check);
         // The text of a server may contain anything. One result is one line.
-        text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+        visible(&text.replace(['\r', '\n'], " "))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::checks::Info;
 use super::permissions::{self, CLUSTER_NEEDS, LPUSH, NEEDS, Need, SUBSCRIBE};
 use super::report::Judgement;
+use crate::words;
 use luagate::admin::Master;
 use luagate::errors::{CallError, Failure, FailureKind};
 use luagate::redis::{self, Cmd, FromRedisValue};
@@ -16,8 +17,8 @@ const ROUND_TRIPS: usize = 20;
 
 /// Runs a command and reads its reply.
 pub fn ask<T: FromRedisValue>(master: &Master, words: &[&str]) -> Result<T, String> {
-    let reply = master.command(&command(words)).map_err(|error| error.to_string())?;
-    redis::from_redis_value(reply).map_err(|error| error.to_string())
+    let reply = master.command(&command(words)).map_err(words::of)?;
+    redis::from_redis_value(reply).map_err(words::of)
 }
 
 fn command<S: AsRef<str>>(words: &[S]) -> Cmd {
@@ -30,8 +31,8 @@ fn command<S: AsRef<str>>(words: &[S]) -> Cmd {
 
 /// The report of the server about itself. In an error: whether the server does not answer at all.
 pub fn info(master: &Master) -> Result<Info, (String, bool)> {
-    let reply = master.command(&command(&["INFO"])).map_err(|error| (error.to_string(), is_gone(&error)))?;
-    redis::from_redis_value(reply).map(Info::new).map_err(|error| (error.to_string(), false))
+    let reply = master.command(&command(&["INFO"])).map_err(|error| (words::of(&error), is_gone(&error)))?;
+    redis::from_redis_value(reply).map(Info::new).map_err(|error| (words::of(error), false))
 }
 
 /// The value of a setting, if the user may read it.
@@ -134,8 +135,8 @@ impl Permissions<'_> {
             };
         }
         match self.master.command(&command(&words)) {
-            Err(error) if kind(&error) == Some(FailureKind::Permission) => Tried::Refused(error.to_string()),
-            Err(error) if is_gone(&error) => Tried::Gone(error.to_string()),
+            Err(error) if kind(&error) == Some(FailureKind::Permission) => Tried::Refused(words::of(&error)),
+            Err(error) if is_gone(&error) => Tried::Gone(words::of(error)),
             _ => Tried::Permitted,
         }
     }

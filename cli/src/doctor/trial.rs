@@ -2,6 +2,7 @@
 
 use super::report::{Judgement, broken, ok, warning};
 use super::server::{ask, kind};
+use crate::words;
 use luagate::admin::{self, Master};
 use luagate::errors::{AcquireError, FailureKind};
 use luagate::redis;
@@ -35,7 +36,7 @@ impl<'a> Trial<'a> {
     pub fn new(gate: &'a Gate, master: &'a Master, prefix: &str) -> Result<Trial<'a>, String> {
         for _ in 0..NAMES {
             let name = format!("luagate-doctor-{}", Uuid::new_v4());
-            let keys = Keys::semaphore(prefix, &name).map_err(|error| error.to_string())?;
+            let keys = Keys::semaphore(prefix, &name).map_err(words::of)?;
             let [meta, ..] = keys.names();
             let mut command = redis::cmd("HLEN");
             command.arg(meta);
@@ -75,7 +76,7 @@ impl<'a> Trial<'a> {
         match released {
             Ok(_) => ok(format!("a permit was acquired and released in {:.1?}", begun.elapsed())),
             Err(error) => broken(
-                format!("a permit could not be acquired and released: {error}"),
+                format!("a permit could not be acquired and released: {}", words::of(error)),
                 "Programs fail in the same way. Correct the cause that the text names",
             ),
         }
@@ -94,7 +95,7 @@ impl<'a> Trial<'a> {
             };
             let waiter = match thread::Builder::new().spawn_scoped(scope, wait) {
                 Ok(waiter) => waiter,
-                Err(error) => return Err(warning(error.to_string(), "Messages were not tested. Allow more threads")),
+                Err(error) => return Err(warning(words::of(error), "Messages were not tested. Allow more threads")),
             };
             let deadline = Instant::now() + IN_LINE;
             while !waiter.is_finished() && !self.is_in_line() && Instant::now() < deadline {
@@ -125,7 +126,7 @@ impl Drop for Trial<'_> {
 
 fn failed(error: &Error) -> Judgement {
     broken(
-        format!("a wait in line failed: {error}"),
+        format!("a wait in line failed: {}", words::of(error)),
         "Programs that wait for a permit fail in the same way. Correct the cause that the text names",
     )
 }

@@ -1,13 +1,13 @@
 //! Makes the metrics of a reading. Nothing here connects.
 
+use super::known::in_use;
+use crate::output::visible;
 use crate::sample::Sample;
-use luagate::admin::Kind;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,8 @@ pub struct Reading {
     pub samples: Vec<Sample>,
     /// All names, also those without metrics.
     pub found: u64,
+    /// Those whose state cannot be read.
+    pub unreadable: u64,
     pub took: Duration,
     /// Since 1970, at the end of the reading.
     pub at: Duration,
@@ -29,53 +31,7 @@ pub struct Reading {
 
 impl Reading {
     fn omitted(&self) -> u64 {
-        self.found.saturating_sub(self.samples.len() as u64)
-    }
-}
-
-/// The busiest names of all that are added: first by waiters, then by permits in use, then by name.
-pub struct Busiest {
-    most: usize,
-    samples: Vec<Sample>,
-    found: u64,
-}
-
-impl Busiest {
-    pub fn new(most: usize) -> Busiest {
-        Busiest { most, samples: Vec::new(), found: 0 }
-    }
-
-    pub fn add(&mut self, sample: Sample) {
-        self.found += 1;
-        self.samples.push(sample);
-        // So that the memory is bounded, also with millions of names.
-        if self.samples.len() > self.most.saturating_mul(2).saturating_add(1_000) {
-            self.cut();
-        }
-    }
-
-    fn cut(&mut self) {
-        self.samples.sort_by(|a, b| rank(a).cmp(&rank(b)));
-        self.samples.truncate(self.most);
-    }
-
-    /// The chosen ones in the order of their names, and the number of all.
-    pub fn finish(mut self) -> (Vec<Sample>, u64) {
-        self.cut();
-        self.samples.sort_by(|a, b| a.name.cmp(&b.name));
-        (self.samples, self.found)
-    }
-}
-
-fn rank(sample: &Sample) -> impl Ord + '_ {
-    (Reverse(sample.waiting), Reverse(in_use(sample)), &sample.name)
-}
-
-/// The permits in use. A writer has all permits of a reader-writer lock: it counts as one, like a reader.
-fn in_use(sample: &Sample) -> u64 {
-    match sample.name.kind {
-        Kind::RwLock => sample.holders,
-        _ => sample.in_use.into(),
+        self.found.saturating_sub(self.unreadable).saturating_sub(self.samples.len() as u64)
     }
 }
 
@@ -145,13 +101,15 @@ impl Collector for Exported {
         };
         gauge("luagate_names", "Names on the server that the filter accepts.", last.found as f64)?;
         gauge("luagate_names_omitted", "Names without metrics, because --most is lower.", last.omitted() as f64)?;
+        gauge("luagate_unreadable_names", "Names whose state cannot be read.", last.unreadable as f64)?;
         gauge("luagate_reading_seconds", "Duration of the last reading that succeeded.", last.took.as_secs_f64())?;
         let at = last.at.as_secs_f64();
         gauge("luagate_reading_timestamp_seconds", "End of the last reading that succeeded, since 1970.", at)?;
         for PerName { name, help, value } in PER_NAME {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for sample in &last.samples {
-                let labels = [("name", sample.name.name.as_str()), ("kind", sample.name.kind.as_str())];
+                let name = visible(&sample.name.name);
+                let labels = [("name", name.as_str()), ("kind", sample.name.kind.as_str())];
                 if let Some(value) = value(sample) {
                     ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
                 }

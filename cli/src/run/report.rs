@@ -1,5 +1,6 @@
 //! What this process writes to stderr. Its thread writes, so a stderr that is blocked delays nothing else.
 
+use crate::output::visible;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
@@ -73,16 +74,16 @@ fn write_all(texts: &Receiver<Text>) {
     let (mut is_shown, mut is_over) = (false, false);
     for text in texts {
         let _ = match text {
-            Text::Message(text) => writeln!(stderr, "luagate: {text}"),
+            Text::Message(text) => writeln!(stderr, "luagate: {}", visible(&text)),
             Text::Line(text) if is_terminal && !is_over => {
                 is_shown = true;
                 let width = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns).max(20));
-                let text: String = format!("luagate: {text}").chars().take(width - 1).collect();
+                let text: String = format!("luagate: {}", visible(&text)).chars().take(width - 1).collect();
                 write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush())
             }
             Text::Line(text) if !is_shown && !is_over => {
                 is_shown = true;
-                writeln!(stderr, "luagate: {text}")
+                writeln!(stderr, "luagate: {}", visible(&text))
             }
             Text::Line(_) => Ok(()),
             Text::NoLine { is_last } => {

@@ -158,6 +158,9 @@ impl Model {
                 self.rows.remove(&name);
             }
             Report::Unreadable(name, error) => {
+                if self.opened.as_ref().is_some_and(|opened| opened.name == name) {
+                    self.message = Some(error.clone());
+                }
                 let sample = Sample { labels: vec![error], ..unread(name.clone()) };
                 self.set(&name, sample);
             }

@@ -4,11 +4,14 @@ use super::detail::Detail;
 use super::model::Report;
 use super::plan::{self, Plan, Work};
 use crate::ended::Ended;
+use crate::manage::describe_revoked;
 use crate::sample::{self, Sample};
+use crate::unreadable::{self, Unreadable};
+use crate::words;
+use luagate::Gate;
 use luagate::admin::Names;
 use luagate::admin::{self, Name};
-use luagate::errors::{CallError, FailureKind};
-use luagate::{Gate, Revoked};
+use luagate::errors::CallError;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -92,7 +95,7 @@ impl Reader {
                 }
                 Err(error) => {
                     self.has_failed = true;
-                    if self.reports.send(Report::Failed(error.to_string())).is_err() {
+                    if self.reports.send(Report::Failed(words::of(error))).is_err() {
                         return;
                     }
                     AFTER_FAILURE
@@ -119,10 +122,8 @@ impl Reader {
     }
 
     fn revoke(&self, name: &Name, id: &str) -> String {
-        match admin::named(&self.gate, name).revoke(id) {
-            Ok(Revoked::Held) => format!("revoked the permit of {id} for {name}"),
-            Ok(Revoked::Waited) => format!("removed {id} from the line of {name}"),
-            Ok(Revoked::Nothing) => format!("{id} has nothing any more"),
+        match admin::revoke(&admin::named(&self.gate, name), id) {
+            Ok(revoked) => describe_revoked(name, id, revoked).unwrap_or_else(|nothing| nothing),
             Err(error) => format!("revoke {id}: {}", first_line(&error)),
         }
     }
@@ -136,12 +137,9 @@ impl Reader {
             Work::Open(name) => (name, true),
         };
         let page = if is_opened { PAGE_OPENED } else { PAGE };
-        let state = match admin::inspect_page(&admin::named(&self.gate, &name), 0, page) {
+        let state = match unreadable::inspect(&self.gate, &name, 0, page)? {
             Ok(state) => state,
-            Err(error) if is_of_one_name(&error) => {
-                return Ok((Some(Report::Unreadable(name, first_line(&error))), 0));
-            }
-            Err(error) => return Err(error),
+            Err(Unreadable { name, error }) => return Ok((Some(Report::Unreadable(name, first_line(&error))), 0)),
         };
         let entries = state.holders.len() + state.waiters.len();
         let report = if is_opened {
@@ -179,18 +177,6 @@ impl Reader {
     }
 }
 
-/// Whether other names can be read although this one cannot.
-fn is_of_one_name(error: &CallError) -> bool {
-    use FailureKind::{Permission, UnexpectedReply, WrongType, WrongVersion};
-    match error {
-        CallError::Failed(failure) => {
-            matches!(failure.kind(), Permission | UnexpectedReply | WrongType | WrongVersion)
-        }
-        CallError::Invalid(_) => true,
-        _ => false,
-    }
-}
-
 fn first_line(error: &CallError) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
+    words::of(error).lines().next().unwrap_or_default().to_owned()
 }

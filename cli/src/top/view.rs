@@ -5,6 +5,7 @@ use super::model::{Model, Opened, Row};
 use super::scroll::Scroll;
 use crate::args::Column;
 use crate::list;
+use crate::output::visible;
 use clap::ValueEnum;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -23,6 +24,8 @@ const SPACE: u16 = 2;
 const MARK: &str = "> ";
 /// A long name leaves this much for the last column.
 const LAST: u16 = 8;
+/// A name gets this much at least, before other columns are shown.
+const READABLE: u16 = 16;
 
 const KEYS: &str = "arrows select  Enter opens  x revokes  s sorts  r reverses  / filters  q quits";
 const KEYS_OPENED: &str = "arrows select  x revokes  Esc goes back  q quits";
@@ -67,7 +70,7 @@ fn header(model: &Model) -> Line<'static> {
             format!("{text}, {}", model.place)
         }
     };
-    Line::styled(text, Modifier::BOLD)
+    Line::styled(visible(&text), Modifier::BOLD)
 }
 
 /// As the first line of `luagate inspect`.
@@ -92,7 +95,8 @@ fn state(model: &Model) -> Line<'static> {
     match (&model.outage, model.last_reading) {
         (Some(outage), _) => {
             let error = outage.error.lines().next().unwrap_or_default();
-            Line::styled(format!("cannot be read since {}: {error}", clock(outage.since)), Color::Red)
+            let text = visible(&format!("cannot be read since {}: {error}", clock(outage.since)));
+            Line::styled(text, Color::Red)
         }
         (None, Some(time)) => Line::raw(format!("last reading {}", clock(time))),
         (None, None) => Line::raw("reading ..."),
@@ -107,8 +111,7 @@ fn clock(time: SystemTime) -> String {
 
 fn draw_list(frame: &mut Frame, model: &Model, area: Rect) {
     let rows: Vec<Vec<String>> = model.visible().map(cells).collect();
-    // The name is the column that is cut if there is not enough room.
-    draw_table(frame, area, &list::HEAD, rows, &model.scroll, 0);
+    draw_table(frame, area, &list::HEAD, rows, &model.scroll, true);
 }
 
 /// Only the name and the kind of a row that was not read yet.
@@ -123,32 +126,33 @@ fn cells(row: &Row) -> Vec<String> {
 fn draw_opened(frame: &mut Frame, opened: &Opened, area: Rect) {
     let [table, id] = Layout::vertical([Constraint::Fill(1), Constraint::Length(ID_LINE)]).areas(area);
     let rows = opened.scroll.window(opened.owners()).iter().map(|owner| owner.cells.clone()).collect();
-    draw_table(frame, table, &detail::HEAD, rows, &opened.scroll, detail::HEAD.len());
+    draw_table(frame, table, &detail::HEAD, rows, &opened.scroll, false);
     if let Some(owner) = opened.selected() {
-        frame.render_widget(Line::raw(format!("id {}", owner.id)), id);
+        frame.render_widget(Line::raw(visible(&format!("id {}", owner.id))), id);
     }
 }
 
-/// Draws rows of cells. The last column gets the room that is left; the column `cut` leaves some for it.
-fn draw_table(frame: &mut Frame, area: Rect, head: &[&str], rows: Vec<Vec<String>>, scroll: &Scroll, cut: usize) {
+/// Draws rows of cells. The last column gets the room that is left. `has_name`: the first column is a name, which leaves
+/// some for the others, and which gets the room of those that do not fit.
+fn draw_table(frame: &mut Frame, area: Rect, head: &[&str], rows: Vec<Vec<String>>, scroll: &Scroll, has_name: bool) {
     let width = |text: &str| u16::try_from(Line::raw(text).width()).unwrap_or(u16::MAX);
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| visible(cell)).collect()).collect();
     let mut widths: Vec<u16> = head.iter().map(|text| width(text)).collect();
     for row in &rows {
         for (widest, cell) in widths.iter_mut().zip(row) {
             *widest = width(cell).max(*widest);
         }
     }
-    widths.pop();
-    let spaces = SPACE * u16::try_from(widths.len()).unwrap_or(u16::MAX) + width(MARK);
-    let others = widths.iter().enumerate().filter(|(index, _)| *index != cut).map(|(_, width)| *width);
-    let others = others.fold(spaces + LAST, u16::saturating_add);
-    if let Some(width) = widths.get_mut(cut) {
-        *width = area.width.saturating_sub(others).clamp(LAST, (*width).max(LAST));
+    if has_name {
+        fit(&mut widths, area.width.saturating_sub(width(MARK)));
     }
+    let count = widths.len();
+    widths.pop();
+    let rows = rows.into_iter().map(|row| widgets::Row::new(row.into_iter().take(count)));
     let constraints = widths.into_iter().map(Constraint::Length).chain([Constraint::Fill(1)]);
-    let is_empty = rows.is_empty();
-    let table = Table::new(rows.into_iter().map(widgets::Row::new), constraints)
-        .header(widgets::Row::new(head.iter().copied()).style(Modifier::BOLD))
+    let is_empty = rows.len() == 0;
+    let table = Table::new(rows, constraints)
+        .header(widgets::Row::new(head.iter().take(count).copied()).style(Modifier::BOLD))
         .column_spacing(SPACE)
         .highlight_symbol(MARK)
         .highlight_spacing(widgets::HighlightSpacing::Always)
@@ -157,20 +161,36 @@ fn draw_table(frame: &mut Frame, area: Rect, head: &[&str], rows: Vec<Vec<String
     frame.render_stateful_widget(table, area, &mut TableState::default().with_selected(selected));
 }
 
+/// Removes the last columns that leave too little room for the first one, and cuts that.
+fn fit(widths: &mut Vec<u16>, room: u16) {
+    if let Some(last) = widths.last_mut() {
+        *last = LAST;
+    }
+    while let [name, others @ ..] = &mut widths[..] {
+        let others = others.iter().fold(0, |sum: u16, width| sum.saturating_add(SPACE + width));
+        let left = room.saturating_sub(others);
+        if left >= READABLE.min(*name) || others == 0 {
+            *name = left.min(*name);
+            return;
+        }
+        widths.pop();
+    }
+}
+
 /// The last line: a question, a text that is typed, a message, or the keys.
 fn prompt(model: &Model, width: u16) -> Line<'static> {
     if let Some(question) = &model.question {
         let end = "? y/n";
         let room = usize::from(width).saturating_sub(end.len());
-        let mut text = format!("Revoke {}", question.description);
+        let mut text = visible(&format!("Revoke {}", question.description));
         while Line::raw(text.as_str()).width() > room && text.pop().is_some() {}
         return Line::styled(text + end, Modifier::BOLD);
     }
     if let Some(text) = &model.editing {
-        return Line::raw(format!("Filter (Enter applies, Esc clears): {text}_"));
+        return Line::raw(visible(&format!("Filter (Enter applies, Esc clears): {text}_")));
     }
     match (&model.message, &model.opened) {
-        (Some(message), _) => Line::styled(message.clone(), Modifier::BOLD),
+        (Some(message), _) => Line::styled(visible(message), Modifier::BOLD),
         (None, Some(_)) => Line::raw(KEYS_OPENED),
         (None, None) => Line::raw(KEYS),
     }

@@ -88,6 +88,22 @@ fn the_json_has_the_documented_shape() {
 }
 
 #[test]
+fn the_json_is_printed_for_every_status() {
+    for (url, prefix, status) in
+        [("redis://127.0.0.1:1/", "test", 69), ("redis://127.0.0.1:1/", "a/b", 64), ("nothing://", "test", 64)]
+    {
+        let mut command = bare();
+        let ended = command.env("LUAGATE_URL", url).args(words("doctor --json --prefix")).arg(prefix).done();
+        assert_eq!(ended.code(), status, "{ended:?}");
+        let [(found, advice)] = &with_result(&ended, "broken")[..] else { panic!("{ended:?}") };
+        assert!(found.starts_with("server: ") && !advice.is_empty(), "{ended:?}");
+        assert_eq!(ended.err(), format!("luagate: {}\n", found.strip_prefix("server: ").unwrap()));
+        let report: Value = serde_json::from_str(&ended.out()).unwrap();
+        assert_eq!(report["status"], "broken");
+    }
+}
+
+#[test]
 fn a_server_that_evicts_is_a_warning() {
     let policy = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
     let server = own!(Server::private_tcp(&[&GOOD[..], &policy].concat()));

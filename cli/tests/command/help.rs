@@ -37,13 +37,41 @@ fn each_help_fits_a_screen_and_has_an_example() {
 }
 
 #[test]
-fn each_option_is_completed_and_has_a_man_page() {
-    let completions = bare().args(words("completions bash")).done().out();
-    assert!(completions.contains("--max-waiting"));
-    let folder = tempfile::tempdir().unwrap();
-    assert_eq!(bare().arg("man").arg(folder.path()).done().code(), 0);
-    let page = std::fs::read_to_string(folder.path().join("luagate-run.1")).unwrap();
-    assert!(page.contains("max\\-waiting"), "{page}");
+fn each_command_has_a_man_page_with_all_sections_and_the_date_of_the_release() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    for folder in &folders {
+        assert_eq!(bare().arg("man").arg(folder.path()).done().code(), 0);
+    }
+    let read = |name: &str| folders.each_ref().map(|folder| std::fs::read_to_string(folder.path().join(name)).unwrap());
+    for command in COMMANDS {
+        let words: Vec<&str> = command.split(' ').filter(|word| !["", "a"].contains(word)).collect();
+        let name = [&["luagate"][..], &words].concat().join("-");
+        let [page, again] = read(&format!("{name}.1"));
+        assert_eq!(page, again, "each build writes the same");
+        let mut sections: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix(".SH ")).collect();
+        sections.retain(|section| *section != "SUBCOMMANDS");
+        let expected = [
+            "NAME",
+            "SYNOPSIS",
+            "DESCRIPTION",
+            "OPTIONS",
+            "\"EXIT STATUS\"",
+            "ENVIRONMENT",
+            "SIGNALS",
+            "EXAMPLES",
+            "\"SEE ALSO\"",
+        ];
+        assert_eq!(sections, expected, "{name}");
+        assert!(page.lines().any(|line| line.starts_with(".TH ") && line.contains("202")), "{page}");
+        assert!(!page.contains("guard"), "{name}");
+    }
+    let [page, _] = read("luagate-run.1");
+    for text in
+        ["max\\-waiting", "[\\-n LIMIT] NAME... \\-\\- COMMAND", "\\fB79\\fR", "LUAGATE_FENCE", "WINCH", "./trade"]
+    {
+        assert!(page.contains(text), "{text}:\n{page}");
+    }
+    assert!(!folders[0].path().join("luagate-guard.1").exists());
     let missing = bare().args(words("man /nowhere/at/all")).done();
     assert_eq!(missing.code(), 64, "{missing:?}");
 }

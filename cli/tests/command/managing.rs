@@ -104,6 +104,39 @@ fn resize_changes_the_limit_for_all_callers() {
 }
 
 #[test]
+fn only_a_semaphore_that_is_stored_gets_another_limit() {
+    let server = Server::any();
+    let resize = |arguments: &str| luagate(&server).arg("resize").args(words(arguments)).done();
+    for arguments in ["nothing 3", "nothing 3 --expected 0", "nothing 3 --expected 5", "nothing --unpin"] {
+        let refused = resize(arguments);
+        assert_eq!((refused.code(), refused.out()), (1, String::new()), "{arguments}");
+        let expected =
+            "luagate: nothing: no semaphore with this name is stored. Check it with `luagate ls`, or --create";
+        assert!(refused.err().starts_with(expected), "{arguments}: {refused:?}");
+    }
+    let gate = server.gate();
+    let locks = (gate.mutex("m").lock().unwrap(), gate.rwlock("rw").read().unwrap());
+    for (arguments, kind) in [("m 3", "m is a mutex"), ("m --unpin", "m is a mutex"), ("rw 3", "rw is a rwlock")] {
+        let refused = resize(arguments);
+        assert_eq!(refused.code(), 1, "{refused:?}");
+        assert!(refused.err().starts_with(&format!("luagate: {kind}, whose limit cannot be changed.")), "{refused:?}");
+    }
+    assert_eq!(server.all_keys().iter().filter(|key| key.contains("semaphore")).count(), 0);
+    drop(locks);
+    let created = resize("nothing 3 --create --expected 0");
+    assert_eq!((created.code(), created.out()), (0, "nothing: limit 3, before 0; in use 0\n".to_owned()));
+    assert_eq!(resize("nothing 4 --create --expected 0").code(), 1);
+    assert_eq!(resize("nothing 4").code(), 0);
+    assert_eq!(resize("m 3 --create").code(), 0);
+    assert_eq!(resize("nothing --unpin").code(), 0);
+    let permit = gate.semaphore("a", 5).acquire().unwrap();
+    let refused = resize("a --unpin");
+    assert_eq!(refused.err(), "luagate: a: its limit was not set by `resize`. Nothing was changed\n");
+    assert_eq!(refused.code(), 1);
+    drop(permit);
+}
+
+#[test]
 fn a_latch_opens_after_all_have_counted_down() {
     let server = Server::any();
     let latch = |arguments: &str| luagate(&server).args(words("latch nightly -n 2")).args(words(arguments)).done();

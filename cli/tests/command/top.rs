@@ -2,6 +2,7 @@
 
 use super::terminal::Terminal;
 use super::tool::{Run, Shared, Text, luagate, signal_to, words};
+use crate::support::leftovers::{MARK, mark};
 use crate::support::{SOON, Server, eventually, within};
 use luagate::{Gate, Revoked};
 use portable_pty::{Child, CommandBuilder, NativePtySystem, PtySize, PtySystem};
@@ -288,7 +289,9 @@ fn at_the_end_the_terminal_is_restored() {
     gate(&server).stored_semaphore("a").resize(3).unwrap();
     let shared = Shared::new();
     let script = shared.script("start", &format!("echo $$ >'{}'; exec {PROGRAM} top", shared.path("pid").display()));
-    for (end, status) in [("q", "0"), ("\x03", "0"), ("TERM", "143")] {
+    // The last one is a signal during a key whose escape sequence does not end.
+    for (end, status) in [("q", "0"), ("\x03", "0"), ("TERM", "143"), ("HUP", "129"), ("INT", "130"), ("\x1b[", "143")]
+    {
         let mut terminal = Terminal::new(20, 110);
         let mut shell = terminal.start(&server, "bash", &["--norc", "-i"]);
         terminal.type_in("PS1='$ '; before=$(stty -g); echo here\r");
@@ -297,8 +300,14 @@ fn at_the_end_the_terminal_is_restored() {
         let start = script.display();
         terminal.type_in(&format!("{start}; echo status $? after top; [ $(stty -g) = $before ] && echo same\r"));
         terminal.shows("the table", |text| text.contains("> a") && !text.contains("here"));
+        let signal = |signal| assert!(signal_to(shared.text("pid").trim().parse().unwrap(), signal));
         match end {
-            "TERM" => assert!(signal_to(shared.text("pid").trim().parse().unwrap(), "TERM")),
+            "\x1b[" => {
+                terminal.type_in(end);
+                std::thread::sleep(Duration::from_millis(300));
+                signal("TERM");
+            }
+            "TERM" | "HUP" | "INT" => signal(end),
             key => terminal.type_in(key),
         }
         let text = terminal.shows("the shell again", |text| text.contains("\nsame") && text.contains("\nhere"));
@@ -306,6 +315,45 @@ fn at_the_end_the_terminal_is_restored() {
         assert!(!text.contains("arrows select"), "{text}");
         terminal.type_in("exit\r");
         shell.wait().unwrap();
+    }
+}
+
+#[test]
+fn it_ends_with_its_terminal() {
+    let server = Server::any();
+    gate(&server).stored_semaphore("a").resize(3).unwrap();
+    // In a session of its own, the command gets no signal when the terminal goes.
+    for before in ["", "setsid -w "] {
+        let pair = NativePtySystem::default().openpty(PtySize { rows: 20, cols: 110, ..PtySize::default() }).unwrap();
+        let shared = Shared::new();
+        let pid = shared.path("pid");
+        let start = shared.script("start", &format!("echo $$ >'{}'; exec {PROGRAM} top", pid.display()));
+        let mut command = CommandBuilder::new("sh");
+        command.args(["-c", &format!("{before}{}", start.display())]);
+        for (name, value) in [("LUAGATE_URL", &*server.url), ("LUAGATE_PREFIX", &server.prefix), (MARK, mark())] {
+            command.env(name, value);
+        }
+        command.env("TERM", "xterm");
+        let mut shell = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let (mut reader, mut output) = (pair.master.try_clone_reader().unwrap(), Vec::new());
+        while !String::from_utf8_lossy(&output).contains("quits") {
+            let mut buffer = [0; 4_096];
+            let count = reader.read(&mut buffer).unwrap();
+            output.extend_from_slice(&buffer[..count]);
+        }
+        std::thread::sleep(Duration::from_millis(500)); // now it waits for a key
+        drop((reader, pair.master));
+        let pid = shared.text("pid");
+        let state = || {
+            let ps = std::process::Command::new("ps").args(["-o", "stat=", "-p", pid.trim()]).output().unwrap();
+            String::from_utf8(ps.stdout).unwrap()
+        };
+        // Perhaps nobody has asked for its status yet.
+        eventually("it ends with its terminal", || {
+            let _ = shell.try_wait();
+            (state().is_empty() || state().starts_with('Z')).then_some(())
+        });
     }
 }
 
@@ -346,6 +394,12 @@ fn without_a_terminal_it_asks_for_once() {
     let ended = luagate(&server).arg("top").done();
     assert_eq!((ended.code(), ended.out()), (64, String::new()));
     assert!(ended.err().contains("--once"), "{ended:?}");
+    // A terminal that shows the table, and none for keys.
+    let terminal = Terminal::new(20, 110);
+    let mut process = terminal.start(&server, "setsid", &["-w", "sh", "-c", &format!("{PROGRAM} top </dev/null")]);
+    let ended = within(SOON, || process.try_wait().unwrap()).expect("it ends");
+    assert_eq!(ended.exit_code(), 64);
+    terminal.shows("why", |text| text.contains("no terminal for keys"));
 }
 
 /// How often the server has run this command.

@@ -72,6 +72,7 @@ impl<'a> Running<'a> {
         }
         let has_group = run.terminal.is_none() && !run.args.foreground;
         let mark = permits.first().map(Permit::id).unwrap_or_default();
+        run.stops.store(run.may_stop(), Ordering::Release);
         let processes = match Processes::start(&run.args.command, &variables, mark, has_group) {
             Ok(processes) => processes,
             Err(ended) => {
@@ -81,7 +82,6 @@ impl<'a> Running<'a> {
             }
         };
         run.guard.watches(&processes);
-        run.stops.store(run.may_stop(), Ordering::Release);
         let (permits, last_look) = (Permits::new(permits), clock::now());
         let (reason, is_lost, has_told) = (None, false, false);
         Ok(Running { run, processes, permits, names, reason, is_lost, has_told, last_look })

@@ -123,7 +123,7 @@ impl Semaphore {
     /// also sends the fence, so a delayed call never changes a later permit.
     ///
     /// A wait in line takes every permit that its id gets, since the message or the reply with its own grant may have
-    /// been lost. So if a second caller uses the id meanwhile, both may believe that they hold the permit.
+    /// been lost. If a connection broke and a call was sent again, it takes a permit that its id got since the first attempt. So if a second caller uses the id meanwhile, both may believe that they hold the permit.
     ///
     /// Before you revoke such an id and give it to another process, make sure that the first holder has stopped. Until
     /// its next refresh it still believes that it holds the permit.
@@ -404,7 +404,7 @@ impl Semaphore {
         let refresh = Refresh { keys, id, lease_ms: lease.lease_ms, fence: Some(found.fence) };
         let (grant, sent) = self.shared.call_at(&refresh, mode).await?;
         let grant = grant.ok_or_else(lost)?;
-        let granted = Granted::new(keys, id, lease, grant, self.settings.limit, sent);
+        let granted = Granted::new(keys, id, lease, grant, self.settings.limit, sent.at);
         Ok(Permit::new(&self.shared, granted, self.settings.on_lost.as_ref()))
     }
 

@@ -278,7 +278,7 @@ impl Several {
                 shared.servers.counts.denied.add_one();
             }
             let grants = self.granted(answer)?;
-            let held = SeveralPermits::new(self.names(), self.permits(shared, &id, &grants, sent)?);
+            let held = SeveralPermits::new(self.names(), self.permits(shared, &id, &grants, sent.at)?);
             self.check_limits(grants.iter().map(|(_, usage)| usage.limit))?;
             let confirmed = permit::confirm(&held.permits.iter().collect::<Vec<_>>(), caller.mode).await;
             if caller.keeps_grant() {

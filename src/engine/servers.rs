@@ -17,7 +17,7 @@ use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::{Exchange, MinReplicas, Packet, error_in, is_no_script, missing};
-use crate::protocol::lease::Moment;
+use crate::protocol::lease::{Moment, Sent};
 use crate::protocol::reply::error_of;
 use crate::protocol::routing::route::{Route, RouteStep};
 use crate::protocol::routing::slots::{self, Learning, LearningStep};
@@ -69,10 +69,8 @@ pub(crate) type Outcome = Result<Answered, Unanswered>;
 /// A call that was answered.
 pub(crate) struct Answered {
     reply: Value,
-    /// The moment before the answered call was sent.
-    pub(crate) sent: Moment,
-    /// An earlier attempt was not answered, so the server may have run the call twice.
-    pub(crate) repeated: bool,
+    /// The moment before the answered call was sent, and whether an earlier attempt was not answered.
+    pub(crate) sent: Sent,
     /// The reason why the call does not count yet: too few replicas confirmed it.
     pub(crate) unconfirmed: Option<Failure>,
     connection: Arc<Connection>,
@@ -88,10 +86,7 @@ impl Answered {
     }
 
     /// As `read`. Also returns when the answered call was sent.
-    pub(crate) fn read_at<T>(
-        self,
-        read: impl FnOnce(Value) -> Result<T, CallError>,
-    ) -> Result<(T, Moment), Unanswered> {
+    pub(crate) fn read_at<T>(self, read: impl FnOnce(Value) -> Result<T, CallError>) -> Result<(T, Sent), Unanswered> {
         let sent = self.sent;
         Ok((self.read(read)?, sent))
     }
@@ -356,7 +351,7 @@ impl Servers {
                     let server = self.server(node).map_err(|failure| route.failed(failure))?;
                     match self.attempt(&server, asking, sending, make).await {
                         Ok(mut answered) => {
-                            answered.repeated |= route.may_have_run();
+                            answered.sent.repeated = route.repeated(self.clock.now());
                             self.request_settings(&server, &answered.connection); // the answer shows that it is a master
                             return Ok(answered);
                         }
@@ -552,7 +547,7 @@ fn answered(
 ) -> Outcome {
     let connection = connection.clone();
     match reply {
-        Ok(reply) => Ok(Answered { reply, sent, repeated: false, unconfirmed, connection }),
+        Ok(reply) => Ok(Answered { reply, sent: Sent { at: sent, repeated: None }, unconfirmed, connection }),
         Err(error) => {
             if error.ends_connection() {
                 connection.close();

@@ -301,7 +301,7 @@ impl Permits {
         let outcomes = self.servers.send_all(&packed, sending).await;
         let read = |(refresh, outcome): (&Refresh, Outcome)| {
             let answered = outcome.map_err(|unanswered| unanswered.error)?;
-            let (sent, unconfirmed) = (answered.sent, answered.unconfirmed.clone());
+            let (sent, unconfirmed) = (answered.sent.at, answered.unconfirmed.clone());
             let grant = answered.read(|reply| refresh.answer(reply)).map_err(|unanswered| unanswered.error)?;
             match (grant, unconfirmed) {
                 (Some(_), Some(failure)) => Err(CallError::Failed(failure)),

@@ -15,7 +15,7 @@ use crate::lease::releases::{PendingRelease, Releases};
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::inbox::{Inbox, MEMORY, Mail, Mailbox, Received};
 use crate::protocol::keys::Keys;
-use crate::protocol::lease::Moment;
+use crate::protocol::lease::Sent;
 use crate::protocol::routing::NodeId;
 use crate::protocol::semaphore::Answer;
 use crate::protocol::waiter::{
@@ -115,7 +115,7 @@ impl Waits {
         parts: &[Part<'_>],
         denied: fn(&C::Answer) -> Option<usize>,
         caller: Caller<'_>,
-    ) -> Result<(C::Answer, Moment), CallError> {
+    ) -> Result<(C::Answer, Sent), CallError> {
         self.servers.check_process()?;
         self.settle_all(parts, caller.mode).await?;
         caller.polled.inspect(|polled| polled.asks(parts.iter().map(|part| part.asked(None)).collect()));
@@ -441,7 +441,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     }
 
     /// Sends one call of a wait. A call in line contains the inbox at the server that has the key.
-    async fn send(&mut self, ask: AskKind, until: Option<Instant>) -> Result<(T::Answer, Moment), Unanswered> {
+    async fn send(&mut self, ask: AskKind, until: Option<Instant>) -> Result<(T::Answer, Sent), Unanswered> {
         let sending = Sending { until, ..Sending::of(self.caller.mode) };
         let mut make = MakeAsk { call: self.waiter.target.call(ask, ""), ask, wait: self };
         let answered = make.wait.waits.servers.send_as(make.wait.key.as_bytes(), sending, &mut make).await?;

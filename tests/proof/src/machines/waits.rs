@@ -194,6 +194,13 @@ fn own_ids() {
     wait.start(true);
     wait.timer(0);
     assert_eq!(wait.answered(held(60), 0, 10), "AlreadyHeld");
+    // The same if an earlier attempt of its first call was not answered, unless the permit is older.
+    for (fence, outcome) in [(1_990_000, "granted 1990000 until Some(6999), ticket None"), (1_989_999, "AlreadyHeld")] {
+        let mut wait = Wait::<PermitTarget>::new(None, true, false);
+        wait.start(true);
+        wait.timer(0);
+        assert_eq!(wait.answered_at_last(held(fence), 0, 10), outcome);
+    }
     // A fence that is not above the ticket is of an earlier permit. It is not released, even if a call without a reply
     // may still bring a grant.
     let mut wait = Wait::in_line(None, true);

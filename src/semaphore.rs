@@ -151,6 +151,45 @@ impl Semaphore {
         self
     }
 
+    /// Lets the next wait join the line at the place of a wait that was cancelled: its
+    /// [`Cancelled::ticket`](crate::errors::Cancelled::ticket). 0: at the end of the line.
+    ///
+    /// A cancelled wait has left the line, so waiters behind it may have been granted since. Those that still wait are
+    /// behind it again. [`max_waiting`](Self::max_waiting) does not refuse this wait. If enough permits are free and
+    /// nobody waits, it is granted at once.
+    ///
+    /// ```no_run
+    /// use luagate::errors::AcquireError;
+    ///
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// # let pause = luagate::Cancel::new();
+    /// let jobs = gate.semaphore("jobs", 2);
+    /// let permit = match jobs.clone().cancelled_by(&pause).acquire() {
+    ///     Err(AcquireError::Cancelled(cancelled)) => {
+    ///         // Do something else here. Meanwhile nobody waits for this program.
+    ///         jobs.ticket(cancelled.ticket.unwrap_or(0)).acquire()?
+    ///     }
+    ///     acquired => acquired?,
+    /// };
+    /// # permit.release()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Use a ticket for one wait, and only for the same name: every other wait with it overtakes the line. `try_acquire`
+    /// ignores it. [Several](crate::Several) semaphores refuse it. With an [id](Self::id) chosen by the application, take
+    /// another id for the new wait: a delayed release of the cancelled wait names the same id and place, and would end
+    /// the new wait with [`Revoked`](crate::errors::AcquireError::Revoked).
+    ///
+    /// # Errors
+    /// The wait returns [`Invalid`](crate::errors::AcquireError::Invalid) for a number that is no ticket, above 2^52.
+    #[must_use]
+    pub fn ticket(mut self, ticket: u64) -> Self {
+        self.settings.ticket = ticket;
+        self
+    }
+
     /// Calls `on_lost` when a permit is lost while it is held. This is the case if its renewal was refused, or if its
     /// lease has ended by this machine's clock. The callbacks of a gate run one after the other, separate from its other work.
     #[must_use]
@@ -482,6 +521,7 @@ impl Semaphore {
         caller: Caller<'_>,
     ) -> Result<Permit, AcquireError> {
         let mut target = self.settings.target(Some(permits), lease)?;
+        target.entry.ticket = self.settings.ticket;
         let span = Operation::Acquire.on([target.keys.meta.as_ref()]);
         let work = async {
             let caller = Caller { cancel: self.settings.cancel.as_ref(), ..caller };

@@ -163,7 +163,12 @@ pub struct StillClosed {
 /// A [`Cancel`](crate::Cancel) handle ended the wait: another thread cancelled it, or its time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Cancelled;
+pub struct Cancelled {
+    /// The place in line that the wait gave up. A later wait can have it again: see
+    /// [`Semaphore::ticket`](crate::Semaphore::ticket). `None`: the caller was not in line yet, or waited for several
+    /// semaphores or for a latch.
+    pub ticket: Option<u64>,
+}
 
 /// The displayed text of each outcome.
 macro_rules! say {

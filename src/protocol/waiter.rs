@@ -296,7 +296,7 @@ pub struct PermitTarget {
 
 #[derive(Clone, Debug, Default)]
 pub struct QueueEntry {
-    /// 0: not in line yet.
+    /// 0: it has not been in line. Before the first reply: the place that an earlier wait gave up.
     pub ticket: u64,
     pub position: u64,
     usage: Usage,
@@ -388,8 +388,12 @@ impl PermitTarget {
     }
 
     fn granted(&self, grant: Grant, limit: u32, sent: Moment) -> Granted {
-        let ticket = (self.entry.ticket > 0).then_some(self.entry.ticket);
-        Granted { ticket, ..Granted::new(&self.keys, &self.id, self.lease, grant, limit, sent) }
+        Granted { ticket: self.ticket(), ..Granted::new(&self.keys, &self.id, self.lease, grant, limit, sent) }
+    }
+
+    /// `None`: it has not been in line.
+    fn ticket(&self) -> Option<u64> {
+        Some(self.entry.ticket).filter(|ticket| *ticket > 0)
     }
 
     fn check_limit(&self, limit: u32) -> Result<(), LimitMismatch> {
@@ -515,11 +519,11 @@ impl WaitTarget for PermitTarget {
     }
 
     fn is_queued(&self) -> bool {
-        self.entry.ticket > 0
+        self.entry.asked.is_some()
     }
 
     fn cancelled(&self) -> AcquireError {
-        AcquireError::Cancelled(Cancelled)
+        AcquireError::Cancelled(Cancelled { ticket: self.ticket() })
     }
 
     fn timed_out(&self) -> AcquireError {
@@ -649,7 +653,7 @@ impl WaitTarget for LatchTarget {
     }
 
     fn cancelled(&self) -> WaitError {
-        WaitError::Cancelled(Cancelled)
+        WaitError::Cancelled(Cancelled { ticket: None })
     }
 
     fn timed_out(&self) -> WaitError {

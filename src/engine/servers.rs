@@ -269,9 +269,15 @@ impl Servers {
         self.server(self.node_of(key)).ok()
     }
 
+    /// The number of the connection to this server for calls like these, if it works: each new one has another. Sends
+    /// nothing.
+    pub(crate) fn look(&self, node: NodeId, replicas: Option<MinReplicas>) -> Option<u64> {
+        self.server(node).ok()?.look(purpose_of(replicas))
+    }
+
     /// The connection for calls to that server, if it works.
     pub(crate) fn connected(&self, key: &[u8]) -> Option<Arc<Connection>> {
-        self.known(key)?.connected()
+        self.known(key)?.current(Purpose::Calls).map(|(connection, _)| connection)
     }
 
     /// The time on this machine's clock until which a caller waits, and at most for this long.
@@ -471,8 +477,7 @@ impl Servers {
     /// A connection of a server for these calls.
     async fn connection(&self, server: &Arc<Server>, sending: Sending) -> Result<Arc<Connection>, Failure> {
         let Sending { until, replicas, mode } = sending;
-        let purpose = if replicas.is_some() { Purpose::Confirmations } else { Purpose::Calls };
-        let connecting = server.connection(purpose, self.latest(until, self.timeouts.read), mode);
+        let connecting = server.connection(purpose_of(replicas), self.latest(until, self.timeouts.read), mode);
         let connected = self.limited(until, mode, connecting).await;
         connected.unwrap_or_else(|| Err(Failure::new(FailureKind::Unreachable, "no connection in time")))
     }
@@ -532,6 +537,10 @@ impl Servers {
         }
         all
     }
+}
+
+fn purpose_of(replicas: Option<MinReplicas>) -> Purpose {
+    if replicas.is_some() { Purpose::Confirmations } else { Purpose::Calls }
 }
 
 fn not_sent() -> Failure {

@@ -315,6 +315,9 @@ impl Client {
             true if attempt.node == node => attempt.breaks + 1,
             _ => is_break.into(),
         };
+        if is_break {
+            self.keeper.hasten(0, usize::MAX, now); // as after a reconnect
+        }
         attempt.node = node;
         attempt.route = attempt.route.clone().sent_to(node);
         attempt.route.unanswered(self.slots.as_mut(), error, now.instant());

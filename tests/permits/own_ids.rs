@@ -263,6 +263,8 @@ fn a_waiter_with_an_own_id_gets_its_permit_although_the_server_stalls() {
     });
 }
 
+type Attempt<'a> = dyn Fn() -> Result<Permit, Error> + 'a;
+
 /// The connection breaks after the server has granted. The call is sent again, and the reply is `held`.
 #[test]
 fn a_grant_whose_reply_was_lost_is_found_under_an_own_id() {
@@ -273,7 +275,7 @@ fn a_grant_whose_reply_was_lost_is_found_under_an_own_id() {
     let first = gate.mutex("job").lock().unwrap();
     job.try_lock_for(Duration::from_millis(50)).unwrap_err();
     first.release().unwrap();
-    let attempts: [(&str, &dyn Fn() -> Result<Permit, Error>); 4] = [
+    let attempts: [(_, &Attempt); 4] = [
         ("try_lock", &|| Ok(job.try_lock()?)),
         ("lock", &|| Ok(job.lock()?)),
         ("write", &|| Ok(lock.write()?)),
@@ -295,7 +297,7 @@ fn an_own_id_that_holds_already_is_reported_although_a_reply_was_lost() {
     let fence = former.fence();
     former.into_id();
     let job = job(&gate);
-    let attempts: [&dyn Fn() -> Result<Permit, Error>; 2] = [&|| Ok(job.try_lock()?), &|| Ok(job.lock()?)];
+    let attempts: [&Attempt; 2] = [&|| Ok(job.try_lock()?), &|| Ok(job.lock()?)];
     for attempt in attempts {
         thread::sleep(Duration::from_millis(20)); // the permit is older than the call
         proxy.lose_reply_of_script();

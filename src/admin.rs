@@ -121,11 +121,6 @@ impl Kind {
             Kind::RwLock => "rwlock",
         }
     }
-
-    /// The kind that this word stands for.
-    fn of_word(word: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.as_str() == word)
-    }
 }
 
 impl fmt::Display for Kind {
@@ -174,8 +169,9 @@ impl Master {
         let (next, keys): (u64, Vec<Vec<u8>>) =
             redis::from_redis_value(reply).map_err(|error| error_of(error.into()))?;
         let names = keys.iter().filter_map(|key| {
-            let (kind, name) = keys::parts_under(prefix, std::str::from_utf8(key).ok()?)?;
-            Some(Name { kind: Kind::of_word(kind)?, name: name.to_owned() })
+            let (word, name) = keys::parts_under(prefix, std::str::from_utf8(key).ok()?)?;
+            let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == word)?;
+            Some(Name { kind, name: name.to_owned() })
         });
         Ok((next, names.collect()))
     }

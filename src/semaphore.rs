@@ -123,7 +123,7 @@ impl Semaphore {
     /// also sends the fence, so a delayed call never changes a later permit.
     ///
     /// A wait in line takes every permit that its id gets, since the message or the reply with its own grant may have
-    /// been lost. So if a second caller uses the id meanwhile, both may believe that they hold the permit.
+    /// been lost. If a connection broke and a call was sent again, it takes a permit that its id got since the first attempt. So if a second caller uses the id meanwhile, both may believe that they hold the permit.
     ///
     /// Before you revoke such an id and give it to another process, make sure that the first holder has stopped. Until
     /// its next refresh it still believes that it holds the permit.
@@ -148,6 +148,45 @@ impl Semaphore {
     pub fn cancelled_by(mut self, cancel: &Cancel) -> Self {
         cancel.go_by(&self.shared.servers.clock);
         self.settings.cancel = Some(cancel.clone());
+        self
+    }
+
+    /// Lets the next wait join the line at the place of a wait that was cancelled: its
+    /// [`Cancelled::ticket`](crate::errors::Cancelled::ticket). 0: at the end of the line.
+    ///
+    /// A cancelled wait has left the line, so waiters behind it may have been granted since. Those that still wait are
+    /// behind it again. [`max_waiting`](Self::max_waiting) does not refuse this wait. If enough permits are free and
+    /// nobody waits, it is granted at once.
+    ///
+    /// ```no_run
+    /// use luagate::errors::AcquireError;
+    ///
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
+    /// # let pause = luagate::Cancel::new();
+    /// let jobs = gate.semaphore("jobs", 2);
+    /// let permit = match jobs.clone().cancelled_by(&pause).acquire() {
+    ///     Err(AcquireError::Cancelled(cancelled)) => {
+    ///         // Do something else here. Meanwhile nobody waits for this program.
+    ///         jobs.ticket(cancelled.ticket.unwrap_or(0)).acquire()?
+    ///     }
+    ///     acquired => acquired?,
+    /// };
+    /// # permit.release()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Use a ticket for one wait, and only for the same name: every other wait with it overtakes the line. `try_acquire`
+    /// ignores it. [Several](crate::Several) semaphores refuse it. With an [id](Self::id) chosen by the application, take
+    /// another id for the new wait: a delayed release of the cancelled wait names the same id and place, and would end
+    /// the new wait with [`Revoked`](crate::errors::AcquireError::Revoked).
+    ///
+    /// # Errors
+    /// The wait returns [`Invalid`](crate::errors::AcquireError::Invalid) for a number that is no ticket, above 2^52.
+    #[must_use]
+    pub fn ticket(mut self, ticket: u64) -> Self {
+        self.settings.ticket = ticket;
         self
     }
 
@@ -404,7 +443,7 @@ impl Semaphore {
         let refresh = Refresh { keys, id, lease_ms: lease.lease_ms, fence: Some(found.fence) };
         let (grant, sent) = self.shared.call_at(&refresh, mode).await?;
         let grant = grant.ok_or_else(lost)?;
-        let granted = Granted::new(keys, id, lease, grant, self.settings.limit, sent);
+        let granted = Granted::new(keys, id, lease, grant, self.settings.limit, sent.at);
         Ok(Permit::new(&self.shared, granted, self.settings.on_lost.as_ref()))
     }
 
@@ -482,6 +521,7 @@ impl Semaphore {
         caller: Caller<'_>,
     ) -> Result<Permit, AcquireError> {
         let mut target = self.settings.target(Some(permits), lease)?;
+        target.entry.ticket = self.settings.ticket;
         let span = Operation::Acquire.on([target.keys.meta.as_ref()]);
         let work = async {
             let caller = Caller { cancel: self.settings.cancel.as_ref(), ..caller };

@@ -2,7 +2,7 @@
 
 use crate::engine::mode::{Mode, block};
 use crate::error::failure::FailureKind;
-use crate::error::{AboveLimit, AcquireError, Invalid, Lost, RefreshError, TryAcquireError};
+use crate::error::{AboveLimit, AcquireError, Cancelled, Invalid, Lost, RefreshError, TryAcquireError};
 use crate::permit::{self, Permit, ReleaseError, Released};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{LeaseOptions, Moment};
@@ -94,7 +94,7 @@ impl Several {
     /// # Errors
     /// [`TryAcquireError::Denied`] names the first semaphore that did not grant. [`TryAcquireError::Invalid`] for names
     /// of different groups, a semaphore given twice, no semaphore, more than 64, or a semaphore with an
-    /// [id](Semaphore::id) chosen by the application. After any error nothing stays held.
+    /// [id](Semaphore::id) or a [ticket](Semaphore::ticket) chosen by the application. After any error nothing stays held.
     pub fn try_acquire(&self) -> Result<SeveralPermits, TryAcquireError> {
         block(|mode| self.try_acquire_by(Caller::of(mode)))
     }
@@ -123,7 +123,7 @@ impl Several {
     /// # Errors
     /// As [`Semaphore::acquire`]. [`AcquireError::Lost`] if permits that were already granted were lost during the
     /// wait. [`AcquireError::Invalid`] for a semaphore given twice, no semaphore, more than 64, or a semaphore with an
-    /// [id](Semaphore::id) chosen by the application. After any error nothing stays held.
+    /// [id](Semaphore::id) or a [ticket](Semaphore::ticket) chosen by the application. After any error nothing stays held.
     pub fn acquire(&self) -> Result<SeveralPermits, AcquireError> {
         block(|mode| self.acquire_by(None, Caller::of(mode)))
     }
@@ -191,11 +191,13 @@ impl Several {
         };
         for (index, Member { semaphore, permits }) in members.iter().enumerate() {
             let name = semaphore.name();
-            if semaphore.settings.id.is_some() {
+            let settings = &semaphore.settings;
+            let refused = [("id", settings.id.is_some()), ("ticket", settings.ticket > 0)];
+            if let Some((what, _)) = refused.iter().find(|(_, is_set)| *is_set) {
                 let why = format!(
-                    "the semaphore {name} has a chosen id. Accepted: semaphores without `id`. Remove the call of `id`"
+                    "the semaphore {name} has a chosen {what}. Accepted: semaphores without `{what}`. Remove the call of `{what}`"
                 );
-                return Err(Invalid::new("id", why));
+                return Err(Invalid::new(what, why));
             }
             if members.iter().take(index).any(|before| before.semaphore.is_same(semaphore)) {
                 return Err(Invalid::new("semaphores", format!("{name:?} twice. Accepted: each semaphore once")));
@@ -226,7 +228,11 @@ impl Several {
             // renewal.
             let meanwhile = LeaseOptions { renewed: lease.lease_ms > 0, ..*lease };
             caller.polled.inspect(|polled| polled.holds(permits.iter().map(Permit::renewal_end).collect()));
-            permits.push(member.semaphore.in_line(member.permits, meanwhile, None, deadline, caller).await?);
+            let acquired = member.semaphore.in_line(member.permits, meanwhile, None, deadline, caller).await;
+            permits.push(acquired.map_err(|error| match error {
+                AcquireError::Cancelled(_) => AcquireError::Cancelled(Cancelled { ticket: None }), // of one of them
+                error => error,
+            })?);
         }
         let until = deadline.and_then(|end| end.checked_add(LAST_CALL));
         let held = permit::refresh_together(&permits.iter().collect::<Vec<_>>(), None, until, caller.mode).await;
@@ -278,7 +284,7 @@ impl Several {
                 shared.servers.counts.denied.add_one();
             }
             let grants = self.granted(answer)?;
-            let held = SeveralPermits::new(self.names(), self.permits(shared, &id, &grants, sent)?);
+            let held = SeveralPermits::new(self.names(), self.permits(shared, &id, &grants, sent.at)?);
             self.check_limits(grants.iter().map(|(_, usage)| usage.limit))?;
             let confirmed = permit::confirm(&held.permits.iter().collect::<Vec<_>>(), caller.mode).await;
             if caller.keeps_grant() {

@@ -6,7 +6,7 @@ use crate::error::{CallError, Invalid};
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
 use crate::protocol::call::Call;
-use crate::protocol::lease::Moment;
+use crate::protocol::lease::Sent;
 use crate::wait::Waits;
 use crate::wait::polled::{Futures, Polled};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Shared {
     }
 
     /// As `call`. Also returns when the answered call was sent.
-    pub(crate) async fn call_at<C: Call>(&self, call: &C, mode: Mode) -> Result<(C::Answer, Moment), CallError> {
+    pub(crate) async fn call_at<C: Call>(&self, call: &C, mode: Mode) -> Result<(C::Answer, Sent), CallError> {
         self.servers.check_process()?;
         let packed = call.pack();
         self.releases.settle(packed.key(), None, None, mode).await?;

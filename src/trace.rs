@@ -20,12 +20,8 @@ macro_rules! operations {
             fn span<'a>(self, keys: impl Iterator<Item = &'a str> + Clone) -> tracing::Span {
                 match self {
                     $(Operation::$operation => tracing::debug_span!(
-                        target: "luagate",
-                        $name,
-                        kind = enabled::kind(keys.clone()),
-                        name = %enabled::Names(keys.clone()),
-                        outcome = tracing::field::Empty,
-                        waited_ms = tracing::field::Empty,
+                        target: "luagate", $name, kind = enabled::kind(keys.clone()), name = %enabled::Names(keys.clone()),
+                        outcome = tracing::field::Empty, waited_ms = tracing::field::Empty,
                     ),)*
                 }
             }
@@ -215,14 +211,7 @@ mod enabled {
     /// The gate could not renew the leases of this many permits in the background, and retries. `keys`: of one of them.
     pub(crate) fn unrenewed(keys: &Keys, permits: usize, error: &CallError) {
         let (kind, name) = keys::parts(&keys.meta);
-        tracing::info!(
-            target: "luagate",
-            kind,
-            name,
-            permits,
-            %error,
-            "leases not renewed; the renewal is retried"
-        );
+        tracing::info!(target: "luagate", kind, name, permits, %error, "leases not renewed; the renewal is retried");
     }
 
     pub(crate) fn reconnected(what: &str, address: impl FnOnce() -> String) {

@@ -38,34 +38,25 @@ pub struct Counters {
     pub reconnects: u64,
 }
 
-/// The counters, as they are updated.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) granted: Count,
-    pub(crate) denied: Count,
-    pub(crate) line_full: Count,
-    pub(crate) waited: Count,
-    pub(crate) lost: Count,
-    pub(crate) renewed: Count,
-    pub(crate) reconnects: Count,
+/// The counters, as they are updated. They are read in this order: a part before its whole, so that no part is greater.
+macro_rules! counts {
+    ($($name:ident)*) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct Counts {
+            $(pub(crate) $name: Count,)*
+        }
+
+        impl Counts {
+            pub(crate) fn read(&self) -> Counters {
+                Counters { $($name: self.$name.read(),)* }
+            }
+        }
+    };
 }
 
-impl Counts {
-    pub(crate) fn read(&self) -> Counters {
-        // Parts are read before their whole, so that no part is greater than the whole.
-        let waited = self.waited.read();
-        let line_full = self.line_full.read();
-        Counters {
-            granted: self.granted.read(),
-            denied: self.denied.read(),
-            line_full,
-            waited,
-            lost: self.lost.read(),
-            renewed: self.renewed.read(),
-            reconnects: self.reconnects.read(),
-        }
-    }
+counts! { waited line_full granted denied lost renewed reconnects }
 
+impl Counts {
     /// Counts a wait that timed out, or that did not join because the line was full. Other errors do not count.
     pub(crate) fn refuse(&self, error: &AcquireError) {
         match error {

@@ -17,7 +17,9 @@
 //!
 //! If a task cannot open a gate, a thread `luagate-probe` looks once whether only one side uses TLS.
 //!
-//! **Who renews.** The thread `luagate`, for threads and tasks alike.
+//! **Who renews.** The thread `luagate`, for threads and tasks alike. While there are leases to renew, it looks every 500 ms at
+//! the connection, on which nobody may be reading. If the connection has ended it renews one lease, which connects again. On a
+//! new connection it renews all leases at once.
 //!
 //! **A dropped permit** posts its release: it is sent, and nobody waits for the reply. Whoever reads handles the reply.
 //! Calls on one connection run in the order in which they were submitted, so a later call runs after the release. The

@@ -203,9 +203,16 @@ impl Server {
         }
     }
 
-    /// The connection for calls, if it works. Does not connect.
-    pub(super) fn connected(&self) -> Option<Arc<Connection>> {
-        self.calls.look(|kept| kept.usable(self.connector.moves())?.connection.clone())
+    /// A connection, if it works, and its number: each new one has another. Does not connect.
+    pub(super) fn current(&self, purpose: Purpose) -> Option<(Arc<Connection>, u64)> {
+        let current = |kept: &mut Kept| Some((kept.usable(self.connector.moves())?.connection.clone()?, kept.attempts));
+        self.kept(purpose).look(current)
+    }
+
+    /// The number of the connection, if it works. Finds out, without a round trip, whether the server has closed it.
+    pub(super) fn look(&self, purpose: Purpose) -> Option<u64> {
+        self.current(purpose)?.0.look_if_idle();
+        self.current(purpose).map(|(_, number)| number)
     }
 
     /// A connection that works, made by `latest` on this machine's clock.

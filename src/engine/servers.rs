@@ -17,7 +17,7 @@ use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::{Exchange, MinReplicas, Packet, error_in, is_no_script, missing};
-use crate::protocol::lease::Moment;
+use crate::protocol::lease::{Moment, Sent};
 use crate::protocol::reply::error_of;
 use crate::protocol::routing::route::{Route, RouteStep};
 use crate::protocol::routing::slots::{self, Learning, LearningStep};
@@ -69,10 +69,8 @@ pub(crate) type Outcome = Result<Answered, Unanswered>;
 /// A call that was answered.
 pub(crate) struct Answered {
     reply: Value,
-    /// The moment before the answered call was sent.
-    pub(crate) sent: Moment,
-    /// An earlier attempt was not answered, so the server may have run the call twice.
-    pub(crate) repeated: bool,
+    /// The moment before the answered call was sent, and whether an earlier attempt was not answered.
+    pub(crate) sent: Sent,
     /// The reason why the call does not count yet: too few replicas confirmed it.
     pub(crate) unconfirmed: Option<Failure>,
     connection: Arc<Connection>,
@@ -88,10 +86,7 @@ impl Answered {
     }
 
     /// As `read`. Also returns when the answered call was sent.
-    pub(crate) fn read_at<T>(
-        self,
-        read: impl FnOnce(Value) -> Result<T, CallError>,
-    ) -> Result<(T, Moment), Unanswered> {
+    pub(crate) fn read_at<T>(self, read: impl FnOnce(Value) -> Result<T, CallError>) -> Result<(T, Sent), Unanswered> {
         let sent = self.sent;
         Ok((self.read(read)?, sent))
     }
@@ -274,9 +269,15 @@ impl Servers {
         self.server(self.node_of(key)).ok()
     }
 
+    /// The number of the connection to this server for calls like these, if it works: each new one has another. Sends
+    /// nothing.
+    pub(crate) fn look(&self, node: NodeId, replicas: Option<MinReplicas>) -> Option<u64> {
+        self.server(node).ok()?.look(purpose_of(replicas))
+    }
+
     /// The connection for calls to that server, if it works.
     pub(crate) fn connected(&self, key: &[u8]) -> Option<Arc<Connection>> {
-        self.known(key)?.connected()
+        self.known(key)?.current(Purpose::Calls).map(|(connection, _)| connection)
     }
 
     /// The time on this machine's clock until which a caller waits, and at most for this long.
@@ -356,7 +357,7 @@ impl Servers {
                     let server = self.server(node).map_err(|failure| route.failed(failure))?;
                     match self.attempt(&server, asking, sending, make).await {
                         Ok(mut answered) => {
-                            answered.repeated |= route.may_have_run();
+                            answered.sent.repeated = route.repeated(self.clock.now());
                             self.request_settings(&server, &answered.connection); // the answer shows that it is a master
                             return Ok(answered);
                         }
@@ -476,8 +477,7 @@ impl Servers {
     /// A connection of a server for these calls.
     async fn connection(&self, server: &Arc<Server>, sending: Sending) -> Result<Arc<Connection>, Failure> {
         let Sending { until, replicas, mode } = sending;
-        let purpose = if replicas.is_some() { Purpose::Confirmations } else { Purpose::Calls };
-        let connecting = server.connection(purpose, self.latest(until, self.timeouts.read), mode);
+        let connecting = server.connection(purpose_of(replicas), self.latest(until, self.timeouts.read), mode);
         let connected = self.limited(until, mode, connecting).await;
         connected.unwrap_or_else(|| Err(Failure::new(FailureKind::Unreachable, "no connection in time")))
     }
@@ -539,6 +539,10 @@ impl Servers {
     }
 }
 
+fn purpose_of(replicas: Option<MinReplicas>) -> Purpose {
+    if replicas.is_some() { Purpose::Confirmations } else { Purpose::Calls }
+}
+
 fn not_sent() -> Failure {
     Failure::new(FailureKind::Other, "the call was not sent")
 }
@@ -552,7 +556,7 @@ fn answered(
 ) -> Outcome {
     let connection = connection.clone();
     match reply {
-        Ok(reply) => Ok(Answered { reply, sent, repeated: false, unconfirmed, connection }),
+        Ok(reply) => Ok(Answered { reply, sent: Sent { at: sent, repeated: None }, unconfirmed, connection }),
         Err(error) => {
             if error.ends_connection() {
                 connection.close();

@@ -130,6 +130,7 @@ impl From<RedisError> for Failure {
 }
 
 fn kind_of(error: &RedisError, text: &str) -> FailureKind {
+    use ServerErrorKind::*;
     match error.kind() {
         ErrorKind::Io if error.is_timeout() => return FailureKind::TimedOut,
         ErrorKind::Io if error.is_connection_refusal() => return FailureKind::Unreachable,
@@ -137,16 +138,10 @@ fn kind_of(error: &RedisError, text: &str) -> FailureKind {
         ErrorKind::AuthenticationFailed => return FailureKind::Authentication,
         ErrorKind::Parse => return FailureKind::NotRedis,
         ErrorKind::UnexpectedReturnType => return FailureKind::UnexpectedReply,
-        ErrorKind::Server(kind) => match kind {
-            ServerErrorKind::ReadOnly => return FailureKind::ReadOnly,
-            ServerErrorKind::NoPerm => return FailureKind::Permission,
-            ServerErrorKind::BusyLoading
-            | ServerErrorKind::MasterDown
-            | ServerErrorKind::ClusterDown
-            | ServerErrorKind::TryAgain => return FailureKind::NotReady,
-            ServerErrorKind::Moved | ServerErrorKind::Ask => return FailureKind::Moved,
-            _ => {}
-        },
+        ErrorKind::Server(ReadOnly) => return FailureKind::ReadOnly,
+        ErrorKind::Server(NoPerm) => return FailureKind::Permission,
+        ErrorKind::Server(BusyLoading | MasterDown | ClusterDown | TryAgain) => return FailureKind::NotReady,
+        ErrorKind::Server(Moved | Ask) => return FailureKind::Moved,
         _ => {}
     }
     match error.code() {

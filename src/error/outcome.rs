@@ -77,8 +77,8 @@ impl fmt::Display for Used {
 
 /// The chosen id already holds a permit, and an id can hold only one.
 ///
-/// Another caller may use the same id, or the reply to an earlier call of this caller was lost. A wait in line takes its
-/// own grant, also after a lost reply. To take the permit over, call [`Semaphore::adopt`](crate::Semaphore::adopt). To
+/// Another caller may use the same id, or the reply to an earlier call of this caller was lost. A call takes its own grant,
+/// also if a connection broke and the call was sent again. To take the permit over, call [`Semaphore::adopt`](crate::Semaphore::adopt). To
 /// release it, call [`Semaphore::revoke`](crate::Semaphore::revoke).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -163,7 +163,12 @@ pub struct StillClosed {
 /// A [`Cancel`](crate::Cancel) handle ended the wait: another thread cancelled it, or its time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Cancelled;
+pub struct Cancelled {
+    /// The place in line that the wait gave up. A later wait can have it again: see
+    /// [`Semaphore::ticket`](crate::Semaphore::ticket). `None`: the caller was not in line yet, or waited for several
+    /// semaphores or for a latch.
+    pub ticket: Option<u64>,
+}
 
 /// The displayed text of each outcome.
 macro_rules! say {

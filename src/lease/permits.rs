@@ -11,6 +11,7 @@ use crate::protocol::call::{Call, Packed};
 use crate::protocol::exchange::MinReplicas;
 use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::keeper::{Keeper, Loss, Number, Refreshed, Task};
+use crate::protocol::lease::Moment;
 use crate::protocol::routing::NodeId;
 use crate::protocol::semaphore::Refresh;
 use crate::sync::{lock, spawn};
@@ -22,6 +23,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+
+/// How often the connections are looked at on which leases are renewed. Nobody reads a connection on which no call waits.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Called once when a permit turns out to be lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
@@ -48,6 +52,10 @@ struct PermitTable {
     last_future: u64,
     /// The servers on which renewals are in progress.
     busy: BTreeSet<NodeId>,
+    /// The servers with planned renewals, each with the number of its connection. `None`: it has ended.
+    connections: BTreeMap<NodeId, Option<u64>>,
+    /// When to look at these connections. `None`: now.
+    looks_at: Option<Instant>,
     is_closed: bool,
 }
 
@@ -79,7 +87,7 @@ impl Permits {
         let due = [Task::Renew(node), Task::Report].into_iter().filter_map(|task| table.keeper.next(task)).min();
         drop(table);
         if let Some(at) = due {
-            servers.worker.call_at(at);
+            servers.worker.call_at(at.min(now.instant() + LOOK));
         }
         number
     }
@@ -291,8 +299,37 @@ impl Permits {
         let refreshes = batch.iter().map(|(_, identity)| identity.refresh(identity.lease.lease_ms));
         let outcomes = self.send(refreshes.collect(), until, Mode::Async).await;
         self.end_renewal(&batch, outcomes);
-        self.lock().busy.remove(&node);
+        let mut table = self.lock();
+        table.busy.remove(&node);
+        table.looks_at = None; // the renewal may have made a new connection
+        drop(table);
         self.servers.worker.call();
+    }
+
+    /// Looks at the connections on which leases are renewed. If one was replaced, the server may have lost its data, so all
+    /// of its permits are renewed now. If one has ended, the first of them is: this connects again. Returns when to look
+    /// again.
+    fn look(&self, now: Moment) -> Option<Instant> {
+        let (nodes, former) = {
+            let mut table = self.lock();
+            if let Some(at) = table.looks_at.filter(|at| *at > now.instant()) {
+                return Some(at);
+            }
+            let nodes: Vec<NodeId> = table.keeper.renewals().map(|(node, _)| node).collect();
+            table.looks_at = (!nodes.is_empty()).then(|| now.instant() + LOOK);
+            (nodes, std::mem::take(&mut table.connections))
+        };
+        // Without the lock, since a reply may be here that needs it.
+        let connections = nodes.into_iter().map(|node| (node, self.servers.look(node, self.replicas)));
+        let connections: BTreeMap<_, _> = connections.collect();
+        let mut table = self.lock();
+        for (node, number) in &connections {
+            if former.get(node).is_some_and(|former| former != number) {
+                table.keeper.hasten(*node, if number.is_some() { usize::MAX } else { 1 }, now);
+            }
+        }
+        table.connections = connections;
+        table.looks_at
     }
 
     async fn send(&self, refreshes: Vec<Refresh<'_>>, until: Option<Instant>, mode: Mode) -> Vec<Refreshed> {
@@ -301,7 +338,7 @@ impl Permits {
         let outcomes = self.servers.send_all(&packed, sending).await;
         let read = |(refresh, outcome): (&Refresh, Outcome)| {
             let answered = outcome.map_err(|unanswered| unanswered.error)?;
-            let (sent, unconfirmed) = (answered.sent, answered.unconfirmed.clone());
+            let (sent, unconfirmed) = (answered.sent.at, answered.unconfirmed.clone());
             let grant = answered.read(|reply| refresh.answer(reply)).map_err(|unanswered| unanswered.error)?;
             match (grant, unconfirmed) {
                 (Some(_), Some(failure)) => Err(CallError::Failed(failure)),
@@ -315,6 +352,7 @@ impl Permits {
 impl Job for Permits {
     fn work(self: Arc<Permits>) -> NextWork {
         let now = self.servers.clock.moment();
+        let looks_at = self.look(now);
         loop {
             let mut table = self.lock();
             if table.is_closed {
@@ -331,7 +369,7 @@ impl Job for Permits {
                 if at <= now.instant() { due = Some(node) } else { next = next.into_iter().chain([at]).min() }
             }
             let Some(node) = due else {
-                return NextWork::At(next);
+                return NextWork::At(next.into_iter().chain(looks_at).min());
             };
             if let Some(numbers) = table.keeper.due(Task::Renew(node), now) {
                 if !numbers.is_empty() {

@@ -151,7 +151,7 @@ impl Permit {
     /// Handles the outcome of its release.
     fn released(&self, outcome: Outcome) -> Result<Released, CallError> {
         let read = outcome.and_then(|answered| {
-            let repeated = answered.repeated; // the server may have run it twice
+            let repeated = answered.sent.repeated.is_some(); // the server may have run it twice
             let answer = answered.read(|reply| self.release_call(0).answer(reply))?;
             let found = matches!(answer, ReleaseAnswer::Released { .. });
             self.keeper(|keeper, number| keeper.released(number, found, repeated));

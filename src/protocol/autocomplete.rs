@@ -2,13 +2,9 @@
 
 use super::call::{Argument, Call, Packed, PackedKeys};
 use super::reply::Reply;
-use super::script::{LazyScript, PREFIX_ADD, PREFIX_MATCH, PREFIX_REMOVE, RECENT_ADD, RECENT_MATCH, RECENT_REMOVE};
+use super::script::{PREFIX_ADD, PREFIX_MATCH, PREFIX_REMOVE, RECENT_ADD, RECENT_MATCH, RECENT_REMOVE};
 use crate::error::CallError;
 use redis::Value;
-
-fn pack(script: &'static LazyScript, key: &str, arguments: &[Argument]) -> Packed {
-    Packed::new(script, &PackedKeys::new(&[key]), arguments)
-}
 
 fn each(members: &[impl AsRef<[u8]>]) -> Vec<Argument<'_>> {
     members.iter().map(|member| member.as_ref().into()).collect()
@@ -25,18 +21,6 @@ pub struct RecentAdd<'a> {
     pub keep: u32,
 }
 
-impl Call for RecentAdd<'_> {
-    type Answer = u32;
-
-    fn pack(&self) -> Packed {
-        pack(&RECENT_ADD, self.key, &[self.contact.into(), self.keep.into()])
-    }
-
-    fn answer(&self, reply: Value) -> Result<u32, CallError> {
-        Reply::plain(reply).number()
-    }
-}
-
 /// A call of [`recent_remove`](crate::scripts::autocomplete::recent_remove).
 #[derive(Clone, Copy, Debug)]
 pub struct RecentRemove<'a> {
@@ -44,18 +28,6 @@ pub struct RecentRemove<'a> {
     pub key: &'a str,
     /// The contact, of any bytes.
     pub contact: &'a [u8],
-}
-
-impl Call for RecentRemove<'_> {
-    type Answer = bool;
-
-    fn pack(&self) -> Packed {
-        pack(&RECENT_REMOVE, self.key, &[self.contact.into()])
-    }
-
-    fn answer(&self, reply: Value) -> Result<bool, CallError> {
-        Reply::plain(reply).flag()
-    }
 }
 
 /// A call of [`recent_match`](crate::scripts::autocomplete::recent_match).
@@ -69,18 +41,6 @@ pub struct RecentMatch<'a> {
     pub count: u32,
 }
 
-impl Call for RecentMatch<'_> {
-    type Answer = Vec<Vec<u8>>;
-
-    fn pack(&self) -> Packed {
-        pack(&RECENT_MATCH, self.key, &[self.prefix.into(), self.count.into()])
-    }
-
-    fn answer(&self, reply: Value) -> Result<Vec<Vec<u8>>, CallError> {
-        Reply::plain(reply).list()
-    }
-}
-
 /// A call of [`prefix_add`](crate::scripts::autocomplete::prefix_add).
 #[derive(Clone, Copy, Debug)]
 pub struct PrefixAdd<'a, M> {
@@ -90,18 +50,6 @@ pub struct PrefixAdd<'a, M> {
     pub members: &'a [M],
 }
 
-impl<M: AsRef<[u8]>> Call for PrefixAdd<'_, M> {
-    type Answer = u32;
-
-    fn pack(&self) -> Packed {
-        pack(&PREFIX_ADD, self.key, &each(self.members))
-    }
-
-    fn answer(&self, reply: Value) -> Result<u32, CallError> {
-        Reply::plain(reply).number()
-    }
-}
-
 /// A call of [`prefix_remove`](crate::scripts::autocomplete::prefix_remove).
 #[derive(Clone, Copy, Debug)]
 pub struct PrefixRemove<'a, M> {
@@ -109,18 +57,6 @@ pub struct PrefixRemove<'a, M> {
     pub key: &'a str,
     /// The members, up to 1,000 of any bytes.
     pub members: &'a [M],
-}
-
-impl<M: AsRef<[u8]>> Call for PrefixRemove<'_, M> {
-    type Answer = u32;
-
-    fn pack(&self) -> Packed {
-        pack(&PREFIX_REMOVE, self.key, &each(self.members))
-    }
-
-    fn answer(&self, reply: Value) -> Result<u32, CallError> {
-        Reply::plain(reply).number()
-    }
 }
 
 /// A call of [`prefix_match`](crate::scripts::autocomplete::prefix_match).
@@ -134,14 +70,27 @@ pub struct PrefixMatch<'a> {
     pub count: u32,
 }
 
-impl Call for PrefixMatch<'_> {
-    type Answer = Vec<Vec<u8>>;
+/// The form of a call with one key and a plain reply, and how the reply is read.
+macro_rules! call {
+    ([$($generics:tt)*] $type:ty, $script:ident, $call:ident => $arguments:expr, $answer:ty, $read:ident) => {
+        impl<$($generics)*> Call for $type {
+            type Answer = $answer;
 
-    fn pack(&self) -> Packed {
-        pack(&PREFIX_MATCH, self.key, &[self.prefix.into(), self.count.into()])
-    }
+            fn pack(&self) -> Packed {
+                let $call = self;
+                Packed::new(&$script, &PackedKeys::new(&[self.key]), &$arguments)
+            }
 
-    fn answer(&self, reply: Value) -> Result<Vec<Vec<u8>>, CallError> {
-        Reply::plain(reply).list()
-    }
+            fn answer(&self, reply: Value) -> Result<$answer, CallError> {
+                Reply::plain(reply).$read()
+            }
+        }
+    };
 }
+
+call! { [] RecentAdd<'_>, RECENT_ADD, call => [call.contact.into(), call.keep.into()], u32, number }
+call! { [] RecentRemove<'_>, RECENT_REMOVE, call => [call.contact.into()], bool, flag }
+call! { [] RecentMatch<'_>, RECENT_MATCH, call => [call.prefix.into(), call.count.into()], Vec<Vec<u8>>, list }
+call! { [M: AsRef<[u8]>] PrefixAdd<'_, M>, PREFIX_ADD, call => each(call.members), u32, number }
+call! { [M: AsRef<[u8]>] PrefixRemove<'_, M>, PREFIX_REMOVE, call => each(call.members), u32, number }
+call! { [] PrefixMatch<'_>, PREFIX_MATCH, call => [call.prefix.into(), call.count.into()], Vec<Vec<u8>>, list }

@@ -169,6 +169,13 @@ impl Keeper {
         }
     }
 
+    /// Plans the renewals of this server's permits for now, or of the first `most` of them.
+    pub fn hasten(&mut self, node: usize, most: usize, now: Moment) {
+        let planned = self.plans.get(&Task::Renew(node)).into_iter().flatten().take(most);
+        let later: Vec<_> = planned.filter(|(at, _)| *at > now.instant()).map(|(_, number)| *number).collect();
+        later.into_iter().for_each(|number| self.plan(number, Some(now.instant())));
+    }
+
     /// The time at which the next permit is due for a task.
     pub fn next(&self, task: Task) -> Option<Instant> {
         let (at, _) = self.plans.get(&task)?.first()?;

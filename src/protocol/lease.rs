@@ -35,6 +35,14 @@ impl Moment {
     }
 }
 
+/// When an answered call was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    pub at: Moment,
+    /// An earlier attempt was not answered, so the server may have run the call twice: the time since the first attempt.
+    pub repeated: Option<Duration>,
+}
+
 /// The end of a lease: the last time at which this process may still use the permit.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Option<Moment>);

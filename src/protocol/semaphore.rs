@@ -52,6 +52,13 @@ impl Grant {
         if self.permits > 0 && self.fence > 0 && lives { Ok(self) } else { Err(unexpected(&self)) }
     }
 
+    /// The time since the grant at the server's `now`, or up to 1 ms less. A fence is the server's time in microseconds, or
+    /// higher. `None`: it is ahead of the clock, so the time is unknown.
+    pub(super) fn age(&self) -> Option<Duration> {
+        let now = self.now.saturating_mul(1_000);
+        (self.fence < now.saturating_add(1_000)).then(|| Duration::from_micros(now.saturating_sub(self.fence)))
+    }
+
     /// The time that was left of the lease at the server's `now`; `None`: permanent.
     pub(crate) fn left(&self) -> Option<Duration> {
         self.expires_at.map(|end| between(self.now, end))

@@ -10,7 +10,7 @@ use super::id::check_id;
 use super::inbox::{Mail, Message};
 use super::keys::{Keys, LatchKeys};
 use super::latch::{Count, CountAnswer, Wait, WaitAnswer};
-use super::lease::{Deadline, LeaseOptions, Moment, ServerTime};
+use super::lease::{Deadline, LeaseOptions, Moment, Sent, ServerTime};
 use super::releases::PendingRelease;
 use super::reply::between;
 use super::semaphore::{self, Acquire, Answer, Grant, Usage};
@@ -46,8 +46,8 @@ pub trait WaitTarget {
 
     fn answer(&self, ask: AskKind, reply: Value) -> Result<Self::Answer, CallError>;
 
-    /// Handles the answer to a call sent at `sent`.
-    fn answered(&mut self, ask: AskKind, answer: Self::Answer, sent: Moment) -> StepOf<Self>;
+    /// Handles the answer to a call.
+    fn answered(&mut self, ask: AskKind, answer: Self::Answer, sent: Sent) -> StepOf<Self>;
 
     /// Handles a message.
     fn message(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<Self>;
@@ -97,7 +97,7 @@ pub type StepOf<T> = Step<<T as WaitTarget>::Granted, <T as WaitTarget>::Error>;
 pub enum Event<A> {
     Answered {
         answer: A,
-        sent: Moment,
+        sent: Sent,
     },
     Unanswered(CallError),
     /// What arrived while the driver slept. A message is signed with the secret of this wait.
@@ -296,7 +296,7 @@ pub struct PermitTarget {
 
 #[derive(Clone, Debug, Default)]
 pub struct QueueEntry {
-    /// 0: not in line yet.
+    /// 0: it has not been in line. Before the first reply: the place that an earlier wait gave up.
     pub ticket: u64,
     pub position: u64,
     usage: Usage,
@@ -360,7 +360,7 @@ impl PermitTarget {
     }
 
     /// Handles the answer to a caller that does not wait. `true`: everything that the id has must be given back.
-    pub fn at_once(&mut self, answer: Answer, sent: Moment) -> (Result<Granted, TryAcquireError>, bool) {
+    pub fn at_once(&mut self, answer: Answer, sent: Sent) -> (Result<Granted, TryAcquireError>, bool) {
         if let Answer::Denied { usage, .. } = answer
             && let Err(mismatch) = self.check_limit(usage.limit)
         {
@@ -388,19 +388,27 @@ impl PermitTarget {
     }
 
     fn granted(&self, grant: Grant, limit: u32, sent: Moment) -> Granted {
-        let ticket = (self.entry.ticket > 0).then_some(self.entry.ticket);
-        Granted { ticket, ..Granted::new(&self.keys, &self.id, self.lease, grant, limit, sent) }
+        Granted { ticket: self.ticket(), ..Granted::new(&self.keys, &self.id, self.lease, grant, limit, sent) }
+    }
+
+    /// `None`: it has not been in line.
+    fn ticket(&self) -> Option<u64> {
+        Some(self.entry.ticket).filter(|ticket| *ticket > 0)
     }
 
     fn check_limit(&self, limit: u32) -> Result<(), LimitMismatch> {
         LimitMismatch::check(|| self.keys.name(), self.strict.then_some(self.limit), limit)
     }
 
-    /// Whether a permit that the id holds was granted to this wait. Its message or reply was lost then. An id has one place
+    /// Whether a permit that the id holds was granted to this caller. Its message or reply was lost then. An id has one place
     /// in line or one permit, whoever chose it, so the grant to a wait that is in line is its own. A fence that is not
     /// above its ticket is of an earlier permit, which the server has restored.
-    fn is_own(&self, fence: u64) -> bool {
-        !self.lease.own_id || self.is_queued() && self.is_new(fence)
+    ///
+    /// A caller that is not in line has its own grant if a reply was lost, and the permit was granted since the first attempt.
+    fn is_own(&self, grant: &Grant, repeated: Option<Duration>) -> bool {
+        let is_of_place = self.is_queued() && self.is_new(grant.fence);
+        let is_of_attempt = || repeated.zip(grant.age()).is_some_and(|(repeated, age)| age <= repeated);
+        !self.lease.own_id || is_of_place || is_of_attempt()
     }
 
     /// Whether the server gave this fence after the place in line: the ticket is the next fence of that time, lower by
@@ -441,9 +449,9 @@ impl WaitTarget for PermitTarget {
         self.acquire(ask, "").answer(reply)
     }
 
-    fn answered(&mut self, ask: AskKind, answer: Answer, sent: Moment) -> StepOf<PermitTarget> {
+    fn answered(&mut self, ask: AskKind, answer: Answer, Sent { at: sent, repeated }: Sent) -> StepOf<PermitTarget> {
         match answer {
-            Answer::Held(Grant { permits, fence, .. }, _) if !self.is_own(fence) => {
+            Answer::Held(grant @ Grant { permits, fence, .. }, _) if !self.is_own(&grant, repeated) => {
                 Step::Leave(AcquireError::AlreadyHeld(AlreadyHeld { id: self.id.clone(), permits, fence }))
             }
             Answer::Granted(grant, usage) | Answer::Held(grant, usage) => match self.check_limit(usage.limit) {
@@ -511,11 +519,11 @@ impl WaitTarget for PermitTarget {
     }
 
     fn is_queued(&self) -> bool {
-        self.entry.ticket > 0
+        self.entry.asked.is_some()
     }
 
     fn cancelled(&self) -> AcquireError {
-        AcquireError::Cancelled(Cancelled)
+        AcquireError::Cancelled(Cancelled { ticket: self.ticket() })
     }
 
     fn timed_out(&self) -> AcquireError {
@@ -613,12 +621,12 @@ impl WaitTarget for LatchTarget {
         Ok(LatchAnswer::Closed { still: StillClosed { left, count }, retry_after })
     }
 
-    fn answered(&mut self, ask: AskKind, answer: LatchAnswer, sent: Moment) -> StepOf<LatchTarget> {
+    fn answered(&mut self, ask: AskKind, answer: LatchAnswer, sent: Sent) -> StepOf<LatchTarget> {
         let LatchAnswer::Closed { still, retry_after } = answer else {
             return Step::Done(Ok(()));
         };
         self.last = Some(still);
-        self.asked = sent.instant();
+        self.asked = sent.at.instant();
         if std::mem::take(&mut self.called) {
             self.false_calls = self.false_calls.saturating_add(1);
         }
@@ -645,7 +653,7 @@ impl WaitTarget for LatchTarget {
     }
 
     fn cancelled(&self) -> WaitError {
-        WaitError::Cancelled(Cancelled)
+        WaitError::Cancelled(Cancelled { ticket: None })
     }
 
     fn timed_out(&self) -> WaitError {

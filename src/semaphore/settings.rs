@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) at_least: Option<Duration>,
     pub(crate) max_waiting: Option<u32>,
     pub(crate) head_start: Duration,
+    /// The place in line of an earlier wait. 0: none.
+    pub(crate) ticket: u64,
     pub(crate) cancel: Option<Cancel>,
     pub(crate) on_lost: Option<OnLost>,
 }
@@ -47,6 +49,7 @@ impl Settings {
             at_least: None,
             max_waiting: None,
             head_start: Duration::ZERO,
+            ticket: 0,
             cancel: None,
             on_lost: None,
         }

@@ -15,7 +15,7 @@ use crate::lease::releases::{PendingRelease, Releases};
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::inbox::{Inbox, MEMORY, Mail, Mailbox, Received};
 use crate::protocol::keys::Keys;
-use crate::protocol::lease::Moment;
+use crate::protocol::lease::Sent;
 use crate::protocol::routing::NodeId;
 use crate::protocol::semaphore::Answer;
 use crate::protocol::waiter::{
@@ -115,7 +115,7 @@ impl Waits {
         parts: &[Part<'_>],
         denied: fn(&C::Answer) -> Option<usize>,
         caller: Caller<'_>,
-    ) -> Result<(C::Answer, Moment), CallError> {
+    ) -> Result<(C::Answer, Sent), CallError> {
         self.servers.check_process()?;
         self.settle_all(parts, caller.mode).await?;
         caller.polled.inspect(|polled| polled.asks(parts.iter().map(|part| part.asked(None)).collect()));
@@ -179,7 +179,7 @@ impl Waits {
             polled.asks(vec![Part::of(&target).asked(Some(&registered.mailbox))]);
         }
         let keys = target.keys.clone();
-        let mut wait = RunningWait::new(self, registered, &keys.meta, target, deadline, caller);
+        let mut wait = RunningWait::new(self, registered, &keys.meta, self.waiter(target, deadline), caller);
         let result = wait.run().await;
         if let Err(error) = &result {
             self.servers.counts.refuse(error);
@@ -202,7 +202,11 @@ impl Waits {
     ) -> Result<(), WaitError> {
         self.servers.check_process()?;
         let registered = self.registry.register_shared(key);
-        RunningWait::new(self, registered, key, target, deadline, caller).run().await
+        RunningWait::new(self, registered, key, self.waiter(target, deadline), caller).run().await
+    }
+
+    fn waiter<T: WaitTarget>(&self, target: T, deadline: Option<Instant>) -> Waiter<T> {
+        Waiter::new(target, deadline, self.outage, self.servers.clock.now())
     }
 
     /// Releases within the time of the last call. If that fails, it is repeated in the background.
@@ -348,15 +352,7 @@ struct MessageSource {
 }
 
 impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
-    fn new(
-        waits: &'a Waits,
-        registered: Registered<'a>,
-        key: &'a str,
-        target: T,
-        deadline: Option<Instant>,
-        caller: Caller<'a>,
-    ) -> RunningWait<'a, T> {
-        let waiter = Waiter::new(target, deadline, waits.outage, waits.servers.clock.now());
+    fn new(waits: &'a Waits, registered: Registered<'a>, key: &'a str, waiter: Waiter<T>, caller: Caller<'a>) -> Self {
         let inbox = MessageSource::default();
         RunningWait { waits, registered, key, waiter, caller, inbox, connection: None, is_over: false }
     }
@@ -441,7 +437,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     }
 
     /// Sends one call of a wait. A call in line contains the inbox at the server that has the key.
-    async fn send(&mut self, ask: AskKind, until: Option<Instant>) -> Result<(T::Answer, Moment), Unanswered> {
+    async fn send(&mut self, ask: AskKind, until: Option<Instant>) -> Result<(T::Answer, Sent), Unanswered> {
         let sending = Sending { until, ..Sending::of(self.caller.mode) };
         let mut make = MakeAsk { call: self.waiter.target.call(ask, ""), ask, wait: self };
         let answered = make.wait.waits.servers.send_as(make.wait.key.as_bytes(), sending, &mut make).await?;

@@ -7,8 +7,9 @@ use crate::support::workers::{self, Workers};
 use crate::support::{self, Server};
 
 use luagate::errors::{FailureKind, RefreshError, TryAcquireError};
-use luagate::{Permit, Released};
+use luagate::{Gate, Permit, Released};
 use redis::Commands;
+use std::time::{Duration, Instant};
 
 /// A permit of another semaphore, with a lease longer than the fault.
 fn bystander(server: &Server) -> Permit {
@@ -55,6 +56,65 @@ fn after_a_restart_without_data_holders_are_notified_and_fences_keep_increasing(
         workers.continue_for(30);
     }
     workers.finish(&server, &workers::broken_connections());
+}
+
+/// The connection is idle: only the gate itself can notice that it has ended. The lease is much longer than the test.
+#[test]
+fn the_holders_of_an_idle_gate_notice_at_once_that_the_server_has_lost_its_data() {
+    let mut server = own!(Server::private(&[]));
+    let gates = [server.gate(), futures_executor::block_on(Gate::builder(&server.url).open_async()).unwrap()];
+    for (round, gate) in gates.iter().enumerate() {
+        let permits: Vec<_> = (0..3).map(|n| gate.mutex(&format!("idle:{n}")).lock().unwrap()).collect();
+        if round == 1 {
+            std::thread::sleep(Duration::from_millis(600)); // the gate has looked at its connection
+        }
+        server.kill();
+        if round == 1 {
+            std::thread::sleep(Duration::from_millis(1_500)); // it notices during the outage
+            assert!(permits.iter().all(|permit| !permit.is_lost()), "the server may come back with its data");
+        }
+        server.start_again();
+        support::within(Duration::from_millis(1_500), || permits.iter().all(Permit::is_lost).then_some(()))
+            .expect("all are lost");
+        assert!(permits.into_iter().all(|permit| permit.release().unwrap() == Released::Gone));
+    }
+}
+
+/// All of them are renewed in batches, between which other calls run.
+#[test]
+fn many_holders_notice_a_restart_without_data_and_delay_no_call() {
+    const COUNT: u32 = 2_000;
+    let mut server = own!(Server::private(&[]));
+    let gate = server.gate();
+    let (many, other) = (gate.semaphore("many", COUNT), gate.semaphore("other", 1));
+    let permits: Vec<_> = (0..COUNT).map(|_| many.acquire().unwrap()).collect();
+    server.kill();
+    server.start_again();
+    let mut slowest = Duration::ZERO;
+    let begun = Instant::now();
+    support::eventually("all are lost", || {
+        let start = Instant::now();
+        let _ = other.try_acquire(); // the first one finds that the connection has ended
+        slowest = slowest.max(start.elapsed());
+        permits.iter().all(Permit::is_lost).then_some(())
+    });
+    println!("{COUNT} permits: all are lost after {:?}, the slowest call took {slowest:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(5), "a third of the lease is 10 s");
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+}
+
+#[test]
+fn a_server_that_kept_its_data_renews_idle_permits_after_a_restart() {
+    let mut server = own!(Server::private(&["--appendonly", "yes", "--appendfsync", "always"]));
+    let gate = server.gate();
+    let permit = gate.mutex("kept").lock().unwrap();
+    let renewed = || gate.counters().renewed;
+    let before = renewed();
+    server.kill();
+    server.start_again();
+    support::within(Duration::from_millis(1_500), || (renewed() > before).then_some(())).expect("it is renewed");
+    assert!(!permit.is_lost());
+    assert_eq!(permit.release().unwrap(), Released::Released);
 }
 
 #[test]

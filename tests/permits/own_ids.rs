@@ -7,7 +7,7 @@ use crate::support::raw::Raw;
 use crate::support::{Server, command_counts, eventually, within};
 
 use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
-use luagate::{Cancel, Gate, Lease, Mutex, Permit, Released};
+use luagate::{Cancel, Error, Gate, Lease, Mutex, Permit, Released};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -261,6 +261,51 @@ fn a_waiter_with_an_own_id_gets_its_permit_although_the_server_stalls() {
         assert_holds_alone(&server, &guard);
         guard.release().unwrap();
     });
+}
+
+type Attempt<'a> = dyn Fn() -> Result<Permit, Error> + 'a;
+
+/// The connection breaks after the server has granted. The call is sent again, and the reply is `held`.
+#[test]
+fn a_grant_whose_reply_was_lost_is_found_under_an_own_id() {
+    let (_server, proxy, gate) = own!(behind_a_proxy());
+    let job = job(&gate);
+    let lock = gate.rwlock("document").with(|lock| lock.id("worker-1").lease(LONG));
+    // From here on the gate is subscribed, so a wait joins the line with its first call.
+    let first = gate.mutex("job").lock().unwrap();
+    job.try_lock_for(Duration::from_millis(50)).unwrap_err();
+    first.release().unwrap();
+    let attempts: [(_, &Attempt); 4] = [
+        ("try_lock", &|| Ok(job.try_lock()?)),
+        ("lock", &|| Ok(job.lock()?)),
+        ("write", &|| Ok(lock.write()?)),
+        ("lock_async", &|| Ok(futures_executor::block_on(job.lock_async())?)),
+    ];
+    for (what, attempt) in attempts {
+        proxy.lose_reply_of_script();
+        let permit = attempt().unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(proxy.is_done());
+        permit.refresh().expect("it is held");
+        permit.release().unwrap();
+    }
+}
+
+#[test]
+fn an_own_id_that_holds_already_is_reported_although_a_reply_was_lost() {
+    let (server, proxy, gate) = own!(behind_a_proxy());
+    let former = server.gate().mutex("job").with(|lock| lock.id("worker-1").lease(LONG)).lock().unwrap();
+    let fence = former.fence();
+    former.into_id();
+    let job = job(&gate);
+    let attempts: [&Attempt; 2] = [&|| Ok(job.try_lock()?), &|| Ok(job.lock()?)];
+    for attempt in attempts {
+        thread::sleep(Duration::from_millis(20)); // the permit is older than the call
+        proxy.lose_reply_of_script();
+        let Err(Error::AlreadyHeld(held)) = attempt() else { panic!("it is another caller's") };
+        assert!(proxy.is_done());
+        assert_eq!(held.fence, fence);
+    }
+    assert!(!job.adopt("worker-1").unwrap().is_lost());
 }
 
 #[test]

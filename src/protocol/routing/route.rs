@@ -30,6 +30,8 @@ pub struct Route {
     is_repeated: bool,
     /// An attempt without an answer may have run.
     may_have_run: bool,
+    /// When the call was to be sent for the first time.
+    begun: Option<Instant>,
     /// The node for the next attempt only, after an `ASK` redirect.
     asking: Option<NodeId>,
     /// The node of the last attempt.
@@ -90,9 +92,10 @@ impl Route {
         Route { node, ..self }
     }
 
-    /// Whether an attempt without an answer may have run. If a later one is answered, the call may have run twice.
-    pub fn may_have_run(&self) -> bool {
-        self.may_have_run
+    /// The time since the first attempt, if an attempt without an answer may have run. If a later one is answered, the call
+    /// may have run twice.
+    pub fn repeated(&self, now: Instant) -> Option<Duration> {
+        self.begun.filter(|_| self.may_have_run).map(|begun| now.saturating_duration_since(begun))
     }
 
     /// The error of a call that cannot be made, or cannot be made again.
@@ -102,6 +105,7 @@ impl Route {
 
     /// The next step. `slots`: those of the cluster, if it is one.
     pub fn next(&mut self, slots: Option<&mut SlotMap>, now: Instant) -> RouteStep {
+        self.begun.get_or_insert(now);
         let (state, from) = (std::mem::replace(&mut self.state, RouteState::LookUp), self.node);
         let (Some(slot), Some(slots)) = (self.slot, slots) else {
             return match state {
@@ -300,7 +304,7 @@ mod tests {
         for _ in 0..2 {
             assert!(matches!(route.next(None, now), RouteStep::Send { node: 0, asking: false }));
             route.unanswered(None, unknown(FailureKind::Disconnected), now);
-            assert!(route.may_have_run());
+            assert_eq!(route.repeated(now + READ_TIMEOUT), Some(READ_TIMEOUT), "since the first attempt");
         }
         assert!(matches!(route.next(None, now), RouteStep::Failed(CallError::Unknown(_))));
     }
@@ -340,7 +344,7 @@ mod tests {
         first.unanswered(Some(&mut slots), redirected(Moved, ":3"), now);
         assert_eq!(slots.nodes()[2], ("b".to_owned(), 3), "without a host, it is that of the node which redirects");
         assert_eq!(sent(&mut first, &mut slots, now), (2, false));
-        assert!(!first.may_have_run(), "a node that redirects has not run the call");
+        assert_eq!(first.repeated(now), None, "a node that redirects has not run the call");
         assert_eq!(slots.node_of(KEY), 2);
         assert_eq!(slots.node_of(b"another"), 1, "only this slot is known to have moved");
         // Other slots may have moved too.

@@ -72,6 +72,7 @@ fn left(held: &mut HeldPermit, now: u64) -> Option<u128> {
 /// If a promise is broken.
 pub fn check() {
     renewals();
+    hastened_renewals();
     unanswered_refreshes();
     failed_renewals();
     batches();
@@ -139,6 +140,28 @@ fn renewals() {
     assert_eq!(next(&keeper, RENEWAL), Some(0));
     keeper.remove(brief);
     assert_eq!(next(&keeper, RENEWAL), None);
+}
+
+/// After a reconnect all permits of the server are due, or the first ones of them. No renewal becomes later.
+fn hastened_renewals() {
+    let mut keeper = Keeper::default();
+    let numbers = [3_000, 30_000, 60_000].map(|lease_ms| keep(&mut keeper, lease_ms));
+    let elsewhere = keeper.keep(held(3_000, true), 1, true, at(0));
+    let fixed = keeper.keep(held(3_000, false), 0, true, at(0));
+    keeper.hasten(0, 1, at(100));
+    assert_eq!(due(&mut keeper, at(100)), [numbers[0]]);
+    keeper.hasten(0, 1, at(200));
+    assert_eq!(due(&mut keeper, at(200)), [numbers[1]], "the first one that is planned");
+    keeper.renewed(numbers[0], Ok(Some((grant(200, 3_000), at(200)))), at(200)).unwrap();
+    keeper.hasten(0, usize::MAX, at(300));
+    assert_eq!(due(&mut keeper, at(300)), [numbers[0], numbers[2]]);
+    assert_eq!(next(&keeper, Task::Renew(1)), Some(999), "of another server");
+    keeper.hasten(1, usize::MAX, at(2_000));
+    assert_eq!(next(&keeper, Task::Renew(1)), Some(999), "it is due already");
+    keeper.remove(elsewhere);
+    keeper.remove(fixed);
+    keeper.hasten(1, usize::MAX, at(2_000));
+    assert_eq!(next(&keeper, Task::Renew(1)), None);
 }
 
 /// While a shorter lease is asked for, or if the reply is missing, the shorter lease may have begun.

@@ -4,8 +4,9 @@ use super::{MINUTE, await_waiters};
 use crate::support::raw::Raw;
 use crate::support::{SOON, Server};
 
-use luagate::Cancel;
-use luagate::errors::{AcquireError, WaitError};
+use luagate::errors::{AcquireError, TryAcquireError, WaitError};
+use luagate::scripts::semaphore::Ask;
+use luagate::{Cancel, Semaphore};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -123,6 +124,100 @@ fn a_wait_for_a_latch_ends_at_the_deadline_of_its_handle() {
     assert!(matches!(error, WaitError::Cancelled(_)), "{error:?}");
     let waited = start.elapsed();
     assert!(waited >= Duration::from_millis(200) && waited < Duration::from_secs(3));
+}
+
+/// Three waiters. The first one is cancelled and joins again with its ticket: it is granted before the others.
+#[test]
+fn a_cancelled_wait_leaves_the_line_and_can_join_it_again_at_its_place() {
+    let server = Server::any();
+    let gate = server.gate();
+    for is_async in [false, true] {
+        let name = format!("line:{is_async}");
+        let mut raw = Raw::named(&server, &name, 1);
+        raw.grant(super::held(&raw));
+        let stop = Cancel::new();
+        let semaphore = gate.semaphore(&name, 1).lease(MINUTE);
+        let acquire = |semaphore: &Semaphore| match is_async {
+            false => semaphore.acquire_timeout(MINUTE),
+            true => futures_executor::block_on(semaphore.acquire_timeout_async(MINUTE)),
+        };
+        let granted = std::sync::Mutex::new(Vec::new());
+        let serve = |who: &'static str, semaphore: &Semaphore| {
+            let permit = acquire(semaphore).unwrap();
+            granted.lock().unwrap().push(who);
+            permit.release().unwrap();
+        };
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| acquire(&semaphore.clone().cancelled_by(&stop)).map(drop));
+            await_waiters(&mut raw, 1);
+            let place = raw.inspect().waiters[0].ticket;
+            for (who, count) in [("second", 2), ("third", 3)] {
+                let (serve, semaphore) = (&serve, &semaphore);
+                scope.spawn(move || serve(who, semaphore));
+                await_waiters(&mut raw, count);
+            }
+            stop.cancel();
+            let Err(AcquireError::Cancelled(cancelled)) = first.join().unwrap() else { panic!("it was cancelled") };
+            assert_eq!(cancelled.ticket, Some(place));
+            assert_eq!(raw.inspect().waiter_count, 2, "it has left the line");
+            let again = semaphore.clone().ticket(place).max_waiting(1);
+            let serve = &serve;
+            scope.spawn(move || serve("first", &again));
+            await_waiters(&mut raw, 3);
+            assert_eq!(raw.inspect().waiters[0].ticket, place);
+            raw.assert_released("holder");
+        });
+        assert_eq!(granted.into_inner().unwrap(), ["first", "second", "third"]);
+    }
+}
+
+#[test]
+fn a_wait_that_joins_again_when_nobody_waits_is_granted_at_once() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    raw.grant(super::held(&raw));
+    let stop = Cancel::new();
+    let semaphore = server.gate().semaphore("raw", 1);
+    let waiting = semaphore.clone().cancelled_by(&stop);
+    let waiting = std::thread::spawn(move || waiting.acquire());
+    await_waiters(&mut raw, 1);
+    stop.cancel();
+    let Err(AcquireError::Cancelled(cancelled)) = waiting.join().unwrap() else { panic!("it was cancelled") };
+    let again = semaphore.ticket(cancelled.ticket.unwrap());
+    assert!(matches!(again.try_acquire(), Err(TryAcquireError::Denied(_))), "it does not wait");
+    // Cancelled before it has joined again: it keeps its place.
+    let Err(AcquireError::Cancelled(twice)) = again.clone().cancelled_by(&stop).acquire() else { panic!() };
+    assert_eq!(twice, cancelled);
+    raw.assert_released("holder");
+    again.acquire().unwrap().release().unwrap();
+}
+
+#[test]
+fn a_wait_that_never_was_in_line_or_was_for_several_has_no_ticket() {
+    let server = Server::any();
+    let gate = server.gate();
+    let mut raw = Raw::named(&server, "b", 2);
+    raw.grant(Ask { permits: Some(2), ..super::held(&raw) });
+    let stop = Cancel::new();
+    stop.cancel();
+    let Err(AcquireError::Cancelled(cancelled)) = gate.semaphore("b", 2).cancelled_by(&stop).acquire() else {
+        panic!()
+    };
+    assert_eq!(cancelled.ticket, None);
+    let stop = Cancel::new();
+    let (a, b) = (gate.semaphore("a", 1), gate.semaphore("b", 2));
+    let several = gate.several([(&a, 1), (&b, 1)]);
+    let waiting = several.clone().with(|semaphore| semaphore.cancelled_by(&stop));
+    let waiting = std::thread::spawn(move || waiting.acquire().map(drop));
+    await_waiters(&mut raw, 1);
+    stop.cancel();
+    let Err(AcquireError::Cancelled(cancelled)) = waiting.join().unwrap() else { panic!("it was cancelled") };
+    assert_eq!(cancelled.ticket, None);
+    // A ticket is of one line.
+    let refused = several.with(|semaphore| semaphore.ticket(7)).acquire().unwrap_err();
+    assert!(matches!(&refused, AcquireError::Invalid(invalid) if invalid.what() == "ticket"), "{refused}");
+    let refused = gate.semaphore("b", 2).ticket(u64::MAX).acquire().unwrap_err();
+    assert!(matches!(&refused, AcquireError::Invalid(_)), "{refused}");
 }
 
 #[test]

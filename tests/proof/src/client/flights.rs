@@ -3,13 +3,13 @@
 use super::{Client, Thread};
 use crate::call::{Command, Sent};
 use crate::protocol::exchange::RawReply;
-use crate::protocol::lease::Moment;
+use crate::protocol::lease::{self, Moment};
 use crate::protocol::routing::NodeId;
 use luagate::__proof::failure;
 use luagate::errors::{CallError, FailureKind};
 use redis::Value;
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A connection of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +58,19 @@ pub(crate) struct Unanswered {
     pub(crate) connection: Option<Connection>,
 }
 
-/// The outcome of a call, when it was sent, and whether an earlier attempt may have run.
+/// The outcome of a call, when it was sent, and the time since the first attempt if an earlier one may have run.
 #[derive(Clone, Debug)]
 pub(crate) struct Answered {
     pub(crate) outcome: Result<Value, Unanswered>,
     pub(crate) sent: Moment,
-    pub(crate) is_repeated: bool,
+    pub(crate) repeated: Option<Duration>,
 }
 
 impl Answered {
+    pub(crate) fn sent(&self) -> lease::Sent {
+        lease::Sent { at: self.sent, repeated: self.repeated }
+    }
+
     /// Parses the reply.
     pub(crate) fn read<T>(self, read: impl FnOnce(Value) -> Result<T, CallError>) -> Result<T, Unanswered> {
         let connection = None;

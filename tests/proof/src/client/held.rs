@@ -242,7 +242,7 @@ impl Client {
             return;
         };
         let identity = permit.identity.clone();
-        let is_repeated = answered.is_repeated;
+        let is_repeated = answered.repeated.is_some();
         match answered.read(|reply| release_of(&identity, 0).answer(reply)) {
             Ok(answer) => {
                 let found = matches!(answer, ReleaseAnswer::Released { .. });

@@ -126,7 +126,8 @@ impl Client {
     /// Sends the first packet of an attempt.
     fn launch(&mut self, mut flight: Flight, indexes: Vec<usize>, request: Request) {
         flight.request = request.number;
-        flight.is_repeated = indexes.iter().any(|index| request.attempts[*index].route.may_have_run());
+        flight.is_repeated =
+            indexes.iter().any(|index| request.attempts[*index].route.repeated(flight.sent.instant()).is_some());
         flight.indexes = indexes;
         let all = request.calls.clone();
         let calls = all.of(&flight.indexes);
@@ -290,7 +291,7 @@ impl Client {
         let (results, _) = exchange.results(None, ended);
         for (index, result) in flight.indexes.iter().zip(results).rev() {
             match result {
-                Ok(reply) => request.answered(*index, reply, flight.sent),
+                Ok(reply) => request.answered(*index, reply, flight.sent, now),
                 Err(error) => self.unanswered(&mut request, *index, &flight, error, now),
             }
         }
@@ -314,6 +315,9 @@ impl Client {
             true if attempt.node == node => attempt.breaks + 1,
             _ => is_break.into(),
         };
+        if is_break {
+            self.keeper.hasten(0, usize::MAX, now); // as after a reconnect
+        }
         attempt.node = node;
         attempt.route = attempt.route.clone().sent_to(node);
         attempt.route.unanswered(self.slots.as_mut(), error, now.instant());
@@ -392,15 +396,15 @@ impl Request {
         }
     }
 
-    fn answered(&mut self, index: usize, reply: redis::Value, sent: Moment) {
+    fn answered(&mut self, index: usize, reply: redis::Value, sent: Moment, now: Moment) {
         let attempt = &mut self.attempts[index];
-        let is_repeated = attempt.route.may_have_run();
-        attempt.outcome = Some(Answered { outcome: Ok(reply), sent, is_repeated });
+        let repeated = attempt.route.repeated(now.instant());
+        attempt.outcome = Some(Answered { outcome: Ok(reply), sent, repeated });
     }
 
     fn fail(&mut self, index: usize, error: CallError, now: Moment) {
         let attempt = &mut self.attempts[index];
-        let (connection, is_repeated) = (attempt.late.take(), attempt.route.may_have_run());
-        attempt.outcome = Some(Answered { outcome: Err(Unanswered { error, connection }), sent: now, is_repeated });
+        let (connection, repeated) = (attempt.late.take(), attempt.route.repeated(now.instant()));
+        attempt.outcome = Some(Answered { outcome: Err(Unanswered { error, connection }), sent: now, repeated });
     }
 }

@@ -334,7 +334,7 @@ impl Client {
 
     /// The reply to a caller that does not wait.
     fn tried(&mut self, want: &Want, mut target: PermitTarget, answered: Answered, now: Moment) {
-        let sent = answered.sent;
+        let sent = answered.sent();
         let answer = answered.read(|reply| target.acquire(AskKind::First, "").answer(reply));
         let (result, gives_back) = match answer {
             Ok(answer) => target.at_once(answer, sent),

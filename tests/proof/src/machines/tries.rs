@@ -4,9 +4,10 @@ use super::at;
 use super::waits::{USAGE, denied, grant};
 use crate::client::micros;
 use crate::protocol::keys::Keys;
-use crate::protocol::lease::LeaseOptions;
+use crate::protocol::lease::{LeaseOptions, Sent};
 use crate::protocol::semaphore::{Answer, Usage};
 use crate::protocol::waiter::{PermitTarget, QueueEntry};
+use std::time::Duration;
 
 const OTHER: Usage = Usage { in_use: 1, limit: 2 };
 
@@ -24,8 +25,14 @@ fn target(permits: Option<u32>, id: &str, own_id: bool, strict: bool) -> PermitT
 }
 
 /// The result of a reply, in words.
-fn reported(mut target: PermitTarget, answer: Answer) -> String {
-    let (result, gives_back) = target.at_once(answer, at(10));
+fn reported(target: PermitTarget, answer: Answer) -> String {
+    reported_of(target, answer, None)
+}
+
+/// The same for a call that was repeated, so many ms after the first attempt.
+fn reported_of(mut target: PermitTarget, answer: Answer, repeated: Option<u64>) -> String {
+    let repeated = repeated.map(Duration::from_millis);
+    let (result, gives_back) = target.at_once(answer, Sent { at: at(10), repeated });
     let reported = match result {
         Ok(granted) => {
             let end = granted.deadline.instant().map(|end| (micros(end) - 1_000_000) / 1_000);
@@ -71,13 +78,25 @@ fn answers() {
     assert!(reported(of(false), queued).starts_with("Unknown: "), "the caller did not ask to wait");
     // "All that are free" means at least one.
     let mut all = target(None, "id", false, false);
-    let (result, _) = all.at_once(Answer::AboveLimit { limit: 0, now: 0 }, at(10));
+    let (result, _) = all.at_once(Answer::AboveLimit { limit: 0, now: 0 }, Sent { at: at(10), repeated: None });
     let error = result.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("1 permit") && error.contains("0"), "{error}");
 }
 
-/// A permit that a fixed id already holds was granted to another caller.
+/// A permit that a fixed id already holds was granted to another caller. If an earlier attempt was not answered, it was
+/// granted to this one, unless it is older than that attempt.
 fn own_ids() {
-    let error = reported(target(Some(1), "me", true, false), Answer::Held(grant(60, 9_000, 2_000), USAGE));
-    assert!(error.starts_with("AlreadyHeld: ") && !error.ends_with("given back"), "{error}");
+    let of = |fence, repeated| {
+        let held = Answer::Held(grant(fence, 9_000, 2_000), USAGE);
+        reported_of(target(Some(1), "me", true, false), held, repeated)
+    };
+    // The server's time is 2,000 ms, up to 2,000,999 microseconds.
+    let others = [(60, None), (2_000_000, None), (1_899_999, Some(100)), (2_001_000, Some(100))];
+    for (fence, repeated) in others {
+        let error = of(fence, repeated);
+        assert!(error.starts_with("AlreadyHeld: ") && !error.ends_with("given back"), "{error}");
+    }
+    for (fence, repeated) in [(1_900_000, 100), (2_000_000, 0), (2_000_999, 0)] {
+        assert_eq!(of(fence, Some(repeated)), format!("granted {fence} until Some(7009), ticket None"));
+    }
 }

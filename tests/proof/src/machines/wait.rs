@@ -3,6 +3,7 @@
 use super::at;
 use crate::client::micros;
 use crate::protocol::inbox::{Mail, Message};
+use crate::protocol::lease::Sent;
 use crate::protocol::waiter::{Action, ActionOf, Event, WaitTarget, Waiter};
 use luagate::errors::CallError;
 use std::time::{Duration, Instant};
@@ -36,7 +37,13 @@ impl<T: Shown> Wait<T> {
     }
 
     pub(super) fn answered(&mut self, answer: T::Answer, sent: u64, now: u64) -> String {
-        self.on(Event::Answered { answer, sent: at(sent) }, now)
+        self.on(Event::Answered { answer, sent: Sent { at: at(sent), repeated: None } }, now)
+    }
+
+    /// As `answered`, by an attempt after one without an answer. The first one was sent at 0.
+    pub(super) fn answered_at_last(&mut self, answer: T::Answer, sent: u64, now: u64) -> String {
+        let repeated = Some(Duration::from_millis(now));
+        self.on(Event::Answered { answer, sent: Sent { at: at(sent), repeated } }, now)
     }
 
     pub(super) fn unanswered(&mut self, error: CallError, now: u64) -> String {

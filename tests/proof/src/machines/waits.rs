@@ -4,7 +4,7 @@ use super::wait::{Shown, Wait, ms};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::LeaseOptions;
 use crate::protocol::semaphore::{Answer, Grant, Usage};
-use crate::protocol::waiter::{AskKind, Granted, PermitTarget, QueueEntry};
+use crate::protocol::waiter::{AskKind, Granted, PermitTarget, QueueEntry, WaitTarget};
 use luagate::__proof::failure;
 use luagate::errors::{AcquireError, CallError, FailureKind};
 
@@ -78,6 +78,7 @@ pub(super) fn check() {
     grants_by_message();
     hints();
     own_ids();
+    tickets();
     timeouts();
     outages();
     cancellations();
@@ -164,6 +165,31 @@ fn hints() {
     assert_eq!(early.called(300), "sleeps until 0");
 }
 
+/// A wait with the ticket of an earlier one is in line only after the first reply. Its error has the ticket from the beginning.
+fn tickets() {
+    let of = |own_id| {
+        let mut wait = Wait::<PermitTarget>::new(None, own_id, false);
+        wait.waiter.target.entry.ticket = 50;
+        wait.start(true);
+        wait.timer(0);
+        wait
+    };
+    let ticket = |wait: &Wait<PermitTarget>| match wait.waiter.target.cancelled() {
+        AcquireError::Cancelled(cancelled) => cancelled.ticket,
+        error => panic!("{error}"),
+    };
+    assert_eq!(ticket(&of(false)), Some(50));
+    assert_eq!(ticket(&Wait::new(None, false, false)), None);
+    let error = of(false).unanswered(unknown(FailureKind::TimedOut), 10);
+    assert!(error.starts_with("Unknown"), "no outage is waited for: {error}");
+    assert_eq!(of(true).answered(Answer::Held(grant(60, 9_000, 2_000), USAGE), 0, 10), "AlreadyHeld");
+    let mut wait = of(true);
+    wait.answered(queued(50, 1, 4_000, 1_000), 0, 10);
+    assert_eq!(ticket(&wait), Some(50));
+    wait.timer(4_000);
+    assert!(wait.answered(Answer::Held(grant(60, 9_000, 2_000), USAGE), 4_000, 4_010).starts_with("granted 60"));
+}
+
 /// A wait in line under a fixed id finds its own grant, in a message or in a reply. A wait that is not in line finds the
 /// permit of another caller.
 fn own_ids() {
@@ -194,6 +220,13 @@ fn own_ids() {
     wait.start(true);
     wait.timer(0);
     assert_eq!(wait.answered(held(60), 0, 10), "AlreadyHeld");
+    // The same if an earlier attempt of its first call was not answered, unless the permit is older.
+    for (fence, outcome) in [(1_990_000, "granted 1990000 until Some(6999), ticket None"), (1_989_999, "AlreadyHeld")] {
+        let mut wait = Wait::<PermitTarget>::new(None, true, false);
+        wait.start(true);
+        wait.timer(0);
+        assert_eq!(wait.answered_at_last(held(fence), 0, 10), outcome);
+    }
     // A fence that is not above the ticket is of an earlier permit. It is not released, even if a call without a reply
     // may still bring a grant.
     let mut wait = Wait::in_line(None, true);

@@ -72,10 +72,10 @@ impl<T: WaitTarget> Waiting<T> {
         let WaiterState::Asks(ask) = self.waiter.state else {
             panic!("it did not ask");
         };
-        let sent = answered.sent;
+        let sent = answered.sent();
         let event = match answered.read(|reply| self.waiter.target.answer(ask, reply)) {
             Ok(answer) => {
-                self.excused_until = self.excused_until.filter(|until| sent.instant() < *until);
+                self.excused_until = self.excused_until.filter(|until| sent.at.instant() < *until);
                 Event::Answered { answer, sent }
             }
             Err(Unanswered { error, connection }) => {

@@ -19,6 +19,7 @@ const SHORT: &str = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}"
     term_width = 80,
     subcommand_required = true,
     disable_help_subcommand = true,
+    disable_help_flag = true,
     after_help = "\
 Example: LUAGATE_URL=redis://server/ luagate run -n 3 backup -- ./backup.sh
 Server: --url URL, LUAGATE_URL or REDIS_URL; --prefix or LUAGATE_PREFIX; for TLS
@@ -27,6 +28,9 @@ Server: --url URL, LUAGATE_URL or REDIS_URL; --prefix or LUAGATE_PREFIX; for TLS
 pub struct Args {
     #[command(flatten)]
     pub server: ServerArgs,
+    /// Print help
+    #[arg(short, long, global = true, hide = true, action = ArgAction::Help)]
+    help: Option<bool>,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -110,9 +114,12 @@ pub struct RunArgs {
     /// TERM this long before KILL [default: lease/4]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub grace: Option<Duration>,
-    /// Shown to others [default: HOST:PID]
+    /// Shown to others, besides host and process id
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
+    /// Shown to others: why, in up to 80 bytes
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// Keep COMMAND in this process group, as timeout(1)
     #[arg(long)]
     pub foreground: bool,

@@ -6,6 +6,7 @@ mod doctor;
 mod ended;
 mod export;
 mod inspect;
+mod label;
 mod latch;
 mod list;
 mod manage;
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
 }
 
 /// Returns the exit status.
-fn carry_out(Args { server, command }: Args, matches: &clap::ArgMatches) -> Result<u8, Ended> {
+fn carry_out(Args { server, command, .. }: Args, matches: &clap::ArgMatches) -> Result<u8, Ended> {
     let own = matches.subcommand().map_or(matches, |(_, own)| own); // clap has checked that there is one
     match command {
         Command::Run(args) => run::run(&server, args, own, false),

@@ -4,6 +4,7 @@ use crate::address::ServerArgs;
 use crate::args::{ResizeArgs, RevokeArgs};
 use crate::ended::Ended;
 use crate::inspect::{describe_holder, describe_waiter, find};
+use crate::label;
 use luagate::admin::{self, Name};
 use luagate::{Gate, Resized, Revoked};
 use std::collections::HashSet;
@@ -26,7 +27,8 @@ fn meant(owners: &[Owner], text: &str) -> Result<Vec<usize>, Ended> {
     let indexes = |is_meant: &dyn Fn(&Owner) -> bool| -> Vec<usize> {
         owners.iter().enumerate().filter(|(_, owner)| is_meant(owner)).map(|(index, _)| index).collect()
     };
-    let exact = indexes(&|owner| owner.id == text || owner.label.as_deref() == Some(text));
+    let exact =
+        indexes(&|owner| owner.id == text || owner.label.as_deref().is_some_and(|known| label::is_meant(known, text)));
     if !exact.is_empty() {
         return Ok(exact);
     }

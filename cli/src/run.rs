@@ -85,7 +85,7 @@ struct Waiting {
 
 impl Waiting {
     fn obtain(&self, gate: &luagate::Gate) -> Result<Vec<Permit>, Ended> {
-        let label = self.args.label.clone().unwrap_or_else(default_label);
+        let label = crate::label::own(self.args.label.as_deref(), self.args.reason.as_deref())?;
         let id = format!("{label}/{}", uuid::Uuid::new_v4());
         let settings = claim::Settings { args: &self.args, label: &label, id: &id, cancel: &self.cancel };
         let lost = self.events.clone();
@@ -100,13 +100,6 @@ impl Waiting {
         }
         claim::acquire(gate, &semaphores, self.args.wait)
     }
-}
-
-/// The machine and the process, so that an operator finds them.
-fn default_label() -> String {
-    let host = nix::unistd::gethostname().unwrap_or_default();
-    let host: String = host.to_string_lossy().chars().filter(|c| c.is_ascii_graphic()).take(100).collect();
-    format!("{}:{}", if host.is_empty() { "host" } else { &host }, std::process::id())
 }
 
 /// Waits for the permits. A signal that ends a program ends the wait.

@@ -12,6 +12,7 @@ mod command {
     pub mod help;
     pub mod lists;
     pub mod managing;
+    pub mod reasons;
     pub mod running;
     pub mod signals;
     pub mod statuses;

@@ -1,6 +1,7 @@
 //! The line on stderr that shows a wait: the place in line, and the holders.
 
 use super::Event;
+use crate::label;
 use crate::table::age;
 use luagate::Semaphore;
 use luagate::admin;
@@ -51,7 +52,7 @@ fn text(name: &str, state: &Inspection, own: &str, since: Duration) -> Option<St
     let holders = state.holders.iter().filter(|holder| !holder.cooling_down);
     let names: Vec<String> = holders
         .take(3)
-        .map(|holder| format!("{} ({})", holder.label().unwrap_or(&holder.id), age(holder.age)))
+        .map(|holder| format!("{} ({})", label::shown(holder.label().unwrap_or(&holder.id)), age(holder.age)))
         .collect();
     let more = state.holder_count.saturating_sub(names.len() as u64);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };

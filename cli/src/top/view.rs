@@ -4,6 +4,7 @@ use super::detail;
 use super::model::{Model, Opened, Row};
 use super::scroll::Scroll;
 use crate::args::Column;
+use crate::label::visible;
 use crate::list;
 use clap::ValueEnum;
 use ratatui::Frame;
@@ -122,10 +123,11 @@ fn cells(row: &Row) -> Vec<String> {
 
 fn draw_opened(frame: &mut Frame, opened: &Opened, area: Rect) {
     let [table, id] = Layout::vertical([Constraint::Fill(1), Constraint::Length(ID_LINE)]).areas(area);
+    // The reason is cut if there is not enough room. It is also in the id below the table.
     let rows = opened.scroll.window(opened.owners()).iter().map(|owner| owner.cells.clone()).collect();
-    draw_table(frame, table, &detail::HEAD, rows, &opened.scroll, detail::HEAD.len());
+    draw_table(frame, table, &detail::HEAD, rows, &opened.scroll, detail::REASON);
     if let Some(owner) = opened.selected() {
-        frame.render_widget(Line::raw(format!("id {}", owner.id)), id);
+        frame.render_widget(Line::raw(format!("id {}", visible(&owner.id))), id);
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::ended::{Ended, UNREACHABLE};
 use clap::Args;
 use luagate::{Gate, GateBuilder};
+use serde::{Deserialize, Serialize};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// get it.
 pub const HIDDEN_URL: &str = "LUAGATE_HIDDEN_URL";
 
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Serialize, Deserialize)]
 pub struct ServerArgs {
     /// Server, e.g. redis://host/ [env: LUAGATE_URL, REDIS_URL]
     #[arg(long, global = true, value_name = "URL", hide = true)]
@@ -48,6 +49,13 @@ impl ServerArgs {
     pub fn prefix(&self) -> String {
         let variable = || env::var("LUAGATE_PREFIX").ok().filter(|prefix| !prefix.is_empty());
         self.prefix.clone().or_else(variable).unwrap_or_else(|| "luagate".to_owned())
+    }
+
+    /// The same server, for a process without these variables and in another folder.
+    pub fn resolved(&self) -> ServerArgs {
+        let file = |file: &Option<PathBuf>| file.as_ref().map(|file| std::path::absolute(file).unwrap_or(file.clone()));
+        let [ca, cert, key] = [&self.ca, &self.cert, &self.key].map(file);
+        ServerArgs { url: Some(self.url()), prefix: Some(self.prefix()), ca, cert, key }
     }
 
     /// Settings for a gate at this server.

@@ -10,8 +10,8 @@ const LONGEST: usize = 200 - 37;
 /// A long host name is cut, but this much of it stays.
 const HOST: usize = 8;
 
-/// The label of this process. `label` and `reason` are texts of the user.
-pub fn own(label: Option<&str>, reason: Option<&str>) -> Result<String, Ended> {
+/// A new label. `label` and `reason` are texts of the user.
+pub fn new(label: Option<&str>, process: u32, reason: Option<&str>) -> Result<String, Ended> {
     let label = label.unwrap_or_default();
     if label.contains(|c: char| c.is_whitespace() || c.is_control()) {
         let why = format!("{label:?} contains white space or a control character");
@@ -26,7 +26,7 @@ pub fn own(label: Option<&str>, reason: Option<&str>) -> Result<String, Ended> {
     }
     let before = if label.is_empty() { String::new() } else { format!("{label}@") };
     let after = if reason.is_empty() { String::new() } else { format!(",{}", encoded(reason)) };
-    let after = format!(":{}{after}", std::process::id());
+    let after = format!(":{process}{after}");
     let mut host = host();
     let used = before.len() + after.len() + host.len().min(HOST);
     if used > LONGEST {
@@ -159,9 +159,9 @@ mod tests {
 
     #[test]
     fn a_long_host_is_cut_and_a_long_label_is_refused() {
-        let label = own(Some(&"x".repeat(140)), None).unwrap();
+        let label = new(Some(&"x".repeat(140)), 1, None).unwrap();
         assert!(label.len() <= LONGEST, "{label}");
-        assert!(own(Some(&"x".repeat(155)), None).is_err());
-        assert!(own(None, Some(&"%".repeat(80))).is_err());
+        assert!(new(Some(&"x".repeat(160)), 1, None).is_err());
+        assert!(new(None, 1, Some(&"%".repeat(80))).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! The command `luagate`: runs commands under a permit, shows holders and waiters, and takes permits away.
 
+mod acquire;
 mod address;
 mod args;
 mod doctor;
@@ -11,6 +12,7 @@ mod latch;
 mod list;
 mod manage;
 mod pages;
+mod release;
 mod run;
 mod sample;
 mod table;
@@ -49,6 +51,10 @@ fn carry_out(Args { server, command, .. }: Args, matches: &clap::ArgMatches) -> 
         Command::Run(args) => run::run(&server, args, own, false),
         Command::Try(args) => run::run(&server, args, own, true),
         Command::Guard => run::guard(),
+        Command::Keeper { .. } => acquire::keep(),
+        Command::Acquire(args) => acquire::acquire(&server, args, own),
+        Command::Release(args) => release::release(&server, &args),
+        Command::Refresh(args) => release::refresh(&server, &args),
         Command::Ls(args) => list::ls(&server, &args),
         Command::Inspect(args) => inspect::inspect(&server, &args),
         Command::Top(args) => top::top(&server, args),

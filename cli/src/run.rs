@@ -8,14 +8,15 @@ mod line;
 mod signals;
 mod tree;
 
+pub use deadline::Deadline;
 pub use guard::guard;
 
 use crate::address::ServerArgs;
-use crate::args::RunArgs;
+use crate::args::{PermitArgs, RunArgs};
 use crate::ended::{Ended, LOST, NOT_OBTAINED};
 use claim::Claim;
 use clap::ArgMatches;
-use deadline::{Deadline, Need};
+use deadline::Need;
 use group::{Change, Group, Terminal};
 use guard::Guard;
 use line::Line;
@@ -47,9 +48,39 @@ enum Event {
 
 /// Acquires permits and runs the command. Returns its exit status. `matches`: of the subcommand.
 pub fn run(server: &ServerArgs, mut args: RunArgs, matches: &ArgMatches, at_once: bool) -> Result<u8, Ended> {
+    let deadline = Deadline::new(args.permit.lease, args.grace).map_err(Ended::usage)?;
+    args.permit.at_once |= at_once;
+    let Obtained { claims, permits, events } = obtain(server, args.permit.clone(), matches)?;
+    Ok(Running::start(&args, &claims, permits, deadline)?.supervise(&events))
+}
+
+/// Permits, and what happens from now on.
+pub struct Obtained {
+    pub claims: Vec<Claim>,
+    pub permits: Vec<Permit>,
+    events: Receiver<Event>,
+}
+
+impl Obtained {
+    /// The only permit. From now on, a signal that ends a program ends this process, and interrupts no call of this thread.
+    pub fn into_only(mut self) -> Option<(Claim, Permit)> {
+        let ends = |event| match event {
+            Event::Signal(signal) if signals::ends(signal) => Some(signal),
+            _ => None,
+        };
+        thread::spawn(move || {
+            let signal = self.events.iter().find_map(ends);
+            signal.map(|signal| signal_hook::low_level::emulate_default_handler(signal as i32))
+        });
+        signals::block();
+        self.claims.pop().zip(self.permits.pop())
+    }
+}
+
+/// Waits for permits.
+pub fn obtain(server: &ServerArgs, mut args: PermitArgs, matches: &ArgMatches) -> Result<Obtained, Ended> {
     let claims = claim::of(&args, matches)?;
-    let deadline = Deadline::new(args.lease, args.grace).map_err(Ended::usage)?;
-    if at_once || args.at_once {
+    if args.at_once {
         args.wait = Some(Duration::ZERO);
     }
     let (server, builder) = (server.clone(), server.builder()?);
@@ -71,12 +102,12 @@ pub fn run(server: &ServerArgs, mut args: RunArgs, matches: &ArgMatches, at_once
         NOT_OBTAINED => Ended { status: args.conflict_exit_code, ..ended },
         _ => ended,
     })?;
-    Ok(Running::start(args, claims, permits, deadline)?.supervise(&events))
+    Ok(Obtained { claims: claims.clone(), permits, events })
 }
 
 /// The wait for permits, in a separate thread: a call to a server that does not answer must not delay a signal.
 struct Waiting {
-    args: RunArgs,
+    args: PermitArgs,
     claims: Vec<Claim>,
     cancel: Cancel,
     is_over: Arc<AtomicBool>,
@@ -85,7 +116,9 @@ struct Waiting {
 
 impl Waiting {
     fn obtain(&self, gate: &luagate::Gate) -> Result<Vec<Permit>, Ended> {
-        let label = crate::label::own(self.args.label.as_deref(), self.args.reason.as_deref())?;
+        let PermitArgs { label, process, reason, .. } = &self.args;
+        let process = process.unwrap_or_else(std::process::id);
+        let label = crate::label::new(label.as_deref(), process, reason.as_deref())?;
         let id = format!("{label}/{}", uuid::Uuid::new_v4());
         let settings = claim::Settings { args: &self.args, label: &label, id: &id, cancel: &self.cancel };
         let lost = self.events.clone();

@@ -10,6 +10,7 @@ mod command {
     pub mod flock;
     pub mod guide;
     pub mod help;
+    pub mod keeping;
     pub mod lists;
     pub mod managing;
     pub mod reasons;

@@ -1,6 +1,6 @@
 //! The permits that are acquired: of one name, or of several together.
 
-use crate::args::{Limit, RunArgs};
+use crate::args::{Limit, PermitArgs};
 use crate::ended::Ended;
 use clap::ArgMatches;
 use luagate::admin::{self, Kind, Name};
@@ -19,7 +19,7 @@ pub struct Claim {
 }
 
 /// The names of the arguments. Each option `-n` or `-p` belongs to the next NAME; if there is only one, it may come later.
-pub fn of(args: &RunArgs, matches: &ArgMatches) -> Result<Vec<Claim>, Ended> {
+pub fn of(args: &PermitArgs, matches: &ArgMatches) -> Result<Vec<Claim>, Ended> {
     let places = |id: &str| -> Vec<usize> { matches.indices_of(id).into_iter().flatten().collect() };
     let name_places = places("names");
     let limits = of_names("-n", &places("limit"), &args.limit, &name_places)?;
@@ -66,7 +66,7 @@ fn of_names<T: Copy>(option: &str, places: &[usize], values: &[T], names: &[usiz
 
 /// The settings that all semaphores of the arguments share.
 pub struct Settings<'a> {
-    pub args: &'a RunArgs,
+    pub args: &'a PermitArgs,
     pub label: &'a str,
     /// The id, if only one name is acquired.
     pub id: &'a str,
@@ -133,7 +133,7 @@ mod tests {
         let words = ["luagate", "run"].into_iter().chain(arguments.split_whitespace()).chain(["--", "true"]);
         let matches = Args::command().try_get_matches_from(words).unwrap();
         let own = matches.subcommand().unwrap().1;
-        of(&RunArgs::from_arg_matches(own).unwrap(), own)
+        of(&PermitArgs::from_arg_matches(own).unwrap(), own)
     }
 
     fn claim(name: &str, kind: Kind, limit: Option<Limit>, permits: u32) -> Claim {

@@ -3,6 +3,7 @@
 use crate::ended::{Ended, UNREACHABLE};
 use clap::Args;
 use luagate::{Gate, GateBuilder};
+use serde::{Deserialize, Serialize};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// get it.
 pub const HIDDEN_URL: &str = "LUAGATE_HIDDEN_URL";
 
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Serialize, Deserialize)]
 pub struct ServerArgs {
     /// Server, e.g. redis://host/ [env: LUAGATE_URL, REDIS_URL]
     #[arg(long, global = true, value_name = "URL", hide = true)]
@@ -50,13 +51,11 @@ impl ServerArgs {
         self.prefix.clone().or_else(variable).unwrap_or_else(|| "luagate".to_owned())
     }
 
-    /// The arguments for another process of this program. A URL with a password is in its environment.
-    pub fn arguments(&self) -> impl Iterator<Item = OsString> {
-        let texts = [("--url", &self.url), ("--prefix", &self.prefix)];
-        let files = [("--ca", &self.ca), ("--cert", &self.cert), ("--key", &self.key)];
-        let texts = texts.into_iter().map(|(option, value)| (option, value.clone().map(OsString::from)));
-        let files = files.into_iter().map(|(option, value)| (option, value.clone().map(OsString::from)));
-        texts.chain(files).filter_map(|(option, value)| Some([option.into(), value?])).flatten()
+    /// The same server, for a process without these variables and in another folder.
+    pub fn resolved(&self) -> ServerArgs {
+        let file = |file: &Option<PathBuf>| file.as_ref().map(|file| std::path::absolute(file).unwrap_or(file.clone()));
+        let [ca, cert, key] = [&self.ca, &self.cert, &self.key].map(file);
+        ServerArgs { url: Some(self.url()), prefix: Some(self.prefix()), ca, cert, key }
     }
 
     /// Settings for a gate at this server.

@@ -17,6 +17,8 @@ const SHORT: &str = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}"
     term_width = 80,
     subcommand_required = true,
     disable_help_subcommand = true,
+    disable_help_flag = true,
+    disable_version_flag = true,
     after_help = "\
 Example: LUAGATE_URL=redis://server/ luagate run -n 3 backup -- ./backup.sh
 Server: --url URL, LUAGATE_URL or REDIS_URL; --prefix or LUAGATE_PREFIX; for TLS
@@ -25,6 +27,12 @@ Server: --url URL, LUAGATE_URL or REDIS_URL; --prefix or LUAGATE_PREFIX; for TLS
 pub struct Args {
     #[command(flatten)]
     pub server: ServerArgs,
+    /// Print help
+    #[arg(short, long, global = true, hide = true, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// Print the version
+    #[arg(short = 'V', long, hide = true, action = ArgAction::Version)]
+    version: Option<bool>,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -36,6 +44,12 @@ pub enum Command {
     /// As run, but do not wait: status 75 if no permit is free
     #[command(override_usage = "luagate try [OPTIONS] [-n LIMIT] NAME... -- COMMAND [ARG]...")]
     Try(RunArgs),
+    /// Acquire a permit that another process releases
+    Acquire(AcquireArgs),
+    /// Release a permit of acquire
+    Release(ReleaseArgs),
+    /// Start a new lease of a permit of acquire
+    Refresh(RefreshArgs),
     /// List names: limit, in use, waiting, oldest holder
     Ls(LsArgs),
     /// Show holders and waiters, and since when
@@ -83,6 +97,12 @@ pub enum Command {
         #[arg(required = true, last = true)]
         command: Vec<OsString>,
     },
+    /// Renews a permit of acquire
+    #[command(hide = true)]
+    Keeper {
+        /// For those who list the processes
+        name: String,
+    },
 }
 
 #[derive(clap::Args, Clone)]
@@ -91,6 +111,78 @@ Several names: all or none. Status: that of COMMAND, 128+n after signal n,
 64 usage, 69 server, 75 no permit, 79 permit lost, 126/127 cannot run COMMAND.
 Example: luagate run -n 5 -w 2.5s market:account:17 -- ./trade --all")]
 pub struct RunArgs {
+    #[command(flatten)]
+    pub permit: PermitArgs,
+    /// TERM this long before KILL [default: lease/4]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub grace: Option<Duration>,
+    /// KILL leftovers this long after TERM
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s", hide_default_value = true)]
+    pub kill_after: Duration,
+    /// Keep COMMAND in this process group, as timeout(1)
+    #[arg(long)]
+    pub foreground: bool,
+    #[arg(required = true, last = true, hide = true)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(clap::Args)]
+#[command(help_template = SHORT, override_usage = "luagate acquire [OPTIONS] [-n LIMIT] NAME", after_help = "\
+Prints NAME ID FENCE. A keeper process renews the lease until `luagate release`.
+Example: luagate acquire --pid $PPID --at-most 1h deploy:shop")]
+pub struct AcquireArgs {
+    #[command(flatten)]
+    pub permit: PermitArgs,
+    /// Release when it ends [default: the parent]
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "no_keeper")]
+    pub pid: Option<i32>,
+    /// Release after this time
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "no_keeper")]
+    pub at_most: Option<Duration>,
+    /// Only `luagate refresh` renews it; with --lease
+    #[arg(long)]
+    pub no_keeper: bool,
+}
+
+/// A permit that `luagate acquire` has printed.
+#[derive(clap::Args)]
+pub struct PrintedArgs {
+    /// The name, of any kind
+    pub name: String,
+    /// The id
+    pub id: String,
+    /// The fence is not needed; so the whole line of acquire is accepted
+    #[arg(hide = true)]
+    pub fence: Option<u64>,
+    /// Only this kind
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+}
+
+#[derive(clap::Args)]
+#[command(help_template = SHORT, override_usage = "luagate release [OPTIONS] NAME ID [FENCE]", after_help = "\
+Status: 0 released, 1 the ID had nothing, 64 usage, 69 server.
+Example: luagate release deploy:shop \"$ID\"")]
+pub struct ReleaseArgs {
+    #[command(flatten)]
+    pub printed: PrintedArgs,
+}
+
+#[derive(clap::Args)]
+#[command(help_template = SHORT, override_usage = "luagate refresh [OPTIONS] NAME ID [FENCE]", after_help = "\
+Status: 0 the new lease has begun, 1 the ID holds nothing, 64 usage, 69 server.
+Example: luagate refresh --lease 10m deploy:shop \"$ID\"")]
+pub struct RefreshArgs {
+    #[command(flatten)]
+    pub printed: PrintedArgs,
+    /// The new lease
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
+    pub lease: Duration,
+}
+
+/// Which permits to acquire, and how.
+#[derive(clap::Args, Clone)]
+pub struct PermitArgs {
     /// Limit of the next NAME, or `stored`; else a mutex
     #[arg(short = 'n', long, value_name = "LIMIT", value_parser = limit, action = ArgAction::Append)]
     pub limit: Vec<Limit>,
@@ -121,18 +213,15 @@ pub struct RunArgs {
     /// Ends this long after a crash
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
     pub lease: Duration,
-    /// TERM this long before KILL [default: lease/4]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    pub grace: Option<Duration>,
-    /// KILL leftovers this long after TERM
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s", hide_default_value = true)]
-    pub kill_after: Duration,
-    /// Shown to others [default: HOST:PID]
+    /// Shown to others, besides host and process id
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
-    /// Keep COMMAND in the process group of luagate
-    #[arg(long)]
-    pub foreground: bool,
+    /// Shown to others: why, in up to 80 bytes
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// The process in the label. `None`: this one.
+    #[arg(skip)]
+    pub process: Option<u32>,
     /// Status if no permit was obtained
     #[arg(short = 'E', long = "status", alias = "conflict-exit-code", value_name = "STATUS", default_value = "75")]
     pub conflict_exit_code: u8,
@@ -141,8 +230,6 @@ pub struct RunArgs {
     pub quiet: bool,
     #[arg(required = true, hide = true)]
     pub names: Vec<String>,
-    #[arg(required = true, last = true, hide = true)]
-    pub command: Vec<OsString>,
 }
 
 /// The limit that a caller declares.

@@ -3,9 +3,10 @@
 use crate::address::ServerArgs;
 use crate::args::{InspectArgs, KindArg};
 use crate::ended::Ended;
+use crate::label;
 use crate::output::{self, visible};
 use crate::sample::Sample;
-use crate::table::{self, age, age_or_none, ms};
+use crate::table::{self, NONE, age, age_or_none, ms};
 use crate::unreadable::{self, Unreadable};
 use luagate::Gate;
 use luagate::admin::{Kind, Name};
@@ -90,27 +91,33 @@ fn print(name: &Name, state: &Inspection) -> Result<(), Ended> {
     if !state.holders.is_empty() {
         output::print("")?;
         let rows = state.holders.iter().map(|holder| holder_cells(name.kind, holder));
-        table::print(&["HOLDERS", "PERMITS", "SINCE", "LEASE LEFT", "FENCE", "ID"], rows)?;
+        table::print(&["HOLDERS", "PERMITS", "SINCE", "LEASE LEFT", "FENCE", "REASON", "ID"], rows)?;
         tell_more(state.holders.len(), state.holder_count)?;
     }
     if !state.waiters.is_empty() {
         output::print("")?;
         let rows = state.waiters.iter().enumerate().map(|(index, waiter)| {
             let permits = share(name.kind, waiter.permits);
-            vec![(index + 1).to_string(), permits, age(waiter.age), waiter.id.clone()]
+            vec![(index + 1).to_string(), permits, age(waiter.age), reason(waiter.label()), visible(&waiter.id)]
         });
-        table::print(&["WAITERS", "PERMITS", "SINCE", "ID"], rows)?;
+        table::print(&["WAITERS", "PERMITS", "SINCE", "REASON", "ID"], rows)?;
         tell_more(state.waiters.len(), state.waiter_count)?;
     }
     Ok(())
 }
 
-/// The cells of a holder: its state, permits, age, the rest of its lease, fence, id.
+/// The cells of a holder: its state, permits, age, the rest of its lease, fence, reason, id.
 pub fn holder_cells(kind: Kind, holder: &Holder) -> Vec<String> {
     let state = if holder.cooling_down { "released" } else { "held" };
     let left = holder.remaining.map_or_else(|| "permanent".to_owned(), age);
     let permits = share(kind, holder.permits);
-    vec![state.to_owned(), permits, age(holder.age), left, holder.fence.to_string(), holder.id.clone()]
+    let (fence, reason) = (holder.fence.to_string(), reason(holder.label()));
+    vec![state.to_owned(), permits, age(holder.age), left, fence, reason, visible(&holder.id)]
+}
+
+/// The cell with the reason in a label.
+pub fn reason(label: Option<&str>) -> String {
+    label::reason(label).map_or_else(|| NONE.to_owned(), |reason| visible(&reason))
 }
 
 /// The number of permits; of a reader-writer lock their meaning.
@@ -143,6 +150,7 @@ fn holder_json(holder: &Holder) -> Value {
     json!({
         "id": holder.id,
         "label": holder.label(),
+        "reason": label::reason(holder.label()),
         "permits": holder.permits,
         "fence": holder.fence,
         "age_ms": ms(holder.age),
@@ -155,6 +163,7 @@ fn waiter_json(place: usize, waiter: &Waiter) -> Value {
     json!({
         "id": waiter.id,
         "label": waiter.label(),
+        "reason": label::reason(waiter.label()),
         "permits": waiter.permits,
         "place": place,
         "ticket": waiter.ticket,
@@ -166,10 +175,16 @@ fn waiter_json(place: usize, waiter: &Waiter) -> Value {
 /// One line about a holder, for a question.
 pub fn describe_holder(holder: &Holder) -> String {
     let left = age_or_none(holder.remaining);
-    format!("holder {}, {} permit(s) for {}, lease left {left}", holder.id, holder.permits, age(holder.age))
+    let (id, why) = (visible(&holder.id), described_reason(holder.label()));
+    format!("holder {id}, {} permit(s) for {}, lease left {left}{why}", holder.permits, age(holder.age))
 }
 
 /// One line about a waiter, for a question.
 pub fn describe_waiter(waiter: &Waiter) -> String {
-    format!("waiter {}, {} permit(s), for {}", waiter.id, waiter.permits, age(waiter.age))
+    let (id, why) = (visible(&waiter.id), described_reason(waiter.label()));
+    format!("waiter {id}, {} permit(s), for {}{why}", waiter.permits, age(waiter.age))
+}
+
+fn described_reason(label: Option<&str>) -> String {
+    label::reason(label).map(|reason| format!(", reason: {}", visible(&reason))).unwrap_or_default()
 }

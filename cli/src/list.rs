@@ -3,6 +3,7 @@
 use crate::address::ServerArgs;
 use crate::args::LsArgs;
 use crate::ended::Ended;
+use crate::label;
 use crate::output;
 use crate::sample::{self, Sample};
 use crate::table::{self, NONE, age_or_none};
@@ -31,7 +32,7 @@ pub fn print(samples: &[Sample], as_json: bool) -> Result<(), Ended> {
 pub fn cells(sample: &Sample) -> Vec<String> {
     let labels = match sample.labels[..] {
         [] => NONE.to_owned(),
-        _ => sample.labels.join(", "),
+        _ => sample.labels.iter().map(|text| label::shown(text)).collect::<Vec<_>>().join(", "),
     };
     vec![
         sample.name.name.clone(),

@@ -3,18 +3,22 @@
 // These macros panic if the output cannot be written. `output` has functions that do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod acquire;
 mod address;
 mod args;
 mod completions;
 mod doctor;
 mod ended;
 mod export;
+mod held;
 mod inspect;
+mod label;
 mod latch;
 mod list;
 mod man;
 mod manage;
 mod output;
+mod release;
 mod run;
 mod sample;
 mod table;
@@ -53,13 +57,17 @@ fn end(result: Result<u8, Ended>) -> ExitCode {
 }
 
 /// Returns the exit status.
-fn carry_out(Args { server, command }: Args, matches: &clap::ArgMatches) -> Result<u8, Ended> {
+fn carry_out(Args { server, command, .. }: Args, matches: &clap::ArgMatches) -> Result<u8, Ended> {
     let own = matches.subcommand().map_or(matches, |(_, own)| own); // clap has checked that there is one
     match command {
         Command::Run(args) => run::run(&server, args, own, false),
         Command::Try(args) => run::run(&server, args, own, true),
-        Command::Guard => run::guard(&server),
+        Command::Guard => run::guard(),
         Command::Launch { parent, command } => run::launch(parent, &command),
+        Command::Keeper { .. } => acquire::keep(),
+        Command::Acquire(args) => acquire::acquire(&server, args, own),
+        Command::Release(args) => release::release(&server, &args),
+        Command::Refresh(args) => release::refresh(&server, &args),
         Command::Ls(args) => list::ls(&server, &args),
         Command::Inspect(args) => inspect::inspect(&server, &args),
         Command::Top(args) => top::top(&server, args),

@@ -4,6 +4,7 @@ use crate::address::ServerArgs;
 use crate::args::{ResizeArgs, RevokeArgs};
 use crate::ended::Ended;
 use crate::inspect::{describe_holder, describe_waiter, find};
+use crate::label;
 use crate::output::{self, visible};
 use luagate::admin::{self, Kind, Name};
 use luagate::{Gate, Resized, Revoked};
@@ -29,7 +30,8 @@ fn meant(owners: &[Owner], text: &str) -> Result<Vec<usize>, Ended> {
         owners.iter().enumerate().filter(|(_, owner)| is_meant(owner)).map(|(index, _)| index).collect()
     };
     let is = |known: &str| known == text || visible(known) == text;
-    let exact = indexes(&|owner| is(&owner.id) || owner.label.as_deref().is_some_and(is));
+    let is_meant = |label: &str| is(label) || label::is_meant(label, text);
+    let exact = indexes(&|owner| is(&owner.id) || owner.label.as_deref().is_some_and(is_meant));
     if !exact.is_empty() {
         return Ok(exact);
     }

@@ -78,7 +78,7 @@ pub fn json(value: &serde_json::Value) -> String {
 
 /// Control characters, white space other than the usual one, characters that change the direction of a text, and those that
 /// Unicode calls ignorable, since they are not shown.
-fn is_hidden(letter: char) -> bool {
+pub fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || (letter.is_whitespace() && letter != ' ')
         || matches!(letter,

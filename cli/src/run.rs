@@ -12,18 +12,21 @@ mod signals;
 mod terminal;
 mod wait;
 
+pub use deadline::Deadline;
 pub use guard::guard;
-pub use processes::launch;
+pub use processes::{launch, own_program};
 pub use signals::end_by;
 
 use crate::address::ServerArgs;
-use crate::args::RunArgs;
+use crate::args::{PermitArgs, RunArgs};
 use crate::ended::{Ended, NOT_OBTAINED, UNREACHABLE};
+use crate::held::Held;
 use claim::Claim;
 use clap::ArgMatches;
-use deadline::Deadline;
-use guard::{Guard, Held};
+use guard::Guard;
 use luagate::Permit;
+use luagate::admin::Name;
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::getpgrp;
@@ -32,8 +35,9 @@ use running::Running;
 use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
 use terminal::Terminal;
 use wait::{Wait, Waiter};
 
@@ -45,6 +49,8 @@ enum Event {
         by_terminal: bool,
     },
     ChildChanged,
+    /// The wait begins. Its id, if only one name is acquired.
+    Asks(String),
     /// The wait has ended.
     Obtained(Result<Vec<Permit>, Ended>),
     /// A permit is lost.
@@ -53,70 +59,90 @@ enum Event {
 
 /// Acquires permits and runs the command. Returns its exit status. `matches`: of the subcommand.
 pub fn run(server: &ServerArgs, mut args: RunArgs, matches: &ArgMatches, at_once: bool) -> Result<u8, Ended> {
-    let claims = claim::of(&args, matches)?;
-    let deadline = Deadline::new(args.lease, args.grace).map_err(Ended::usage)?;
-    if at_once || args.at_once {
-        args.wait = Some(Duration::ZERO);
-    }
-    let _ = server.builder()?; // reports a file that cannot be read
-    let report = Report::start()?;
-    let (guard, terminal, stops) = (Guard::start(server, &report), Terminal::open(), Arc::default());
-    let mut run = Run { args, claims, deadline, guard, report, terminal, stops };
-    let ended = run.wait_and_execute(server);
-    run.guard.end();
+    let deadline = Deadline::new(args.permit.lease, args.grace).map_err(Ended::usage)?;
+    args.permit.at_once |= at_once;
+    let mut caller = Caller::new(server, &args.permit, matches)?;
+    let ended = caller.obtain(server, args.permit.clone()).and_then(|(permits, is_stopped)| {
+        let running = Running::start(&mut caller, &args, deadline, permits)?;
+        if is_stopped {
+            let _ = killpg(getpgrp(), Signal::SIGTSTP); // with the command
+        }
+        running.supervise()
+    });
+    caller.guard.end();
     let ended = ended.map_err(|Ended { status, message, signal }| {
-        message.inspect(|message| run.report.tell(message));
+        message.inspect(|message| caller.report.tell(message));
         Ended { status, message: None, signal }
     });
-    run.report.flush();
+    caller.report.flush();
     ended
 }
 
+/// Acquires one permit. From now on, a signal that ends a program ends this process, and interrupts no call of this thread.
+pub fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Result<Option<(Name, Permit)>, Ended> {
+    let mut caller = Caller::new(server, &args, matches)?;
+    let obtained = caller.obtain(server, args);
+    caller.guard.end();
+    let (mut permits, _) = obtained?;
+    let events = caller.events;
+    thread::Builder::new().spawn(move || {
+        let ends = |event| match event {
+            Event::Signal { signal, .. } if signals::ends(signal) => Some(signal),
+            _ => None,
+        };
+        events.iter().find_map(ends).map(signals::end_by)
+    })?;
+    signals::block();
+    Ok(caller.claims.pop().map(|claim| claim.name).zip(permits.pop()))
+}
+
 /// What both the wait and the running command need.
-struct Run {
-    args: RunArgs,
+struct Caller {
     claims: Vec<Claim>,
-    deadline: Deadline,
     guard: Guard,
     report: Report,
     terminal: Option<Terminal>,
     /// Whether this process stops together with the command.
     stops: Arc<AtomicBool>,
+    sender: Sender<Event>,
+    events: Receiver<Event>,
 }
 
-impl Run {
-    fn wait_and_execute(&mut self, server: &ServerArgs) -> Result<u8, Ended> {
+impl Caller {
+    fn new(server: &ServerArgs, args: &PermitArgs, matches: &ArgMatches) -> Result<Caller, Ended> {
+        let claims = claim::of(args, matches)?;
+        let _ = server.builder()?; // reports a file that cannot be read
         let (sender, events) = mpsc::channel();
-        signals::stop_if(&self.stops)?;
+        let (report, stops) = (Report::start()?, Arc::default());
+        signals::stop_if(&stops)?;
         signals::listen(sender.clone())?;
-        let label = self.args.label.clone().unwrap_or_else(default_label);
-        let id = format!("{label}/{}", uuid::Uuid::new_v4());
-        if let [claim] = &self.claims[..] {
-            self.guard.holds(vec![Held::new(&claim.name, &id)]);
-        }
-        let (server, args, claims) = (server.clone(), self.args.clone(), self.claims.clone());
-        let waiter = Waiter { server, args, claims, label, id, begun: Instant::now() };
-        let wait = Wait::start(waiter, &sender, &self.report)?;
-        let obtained = self.await_permits(wait, &events);
-        self.report.end_line();
-        let (permits, is_stopped) = obtained.map_err(|ended| match ended.status {
-            NOT_OBTAINED if self.args.quiet => Ended::silently(self.args.conflict_exit_code),
-            NOT_OBTAINED => Ended { status: self.args.conflict_exit_code, ..ended },
-            _ => ended,
-        })?;
-        let running = Running::start(self, permits)?;
-        if is_stopped {
-            let _ = killpg(getpgrp(), Signal::SIGTSTP); // with the command
-        }
-        running.supervise(&events)
+        let guard = Guard::start(server, &report);
+        Ok(Caller { claims, guard, report, terminal: Terminal::open(), stops, sender, events })
     }
 
-    /// Waits for the permits. A signal that ends a program ends the wait. One that stops it gives up the place in line until
-    /// this process is continued. Returns whether it came too late: then the command is to be stopped.
-    fn await_permits(&mut self, mut wait: Wait, events: &Receiver<Event>) -> Result<(Vec<Permit>, bool), Ended> {
+    /// Waits for the permits. Returns whether this process was to be stopped while it got them.
+    fn obtain(&mut self, server: &ServerArgs, mut args: PermitArgs) -> Result<(Vec<Permit>, bool), Ended> {
+        if args.at_once {
+            args.wait = Some(Duration::ZERO);
+        }
+        let (quiet, status) = (args.quiet, args.conflict_exit_code);
+        let waiter = Waiter::new(server, args, &self.claims)?;
+        let wait = Wait::start(waiter, &self.sender, &self.report)?;
+        let obtained = self.await_permits(wait);
+        self.report.end_line();
+        obtained.map_err(|ended| match ended.status {
+            NOT_OBTAINED if quiet => Ended::silently(status),
+            NOT_OBTAINED => Ended { status, ..ended },
+            _ => ended,
+        })
+    }
+
+    /// A signal that ends a program ends the wait. One that stops it gives up the place in line until this process is continued,
+    /// unless it comes too late.
+    fn await_permits(&mut self, mut wait: Wait) -> Result<(Vec<Permit>, bool), Ended> {
         let (mut ended_by, mut is_stopped) = (None, false);
         loop {
-            match events.recv() {
+            match self.events.recv() {
                 Ok(Event::Signal { signal, .. }) if signals::ends(signal) => {
                     self.report.clear_line();
                     if ended_by.replace(signal).is_some() {
@@ -129,6 +155,11 @@ impl Run {
                     wait.interrupt();
                 }
                 Ok(Event::ChildChanged) => self.reap(),
+                Ok(Event::Asks(id)) => {
+                    if let [claim] = &self.claims[..] {
+                        self.guard.holds(vec![Held::new(&claim.name, &id)]);
+                    }
+                }
                 // Permits that were granted in the meantime are dropped, which releases them.
                 Ok(Event::Obtained(obtained)) => match (ended_by, obtained) {
                     (Some(signal), _) => return Err(Ended::by_signal(signal)),
@@ -161,7 +192,7 @@ impl Run {
                     return Some(status);
                 }
                 Ok(status) => return Some(status),
-                Err(nix::errno::Errno::EINTR) => {}
+                Err(Errno::EINTR) => {}
                 Err(_) => return None,
             }
         }
@@ -171,11 +202,4 @@ impl Run {
     fn reap(&mut self) {
         while self.changed().is_some() {}
     }
-}
-
-/// The machine and the process, so that an operator finds them.
-fn default_label() -> String {
-    let host = nix::unistd::gethostname().unwrap_or_default();
-    let host: String = host.to_string_lossy().chars().filter(|c| c.is_ascii_graphic()).take(100).collect();
-    format!("{}:{}", if host.is_empty() { "host" } else { &host }, std::process::id())
 }

@@ -13,11 +13,13 @@ mod command {
     pub mod guide;
     pub mod help;
     pub mod jobs;
+    pub mod keeping;
     pub mod lists;
     pub mod managing;
     pub mod messages;
     pub mod output;
     pub mod promises;
+    pub mod reasons;
     pub mod running;
     pub mod signals;
     pub mod statuses;

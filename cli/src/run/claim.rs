@@ -1,6 +1,6 @@
 //! The permits that are acquired: of one name, or of several together.
 
-use crate::args::{Limit, RunArgs};
+use crate::args::{Limit, PermitArgs};
 use crate::ended::Ended;
 use clap::ArgMatches;
 use luagate::admin::{self, Kind, Name};
@@ -19,7 +19,7 @@ pub struct Claim {
 }
 
 /// The names of the arguments. Each option `-n` or `-p` belongs to the next NAME; if there is only one, it may come later.
-pub fn of(args: &RunArgs, matches: &ArgMatches) -> Result<Vec<Claim>, Ended> {
+pub fn of(args: &PermitArgs, matches: &ArgMatches) -> Result<Vec<Claim>, Ended> {
     let places = |id: &str| -> Vec<usize> { matches.indices_of(id).into_iter().flatten().collect() };
     let name_places = places("names");
     let limits = of_names("-n", &places("limit"), &args.limit, &name_places)?;
@@ -66,11 +66,13 @@ fn of_names<T: Copy>(option: &str, places: &[usize], values: &[T], names: &[usiz
 
 /// The settings that all semaphores of the arguments share.
 pub struct Settings<'a> {
-    pub args: &'a RunArgs,
+    pub args: &'a PermitArgs,
     pub label: &'a str,
     /// The id, if only one name is acquired.
     pub id: &'a str,
     pub cancel: &'a Cancel,
+    /// Of a place in line to have again, if only one name is acquired.
+    pub ticket: Option<u64>,
 }
 
 /// The semaphores of these claims, with the number of permits of each.
@@ -80,7 +82,7 @@ pub fn semaphores(
     settings: &Settings,
     on_lost: impl Fn() + Clone + Send + Sync + 'static,
 ) -> Vec<(Semaphore, u32)> {
-    let Settings { args, label, id, cancel } = settings;
+    let Settings { args, label, id, cancel, ticket } = settings;
     let semaphores = claims.iter().map(|claim| {
         let semaphore = match claim.limit {
             Some(Limit::Declared(limit)) => gate.semaphore(&claim.name.name, limit),
@@ -90,7 +92,11 @@ pub fn semaphores(
         let semaphore = semaphore.lease(Lease::renewed(args.lease)).cancelled_by(cancel).on_lost(move |_| lost());
         let semaphore = semaphore.head_start(args.head_start);
         // Of several at once, the library chooses the id.
-        let semaphore = if claims.len() == 1 { semaphore.id(id) } else { semaphore.label(label) };
+        let semaphore = match (claims.len(), ticket) {
+            (1, Some(ticket)) => semaphore.id(id).ticket(*ticket),
+            (1, None) => semaphore.id(id),
+            _ => semaphore.label(label),
+        };
         let semaphore = match args.max_waiting {
             Some(most) => semaphore.max_waiting(most),
             None => semaphore,
@@ -105,21 +111,25 @@ pub fn semaphores(
 }
 
 /// Acquires the permits. Blocks for at most `wait`; zero: does not wait; `None`: without a limit.
-pub fn acquire(gate: &Gate, semaphores: &[(Semaphore, u32)], wait: Option<Duration>) -> Result<Vec<Permit>, Ended> {
+pub fn acquire(
+    gate: &Gate,
+    semaphores: &[(Semaphore, u32)],
+    wait: Option<Duration>,
+) -> Result<Vec<Permit>, luagate::Error> {
     if let [(semaphore, permits)] = semaphores {
         let permit = match wait {
-            Some(Duration::ZERO) => semaphore.try_acquire_many(*permits).map_err(Ended::of),
-            Some(wait) => semaphore.acquire_many_timeout(*permits, wait).map_err(Ended::of),
-            None => semaphore.acquire_many(*permits).map_err(Ended::of),
+            Some(Duration::ZERO) => semaphore.try_acquire_many(*permits)?,
+            Some(wait) => semaphore.acquire_many_timeout(*permits, wait)?,
+            None => semaphore.acquire_many(*permits)?,
         };
-        return Ok(vec![permit?]);
+        return Ok(vec![permit]);
     }
     let several = gate.several(semaphores.iter().map(|(semaphore, permits)| (semaphore, *permits)));
     let held = match wait {
-        Some(Duration::ZERO) => several.try_acquire().map_err(Ended::of),
-        wait => several.acquire_timeout(wait.unwrap_or(FOREVER)).map_err(Ended::of),
+        Some(Duration::ZERO) => several.try_acquire()?,
+        wait => several.acquire_timeout(wait.unwrap_or(FOREVER))?,
     };
-    Ok(held?.into_permits())
+    Ok(held.into_permits())
 }
 
 #[cfg(test)]
@@ -133,7 +143,7 @@ mod tests {
         let words = ["luagate", "run"].into_iter().chain(arguments.split_whitespace()).chain(["--", "true"]);
         let matches = Args::command().try_get_matches_from(words).unwrap();
         let own = matches.subcommand().unwrap().1;
-        of(&RunArgs::from_arg_matches(own).unwrap(), own)
+        of(&PermitArgs::from_arg_matches(own).unwrap(), own)
     }
 
     fn claim(name: &str, kind: Kind, limit: Option<Limit>, permits: u32) -> Claim {

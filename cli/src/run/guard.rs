@@ -10,7 +10,7 @@ use super::report::Report;
 use super::signals;
 use crate::address::ServerArgs;
 use crate::ended::Ended;
-use luagate::admin::{self, Kind, Name};
+use crate::held::Held;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -38,23 +38,10 @@ const SAME: Duration = Duration::from_millis(20);
 /// The name of its process. `pkill luagate` and `killall luagate` do not mean it.
 const NAME: &std::ffi::CStr = c"permit-guard";
 
-/// A permit, or a place in line for it.
-#[derive(Clone, Serialize, Deserialize)]
-pub struct Held {
-    name: String,
-    kind: String,
-    id: String,
-}
-
-impl Held {
-    pub fn new(name: &Name, id: &str) -> Held {
-        Held { name: name.name.clone(), kind: name.kind.as_str().to_owned(), id: id.to_owned() }
-    }
-}
-
 /// What `run` sends.
 #[derive(Clone, Serialize, Deserialize)]
 enum Line {
+    Server(ServerArgs),
     Held(Vec<Held>),
     Started(Processes),
     /// No process may be left at this time. If `run` dies, they get TERM, and KILL after `grace`.
@@ -87,8 +74,7 @@ impl Guard {
     fn spawn(&mut self) {
         self.started = Instant::now();
         let spawned = own_program().and_then(|mut program| {
-            let program = program.args(self.server.arguments()).arg("guard");
-            let mut child = program.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+            let mut child = program.arg("guard").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
             let id = Pid::from_raw(child.id() as i32);
             let input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
             // If the guard is stopped, its pipe may become full. This process does not wait for it.
@@ -103,7 +89,9 @@ impl Guard {
                     processes.is_other(id);
                     processes.clone()
                 });
-                let lines = [Line::Held(self.held.clone())].into_iter().chain(processes.map(Line::Started));
+                let lines = [Line::Server(self.server.resolved()), Line::Held(self.held.clone())]
+                    .into_iter()
+                    .chain(processes.map(Line::Started));
                 lines.for_each(|line| drop(self.send(&line)));
             }
             Err(error) => {
@@ -160,7 +148,7 @@ impl Guard {
 }
 
 /// The guard itself.
-pub fn guard(server: &ServerArgs) -> Result<u8, Ended> {
+pub fn guard() -> Result<u8, Ended> {
     let _ = setsid(); // signals from the terminal are not for it
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = nix::sys::prctl::set_name(NAME);
@@ -169,10 +157,11 @@ pub fn guard(server: &ServerArgs) -> Result<u8, Ended> {
     }
     let report = Report::start()?;
     let mut input = Input { stdin: io::stdin(), text: Vec::new() };
-    let (mut held, mut processes, mut end) = (Vec::new(), None::<Processes>, None);
+    let (mut server, mut held, mut processes, mut end) = (None, Vec::new(), None::<Processes>, None);
     loop {
         let left = end.map_or(LONGEST, |(at, _): (Duration, Duration)| at.saturating_sub(now()).min(LONGEST));
         match input.next(left) {
+            Next::Line(Line::Server(address)) => server = Some(address),
             Next::Line(Line::Held(names)) => held = names,
             Next::Line(Line::Started(started)) => processes = Some(started),
             Next::Line(Line::Ends { at, grace }) => end = Some((at, grace)),
@@ -188,8 +177,8 @@ pub fn guard(server: &ServerArgs) -> Result<u8, Ended> {
         report.tell("`luagate run` has died; its command is ended");
         end_all(&processes, end.unwrap_or_default())
     });
-    if all_have_ended && !held.is_empty() {
-        release(server, &held);
+    if let Some(server) = server.filter(|_| all_have_ended && !held.is_empty()) {
+        release(&server, &held);
     }
     report.flush();
     Ok(0)
@@ -219,10 +208,8 @@ fn end_all(processes: &Processes, (at, grace): (Duration, Duration)) -> bool {
 fn release(server: &ServerArgs, held: &[Held]) {
     signals::block();
     let Ok(gate) = server.open() else { return };
-    for Held { name, kind, id } in held {
-        if let Some(kind) = Kind::ALL.into_iter().find(|known| known.as_str() == kind) {
-            let _ = admin::named(&gate, &Name { name: name.clone(), kind }).revoke(id);
-        }
+    for permit in held {
+        let _ = permit.semaphore(&gate).map(|semaphore| semaphore.revoke(&permit.id));
     }
 }
 

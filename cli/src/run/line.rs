@@ -1,12 +1,13 @@
 //! The line on stderr that shows a wait: the place in line, and the holders.
 
 use super::report::Report;
+use crate::label;
 use crate::table::age;
 use luagate::Semaphore;
 use luagate::admin;
 use luagate::inspection::Inspection;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,15 +18,17 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How many holders and waiters are read. A place beyond that is shown as one above it.
 const MOST: u32 = 1_000;
 
-/// Shows a text now and then, until `is_over`. `own`: the id or label of this caller.
-pub fn watch(semaphores: Vec<Semaphore>, own: String, is_over: Arc<AtomicBool>, report: Report) {
+/// Shows a text now and then, until `is_over`. `own`: the id of this caller. Of several names only its label is known.
+pub fn watch(semaphores: Vec<Semaphore>, own: Arc<Mutex<String>>, is_over: Arc<AtomicBool>, report: Report) {
     thread::spawn(move || {
         let begun = Instant::now();
         thread::sleep(FIRST);
         while !is_over.load(Ordering::Acquire) {
+            let id = own.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let own = if semaphores.len() == 1 { &id } else { id.rsplit_once('/').map_or("", |(label, _)| label) };
             let shown = semaphores.iter().find_map(|semaphore| {
                 let state = admin::inspect_page(semaphore, 0, MOST).ok()?;
-                text(semaphore.name(), &state, &own, begun.elapsed())
+                text(semaphore.name(), &state, own, begun.elapsed())
             });
             // During an outage, the last text stays.
             if let Some(text) = shown {
@@ -48,7 +51,7 @@ fn text(name: &str, state: &Inspection, own: &str, since: Duration) -> Option<St
     let names: Vec<String> = holders
         .into_iter()
         .take(3)
-        .map(|holder| format!("{} ({})", holder.label().unwrap_or(&holder.id), age(holder.age)))
+        .map(|holder| format!("{} ({})", label::shown(holder.label().unwrap_or(&holder.id)), age(holder.age)))
         .collect();
     let held = match state.holder_count.saturating_sub((names.len() + cooling.len()) as u64) {
         0 if names.is_empty() && cooling.is_empty() => "nobody".to_owned(),

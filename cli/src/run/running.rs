@@ -1,11 +1,11 @@
 //! The command while it runs under its permits.
 
-use super::deadline::{self, Need};
-use super::guard::Held;
+use super::deadline::{self, Deadline, Need};
 use super::processes::{self, HELD, Processes};
-use super::{Event, Run, clock, signals};
-use crate::args::Limit;
+use super::{Caller, Event, clock, signals};
+use crate::args::{Limit, RunArgs};
 use crate::ended::{Ended, LOST};
+use crate::held::Held;
 use luagate::errors::RefreshError;
 use luagate::{Permit, Released};
 use nix::sys::signal::{Signal, kill, raise};
@@ -13,7 +13,7 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -35,7 +35,9 @@ enum Reason {
 }
 
 pub struct Running<'a> {
-    run: &'a mut Run,
+    caller: &'a mut Caller,
+    args: &'a RunArgs,
+    deadline: Deadline,
     processes: Processes,
     permits: Permits,
     names: String,
@@ -48,9 +50,14 @@ pub struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    pub fn start(run: &'a mut Run, permits: Vec<Permit>) -> Result<Running<'a>, Ended> {
+    pub fn start(
+        caller: &'a mut Caller,
+        args: &'a RunArgs,
+        deadline: Deadline,
+        permits: Vec<Permit>,
+    ) -> Result<Running<'a>, Ended> {
         let join = |texts: Vec<String>| texts.join(" ");
-        let names = join(run.claims.iter().map(|claim| claim.name.name.clone()).collect());
+        let names = join(caller.claims.iter().map(|claim| claim.name.name.clone()).collect());
         let ids = join(permits.iter().map(|permit| permit.id().to_owned()).collect());
         let around = std::env::var(HELD).unwrap_or_default();
         let variables = [
@@ -59,21 +66,21 @@ impl<'a> Running<'a> {
             ("LUAGATE_FENCE", join(permits.iter().map(|permit| permit.fence().to_string()).collect())),
             (HELD, format!("{around} {ids}").trim().to_owned()),
         ];
-        let held = run.claims.iter().zip(&permits).map(|(claim, permit)| Held::new(&claim.name, permit.id()));
-        run.guard.holds(held.collect());
-        for (claim, permit) in run.claims.iter().zip(&permits) {
+        let held = caller.claims.iter().zip(&permits).map(|(claim, permit)| Held::new(&claim.name, permit.id()));
+        caller.guard.holds(held.collect());
+        for (claim, permit) in caller.claims.iter().zip(&permits) {
             if let Some(Limit::Declared(limit)) = claim.limit
                 && limit != permit.limit()
-                && !run.args.quiet
+                && !args.permit.quiet
             {
                 let (name, stored) = (&claim.name.name, permit.limit());
-                run.report.tell(format!("the limit of {name} in force is {stored}, not {limit}"));
+                caller.report.tell(format!("the limit of {name} in force is {stored}, not {limit}"));
             }
         }
-        let has_group = run.terminal.is_none() && !run.args.foreground;
+        let has_group = caller.terminal.is_none() && !args.foreground;
         let mark = permits.first().map(Permit::id).unwrap_or_default();
-        run.stops.store(run.may_stop(), Ordering::Release);
-        let processes = match Processes::start(&run.args.command, &variables, mark, has_group) {
+        caller.stops.store(caller.may_stop(), Ordering::Release);
+        let processes = match Processes::start(&args.command, &variables, mark, has_group) {
             Ok(processes) => processes,
             Err(ended) => {
                 signals::block();
@@ -81,17 +88,17 @@ impl<'a> Running<'a> {
                 return Err(ended);
             }
         };
-        run.guard.watches(&processes);
+        caller.guard.watches(&processes);
         let (permits, last_look) = (Permits::new(permits), clock::now());
         let (reason, is_lost, has_told) = (None, false, false);
-        Ok(Running { run, processes, permits, names, reason, is_lost, has_told, last_look })
+        Ok(Running { caller, args, deadline, processes, permits, names, reason, is_lost, has_told, last_look })
     }
 
     /// Returns the exit status, after the command has ended and the permits are released.
-    pub fn supervise(mut self, events: &Receiver<Event>) -> Result<u8, Ended> {
+    pub fn supervise(mut self) -> Result<u8, Ended> {
         let status = loop {
             let wait = self.look();
-            match events.recv_timeout(wait) {
+            match self.caller.events.recv_timeout(wait) {
                 Ok(Event::Signal { signal, by_terminal }) => self.got(signal, by_terminal),
                 Ok(Event::Lost) => self.is_lost = true,
                 Ok(_) | Err(_) => {} // a timeout: the thread that receives signals keeps the channel open
@@ -108,13 +115,13 @@ impl<'a> Running<'a> {
                 _ => {}
             }
         };
-        self.end(status, events)
+        self.end(status)
     }
 
     /// The next change of the command itself.
     fn change(&mut self) -> Option<WaitStatus> {
         loop {
-            let status = self.run.changed()?;
+            let status = self.caller.changed()?;
             if status.pid() == Some(self.processes.leader()) {
                 return Some(status);
             }
@@ -122,7 +129,7 @@ impl<'a> Running<'a> {
     }
 
     fn got(&mut self, signal: Signal, by_terminal: bool) {
-        let has_stopped = signals::stops(signal) && self.run.stops.load(Ordering::Acquire);
+        let has_stopped = signals::stops(signal) && self.caller.stops.load(Ordering::Acquire);
         if has_stopped || by_terminal && !self.processes.has_group() {
             return; // the terminal and the shell send it to the command too
         }
@@ -135,7 +142,7 @@ impl<'a> Running<'a> {
     /// The command was stopped. At a terminal this process stops too, so that the shell goes on. Returns when it is continued.
     /// Meanwhile nothing renews the lease.
     fn has_stopped(&mut self, by: Signal) {
-        let Some(terminal) = self.run.terminal.as_ref().filter(|_| self.run.stops.load(Ordering::Acquire)) else {
+        let Some(terminal) = self.caller.terminal.as_ref().filter(|_| self.caller.stops.load(Ordering::Acquire)) else {
             return;
         };
         let wanted_terminal = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
@@ -154,14 +161,14 @@ impl<'a> Running<'a> {
         let passed = now.saturating_sub(self.last_look);
         self.last_look = now;
         let left = self.permits.left();
-        self.run.guard.restart();
-        self.run.guard.ends_in(self.run.deadline.until_guard(left), self.run.deadline.grace);
+        self.caller.guard.restart();
+        self.caller.guard.ends_in(self.deadline.until_guard(left), self.deadline.grace);
         let reason = || match left.is_zero() {
             true if passed > PAUSE => Reason::Paused(passed),
             true if self.is_lost => Reason::Revoked,
             _ => Reason::NotRenewed,
         };
-        match self.run.deadline.need(left) {
+        match self.deadline.need(left) {
             Need::Nothing(time) => time.min(TICK),
             Need::Term(time) => {
                 if self.reason.is_none() {
@@ -181,17 +188,17 @@ impl<'a> Running<'a> {
     fn kill(&mut self) {
         let foreign = self.processes.kill();
         if !foreign.is_empty() && !std::mem::replace(&mut self.has_told, true) {
-            self.run.report.tell(format!("cannot end what belongs to another user: {}", numbers(foreign)));
+            self.caller.report.tell(format!("cannot end what belongs to another user: {}", numbers(foreign)));
         }
     }
 
-    fn end(mut self, status: Result<u8, Signal>, events: &Receiver<Event>) -> Result<u8, Ended> {
+    fn end(mut self, status: Result<u8, Signal>) -> Result<u8, Ended> {
         if self.reason.is_some() {
             self.kill(); // also what has left the group
         }
-        let left = self.end_left_behind(events);
+        let left = self.end_left_behind();
         if status.is_err()
-            && let Some(terminal) = &self.run.terminal
+            && let Some(terminal) = &self.caller.terminal
         {
             terminal.restore();
         }
@@ -202,13 +209,13 @@ impl<'a> Running<'a> {
             let text = numbers(left.clone());
             let report =
                 format!("the command goes on: {text}. The permit of {names} is not released, and ends with its lease");
-            self.run.report.tell(report);
+            self.caller.report.tell(report);
             self.permits.leave();
             false
         };
         let Some(reason) = self.reason else {
             if gone {
-                self.run.report.tell(format!(
+                self.caller.report.tell(format!(
                     "the permit of {names} was lost before the command ended. Another one may have run at the same time"
                 ));
             }
@@ -225,13 +232,13 @@ impl<'a> Running<'a> {
     }
 
     /// Ends what the command has left behind: TERM, and KILL later. Returns the processes that could not be ended.
-    fn end_left_behind(&mut self, events: &Receiver<Event>) -> Vec<Pid> {
+    fn end_left_behind(&mut self) -> Vec<Pid> {
         let mut left = self.processes.left_behind();
         if left.is_empty() {
             return left;
         }
         let begun = clock::now();
-        let mut kill_at = begun + self.run.args.kill_after;
+        let mut kill_at = begun + self.args.kill_after;
         if self.reason.is_none() {
             processes::terminate(&left);
         }
@@ -247,12 +254,12 @@ impl<'a> Running<'a> {
                 kill_at = kill_at.min(now);
             }
             self.look();
-            if let Ok(Event::Signal { signal, .. }) = events.recv_timeout(Duration::from_millis(5))
+            if let Ok(Event::Signal { signal, .. }) = self.caller.events.recv_timeout(Duration::from_millis(5))
                 && signals::ends(signal)
             {
                 kill_at = clock::now();
             }
-            self.run.reap();
+            self.caller.reap();
             left = self.processes.left_behind();
         }
         left

@@ -6,14 +6,14 @@ use super::processes::HELD;
 use super::report::Report;
 use super::{Event, signals};
 use crate::address::ServerArgs;
-use crate::args::RunArgs;
+use crate::args::PermitArgs;
 use crate::ended::{Ended, UNREACHABLE};
 use luagate::{Cancel, Gate, Permit, Semaphore};
 use std::cell::Cell;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,11 @@ impl Wait {
         let (events, report) = (events.clone(), report.clone());
         thread::Builder::new().spawn(move || {
             signals::block();
-            waiter.take_turns(&next_turns, &events, &Shown { report, is_started: Cell::new(false), is_over });
+            waiter.take_turns(
+                &next_turns,
+                &events,
+                &Shown { report, is_started: Cell::new(false), own: Arc::default(), is_over },
+            );
         })?;
         Ok(wait)
     }
@@ -64,26 +68,32 @@ impl Drop for Wait {
 struct Shown {
     report: Report,
     is_started: Cell<bool>,
+    /// The id that waits.
+    own: Arc<Mutex<String>>,
     is_over: Arc<AtomicBool>,
 }
 
 /// Who waits, and for what.
 pub struct Waiter {
-    pub server: ServerArgs,
-    pub args: RunArgs,
-    pub claims: Vec<Claim>,
-    pub label: String,
-    /// The id, if only one name is acquired.
-    pub id: String,
-    pub begun: Instant,
+    server: ServerArgs,
+    args: PermitArgs,
+    claims: Vec<Claim>,
+    label: String,
+    begun: Instant,
 }
 
 impl Waiter {
+    pub fn new(server: &ServerArgs, args: PermitArgs, claims: &[Claim]) -> Result<Waiter, Ended> {
+        let process = args.process.unwrap_or_else(std::process::id);
+        let label = crate::label::new(args.label.as_deref(), process, args.reason.as_deref())?;
+        Ok(Waiter { server: server.clone(), args, claims: claims.to_vec(), label, begun: Instant::now() })
+    }
+
     fn take_turns(self, turns: &Receiver<Cancel>, events: &Sender<Event>, shown: &Shown) {
-        let mut gate = None;
+        let (mut gate, mut ticket) = (None, None);
         for cancel in turns {
             let obtained = match gate.take().map_or_else(|| self.open(&cancel), Ok) {
-                Ok(opened) => self.obtain(gate.insert(opened), &cancel, events, shown),
+                Ok(opened) => self.obtain(gate.insert(opened), &cancel, &mut ticket, events, shown),
                 Err(ended) => Err(ended),
             };
             if events.send(Event::Obtained(obtained)).is_err() {
@@ -116,26 +126,38 @@ impl Waiter {
         }
     }
 
+    /// `ticket`: of the place in line that an interrupted wait had, for one name.
     fn obtain(
         &self,
         gate: &Gate,
         cancel: &Cancel,
+        ticket: &mut Option<u64>,
         events: &Sender<Event>,
         shown: &Shown,
     ) -> Result<Vec<Permit>, Ended> {
-        let settings = claim::Settings { args: &self.args, label: &self.label, id: &self.id, cancel };
+        // A new id for each turn: a release of the last turn may come late.
+        let id = format!("{}/{}", self.label, uuid::Uuid::new_v4());
+        let settings = claim::Settings { args: &self.args, label: &self.label, id: &id, cancel, ticket: ticket.take() };
         let lost = events.clone();
         let semaphores = claim::semaphores(gate, &self.claims, &settings, move || drop(lost.send(Event::Lost)));
         let may_wait = self.args.wait.is_none_or(|wait| !wait.is_zero());
         if may_wait {
             refuse_own(&semaphores)?;
         }
-        if may_wait && !self.args.quiet && !shown.is_started.replace(true) {
-            let own = if semaphores.len() == 1 { &self.id } else { &self.label };
-            let watched = semaphores.iter().map(|(semaphore, _)| semaphore.clone()).collect();
-            line::watch(watched, own.clone(), shown.is_over.clone(), shown.report.clone());
+        if may_wait && !self.args.quiet {
+            shown.own.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&id);
+            if !shown.is_started.replace(true) {
+                let watched = semaphores.iter().map(|(semaphore, _)| semaphore.clone()).collect();
+                line::watch(watched, shown.own.clone(), shown.is_over.clone(), shown.report.clone());
+            }
         }
-        claim::acquire(gate, &semaphores, self.left())
+        let _ = events.send(Event::Asks(id));
+        claim::acquire(gate, &semaphores, self.left()).map_err(|error| {
+            if let luagate::Error::Cancelled(cancelled) = &error {
+                *ticket = cancelled.ticket;
+            }
+            Ended::of(error)
+        })
     }
 }
 

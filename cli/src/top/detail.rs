@@ -1,13 +1,17 @@
 //! One opened name: its holders and waiters.
 
-use crate::inspect::{describe_holder, describe_waiter, holder_cells, share};
+use crate::inspect::{describe_holder, describe_waiter, holder_cells, reason, share};
+use crate::output::visible;
 use crate::sample::Sample;
 use crate::table::{NONE, age};
 use luagate::admin::Name;
 use luagate::inspection::Inspection;
 
 /// The columns of an opened name.
-pub const HEAD: [&str; 6] = ["STATE", "PERMITS", "SINCE", "LEASE LEFT", "FENCE", "ID"];
+pub const HEAD: [&str; 7] = ["STATE", "PERMITS", "SINCE", "LEASE LEFT", "FENCE", "REASON", "ID"];
+
+/// The column of the reason.
+pub const REASON: usize = 5;
 
 /// A holder or a waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +49,15 @@ impl Detail {
             let none = || NONE.to_owned();
             Owner {
                 id: waiter.id.clone(),
-                cells: vec![place, permits, age(waiter.age), none(), none(), waiter.id.clone()],
+                cells: vec![
+                    place,
+                    permits,
+                    age(waiter.age),
+                    none(),
+                    none(),
+                    reason(waiter.label()),
+                    visible(&waiter.id),
+                ],
                 description: describe_waiter(waiter),
                 can_be_revoked: true,
             }

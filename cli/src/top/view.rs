@@ -111,7 +111,7 @@ fn clock(time: SystemTime) -> String {
 
 fn draw_list(frame: &mut Frame, model: &Model, area: Rect) {
     let rows: Vec<Vec<String>> = model.visible().map(cells).collect();
-    draw_table(frame, area, &list::HEAD, rows, &model.scroll, true);
+    draw_table(frame, area, &list::HEAD, rows, &model.scroll, 0);
 }
 
 /// Only the name and the kind of a row that was not read yet.
@@ -125,16 +125,27 @@ fn cells(row: &Row) -> Vec<String> {
 
 fn draw_opened(frame: &mut Frame, opened: &Opened, area: Rect) {
     let [table, id] = Layout::vertical([Constraint::Fill(1), Constraint::Length(ID_LINE)]).areas(area);
+    // The reason is cut if there is not enough room. It is also in the id below the table.
     let rows = opened.scroll.window(opened.owners()).iter().map(|owner| owner.cells.clone()).collect();
-    draw_table(frame, table, &detail::HEAD, rows, &opened.scroll, false);
+    draw_table(frame, table, &detail::HEAD, rows, &opened.scroll, detail::REASON);
     if let Some(owner) = opened.selected() {
-        frame.render_widget(Line::raw(visible(&format!("id {}", owner.id))), id);
+        frame.render_widget(Line::raw(format!("id {}", visible(&owner.id))), id);
     }
 }
 
-/// Draws rows of cells. The last column gets the room that is left. `has_name`: the first column is a name, which leaves
-/// some for the others, and which gets the room of those that do not fit.
-fn draw_table(frame: &mut Frame, area: Rect, head: &[&str], rows: Vec<Vec<String>>, scroll: &Scroll, has_name: bool) {
+/// Makes a column so narrow that the last one has some room.
+fn narrow(widths: &mut [u16], cut: usize, room: u16) {
+    let spaces = SPACE * u16::try_from(widths.len().saturating_sub(1)).unwrap_or(u16::MAX);
+    let others = widths.iter().enumerate().filter(|(index, _)| *index != cut && *index + 1 != widths.len());
+    let others = others.fold(spaces + LAST, |sum, (_, width)| sum.saturating_add(*width));
+    if let Some(width) = widths.get_mut(cut) {
+        *width = room.saturating_sub(others).clamp(LAST, (*width).max(LAST));
+    }
+}
+
+/// Draws rows of cells. The last column gets the room that is left. `cut`: the column that leaves some for the others. If it
+/// is the first one, a name, it gets the room of those that do not fit.
+fn draw_table(frame: &mut Frame, area: Rect, head: &[&str], rows: Vec<Vec<String>>, scroll: &Scroll, cut: usize) {
     let width = |text: &str| u16::try_from(Line::raw(text).width()).unwrap_or(u16::MAX);
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| visible(cell)).collect()).collect();
     let mut widths: Vec<u16> = head.iter().map(|text| width(text)).collect();
@@ -143,8 +154,11 @@ fn draw_table(frame: &mut Frame, area: Rect, head: &[&str], rows: Vec<Vec<String
             *widest = width(cell).max(*widest);
         }
     }
-    if has_name {
-        fit(&mut widths, area.width.saturating_sub(width(MARK)));
+    let room = area.width.saturating_sub(width(MARK));
+    if cut == 0 {
+        fit(&mut widths, room)
+    } else {
+        narrow(&mut widths, cut, room)
     }
     let count = widths.len();
     widths.pop();

@@ -39,7 +39,9 @@ fn the_arguments_of_every_example_are_valid() {
 
 #[test]
 fn the_example_of_each_help_is_valid() {
-    for command in ["run", "try", "ls", "inspect", "revoke", "resize", "latch", "doctor"] {
+    for command in
+        ["run", "try", "acquire", "release", "refresh", "ls", "inspect", "revoke", "resize", "latch", "doctor"]
+    {
         let help = bare().args([command, "--help"]).done().out();
         let example = help.split("Example: ").nth(1).unwrap().lines().next().unwrap();
         let ended = without_server(&example.replace(" --url redis://server/", ""));

@@ -2,10 +2,13 @@
 
 use super::tool::{Run, Text, bare, words};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 16] = [
     "",
     "run",
     "try",
+    "acquire",
+    "release",
+    "refresh",
     "ls",
     "inspect",
     "top",

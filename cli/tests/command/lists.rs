@@ -129,18 +129,18 @@ fn inspect_shows_who_holds_since_when_and_who_waits() {
             "name": "a", "kind": "semaphore", "limit": 1, "pinned": false, "in_use": 1, "holders": 1, "waiting": 1,
             "oldest_holder_ms": "number", "longest_wait_ms": "number", "labels": ["web"],
             "holder_list": [{
-                "id": "web/uuid", "label": "web", "permits": 1, "fence": "number", "age_ms": "number",
+                "id": "web/uuid", "label": "web", "reason": null, "permits": 1, "fence": "number", "age_ms": "number",
                 "remaining_ms": "number", "cooling_down": false,
             }],
             "waiter_list": [{
-                "id": "batch/uuid", "label": "batch", "permits": 1, "place": 1, "ticket": "number", "age_ms": "number",
+                "id": "batch/uuid", "label": "batch", "reason": null, "permits": 1, "place": 1, "ticket": "number", "age_ms": "number",
                 "patience_ms": "number",
             }],
         }] });
         assert_eq!(masked(json_of(&server, "inspect a --json")), expected);
         let text = luagate(&server).args(words("inspect a")).done().out();
         assert!(text.starts_with("semaphore a: in use 1/1, waiting 1\n"), "{text}");
-        let is_waiter = |line: &str| line.starts_with("1        1        ") && line.contains("s     batch/");
+        let is_waiter = |line: &str| line.starts_with("1        1        ") && line.contains("s     -       batch/");
         assert!(text.contains(permit.id()) && text.lines().any(is_waiter), "{text}");
         permit.release().unwrap();
         waiter.join().unwrap();

@@ -26,7 +26,7 @@ fn the_command_knows_its_permit() {
     let out = ended.out();
     let [name, id, fence, hidden] = out.lines().collect::<Vec<_>>()[..] else { panic!("{ended:?}") };
     assert_eq!((name, hidden), ("a", "0"));
-    assert!(id.starts_with("nightly/"), "{id}");
+    assert!(id.starts_with("nightly@"), "{id}");
     let later = server.gate().mutex("a").lock().unwrap();
     assert!(fence.parse::<u64>().unwrap() < later.fence());
     later.release().unwrap();

@@ -134,7 +134,7 @@ fn enter_opens_a_name_and_esc_goes_back() {
     let text = top.terminal.shows("the holder", |text| row("held 2 ", permit.id(), text));
     assert!(text.starts_with("semaphore market: in use 2/2, waiting 0, server "), "{text}");
     let head: Vec<&str> = text.lines().nth(2).unwrap().split_whitespace().collect();
-    assert_eq!(head.join(" "), "STATE PERMITS SINCE LEASE LEFT FENCE ID");
+    assert_eq!(head.join(" "), "STATE PERMITS SINCE LEASE LEFT FENCE REASON ID");
     assert!(text.contains(&permit.fence().to_string()), "{text}");
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| semaphore.clone().label("batch").acquire().unwrap());

@@ -151,7 +151,7 @@ fn an_outage_is_shown_above_the_last_table() {
 fn owner(id: &str, state: &str) -> Owner {
     Owner {
         id: id.to_owned(),
-        cells: [state, "1", "2m05s", "25s", "17", id].map(str::to_owned).to_vec(),
+        cells: [state, "1", "2m05s", "25s", "17", "-", id].map(str::to_owned).to_vec(),
         description: format!("holder {id}, 1 permit(s) for 2m05s, lease left 25s"),
         can_be_revoked: true,
     }
@@ -169,9 +169,9 @@ fn an_opened_name_shows_its_holders_and_the_whole_selected_id() {
     let expected = [
         "semaphore market:1: in use 1/5*, waiting 1, 7 more are not shown, server s:6379,",
         "last reading 14:03:05 UTC",
-        "  STATE    PERMITS  SINCE  LEASE LEFT  FENCE  ID",
-        "> held     1        2m05s  25s         17     web/0123456789-0123456789-01234567",
-        "  waits 1  1        2m05s  25s         17     batch/2",
+        "  STATE    PERMITS  SINCE  LEASE LEFT  FENCE  REASON    ID",
+        "> held     1        2m05s  25s         17     -         web/0123456789-012345678",
+        "  waits 1  1        2m05s  25s         17     -         batch/2",
         "",
         "id web/0123456789-0123456789-0123456789",
         "arrows select  x revokes  Esc goes back  q quits",

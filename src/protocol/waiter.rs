@@ -412,9 +412,13 @@ impl PermitTarget {
     }
 
     /// Whether the server gave this fence after the place in line: the ticket is the next fence of that time, lower by
-    /// the head start.
+    /// the head start. An earlier process may have joined under the same id with a smaller head start. Then the fence is also
+    /// new if it was given after the last reply.
     fn is_new(&self, fence: u64) -> bool {
-        fence > self.entry.ticket.saturating_add(self.head_start_ms.saturating_mul(1_000))
+        let ticket = self.entry.ticket;
+        let joined = ticket.saturating_add(self.head_start_ms.saturating_mul(1_000));
+        let replied = self.entry.asked.map_or(joined, |(_, now)| now.saturating_mul(1_000));
+        fence > joined.min(replied.max(ticket))
     }
 
     /// A hint to ask again, or a message that the place in line was taken away.

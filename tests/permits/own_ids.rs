@@ -5,6 +5,7 @@ use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 use crate::support::{Server, command_counts, eventually, within};
+use luagate::scripts::semaphore::Ask;
 
 use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
 use luagate::{Cancel, Error, Gate, Lease, Mutex, Permit, Released};
@@ -319,4 +320,23 @@ fn an_own_id_holds_at_most_one_permit() {
     assert_eq!(semaphore.available_permits().unwrap(), 4);
     permit.release().unwrap();
     drop(semaphore.try_acquire().unwrap());
+}
+
+#[test]
+fn a_place_that_an_earlier_process_left_is_granted_although_the_head_start_differs() {
+    let server = Server::any();
+    let mut raw = Raw::named(&server, "job", 1);
+    let semaphore = server.gate().semaphore("job", 1).id("worker-1").lease(LONG);
+    for head_start in [Duration::ZERO, Duration::from_secs(86_400)] {
+        let held = server.gate().semaphore("job", 1).acquire().unwrap();
+        raw.queue(Ask { wait_ms: 60_000, inbox: "nobody:listens", ..raw.ask("worker-1") });
+        let mut stays_until = || raw.inspect().waiters[0].patience_until;
+        let left = stays_until();
+        let next = semaphore.clone().head_start(head_start);
+        let wait = thread::spawn(move || next.acquire_timeout(LONG));
+        eventually("the next process waits", || (stays_until() != left).then_some(()));
+        held.release().unwrap();
+        let permit = wait.join().unwrap().unwrap();
+        permit.release().unwrap();
+    }
 }

@@ -43,6 +43,7 @@ const CONFIRMATION: Duration = Duration::from_secs(10);
 #[derive(Serialize, Deserialize)]
 pub struct Kept {
     server: ServerArgs,
+    #[serde(flatten)]
     permit: Held,
     lease: Duration,
     process: Process,

@@ -4,6 +4,7 @@
 mod support;
 
 mod command {
+    pub mod chaos;
     pub mod completions;
     pub mod crashes;
     pub mod doctor;

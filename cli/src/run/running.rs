@@ -43,9 +43,10 @@ pub struct Running<'a> {
     names: String,
     /// Set when the command got TERM or KILL because of its permit.
     reason: Option<Reason>,
-    is_lost: bool,
     /// It was reported that a process cannot be ended.
     has_told: bool,
+    /// The time that was left at the last look, and when that was.
+    last_left: Duration,
     last_look: Duration,
 }
 
@@ -90,8 +91,8 @@ impl<'a> Running<'a> {
         };
         caller.guard.watches(&processes);
         let (permits, last_look) = (Permits::new(permits), clock::now());
-        let (reason, is_lost, has_told) = (None, false, false);
-        Ok(Running { caller, args, deadline, processes, permits, names, reason, is_lost, has_told, last_look })
+        let (reason, has_told, last_left) = (None, false, Duration::ZERO);
+        Ok(Running { caller, args, deadline, processes, permits, names, reason, has_told, last_left, last_look })
     }
 
     /// Returns the exit status, after the command has ended and the permits are released.
@@ -100,8 +101,7 @@ impl<'a> Running<'a> {
             let wait = self.look();
             match self.caller.events.recv_timeout(wait) {
                 Ok(Event::Signal { signal, by_terminal }) => self.got(signal, by_terminal),
-                Ok(Event::Lost) => self.is_lost = true,
-                Ok(_) | Err(_) => {} // a timeout: the thread that receives signals keeps the channel open
+                Ok(_) | Err(_) => {} // a look is due, because a permit is lost or time has passed
             }
             match self.change() {
                 Some(WaitStatus::Exited(_, status)) => break Ok(status as u8),
@@ -161,11 +161,14 @@ impl<'a> Running<'a> {
         let passed = now.saturating_sub(self.last_look);
         self.last_look = now;
         let left = self.permits.left();
+        // Its lease would have gone on.
+        let is_early = left.is_zero() && self.last_left > passed;
+        self.last_left = left;
         self.caller.guard.restart();
         self.caller.guard.ends_in(self.deadline.until_guard(left), self.deadline.grace);
         let reason = || match left.is_zero() {
             true if passed > PAUSE => Reason::Paused(passed),
-            true if self.is_lost => Reason::Revoked,
+            true if is_early => Reason::Revoked,
             _ => Reason::NotRenewed,
         };
         match self.deadline.need(left) {

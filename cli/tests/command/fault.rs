@@ -1,6 +1,6 @@
 //! While the server is stopped, killed or silent, the limit is never exceeded: by a record of every start and end.
 
-use super::tool::{Run, Text, luagate};
+use super::tool::{Run, Text, luagate, words};
 use crate::support::proxy::Proxy;
 use crate::support::random::Random;
 use crate::support::{Server, eventually, process};
@@ -67,21 +67,35 @@ fn the_record_shows_an_exceeded_limit() {
     assert_eq!(most_at_once(&intervals.into()), 2);
 }
 
-/// Runs commands one after the other until the end. Each ignores TERM and starts a process that does so too.
+/// A command under a permit, which writes that it runs. It ignores TERM, and starts a process that does so too.
+pub fn run(server: &Server, folder: &Path, random: &mut Random, options: &str) -> std::process::Command {
+    // Some commands do not end by themselves before their lease would.
+    let time = if random.below(3) == 0 { LONG } else { 300 + random.below(1_000) }.to_string();
+    let beat = process("beat", &[folder.to_str().unwrap(), &time]);
+    let mut run = luagate(server);
+    run.args(["run", "-q", "-n", &LIMIT.to_string()]).args(words(options)).args(words("fault -- sh -c"));
+    run.arg("trap '' TERM; \"$@\" & exec \"$@\"").arg("sh").arg(beat.get_program()).args(beat.get_args());
+    let variables = beat.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    run.envs(variables);
+    run
+}
+
+/// Runs commands one after the other until the end.
 fn keep_running(server: &Server, folder: &Path, seed: u64, is_over: &AtomicBool, statuses: &Mutex<BTreeMap<i32, u32>>) {
     let mut random = Random::new(seed);
     while !is_over.load(Ordering::Relaxed) {
-        // Some commands do not end by themselves before their lease would.
-        let time = if random.below(3) == 0 { LONG } else { 300 + random.below(1_000) }.to_string();
-        let beat = process("beat", &[folder.to_str().unwrap(), &time]);
-        let mut run = luagate(server);
-        run.args(["run", "-q", "--lease", "3s", "-w", "20s", "-n", &LIMIT.to_string(), "fault", "--", "sh", "-c"]);
-        run.arg("trap '' TERM; \"$@\" & exec \"$@\"").arg("sh").arg(beat.get_program()).args(beat.get_args());
-        let variables = beat.get_envs().filter_map(|(name, value)| Some((name, value?)));
-        let ended = run.envs(variables).done();
+        let ended = run(server, folder, &mut random, "--lease 3s -w 20s").done();
         *statuses.lock().unwrap().entry(ended.code()).or_default() += 1;
         assert!([0, 69, 75, 79].contains(&ended.code()), "{ended:?}");
     }
+}
+
+/// Asserts that no more than the limit ran at once. Returns how many were granted.
+pub fn assert_limit(folder: &Path) -> usize {
+    let intervals = record(folder);
+    let most = most_at_once(&intervals);
+    assert!(most <= LIMIT, "{most} at once of {LIMIT}: {intervals:?}");
+    intervals.len()
 }
 
 /// Ten runs during a fault, and for a while before and after it.
@@ -114,15 +128,13 @@ fn during(target: &Server, server: &mut Server, fault: impl FnOnce(&mut Server))
         more(2 * LIMIT);
         is_over.store(true, Ordering::Relaxed);
     });
-    let intervals = record(folder.path());
-    let most = most_at_once(&intervals);
-    assert!(most <= LIMIT, "{most} at once of {LIMIT}: {intervals:?}");
+    assert_limit(folder.path());
     let statuses = statuses.into_inner().unwrap();
     assert!(statuses.get(&79).is_some_and(|count| *count > 0), "no command was ended: {statuses:?}");
 }
 
 /// A server that remembers everything after a restart.
-fn server() -> Option<Server> {
+pub fn server() -> Option<Server> {
     Server::private_tcp(&["--appendonly", "yes", "--appendfsync", "always"])
 }
 
@@ -167,6 +179,6 @@ fn behind_a_silent_proxy() {
 }
 
 /// How the runs see a server.
-fn target(server: &Server, url: String) -> Server {
+pub fn target(server: &Server, url: String) -> Server {
     Server::at(url, server.prefix.clone())
 }

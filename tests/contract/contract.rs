@@ -105,7 +105,6 @@ fn every_client_names_the_current_contract_version() {
         ("javascript/lib/scripts.js", format!("CONTRACT = {version};")),
         ("go/scripts/scripts.go", format!("contract = {version}\n")),
         ("java/src/main/java/luagate/Scripts.java", format!("CONTRACT = {version};")),
-        ("shell/with-permit", format!("\"contract\": {version},")),
     ];
     for (client, says) in clients {
         let text = std::fs::read_to_string(format!("clients/{client}")).unwrap();

@@ -99,9 +99,9 @@ impl<'a> Running<'a> {
     pub fn supervise(mut self) -> Result<u8, Ended> {
         let status = loop {
             let wait = self.look();
-            match self.caller.events.recv_timeout(wait) {
-                Ok(Event::Signal { signal, by_terminal }) => self.got(signal, by_terminal),
-                Ok(_) | Err(_) => {} // a look is due, because a permit is lost or time has passed
+            // Any other event, and a timeout: a look is due.
+            if let Ok(Event::Signal { signal, by_terminal }) = self.caller.events.recv_timeout(wait) {
+                self.got(signal, by_terminal);
             }
             match self.change() {
                 Some(WaitStatus::Exited(_, status)) => break Ok(status as u8),

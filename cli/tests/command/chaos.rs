@@ -150,7 +150,7 @@ fn the_limit_holds_while_every_process_is_killed_stopped_and_continued() {
         let begun = Instant::now();
         while begun.elapsed() < time {
             sleep(Duration::from_secs(1));
-            if begun.elapsed().as_secs() % 30 == 0 {
+            if begun.elapsed().as_secs().is_multiple_of(30) {
                 let done = begun.elapsed().as_secs();
                 println!("{done} of {} s, {} attacks", time.as_secs(), attacks.load(Ordering::Relaxed));
             }

@@ -10,7 +10,7 @@ use std::io::Result;
 use std::path::{Path, PathBuf};
 
 /// The folders of the clients that contain the scripts.
-const CLIENTS: [&str; 5] = ["python/luagate", "javascript", "go", "java/src/main/resources/luagate", "shell"];
+const CLIENTS: [&str; 4] = ["python/luagate", "javascript", "go", "java/src/main/resources/luagate"];
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 fn read(path: &Path) -> String {

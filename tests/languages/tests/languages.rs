@@ -13,7 +13,6 @@ mod languages {
     pub mod line;
     pub mod readme;
     pub mod renewal;
-    pub mod shell;
     pub mod stays;
     pub mod team;
     pub mod together;
@@ -21,7 +20,7 @@ mod languages {
 }
 
 use languages::language::Language;
-use languages::{alone, cancellation, limits, line, readme, renewal, shell, together, worker};
+use languages::{alone, cancellation, limits, line, readme, renewal, together, worker};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use support::Server;
@@ -40,11 +39,6 @@ fn trial(name: String, missing: Option<&str>, test: impl FnOnce() -> Result<(), 
     }
 }
 
-/// Whether the machine has this program.
-fn has(program: &str) -> bool {
-    std::process::Command::new(program).arg("--version").output().is_ok()
-}
-
 fn main() -> ExitCode {
     if let Some((language, arguments)) = support::job() {
         worker::work(&language, &arguments);
@@ -54,10 +48,9 @@ fn main() -> ExitCode {
     let no_server = Server::private(&[]).is_none().then_some("no redis-server or valkey-server");
     let languages = Language::all();
     let mut trials = Vec::new();
-    for (package, tools) in readme::PACKAGES {
+    for package in readme::PACKAGES {
         let language = languages.iter().find(|language| language.name == package);
-        let no_tool = tools.iter().find(|tool| !has(tool)).map(|tool| format!("no {tool}"));
-        let missing = language.and_then(|language| language.missing.clone()).or(no_tool);
+        let missing = language.and_then(|language| language.missing.clone());
         let name = format!("{package}::first_program_works_in_an_empty_folder");
         let test = move || readme::first_program_works_in_an_empty_folder(package);
         trials.push(trial(name, missing.as_deref().or(no_server), test));
@@ -77,14 +70,6 @@ fn main() -> ExitCode {
         let missing = language.missing.clone();
         let test = move || alone::type_definitions_are_complete(&language);
         trials.push(trial("javascript::type_definitions_are_complete".to_owned(), missing.as_deref(), test));
-    }
-    for shell in shell::SHELLS {
-        let no_shell = shell::missing(shell);
-        for (name, test) in shell::tests() {
-            let missing = no_shell.as_deref().or(no_server);
-            let name = format!("with_permit::{shell}::{name}");
-            trials.push(trial(name, missing, move || test(shell)));
-        }
     }
     let here: Vec<Language> = languages.into_iter().filter(|language| language.missing.is_none()).collect();
     for (name, test) in together::TESTS {

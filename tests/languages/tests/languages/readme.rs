@@ -8,9 +8,8 @@ use luagate::{Gate, Semaphore};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A package in `clients/`, and the tools that its README needs in addition to those of `prepare`.
-pub const PACKAGES: [(&str, &[&str]); 5] =
-    [("python", &[]), ("javascript", &[]), ("go", &[]), ("java", &[]), ("shell", &["make", "redis-cli"])];
+/// The packages in `clients/`.
+pub const PACKAGES: [&str; 4] = ["python", "javascript", "go", "java"];
 
 /// A fenced block of the section: a file to write, or commands to run.
 enum Block {

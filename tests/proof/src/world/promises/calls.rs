@@ -12,13 +12,15 @@ pub(in crate::world) struct Redirected {
     changes: u64,
     moved: bool,
     asked: bool,
+    /// The number of the last packet. It may contain the same release twice: of a call that was given up, and of its wait.
+    packet: u64,
 }
 
 impl World {
     /// Checks that a call follows its redirects: it is redirected again only after a change.
     pub(in crate::world) fn check_redirect(
         &mut self,
-        (name, request): (usize, u64),
+        (name, request, packet): (usize, u64, u64),
         sent: &Sent,
         redirect: Redirect,
     ) -> Check {
@@ -27,6 +29,9 @@ impl World {
         let known = self.redirected.entry((name, request, sent.to_string())).or_default();
         if known.changes != changes {
             *known = Redirected { changes, ..Redirected::default() };
+        }
+        if std::mem::replace(&mut known.packet, packet) == packet {
+            return Ok(());
         }
         let is_needless = match redirect {
             Redirect::Moved(_) => std::mem::replace(&mut known.moved, true) || known.asked,

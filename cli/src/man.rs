@@ -118,13 +118,14 @@ const ENVIRONMENT: [Entry; 3] = [
     ("LUAGATE_PREFIX", "The start of every key, if --prefix is not given. Without both: luagate"),
 ];
 
-const VARIABLES: [Entry; 3] = [
+const VARIABLES: [Entry; 4] = [
     (
         "LUAGATE_NAME",
         "Set for COMMAND: the name. With several names, each of these has as many values, separated by spaces.",
     ),
     ("LUAGATE_ID", "Set for COMMAND: the id of the holder."),
     ("LUAGATE_FENCE", "Set for COMMAND: the fence of the permit."),
+    ("LUAGATE_HELD", "Set for COMMAND: the ids of all permits around it."),
 ];
 
 const USAGE: Entry = ("64", "An argument is not valid.");
@@ -132,14 +133,14 @@ const SERVER: Entry = ("69", "The server cannot be used.");
 const WRITTEN: Entry = ("1", "The output cannot be written. A closed pipe is no error.");
 
 const RUN: [Entry; 8] = [
-    ("that of COMMAND, or 128 + n after signal n", "COMMAND has run."),
+    ("that of COMMAND, or signal n", "COMMAND has run. A shell shows signal n as 128 + n."),
     USAGE,
     SERVER,
     ("75, or that of -E", "No permit: the time is over, all are in use, or the line is full."),
     ("79", "The permit was lost, and COMMAND was ended."),
     ("126", "COMMAND cannot be run."),
     ("127", "COMMAND does not exist."),
-    ("128 + n", "Signal n ended the wait."),
+    ("signal n", "Signal n ended the wait."),
 ];
 
 fn statuses(name: &str) -> &'static [Entry] {
@@ -166,8 +167,9 @@ fn statuses(name: &str) -> &'static [Entry] {
 fn signals(name: &str) -> &'static str {
     match name {
         "luagate-run" | "luagate-try" => {
-            "While it waits, INT, TERM, HUP and QUIT end it. Then INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are \
-             passed on to COMMAND."
+            "While it waits, INT, TERM, HUP and QUIT end it, and a signal that stops it takes it out of the line until it \
+             continues. Then INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to COMMAND, unless a terminal \
+             has sent them to both. If a signal has ended COMMAND or the wait, luagate ends by the same signal."
         }
         "luagate-top" => "HUP, INT and TERM end it, and it restores the terminal. It also ends when the terminal goes.",
         "luagate-export" => "INT, TERM and HUP end it at once. Nothing is lost.",

@@ -220,6 +220,31 @@ fn a_waiter_that_is_stopped_leaves_the_line_and_joins_it_again() {
 }
 
 #[test]
+fn a_waiter_that_is_continued_has_its_old_place_again() {
+    let server = Server::any();
+    let shared = Shared::new();
+    let mutex = server.gate().mutex("x");
+    let held = mutex.lock().unwrap();
+    let mut shell = Shell::start(&server, SHELLS[0]);
+    for name in ["first", "second"] {
+        let waiting = mutex.inspect().unwrap().waiter_count;
+        shell.type_in(&format!("luagate run -q x -- sh -c 'echo {name} >>{}' &", shared.path("order").display()));
+        waits(mutex.to_lock().0, waiting + 1);
+    }
+    shell.type_in("kill -TSTP %1");
+    waits(mutex.to_lock().0, 1);
+    shell.answers_until("Stopped");
+    shell.type_in("kill -CONT %1");
+    waits(mutex.to_lock().0, 2);
+    held.release().unwrap();
+    let order = eventually("both", || {
+        let order = std::fs::read_to_string(shared.path("order")).unwrap_or_default();
+        (order.lines().count() == 2).then_some(order)
+    });
+    assert_eq!(order, "first\nsecond\n");
+}
+
+#[test]
 fn in_a_terminal_without_a_shell_ctrl_z_stops_nothing() {
     let server = Server::any();
     let mut terminal = Terminal::new(10, 80);

@@ -34,6 +34,22 @@ fn a_permit_that_was_revoked_or_forgotten_is_noticed_within_a_second_and_a_half(
 }
 
 #[test]
+fn a_waiter_gets_the_permit_that_it_was_granted_while_the_server_was_stopped() {
+    let mut server = crate::own!(Server::private(&[]));
+    let holder = script(&server, &Shared::new(), "--lease 4s", "echo $$ >$0/pid; while :; do sleep 0.01; done");
+    eventually("it is held", || mutex(&server).is_locked().unwrap().then_some(()));
+    let waiter = luagate(&server).args(words("run -q --lease 60s -w 40s a -- echo granted")).started();
+    waits(mutex(&server).to_lock().0, 1);
+    server.pause();
+    let begun = Instant::now();
+    eventually("longer than the lease", || (begun.elapsed() > Duration::from_secs(6)).then_some(()));
+    server.resume();
+    let ended = waiter.output();
+    assert_eq!((ended.code(), ended.out()), (0, "granted\n".to_owned()), "{ended:?}");
+    assert_eq!(holder.output().code(), 79);
+}
+
+#[test]
 fn a_step_of_the_wall_clock_does_not_end_the_command() {
     let server = Server::any();
     let shared = Shared::new();

@@ -83,3 +83,12 @@ fn the_command_reads_from_the_terminal_and_gets_its_keys() {
     terminal.shows("the interrupt", |text| text.contains("interrupted"));
     assert_eq!(run.wait().unwrap().exit_code(), 6);
 }
+
+#[test]
+fn a_permit_in_use_until_its_minimum_hold_ends_is_held_by_nobody() {
+    let server = Server::any();
+    assert_eq!(luagate(&server).args(words("run -n 1 --at-least 1m a -- true")).done().code(), 0);
+    let ended = luagate(&server).args(words("run -w 2s -n 1 a -- true")).done();
+    assert_eq!(ended.code(), 75, "{ended:?}");
+    assert!(ended.err().contains("held by nobody, but in use until a minimum hold ends\n"), "{ended:?}");
+}

@@ -9,7 +9,6 @@ use crate::gate::Gate;
 use crate::protocol::exchange::error_in;
 use crate::protocol::keys;
 use crate::protocol::reply::error_of;
-use crate::semaphore::Revoked;
 use crate::semaphore::Semaphore;
 use crate::semaphore::inspection::Inspection;
 use redis::{Cmd, Value};
@@ -76,15 +75,6 @@ pub fn named(gate: &Gate, name: &Name) -> Semaphore {
 /// [`CallError::Invalid`] for a count above 1,000.
 pub fn inspect_page(semaphore: &Semaphore, offset: u32, count: u32) -> Result<Inspection, CallError> {
     block(|mode| semaphore.inspect_by(offset, count, mode))
-}
-
-/// As [`Semaphore::revoke`], for every id that the server stores: another client may have chosen one that this library refuses,
-/// such as one with control characters. Blocks for one round trip.
-///
-/// # Errors
-/// As [`Semaphore::revoke`].
-pub fn revoke(semaphore: &Semaphore, id: &str) -> Result<Revoked, CallError> {
-    block(|mode| semaphore.revoke_by(id, false, mode))
 }
 
 /// The name of a semaphore, mutex or reader-writer lock, and which of them it is. The same name can exist once of each

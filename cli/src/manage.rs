@@ -78,7 +78,7 @@ pub fn revoke(server: &ServerArgs, args: &RevokeArgs) -> Result<u8, Ended> {
     // All are revoked, also if the output cannot be written.
     let mut printed = Ok(());
     for Owner { name, id, .. } in &chosen {
-        let revoked = admin::revoke(&admin::named(&gate, name), id).map_err(Ended::of)?;
+        let revoked = admin::named(&gate, name).revoke(id).map_err(Ended::of)?;
         printed = printed.and(match describe_revoked(name, id, revoked) {
             Ok(text) => output::print(text),
             Err(text) => {

@@ -4,7 +4,6 @@ use super::Semaphore;
 use super::inspection::Inspection;
 use crate::engine::mode::{Mode, block};
 use crate::error::{CallError, Invalid};
-use crate::protocol::id;
 use crate::protocol::semaphore::{Inspect, Release, ReleaseAnswer, Resize, ResizeAnswer, State};
 use crate::trace::{Operation, words};
 
@@ -45,7 +44,8 @@ words! {
 }
 
 impl Semaphore {
-    /// Takes away what `id` has: its permits, or its place in line. Blocks for one round trip.
+    /// Takes away what `id` has: its permits, or its place in line. The id can be any that a client has chosen. Blocks for one
+    /// round trip.
     ///
     /// A holder notices it at its next refresh. Until then, only the fence and [`HOLDS`](crate::scripts::HOLDS) prevent
     /// its writes. A waiter receives a message, and its wait ends with
@@ -55,7 +55,7 @@ impl Semaphore {
     /// # Errors
     /// [`CallError`]. The call can be repeated.
     pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
-        block(|mode| self.revoke_by(id, true, mode))
+        block(|mode| self.revoke_by(id, mode))
     }
 
     /// As [`revoke`](Semaphore::revoke), without blocking.
@@ -66,16 +66,12 @@ impl Semaphore {
     /// # Cancel safety
     /// If this is dropped, the server may have run the call or not. It can be repeated.
     pub async fn revoke_async(&self, id: &str) -> Result<Revoked, CallError> {
-        self.revoke_by(id, true, Mode::Async).await
+        self.revoke_by(id, Mode::Async).await
     }
 
-    /// `is_own`: the id must be one that this library accepts.
-    pub(crate) async fn revoke_by(&self, id: &str, is_own: bool, mode: Mode) -> Result<Revoked, CallError> {
+    async fn revoke_by(&self, id: &str, mode: Mode) -> Result<Revoked, CallError> {
         let keys = self.settings.keys()?;
         let revoke = async {
-            if is_own {
-                id::check_id(id)?;
-            }
             let release = Release { keys, id, keep: 0, fence: None };
             Ok(match self.shared.call(&release, mode).await? {
                 ReleaseAnswer::Released { .. } => Revoked::Held,

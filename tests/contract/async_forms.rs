@@ -7,11 +7,10 @@ const API: &str = include_str!("../release/public-api.txt");
 const GUIDE: &str = include_str!("../../src/guide/async_programs.md");
 
 /// Functions for tools, which block and have no async form.
-const TOOLS: [&str; 6] = [
+const TOOLS: [&str; 5] = [
     "luagate::admin::inspect_page",
     "luagate::admin::masters",
     "luagate::admin::names",
-    "luagate::admin::revoke",
     "luagate::admin::Master::command",
     "luagate::admin::Names::next_step",
 ];

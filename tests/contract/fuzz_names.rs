@@ -203,7 +203,11 @@ fn a_name_works_or_is_refused() {
             prop_assert_eq!(semaphore.revoke(&id).unwrap(), Revoked::Held);
             drop(permit);
         }
-        check(semaphore.revoke(&id), takes)?;
+        // Another client may have chosen an id that this library does not give.
+        match semaphore.revoke(&id) {
+            Ok(revoked) => prop_assert!(is_name(&name) && revoked == Revoked::Nothing),
+            Err(error) => prop_assert!(!takes && error.to_string().contains("Accepted: "), "{}", error),
+        }
         check(semaphore.available_permits(), is_name(&name))?;
         check(semaphore.acquire_timeout(Duration::from_secs(60)).map(drop), takes)?;
         check(gate.latch(&name, 2).count_down_as(&id), takes)?;

@@ -11,7 +11,7 @@ use std::path::Path;
 /// The date of this release, as in CHANGELOG.md. Not the date of the build, so that each build writes the same pages.
 const DATE: &str = "2026-11-26";
 
-/// A term, and what it means.
+/// A term and its meaning.
 type Entry = (&'static str, &'static str);
 
 /// Writes a page for each command into this folder: `luagate.1`, `luagate-run.1`, ...

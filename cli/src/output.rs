@@ -30,7 +30,7 @@ pub fn written(result: io::Result<()>) -> Result<(), Ended> {
     }
 }
 
-/// Writes a message as one line to the standard error. Nobody can be told if this fails, so it is no error.
+/// Writes a message as one line to the standard error. If this fails, there is no place to report it, so it is no error.
 pub fn warn(message: impl Display) {
     let _ = writeln!(io::stderr().lock(), "luagate: {}", visible(&message.to_string()));
 }

@@ -73,7 +73,7 @@ struct Shown {
     is_over: Arc<AtomicBool>,
 }
 
-/// Who waits, and for what.
+/// The caller, and the permits that it waits for.
 pub struct Waiter {
     server: ServerArgs,
     args: PermitArgs,

@@ -357,7 +357,7 @@ impl Servers {
                     let server = self.server(node).map_err(|failure| route.failed(failure))?;
                     match self.attempt(&server, asking, sending, make).await {
                         Ok(mut answered) => {
-                            answered.sent.repeated = route.repeated(self.clock.now());
+                            answered.sent.repeated = route.repeated(|| self.clock.now());
                             self.request_settings(&server, &answered.connection); // the answer shows that it is a master
                             return Ok(answered);
                         }

@@ -94,8 +94,8 @@ impl Route {
 
     /// The time since the first attempt, if an attempt without an answer may have run. If a later one is answered, the call
     /// may have run twice.
-    pub fn repeated(&self, now: Instant) -> Option<Duration> {
-        self.begun.filter(|_| self.may_have_run).map(|begun| now.saturating_duration_since(begun))
+    pub fn repeated(&self, now: impl FnOnce() -> Instant) -> Option<Duration> {
+        self.begun.filter(|_| self.may_have_run).map(|begun| now().saturating_duration_since(begun))
     }
 
     /// The error of a call that cannot be made, or cannot be made again.
@@ -304,7 +304,7 @@ mod tests {
         for _ in 0..2 {
             assert!(matches!(route.next(None, now), RouteStep::Send { node: 0, asking: false }));
             route.unanswered(None, unknown(FailureKind::Disconnected), now);
-            assert_eq!(route.repeated(now + READ_TIMEOUT), Some(READ_TIMEOUT), "since the first attempt");
+            assert_eq!(route.repeated(|| now + READ_TIMEOUT), Some(READ_TIMEOUT), "since the first attempt");
         }
         assert!(matches!(route.next(None, now), RouteStep::Failed(CallError::Unknown(_))));
     }
@@ -344,7 +344,7 @@ mod tests {
         first.unanswered(Some(&mut slots), redirected(Moved, ":3"), now);
         assert_eq!(slots.nodes()[2], ("b".to_owned(), 3), "without a host, it is that of the node which redirects");
         assert_eq!(sent(&mut first, &mut slots, now), (2, false));
-        assert_eq!(first.repeated(now), None, "a node that redirects has not run the call");
+        assert_eq!(first.repeated(|| now), None, "a node that redirects has not run the call");
         assert_eq!(slots.node_of(KEY), 2);
         assert_eq!(slots.node_of(b"another"), 1, "only this slot is known to have moved");
         // Other slots may have moved too.

@@ -127,7 +127,7 @@ impl Client {
     fn launch(&mut self, mut flight: Flight, indexes: Vec<usize>, request: Request) {
         flight.request = request.number;
         flight.is_repeated =
-            indexes.iter().any(|index| request.attempts[*index].route.repeated(flight.sent.instant()).is_some());
+            indexes.iter().any(|index| request.attempts[*index].route.repeated(|| flight.sent.instant()).is_some());
         flight.indexes = indexes;
         let all = request.calls.clone();
         let calls = all.of(&flight.indexes);
@@ -398,13 +398,13 @@ impl Request {
 
     fn answered(&mut self, index: usize, reply: redis::Value, sent: Moment, now: Moment) {
         let attempt = &mut self.attempts[index];
-        let repeated = attempt.route.repeated(now.instant());
+        let repeated = attempt.route.repeated(|| now.instant());
         attempt.outcome = Some(Answered { outcome: Ok(reply), sent, repeated });
     }
 
     fn fail(&mut self, index: usize, error: CallError, now: Moment) {
         let attempt = &mut self.attempts[index];
-        let (connection, repeated) = (attempt.late.take(), attempt.route.repeated(now.instant()));
+        let (connection, repeated) = (attempt.late.take(), attempt.route.repeated(|| now.instant()));
         attempt.outcome = Some(Answered { outcome: Err(Unanswered { error, connection }), sent: now, repeated });
     }
 }

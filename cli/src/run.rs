@@ -29,9 +29,10 @@ use luagate::admin::Name;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::getpgrp;
+use nix::unistd::{Pid, getpgrp};
 use report::Report;
 use running::Running;
+use std::collections::HashSet;
 use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -104,6 +105,8 @@ struct Caller {
     terminal: Option<Terminal>,
     /// Whether this process stops together with the command.
     stops: Arc<AtomicBool>,
+    /// Children of this process that do not belong to the command.
+    others: HashSet<Pid>,
     sender: Sender<Event>,
     events: Receiver<Event>,
 }
@@ -113,11 +116,11 @@ impl Caller {
         let claims = claim::of(args, matches)?;
         let _ = server.builder()?; // reports a file that cannot be read
         let (sender, events) = mpsc::channel();
-        let (report, stops) = (Report::start()?, Arc::default());
+        let (report, stops, others) = (Report::start()?, Arc::default(), processes::children_before());
         signals::stop_if(&stops)?;
         signals::listen(sender.clone())?;
-        let guard = Guard::start(server, &report);
-        Ok(Caller { claims, guard, report, terminal: Terminal::open(), stops, sender, events })
+        let guard = Guard::new(server, &report);
+        Ok(Caller { claims, guard, report, terminal: Terminal::open(), stops, others, sender, events })
     }
 
     /// Waits for the permits. Returns whether this process was to be stopped while it got them.
@@ -128,8 +131,10 @@ impl Caller {
         let (quiet, status) = (args.quiet, args.conflict_exit_code);
         let waiter = Waiter::new(server, args, &self.claims)?;
         let wait = Wait::start(waiter, &self.sender, &self.report)?;
+        self.guard.start(); // while the server is connected
         let obtained = self.await_permits(wait);
         self.report.end_line();
+        self.report.flush(); // before the command writes to the same terminal
         obtained.map_err(|ended| match ended.status {
             NOT_OBTAINED if quiet => Ended::silently(status),
             NOT_OBTAINED => Ended { status, ..ended },

@@ -78,8 +78,8 @@ impl fmt::Display for Used {
 /// The chosen id already holds a permit, and an id can hold only one.
 ///
 /// Another caller may use the same id, or the reply to an earlier call of this caller was lost. A call takes its own grant,
-/// also if a connection broke and the call was sent again. To take the permit over, call [`Semaphore::adopt`](crate::Semaphore::adopt). To
-/// release it, call [`Semaphore::revoke`](crate::Semaphore::revoke).
+/// also if a connection broke and the call was sent again. To take the permit over, call
+/// [`Semaphore::adopt`](crate::Semaphore::adopt). To release it, call [`Semaphore::revoke`](crate::Semaphore::revoke).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AlreadyHeld {

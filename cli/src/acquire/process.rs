@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A process. Another one that gets the same id later differs by its start.
+/// A process. Another one that gets the same id later differs by its start. That is not a date, which a step of the clock would
+/// change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     id: i32,

@@ -5,7 +5,7 @@
 //! no process of the command is left.
 
 use super::clock::now;
-use super::processes::{Processes, has_ended, own_program};
+use super::processes::{GUARD, Processes, has_ended, own_program};
 use super::report::Report;
 use super::signals;
 use crate::address::ServerArgs;
@@ -35,9 +35,6 @@ const RESTART: Duration = Duration::from_secs(1);
 /// A difference of two ends that comes from reading two clocks one after the other.
 const SAME: Duration = Duration::from_millis(20);
 
-/// The name of its process. `pkill luagate` and `killall luagate` do not mean it.
-const NAME: &std::ffi::CStr = c"permit-guard";
-
 /// What `run` sends.
 #[derive(Clone, Serialize, Deserialize)]
 enum Line {
@@ -63,15 +60,12 @@ pub struct Guard {
 }
 
 impl Guard {
-    pub fn start(server: &ServerArgs, report: &Report) -> Guard {
+    pub fn new(server: &ServerArgs, report: &Report) -> Guard {
         let (server, report, started) = (server.clone(), report.clone(), Instant::now());
-        let mut guard =
-            Guard { server, report, process: None, started, held: Vec::new(), processes: None, sent: Duration::ZERO };
-        guard.spawn();
-        guard
+        Guard { server, report, process: None, started, held: Vec::new(), processes: None, sent: Duration::ZERO }
     }
 
-    fn spawn(&mut self) {
+    pub fn start(&mut self) {
         self.started = Instant::now();
         let spawned = own_program().and_then(|mut program| {
             let mut child = program.arg("guard").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
@@ -85,13 +79,9 @@ impl Guard {
             Ok((id, input)) => {
                 self.process = Some((id, input));
                 self.sent = Duration::ZERO;
-                let processes = self.processes.as_mut().map(|processes| {
-                    processes.is_other(id);
-                    processes.clone()
-                });
                 let lines = [Line::Server(self.server.resolved()), Line::Held(self.held.clone())]
                     .into_iter()
-                    .chain(processes.map(Line::Started));
+                    .chain(self.processes.clone().map(Line::Started));
                 lines.for_each(|line| drop(self.send(&line)));
             }
             Err(error) => {
@@ -111,7 +101,7 @@ impl Guard {
     /// Starts another one if there is none.
     pub fn restart(&mut self) {
         if self.process.is_none() && self.started.elapsed() >= RESTART {
-            self.spawn();
+            self.start();
         }
     }
 
@@ -151,7 +141,7 @@ impl Guard {
 pub fn guard() -> Result<u8, Ended> {
     let _ = setsid(); // signals from the terminal are not for it
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = nix::sys::prctl::set_name(NAME);
+    let _ = nix::sys::prctl::set_name(GUARD);
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP] {
         signal_hook::flag::register(signal as i32, Arc::<AtomicBool>::default())?;
     }

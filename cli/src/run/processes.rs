@@ -4,11 +4,12 @@ use crate::address::HIDDEN_URL;
 use crate::ended::{Ended, NOT_EXECUTABLE, NOT_FOUND};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -19,6 +20,9 @@ use sysinfo::{Process, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, Sys
 /// The variable with the ids of all permits under which a process runs, also of those around them.
 pub const HELD: &str = "LUAGATE_HELD";
 
+/// The name of the process of a guard. `pkill luagate` and `killall luagate` do not mean it.
+pub const GUARD: &CStr = c"permit-guard";
+
 /// How often the processes are searched: one of them may start another one meanwhile.
 const SEARCHES: usize = 10;
 
@@ -26,28 +30,27 @@ const SEARCHES: usize = 10;
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Processes {
     leader: i32,
-    /// The command has a process group of its own. Otherwise it is in the group of luagate.
+    /// The command has a separate process group. Otherwise it is in the group of luagate.
     has_group: bool,
     /// The id of a permit, which they have in their variables.
     mark: String,
-    /// The other children of this process.
+    /// Children of this process that do not belong to the command.
     #[serde(skip)]
-    others: HashSet<i32>,
+    others: HashSet<Pid>,
 }
 
 impl Processes {
-    /// Starts the command. `mark`: the id of one of its permits.
+    /// Starts the command. `mark`: the id of one of its permits. `others`: see `children_before`.
     pub fn start(
         command: &[OsString],
         variables: &[(&str, String)],
         mark: &str,
         has_group: bool,
+        others: HashSet<Pid>,
     ) -> Result<Processes, Ended> {
         // The processes that the command leaves behind become children of this process, so it knows when they have ended.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let _ = nix::sys::prctl::set_child_subreaper(true);
-        let others = children(&snapshot(UpdateKind::Never)).remove(&getpid()).unwrap_or_default();
-        let others = others.into_iter().map(Pid::as_raw).collect();
         let mut process = own_program()?;
         process.args(["launch", "--parent", &getpid().to_string(), "--"]).args(command);
         process.envs(variables.iter().map(|(name, value)| (name, value))).env_remove(HIDDEN_URL);
@@ -61,11 +64,6 @@ impl Processes {
     /// The process of the command itself.
     pub fn leader(&self) -> Pid {
         Pid::from_raw(self.leader)
-    }
-
-    /// A child of this process that does not belong to the command.
-    pub fn is_other(&mut self, child: Pid) {
-        self.others.insert(child.as_raw());
     }
 
     pub fn has_group(&self) -> bool {
@@ -84,8 +82,7 @@ impl Processes {
 
     /// Asks all of them to end, also those that are stopped.
     pub fn terminate(&self) {
-        let is_in_group = |id: Pid| self.has_group && getpgid(Some(id)) == Ok(self.leader());
-        let processes: Vec<Pid> = self.find().into_iter().filter(|process| !is_in_group(*process)).collect();
+        let processes: Vec<Pid> = self.find().into_iter().filter(|process| !self.is_in_group(*process)).collect();
         if self.has_group {
             let _ = killpg(self.leader(), Signal::SIGTERM).and_then(|()| killpg(self.leader(), Signal::SIGCONT));
         }
@@ -122,33 +119,41 @@ impl Processes {
         let system = snapshot(UpdateKind::Always);
         let mut children = children(&system);
         let mut next = vec![self.leader()];
-        next.extend(children.remove(&getpid()).into_iter().flatten().filter(|child| !self.is_one_of_others(*child)));
+        next.extend(children.remove(&getpid()).into_iter().flatten().filter(|child| !self.others.contains(child)));
         let mut found = HashSet::new();
         while let Some(process) = next.pop() {
             found.insert(process);
             next.extend(children.remove(&process).unwrap_or_default());
         }
-        let is_in_group = |id: Pid| self.has_group && getpgid(Some(id)) == Ok(self.leader());
         system
             .processes()
             .iter()
-            .map(|(id, process)| (Pid::from_raw(id.as_u32() as i32), process))
-            .filter(|(id, process)| found.contains(id) || is_in_group(*id) || self.has_marked(process))
+            .map(|(id, process)| (pid(*id), process))
+            .filter(|(id, process)| found.contains(id) || self.is_in_group(*id) || self.has_mark(process))
             .filter(|(id, process)| !is_over(process) && *id != getpid())
             .map(|(id, _)| id)
             .collect()
     }
 
-    fn is_one_of_others(&self, child: Pid) -> bool {
-        self.others.contains(&child.as_raw())
+    /// Whether the process is in the separate group of the command.
+    fn is_in_group(&self, process: Pid) -> bool {
+        self.has_group && getpgid(Some(process)) == Ok(self.leader())
     }
 
-    fn has_marked(&self, process: &Process) -> bool {
+    fn has_mark(&self, process: &Process) -> bool {
         let held = |variable: &OsString| {
             let value = variable.as_bytes().strip_prefix(HELD.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
             value.is_some_and(|ids| ids.split(|byte| *byte == b' ').any(|id| id == self.mark.as_bytes()))
         };
         process.environ().iter().any(held)
+    }
+}
+
+/// The children that this process has before it starts any, as after `exec` in a shell.
+pub fn children_before() -> HashSet<Pid> {
+    match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+        Err(Errno::ECHILD) => HashSet::new(), // usually: then the processes need not be searched
+        _ => children(&snapshot(UpdateKind::Never)).remove(&getpid()).into_iter().flatten().collect(),
     }
 }
 
@@ -196,7 +201,7 @@ fn path_of(program: &OsStr) -> PathBuf {
 
 /// The parent of a process.
 pub fn parent(process: Pid) -> Option<Pid> {
-    look_at(process, |process| process.parent())?.map(|parent| Pid::from_raw(parent.as_u32() as i32))
+    look_at(process, Process::parent)?.map(pid)
 }
 
 fn look_at<T>(process: Pid, look: impl FnOnce(&Process) -> T) -> Option<T> {
@@ -216,12 +221,18 @@ fn snapshot(variables: UpdateKind) -> System {
     system
 }
 
+fn pid(id: sysinfo::Pid) -> Pid {
+    Pid::from_raw(id.as_u32() as i32)
+}
+
+/// The children of each process, apart from guards.
 fn children(system: &System) -> HashMap<Pid, Vec<Pid>> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for (id, process) in system.processes() {
-        if let Some(parent) = process.parent() {
-            let [id, parent] = [*id, parent].map(|id| Pid::from_raw(id.as_u32() as i32));
-            children.entry(parent).or_default().push(id);
+        if let Some(parent) = process.parent()
+            && process.name().as_bytes() != GUARD.to_bytes()
+        {
+            children.entry(pid(parent)).or_default().push(pid(*id));
         }
     }
     children

@@ -11,6 +11,7 @@ use luagate::{Permit, Released};
 use nix::sys::signal::{Signal, kill, raise};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -44,7 +45,7 @@ pub struct Running<'a> {
     /// Set when the command got TERM or KILL because of its permit.
     reason: Option<Reason>,
     /// It was reported that a process cannot be ended.
-    has_told: bool,
+    has_reported: bool,
     /// The time that was left at the last look, and when that was.
     last_left: Duration,
     last_look: Duration,
@@ -81,7 +82,8 @@ impl<'a> Running<'a> {
         let has_group = caller.terminal.is_none() && !args.foreground;
         let mark = permits.first().map(Permit::id).unwrap_or_default();
         caller.stops.store(caller.may_stop(), Ordering::Release);
-        let processes = match Processes::start(&args.command, &variables, mark, has_group) {
+        let others = take(&mut caller.others);
+        let processes = match Processes::start(&args.command, &variables, mark, has_group, others) {
             Ok(processes) => processes,
             Err(ended) => {
                 signals::block();
@@ -91,8 +93,8 @@ impl<'a> Running<'a> {
         };
         caller.guard.watches(&processes);
         let (permits, last_look) = (Permits::new(permits), clock::now());
-        let (reason, has_told, last_left) = (None, false, Duration::ZERO);
-        Ok(Running { caller, args, deadline, processes, permits, names, reason, has_told, last_left, last_look })
+        let (reason, has_reported, last_left) = (None, false, Duration::ZERO);
+        Ok(Running { caller, args, deadline, processes, permits, names, reason, has_reported, last_left, last_look })
     }
 
     /// Returns the exit status, after the command has ended and the permits are released.
@@ -190,8 +192,8 @@ impl<'a> Running<'a> {
 
     fn kill(&mut self) {
         let foreign = self.processes.kill();
-        if !foreign.is_empty() && !std::mem::replace(&mut self.has_told, true) {
-            self.caller.report.tell(format!("cannot end what belongs to another user: {}", numbers(foreign)));
+        if !foreign.is_empty() && !std::mem::replace(&mut self.has_reported, true) {
+            self.caller.report.tell(format!("cannot end what belongs to another user: {}", listed(foreign)));
         }
     }
 
@@ -209,7 +211,7 @@ impl<'a> Running<'a> {
         let gone = if left.is_empty() {
             self.permits.release()
         } else {
-            let text = numbers(left.clone());
+            let text = listed(left.clone());
             let report =
                 format!("the command goes on: {text}. The permit of {names} is not released, and ends with its lease");
             self.caller.report.tell(report);
@@ -229,8 +231,11 @@ impl<'a> Running<'a> {
             Reason::NotRenewed => "the server was not reached in time to renew the lease".to_owned(),
             Reason::Paused(time) => format!("this process did not run for {}", crate::table::age(time)),
         };
-        let what =
-            if left.is_empty() && !self.has_told { "the command was ended" } else { "the command could not be ended" };
+        let what = if left.is_empty() && !self.has_reported {
+            "the command was ended"
+        } else {
+            "the command could not be ended"
+        };
         Err(Ended::new(LOST, format!("the permit of {names} was lost and {what}: {why}")))
     }
 
@@ -263,14 +268,17 @@ impl<'a> Running<'a> {
                 kill_at = clock::now();
             }
             self.caller.reap();
-            left = self.processes.left_behind();
+            left.retain(|process| !processes::has_ended(*process));
+            if left.is_empty() {
+                left = self.processes.left_behind(); // a search of all processes
+            }
         }
         left
     }
 }
 
 /// Processes for a text.
-fn numbers(mut processes: Vec<Pid>) -> String {
+fn listed(mut processes: Vec<Pid>) -> String {
     processes.sort_unstable();
     let texts: Vec<String> = processes.iter().map(Pid::to_string).collect();
     format!("process {}", texts.join(", "))

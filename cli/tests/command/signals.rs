@@ -199,7 +199,7 @@ fn the_guard_goes_by_the_last_lease_although_several_lines_have_piled_up() {
     assert!(exists(&command.id().to_string()), "it was ended although its lease was renewed");
     // The guard was stopped while leases ended and were renewed.
     assert!(super::tool::signal_to(guard.id(), "STOP"));
-    let past = [ends(now()), ends(now() + 60_000)].concat();
+    let past = [ends(now()).repeat(100), ends(now() + 60_000)].concat(); // more than it reads at once
     input.write_all(past.as_bytes()).unwrap();
     assert!(super::tool::signal_to(guard.id(), "CONT"));
     input.write_all(ends(now() + 60_000).as_bytes()).unwrap();

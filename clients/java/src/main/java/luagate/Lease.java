@@ -1,52 +1,55 @@
 package luagate;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
-import static java.util.concurrent.TimeUnit.NANOSECONDS;
+import static java.util.concurrent.TimeUnit.SECONDS;
 
-import java.util.Map;
-import java.util.concurrent.CompletableFuture;
+import java.lang.System.Logger.Level;
+import java.lang.ref.WeakReference;
+import java.util.List;
 import java.util.concurrent.Future;
-import luagate.Scripts.Reply;
 
 /**
- * The lease of a permit: its end by this machine's clock, and its renewal in the background. It
- * does not refer to the permit, so that a permit that the program no longer references is no longer
- * renewed.
+ * The lease of a permit: its end by this machine's clock, and its renewal in the background. It only
+ * has a weak reference to the permit: if the program no longer references the permit, the lease is no
+ * longer renewed.
  */
 final class Lease {
+  private static final long LONGEST_ATTEMPT_NS = SECONDS.toNanos(1);
+
   private final Settings settings;
   private final String id;
+  private final WeakReference<Permit> permit;
   private Reply reply;
   private boolean isOver; // released, or known to be lost
   private boolean isRenewed;
+  private boolean isFailing; // the last renewal was not answered
   private Runnable onLost; // null: nobody is told
   private Future<?> renewal;
   private Future<?> expiry;
 
-  Lease(Settings settings, String id, Reply reply) {
+  Lease(Settings settings, String id, Permit permit, Reply reply) {
     this.settings = settings;
     this.id = id;
+    this.permit = new WeakReference<>(permit);
     this.reply = reply;
   }
 
-  /** The end in ms by the server's clock. */
+  /** The end in ms by the server's clock; -1: permanent. */
   synchronized long expiresAt() {
     return reply.number("expires_at");
   }
 
   /** Nanoseconds until its end. */
   synchronized long remaining() {
-    return isOver ? 0 : Math.max(0, reply.deadline() - System.nanoTime());
+    return isOver ? 0 : reply.remaining();
   }
 
-  /** From now on, renews the lease in the background, or not. */
-  synchronized void renew(boolean isRenewed) {
+  /**
+   * From now on, renews the lease in the background, or not, and runs this on a background thread if
+   * the permit is lost (null: nothing).
+   */
+  synchronized void keep(boolean isRenewed, Runnable onLost) {
     this.isRenewed = isRenewed;
-    plan();
-  }
-
-  /** From now on, this is run on a background thread if the permit is lost. */
-  synchronized void onLost(Runnable onLost) {
     this.onLost = onLost;
     plan();
   }
@@ -57,13 +60,24 @@ final class Lease {
     plan();
   }
 
-  /** Starts the lease anew. */
+  /** Starts the lease anew. Throws a LostException. */
   void refresh() {
-    var arguments = Map.of("id", id, "lease_ms", settings.leaseMs());
-    refreshed(settings.gate().call(settings, "refresh", arguments));
+    refreshed(settings.gate().calls().call("semaphore/refresh", settings.keys(), arguments(), true));
+  }
+
+  /** As {@link #refresh}, but ends by this instant, and after an interrupt. */
+  void refresh(long end) throws InterruptedException {
+    var retry = new Retry(settings.key(), end - System.nanoTime(), true);
+    refreshed(
+        settings.gate().calls().repeat("semaphore/refresh", settings.keys(), arguments(), retry));
+  }
+
+  private List<Object> arguments() {
+    return List.of(id, settings.leaseMs());
   }
 
   private synchronized void refreshed(Reply reply) {
+    isFailing = false;
     if (reply.word().equals("lost")) {
       lose();
       throw new LostException(settings.key(), id);
@@ -73,8 +87,11 @@ final class Lease {
   }
 
   private synchronized void lose() {
-    if (!isOver && onLost != null) {
-      CompletableFuture.runAsync(onLost);
+    if (!isOver) {
+      log("lost", null);
+      if (onLost != null) {
+        settings.gate().background().run(onLost);
+      }
     }
     finish();
   }
@@ -83,42 +100,51 @@ final class Lease {
   private void plan() {
     cancel(renewal);
     cancel(expiry);
-    if (isOver) {
+    if (isOver || reply.remaining() == Long.MAX_VALUE) {
       return;
     }
+    Background background = settings.gate().background();
     if (isRenewed) {
-      renewal = after(Math.min(remaining(), leaseNs()) / 3, this::startRenewal);
+      renewal = background.callAfter(Math.min(remaining(), settings.leaseNs()) / 3, this::renew);
     }
     if (isRenewed || onLost != null) {
-      expiry = after(remaining(), this::expire);
+      expiry = background.after(remaining(), this::expire);
     }
   }
 
-  private long leaseNs() {
-    return MILLISECONDS.toNanos(settings.leaseMs());
-  }
-
-  private Future<?> after(long pauseNs, Runnable work) {
-    return settings.gate().timer().schedule(work, pauseNs, NANOSECONDS);
-  }
-
-  private void startRenewal() {
-    settings.gate().renewals().execute(this::sendRefresh);
-  }
-
-  private void sendRefresh() {
+  private void renew() {
+    if (permit.get() == null) {
+      finish();
+      return;
+    }
     try {
-      refresh();
+      long end = System.nanoTime() + Math.min(remaining(), LONGEST_ATTEMPT_NS);
+      var calls = settings.gate().calls();
+      refreshed(calls.attempt("semaphore/refresh", settings.keys(), arguments(), end, false));
     } catch (LostException lost) {
       // It is reported.
-    } catch (RuntimeException failed) {
-      synchronized (this) {
-        if (!isOver && isRenewed) {
-          long pause = Math.min(Math.max(settings.leaseMs() / 10, 5), 1_000);
-          renewal = after(MILLISECONDS.toNanos(pause), this::startRenewal);
-        }
-      }
+    } catch (Unanswered | RuntimeException failed) {
+      renewLater(failed);
+    } catch (InterruptedException closed) {
+      // The gate was closed.
     }
+  }
+
+  private synchronized void renewLater(Exception failed) {
+    if (isOver || !isRenewed) {
+      return;
+    }
+    if (!isFailing) {
+      isFailing = true;
+      log("not renewed yet", failed);
+    }
+    long pauseMs = Math.min(Math.max(settings.leaseMs() / 10, 5), 1_000);
+    renewal = settings.gate().background().callAfter(MILLISECONDS.toNanos(pauseMs), this::renew);
+  }
+
+  private void log(String what, Exception failed) {
+    String text = settings.key() + ": the permit of the id " + id + " is " + what;
+    Luagate.LOGGER.log(Level.WARNING, text, failed);
   }
 
   private synchronized void expire() {

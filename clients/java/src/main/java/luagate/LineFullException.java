@@ -1,21 +1,17 @@
 package luagate;
 
 /** The line has {@code maxWaiting} waiters or more. */
-public final class LineFullException extends RuntimeException {
+public final class LineFullException extends RefusedException {
   private static final long serialVersionUID = 1;
 
-  /** Their number. */
-  private final int waiting;
-
-  LineFullException(String key, int waiting, int maxWaiting) {
+  LineFullException(
+      String key, int maxWaiting, int inUse, int limit, int waiting, long nextExpiryMs) {
     super(
         "%s: %d callers wait in line already, and maxWaiting is %d. Try again later"
-            .formatted(key, waiting, maxWaiting));
-    this.waiting = waiting;
-  }
-
-  /** The number of waiters. */
-  public int waiting() {
-    return waiting;
+            .formatted(key, waiting, maxWaiting),
+        inUse,
+        limit,
+        waiting,
+        nextExpiryMs);
   }
 }

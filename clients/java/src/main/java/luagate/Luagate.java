@@ -1,113 +1,229 @@
 package luagate;
 
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
+
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
-import java.util.Map;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
-import java.util.concurrent.ScheduledThreadPoolExecutor;
-import java.util.concurrent.ThreadFactory;
-import java.util.concurrent.ThreadPoolExecutor;
-import luagate.Scripts.Reply;
-import luagate.Several.Want;
-import redis.clients.jedis.RedisClient;
+import java.util.concurrent.CountDownLatch;
+import redis.clients.jedis.UnifiedJedis;
 
 /**
- * Semaphores and mutexes on one server. Threads may share all objects. From the first wait on, it
- * keeps one connection of the pool for messages. Its background threads are daemons.
+ * Semaphores and locks on one server or cluster. Threads may share all objects. It opens connections
+ * of its own with the settings of the client of Jedis: one for each call in progress, at most 8 for a
+ * server, and one for messages from the first wait on. Its background threads are daemons.
  */
 public final class Luagate implements AutoCloseable {
-  private static final int RENEWING_THREADS = 4; // the most
+  static final System.Logger LOGGER = System.getLogger("luagate");
 
-  final Scripts scripts;
+  private static final long LONGEST_RELEASES_NS = MILLISECONDS.toNanos(800);
+  private static final long LONGEST_CLOSE_NS = MILLISECONDS.toNanos(1_000);
+
   private final String prefix;
-  private final ScheduledThreadPoolExecutor timer =
-      new ScheduledThreadPoolExecutor(1, daemons("luagate-timer"), ignore());
-  private final ExecutorService renewals =
-      Executors.newFixedThreadPool(RENEWING_THREADS, daemons("luagate-renewal"));
-  private Inbox inbox;
+  private final String label;
+  private final long callTimeoutNs;
+  private final CountDownLatch closed = new CountDownLatch(1);
+  private final Background background = new Background();
+  private final Watch watch = new Watch();
+  private final Pending pending = new Pending();
+  private final Inbox inbox;
+  private final Servers servers;
+  private final Calls calls;
+
+  /** The settings of a {@link Luagate}. An invalid one throws {@link InvalidException}. */
+  public static final class Builder {
+    private final UnifiedJedis redis;
+    private String prefix = "luagate";
+    private String label;
+    private Duration callTimeout = Duration.ofSeconds(4);
+    private Path scripts;
+
+    private Builder(UnifiedJedis redis) {
+      this.redis = redis;
+    }
+
+    /** All keys begin with it: 1 to 64 letters, digits, '.', '_', '-' and ':'. */
+    public Builder prefix(String prefix) {
+      Settings.checkPrefix(prefix);
+      this.prefix = prefix;
+      return this;
+    }
+
+    /** At the start of each id, {@code <label>/<uuid>}: 1 to 163 bytes without white space. */
+    public Builder label(String label) {
+      Settings.checkLabel(label);
+      this.label = label;
+      return this;
+    }
+
+    /** For calls with no deadline of their own: 1 ms to one day. 4 s without this. */
+    public Builder callTimeout(Duration timeout) {
+      Settings.millis("callTimeout", timeout, 1, Settings.LONGEST_HEAD_START_MS);
+      callTimeout = timeout;
+      return this;
+    }
+
+    /** Reads the scripts from another folder {@code lua/}. */
+    public Builder scripts(Path folder) {
+      Settings.check(folder != null, "scripts", null, "a folder");
+      scripts = folder;
+      return this;
+    }
+
+    /** Sends nothing. */
+    public Luagate build() {
+      return new Luagate(this);
+    }
+  }
 
   /** Sends nothing. All keys begin with {@code luagate}. */
-  public Luagate(RedisClient redis) {
-    this(redis, "luagate");
+  public Luagate(UnifiedJedis redis) {
+    this(builder(redis));
   }
 
-  /** All keys begin with the prefix: 1 to 64 letters, digits, '.', '_', '-' and ':'. */
-  public Luagate(RedisClient redis, String prefix) {
-    this(new Scripts(redis), prefix);
+  /** Sends nothing. All keys begin with the prefix. See {@link Builder#prefix}. */
+  public Luagate(UnifiedJedis redis, String prefix) {
+    this(builder(redis).prefix(prefix));
   }
 
-  /** Reads the scripts from another folder {@code lua/}. */
-  public Luagate(RedisClient redis, String prefix, Path scripts) {
-    this(new Scripts(redis, scripts), prefix);
+  private Luagate(Builder settings) {
+    prefix = settings.prefix;
+    label = settings.label;
+    callTimeoutNs = settings.callTimeout.toNanos();
+    inbox = new Inbox(prefix);
+    servers = new Servers(this, settings.redis);
+    Scripts scripts = settings.scripts == null ? new Scripts() : new Scripts(settings.scripts);
+    calls = new Calls(this, scripts, servers);
+    watch.start();
   }
 
-  private Luagate(Scripts scripts, String prefix) {
-    Settings.checkPrefix(prefix);
-    this.scripts = scripts;
-    this.prefix = prefix;
-    timer.setRemoveOnCancelPolicy(true);
+  /**
+   * More settings. Accepted clients: RedisClient, RedisClusterClient and RedisSentinelClient, in old
+   * versions of Jedis JedisPooled, JedisCluster and JedisSentineled.
+   */
+  public static Builder builder(UnifiedJedis redis) {
+    return new Builder(redis);
   }
 
-  /** A semaphore: at most {@code limit} permits are held at a time. */
+  /** A semaphore: at most {@code limit} permits are held at a time, 1 to 2147483647. */
   public Semaphore semaphore(String name, int limit) {
-    return new Semaphore(Settings.of(this, prefix, "semaphore", name, limit));
+    checkOpen();
+    return new Semaphore(new Settings(this, "semaphore", name, limit, false));
   }
 
   /** A lock: a semaphore with one permit. */
   public Semaphore mutex(String name) {
-    return new Semaphore(Settings.of(this, prefix, "mutex", name, 1));
+    checkOpen();
+    return new Semaphore(new Settings(this, "mutex", name, 1, false));
+  }
+
+  /** A lock for readers and writers. */
+  public RwLock rwlock(String name) {
+    checkOpen();
+    return new RwLock(this, name);
   }
 
   /** Permits of several semaphores together, all or none. */
-  public Several several(Want... wants) {
-    return new Several(this, List.of(wants));
+  public Several several(Several.Want... wants) {
+    checkOpen();
+    return new Several(this, wants);
+  }
+
+  /** Runs a script as it is, with keys and arguments of any bytes. For tests and tools. */
+  public Object run(String script, List<byte[]> keys, List<byte[]> argv) {
+    return calls.run(script, keys, argv);
+  }
+
+  /** The scripts that it runs. For tests and tools. */
+  public Scripts scripts() {
+    return calls.scripts;
   }
 
   /**
-   * Ends the subscription and the renewal. Permits stay held until they are released or their leases
-   * end. The pool stays open.
+   * Ends all waits and all later calls with {@link ClosedException}, gives up their places in line if
+   * the server answers, and ends the background threads. Blocks for a second at most. Permits stay
+   * held until their leases end. The client of Jedis stays open.
    */
   @Override
   public synchronized void close() {
-    timer.shutdownNow();
-    renewals.shutdownNow();
-    if (inbox != null) {
-      inbox.close();
+    if (isClosed()) {
+      return;
+    }
+    long began = System.nanoTime();
+    closed.countDown();
+    inbox.fail(new ClosedException());
+    servers.endWaits();
+    watch.endWaits();
+    boolean isInterrupted = Thread.interrupted();
+    try {
+      pending.awaitNone(began + LONGEST_RELEASES_NS);
+    } catch (InterruptedException interrupt) {
+      isInterrupted = true;
+    }
+    servers.close();
+    Thread watching = watch.close();
+    try {
+      background.close(began + LONGEST_CLOSE_NS);
+      NANOSECONDS.timedJoin(watching, Math.max(1, began + LONGEST_CLOSE_NS - System.nanoTime()));
+    } catch (InterruptedException interrupt) {
+      isInterrupted = true;
+    }
+    if (isInterrupted) {
+      Thread.currentThread().interrupt();
     }
   }
 
-  synchronized Inbox inbox() {
-    if (inbox == null) {
-      inbox = new Inbox(scripts, prefix);
+  boolean isClosed() {
+    return closed.getCount() == 0;
+  }
+
+  void checkOpen() {
+    if (isClosed()) {
+      throw new ClosedException();
     }
+  }
+
+  /** Waits. Throws ClosedException as soon as the gate is closed. */
+  void pause(long ns) throws InterruptedException {
+    if (closed.await(ns, NANOSECONDS)) {
+      throw new ClosedException();
+    }
+  }
+
+  String prefix() {
+    return prefix;
+  }
+
+  String label() {
+    return label;
+  }
+
+  long callTimeoutNs() {
+    return callTimeoutNs;
+  }
+
+  Background background() {
+    return background;
+  }
+
+  Watch watch() {
+    return watch;
+  }
+
+  Pending pending() {
+    return pending;
+  }
+
+  Inbox inbox() {
     return inbox;
   }
 
-  ScheduledExecutorService timer() {
-    return timer;
+  Servers servers() {
+    return servers;
   }
 
-  ExecutorService renewals() {
-    return renewals;
-  }
-
-  /** Calls a script of a semaphore with arguments by name. */
-  Reply call(Settings settings, String name, Map<String, ?> arguments) {
-    return scripts.call("semaphore/" + name, settings.keys(), arguments);
-  }
-
-  private static ThreadFactory daemons(String name) {
-    return work -> {
-      Thread thread = new Thread(work, name);
-      thread.setDaemon(true);
-      return thread;
-    };
-  }
-
-  /** After {@code close}, nothing is renewed. */
-  private static ThreadPoolExecutor.DiscardPolicy ignore() {
-    return new ThreadPoolExecutor.DiscardPolicy();
+  Calls calls() {
+    return calls;
   }
 }

@@ -1,45 +1,56 @@
 package luagate;
 
-import java.lang.ref.Cleaner;
+import java.lang.System.Logger.Level;
 import java.lang.ref.WeakReference;
 import java.time.Duration;
-import java.util.Map;
-import luagate.Scripts.Reply;
+import java.util.List;
+import java.util.function.Consumer;
 
-/** Permits of one semaphore, held until they are released or their lease ends. */
+/**
+ * Permits of one semaphore, held until they are released or their lease ends. Threads may share it.
+ * In a {@code try} block, the release at the end never replaces the exception or the result of the
+ * work.
+ */
 public final class Permit implements AutoCloseable {
-  private static final Cleaner UNREFERENCED = Cleaner.create();
+  /** The remaining time of a permanent lease: about 292 years. */
+  public static final Duration FOREVER = Duration.ofNanos(Long.MAX_VALUE);
 
   final Settings settings;
   final Lease lease;
   private final String id;
-  private final int permits;
   private final long fence;
   private final long ticket;
+  private final int limit;
+  private volatile int permits;
 
-  Permit(Settings settings, String id, long ticket, Reply granted) {
+  Permit(Settings settings, String id, long ticket, int limit, Reply granted) {
     this.settings = settings;
     this.id = id;
     this.ticket = ticket;
-    permits = (int) granted.number("permits");
+    this.limit = limit;
+    permits = granted.integer("permits");
     fence = granted.number("fence");
-    Lease kept = new Lease(settings, id, granted);
-    lease = kept;
+    lease = new Lease(settings, id, this, granted);
     keep();
-    UNREFERENCED.register(this, () -> kept.renew(false));
   }
 
   /** Renews the lease and reports a loss as the settings say. */
   void keep() {
-    var itself = new WeakReference<>(this);
-    lease.onLost(settings.onLost() == null ? null : () -> notifyOf(itself));
-    lease.renew(settings.isRenewed());
+    Consumer<Permit> onLost = settings.onLost();
+    lease.keep(settings.isRenewed(), onLost == null ? null : new Notice(this, onLost)::send);
   }
 
-  private static void notifyOf(WeakReference<Permit> itself) {
-    Permit permit = itself.get();
-    if (permit != null) {
-      permit.settings.onLost().accept(permit);
+  /** Tells the program that the permit is lost, if it still references the permit. */
+  private record Notice(WeakReference<Permit> permit, Consumer<Permit> onLost) {
+    Notice(Permit permit, Consumer<Permit> onLost) {
+      this(new WeakReference<>(permit), onLost);
+    }
+
+    void send() {
+      Permit lost = permit.get();
+      if (lost != null) {
+        onLost.accept(lost);
+      }
     }
   }
 
@@ -48,7 +59,7 @@ public final class Permit implements AutoCloseable {
     return id;
   }
 
-  /** The number of permits. */
+  /** The number of permits. A writer of a {@link RwLock} has all 2147483647. */
   public int permits() {
     return permits;
   }
@@ -63,36 +74,105 @@ public final class Permit implements AutoCloseable {
     return ticket;
   }
 
-  /** The end of the lease, in ms by the server's clock. */
+  /** The limit that was in force at the grant. */
+  public int limit() {
+    return limit;
+  }
+
+  /** The end of the lease, in ms by the server's clock; -1: permanent. */
   public long expiresAt() {
     return lease.expiresAt();
   }
 
-  /** The time until the lease ends, by this machine's clock: never longer than on the server. */
+  /**
+   * The time until the lease ends, by this machine's clock: never longer than on the server. {@link
+   * #FOREVER} if it is permanent. Sends nothing.
+   */
   public Duration remaining() {
     return Duration.ofNanos(lease.remaining());
   }
 
-  /** Whether another client may hold it by now. Sends no call. */
+  /** Whether another client may hold it by now. Sends nothing. */
   public boolean isLost() {
     return lease.remaining() == 0;
   }
 
-  /** Starts the lease anew. Throws {@link LostException}. */
+  /**
+   * Throws {@link LostException} if the permit is lost. Sends nothing. As the last statement of a
+   * {@code try} block it reports a loss during the block.
+   */
+  public void check() {
+    if (isLost()) {
+      throw new LostException(settings.key(), id);
+    }
+  }
+
+  /**
+   * Starts the lease anew. Blocks for a round trip, at most for the call timeout of the gate. Throws
+   * {@link LostException} or {@link UnreachableException}.
+   */
   public void refresh() {
+    settings.gate().checkOpen();
     lease.refresh();
   }
 
-  /** Releases the permits. Returns whether they were still held. A second call does no harm. */
-  public boolean release() {
-    lease.finish();
-    var reply = settings.gate().call(settings, "release", Map.of("id", id, "keep", 0));
-    return reply.word().equals("released");
+  /**
+   * Turns a writer into a reader: other readers are granted, but no writer comes between. Blocks for
+   * a round trip, at most for the call timeout of the gate. Throws {@link LostException} or {@link
+   * UnreachableException}.
+   */
+  public void downgrade() {
+    Settings.check(settings.isWriter(), "downgrade", settings.key(), "a permit of RwLock.write()");
+    if (release(1).word().equals("gone")) {
+      lease.finish();
+      throw new LostException(settings.key(), id);
+    }
+    permits = 1;
   }
 
-  /** Releases the permits. */
+  /**
+   * Releases the permits. Returns whether they were still held. A second call does no harm. Blocks
+   * for a round trip, at most for the call timeout of the gate; an interrupt does not prevent it. If
+   * the server does not answer, throws {@link UnreachableException}, and continues in the background.
+   */
+  public boolean release() {
+    long lastsNs = lease.remaining();
+    lease.finish();
+    try {
+      return release(0).word().equals("released");
+    } catch (UnreachableException unreachable) {
+      Release.start(settings, id, lastsNs);
+      throw unreachable;
+    }
+  }
+
+  private Reply release(int keep) {
+    settings.gate().checkOpen();
+    return settings.gate().calls()
+        .call("semaphore/release", settings.keys(), List.of(id, keep), true);
+  }
+
+  /** Releases the permits in the background. */
+  void abandon() {
+    long lastsNs = lease.remaining();
+    lease.finish();
+    Release.start(settings, id, lastsNs);
+  }
+
+  /** Releases the permits as {@link #release}, but only logs a failure. */
   @Override
   public void close() {
-    release();
+    try {
+      release();
+    } catch (RuntimeException failed) {
+      String text = settings.key() + ": the release of the id " + id + " failed";
+      Luagate.LOGGER.log(Level.WARNING, text, failed);
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "Permit[%s, id=%s, permits=%d, fence=%d, remaining=%s]"
+        .formatted(settings.key(), id, permits, fence, remaining());
   }
 }

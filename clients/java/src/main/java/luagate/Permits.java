@@ -3,7 +3,6 @@ package luagate;
 import java.time.Duration;
 import java.util.Comparator;
 import java.util.List;
-import redis.clients.jedis.exceptions.JedisException;
 
 /** Permits of several semaphores, in the order of the request. */
 public final class Permits implements AutoCloseable {
@@ -28,36 +27,48 @@ public final class Permits implements AutoCloseable {
     return permits.stream().map(Permit::remaining).min(Comparator.naturalOrder()).orElseThrow();
   }
 
-  /** Whether another client may hold one of them by now. Sends no call. */
+  /** Whether another client may hold one of them by now. Sends nothing. */
   public boolean isLost() {
     return remaining().isZero();
   }
 
-  /** Starts all leases anew. Throws {@link LostException} if one of the permits is lost. */
+  /** Throws {@link LostException} if one of them is lost. See {@link Permit#check}. */
+  public void check() {
+    permits.forEach(Permit::check);
+  }
+
+  /** Starts all leases anew. See {@link Permit#refresh}. */
   public void refresh() {
     permits.forEach(Permit::refresh);
   }
 
-  /** Releases all. Returns whether all were still held. A second call does no harm. */
+  /**
+   * Releases all. Returns whether all were still held. See {@link Permit#release}; if the server does
+   * not answer the first release, the others continue in the background without waiting.
+   */
   public boolean release() {
     boolean wereHeld = true;
-    JedisException failed = null;
+    UnreachableException unreachable = null;
     for (Permit permit : permits) {
+      if (unreachable != null) {
+        permit.abandon();
+        continue;
+      }
       try {
         wereHeld &= permit.release();
-      } catch (JedisException unreachable) {
-        failed = unreachable;
+      } catch (UnreachableException failed) {
+        unreachable = failed;
       }
     }
-    if (failed != null) {
-      throw failed;
+    if (unreachable != null) {
+      throw unreachable;
     }
     return wereHeld;
   }
 
-  /** Releases all. */
+  /** Releases all as {@link #release}, but only logs a failure. */
   @Override
   public void close() {
-    release();
+    permits.forEach(Permit::close);
   }
 }

@@ -1,88 +1,128 @@
 package luagate;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
-import static java.util.concurrent.TimeUnit.MINUTES;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
+import static java.util.concurrent.TimeUnit.SECONDS;
 
 import java.time.Duration;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
-import java.util.Optional;
-import java.util.UUID;
 import java.util.concurrent.BlockingQueue;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
-import java.util.concurrent.TimeoutException;
-import luagate.Scripts.Reply;
-import redis.clients.jedis.exceptions.JedisException;
 
 /** The calls of one id for its permits, until they are granted or the caller gives up. */
 final class Request {
   private static final int PATIENCE_MS = 15_000; // the server keeps a waiter's place for this time
-  private static final int PATIENCE_UNHEARD_MS = 60_000; // if messages do not reach the client
+  private static final int PATIENCE_UNHEARD_MS = 3_000; // if messages do not reach the client
   private static final int RECHECK_MS = 5_000; // a waiter asks again after this time at the latest
+  private static final long LONGEST_OUTAGE_NS = SECONDS.toNanos(10);
+
+  /** For the last call, which leaves the line when the timeout has ended. */
+  static final long LEAVING_NS = MILLISECONDS.toNanos(50);
 
   final String id;
-  final String secret = UUID.randomUUID().toString();
+  final String secret = Ids.word(13);
   private final Settings settings;
+  private final Luagate gate;
   private final int permits;
   private final BlockingQueue<Reply> messages = new LinkedBlockingQueue<>();
+  private final Retry retry;
   private long ticket;
-  private volatile RuntimeException failure; // ends the wait
+  private Reply queued; // the last reply of this word
+  private volatile LuagateException failure; // ends the wait
   private volatile boolean isAbandoned;
 
   Request(Settings settings, int permits) {
-    this(settings, permits, UUID.randomUUID().toString());
-  }
-
-  Request(Settings settings, int permits, String id) {
-    Settings.check(permits >= 1, "permits", permits, "an integer from 1 on");
     this.settings = settings;
-    this.permits = permits;
-    this.id = id;
+    this.permits = settings.serverPermits(permits);
+    gate = settings.gate();
+    id = settings.newId();
+    retry = new Retry(settings.key(), LONGEST_OUTAGE_NS, false);
   }
 
-  Optional<Permit> tryAcquire() {
+  Permit tryAcquire() {
+    gate.checkOpen();
     try {
-      Reply reply = ask(0, "");
-      return isGranted(reply) ? Optional.of(permit(reply)) : Optional.empty();
+      long end = System.nanoTime() + gate.callTimeoutNs();
+      Reply reply = checked(call(), 0);
+      while (isGrant(reply) && !reply.isGranted()) { // it was read after the lease had ended
+        if (System.nanoTime() - end >= 0) {
+          throw new UnreachableException(settings.key() + ": no reply within a lease", null);
+        }
+        reply = checked(call(), 0);
+      }
+      if (isGrant(reply)) {
+        return permit(reply);
+      }
+      throw settings.denied(reply);
+    } catch (DeniedException | AboveLimitException refused) {
+      throw refused; // nothing is held
     } catch (RuntimeException failed) {
       abandon();
       throw failed;
     }
   }
 
+  private Reply call() {
+    return gate.calls().call("semaphore/acquire", settings.keys(), arguments(0, ""), false);
+  }
+
   /** Waits in line until {@code end}, by {@link System#nanoTime}. */
-  Permit acquire(Duration timeout, long end) throws InterruptedException, TimeoutException {
-    Inbox inbox = settings.gate().inbox();
-    String channel = inbox.channel(timeout);
-    inbox.add(this);
+  Permit acquire(Duration timeout, long end) throws InterruptedException {
+    gate.checkOpen();
+    gate.pending().begin();
+    gate.inbox().add(this);
     try {
-      Reply granted = waitInLine(channel, end);
+      Reply granted = waitInLine(end);
       if (granted == null) {
-        granted = ask(0, ""); // takes a grant whose message has not arrived yet, or leaves the line
+        granted = leave();
       }
-      inbox.remove(this);
-      if (isGranted(granted)) {
+      gate.inbox().remove(this);
+      if (granted.isGranted()) {
         return permit(granted);
       }
-    } catch (LineFullException full) {
-      inbox.remove(this); // the id has no permits and no place in line
-      throw full;
-    } catch (Exception failed) {
-      // A call that counts as lost may still be granted later. That grant is then released.
-      isAbandoned = true;
-      CompletableFuture.delayedExecutor(1, MINUTES).execute(() -> inbox.remove(this));
-      abandon();
+    } catch (LineFullException | AboveLimitException refused) {
+      gate.inbox().remove(this); // the id has no permits and no place in line
+      throw refused;
+    } catch (Unanswered lost) {
+      abandonWait();
+      throw timedOut(timeout);
+    } catch (RuntimeException | InterruptedException failed) {
+      abandonWait();
       throw failed;
+    } finally {
+      gate.pending().end();
     }
-    throw new TimeoutException(
-        "%s: %d of %d permits were not granted within %s"
-            .formatted(settings.key(), permits, settings.limit(), timeout));
+    throw timedOut(timeout);
+  }
+
+  private TimedOutException timedOut(Duration timeout) {
+    return new TimedOutException(
+        "%s: %d permits of the limit %d were not granted within %s"
+            .formatted(settings.key(), permits, settings.limit(), timeout),
+        retry.cause());
+  }
+
+  /** A call that counts as lost may still be granted later. That grant is then released. */
+  private void abandonWait() {
+    isAbandoned = true;
+    abandon();
+    gate.background().after(longestNs(), () -> gate.inbox().remove(this));
+  }
+
+  /** Releases in the background what the id has. */
+  void abandon() {
+    Release.start(settings, id, longestNs());
+  }
+
+  /** The time after which the server has freed the id by itself. */
+  private long longestNs() {
+    return Math.max(settings.leaseNs(), MILLISECONDS.toNanos(PATIENCE_MS));
   }
 
   /** Ends the wait with this exception. */
-  void fail(RuntimeException failure) {
+  void fail(LuagateException failure) {
     this.failure = failure;
     messages.add(Inbox.ASK_AGAIN);
   }
@@ -91,33 +131,21 @@ final class Request {
   void deliver(Reply message) {
     if (!isAbandoned) {
       messages.add(message);
-    } else if (message != Inbox.ASK_AGAIN) {
-      CompletableFuture.runAsync(this::abandon); // a grant that comes too late
-    }
-  }
-
-  /**
-   * Releases the permits of the id, or its place in line. If that fails, the lease or the waiter's
-   * deadline on the server ends.
-   */
-  void abandon() {
-    try {
-      settings.gate().call(settings, "release", Map.of("id", id, "keep", 0));
-    } catch (JedisException unreachable) {
-      // The caller gets the exception that made it give up.
+    } else if (message.number("fence") > 0) {
+      abandon(); // a grant that comes too late
     }
   }
 
   /** Returns a grant, or null if the timeout ended. */
-  private Reply waitInLine(String channel, long end) throws InterruptedException {
-    int patience = channel.isEmpty() ? PATIENCE_UNHEARD_MS : PATIENCE_MS;
-    String address = channel.isEmpty() ? "" : channel + "#" + secret;
+  private Reply waitInLine(long end) throws InterruptedException {
     while (System.nanoTime() - end < 0) {
-      Reply reply = ask(patience, address);
-      if (isGranted(reply)) {
-        return reply;
+      Reply granted;
+      try {
+        granted = askInLine(end);
+      } catch (Unanswered lost) {
+        long now = System.nanoTime();
+        granted = now - end < 0 ? sleep(Math.min(end, now + retry.pause(lost))) : null;
       }
-      Reply granted = sleep(reply, end);
       if (granted != null) {
         return granted;
       }
@@ -125,11 +153,48 @@ final class Request {
     return null;
   }
 
-  /** One call of the script {@code acquire}. With patience, it joins the line. */
-  private Reply ask(int patienceMs, String inbox) {
+  /** Asks, and sleeps until it is time to ask again. Returns a grant or null. */
+  private Reply askInLine(long end) throws InterruptedException, Unanswered {
+    Subscription subscription = gate.servers().node(settings.key()).subscription;
+    String channel = subscription.channel(end);
+    int patienceMs = channel.isEmpty() ? PATIENCE_UNHEARD_MS : PATIENCE_MS;
+    String address = channel.isEmpty() ? "" : channel + "#" + secret;
+    long attemptEnd = Math.min(end, retry.attemptEnd());
+    Reply reply = ask(patienceMs, address, attemptEnd);
+    if (isGrant(reply)) {
+      return reply.isGranted() ? reply : null; // it may have been read after the lease had ended
+    }
+    queued = reply;
+    ticket = reply.number("ticket");
+    subscription.verify();
+    long pauseMs = Math.min(reply.number("retry_after"), RECHECK_MS);
+    return sleep(Math.min(end, reply.instant() + MILLISECONDS.toNanos(pauseMs)));
+  }
+
+  /** Takes a grant whose message has not arrived yet, or leaves the line. */
+  private Reply leave() throws InterruptedException, Unanswered {
+    return ask(0, "", System.nanoTime() + LEAVING_NS);
+  }
+
+  /** One attempt of the script {@code acquire}. With patience, it joins the line. */
+  private Reply ask(int patienceMs, String address, long end)
+      throws InterruptedException, Unanswered {
+    checkFailure();
+    List<Object> argv = arguments(patienceMs, address);
+    Reply reply =
+        gate.calls().attempt("semaphore/acquire", settings.keys(), argv, end, true);
+    retry.answered();
+    return checked(reply, patienceMs);
+  }
+
+  private void checkFailure() {
+    gate.checkOpen();
     if (failure != null) {
       throw failure;
     }
+  }
+
+  private List<Object> arguments(int patienceMs, String address) {
     var arguments =
         new HashMap<String, Object>(
             Map.of(
@@ -138,48 +203,44 @@ final class Request {
                 "limit", settings.limit(),
                 "lease_ms", settings.leaseMs(),
                 "wait_ms", patienceMs,
-                "inbox", inbox,
+                "inbox", address,
                 "ticket", ticket));
-    long headStart = settings.headStart().toMillis();
-    if (settings.maxWaiting() != 0 || !settings.atLeast().isZero() || headStart != 0) {
+    if (settings.maxWaiting() != 0 || settings.atLeastMs() != 0 || settings.headStartMs() != 0) {
       arguments.put("max_waiting", settings.maxWaiting());
-      arguments.put("at_least_ms", settings.atLeast().toMillis());
+      arguments.put("at_least_ms", settings.atLeastMs());
     }
-    if (headStart != 0) {
-      arguments.put("head_start_ms", headStart);
+    if (settings.headStartMs() != 0) {
+      arguments.put("head_start_ms", settings.headStartMs());
     }
-    Reply reply = settings.gate().call(settings, "acquire", arguments);
-    switch (reply.word()) {
-      case "queued" -> ticket = reply.number("ticket");
-      case "above_limit" -> throw aboveLimit(settings, permits, reply);
-      case "denied" -> {
-        if (patienceMs > 0) {
-          int waiting = (int) reply.number("waiting");
-          throw new LineFullException(settings.key(), waiting, settings.maxWaiting());
-        }
-      }
-      default -> {}
+    return gate.calls().scripts.script("semaphore/acquire").inOrder(arguments);
+  }
+
+  private Reply checked(Reply reply, int patienceMs) {
+    settings.checkLimit(reply.integer("limit"));
+    if (reply.word().equals("above_limit")) {
+      throw settings.aboveLimit(permits, reply);
+    }
+    if (reply.word().equals("denied") && patienceMs > 0) {
+      throw settings.lineFull(reply);
     }
     return reply;
   }
 
-  /** Whether the reply or message grants the permits, and the lease has not ended yet. */
-  private static boolean isGranted(Reply reply) {
-    boolean isGrant = reply.word().equals("granted") || reply.word().equals("held");
-    return isGrant && reply.deadline() - System.nanoTime() > 0;
+  private static boolean isGrant(Reply reply) {
+    return reply.word().equals("granted") || reply.word().equals("held");
   }
 
   private Permit permit(Reply granted) {
-    return new Permit(settings, id, ticket, granted);
+    Reply usage = granted.fields().containsKey("limit") ? granted : queued;
+    return new Permit(settings, id, ticket, usage.integer("limit"), granted);
   }
 
   /** Sleeps until a message grants the permits; null when it is time to ask again. */
-  private Reply sleep(Reply queued, long end) throws InterruptedException {
-    long pause = MILLISECONDS.toNanos(Math.min(queued.number("retry_after"), RECHECK_MS));
-    long next = Math.min(end, queued.instant() + pause);
+  private Reply sleep(long next) throws InterruptedException {
     while (true) {
       Reply message = messages.poll(next - System.nanoTime(), NANOSECONDS);
-      if (message == null || failure != null) {
+      checkFailure();
+      if (message == null || queued == null) {
         return null;
       }
       long later = message.number("now") - queued.number("now");
@@ -190,7 +251,7 @@ final class Request {
         // The message may have been delayed: its arrival alone would give an end that is too late.
         long sent = queued.instant() + MILLISECONDS.toNanos(later);
         var granted = new Reply("granted", message.fields(), Math.min(sent, message.instant()));
-        return isGranted(granted) ? granted : null;
+        return granted.isGranted() ? granted : null;
       }
       if (message.number("fence") == 0 && message.number("expires_at") == -1) {
         throw new RevokedException(settings.key(), id);
@@ -207,12 +268,6 @@ final class Request {
    * that time, lower by the head start (both in µs).
    */
   private boolean isNew(long fence) {
-    return fence > ticket + 1_000 * settings.headStart().toMillis();
-  }
-
-  static IllegalArgumentException aboveLimit(Settings settings, int permits, Reply reply) {
-    return new IllegalArgumentException(
-        "%s: %d permits are more than the limit in force. Accepted: 1 to %d. Ask for fewer"
-            .formatted(settings.key(), permits, reply.number("limit")));
+    return fence > ticket + 1_000 * settings.headStartMs();
   }
 }

@@ -1,8 +1,6 @@
 package luagate;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
-import static java.util.concurrent.TimeUnit.MILLISECONDS;
-import static java.util.concurrent.TimeUnit.SECONDS;
 
 import com.google.gson.Gson;
 import java.io.FileNotFoundException;
@@ -13,80 +11,80 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.locks.LockSupport;
-import java.util.function.Supplier;
-import redis.clients.jedis.Protocol.Command;
-import redis.clients.jedis.RedisClient;
-import redis.clients.jedis.exceptions.JedisConnectionException;
-import redis.clients.jedis.exceptions.JedisNoScriptException;
-import redis.clients.jedis.util.SafeEncoder;
 
-/** Runs the scripts of a folder {@code lua/}, as listed in its manifest. */
+/** The scripts of a folder {@code lua/}, as listed in its manifest. For tests and tools. */
 public final class Scripts {
   private static final int CONTRACT = 1; // the version of lua/README.md that this package implements
 
   private record Manifest(int contract, Map<String, Script> scripts) {}
 
-  private record Script(
+  /** A script of the manifest. */
+  record Script(
       String file,
       String sha1,
       List<String> keys,
       List<String> argv,
       int optional, // the number of last arguments that may be left out
-      Map<String, List<String>> replies) {}
+      Map<String, List<String>> replies) {
 
-  /**
-   * A reply or a message: its word, its fields by name, and the instant from which its times count.
-   * For a reply, that is an instant before the call was sent; for a message, its arrival.
-   */
-  record Reply(String word, Map<String, Object> fields, long instant) {
-    long number(String field) {
-      return (Long) fields.get(field);
+    /** The arguments in their order. */
+    List<Object> inOrder(Map<String, ?> arguments) {
+      int needed = argv.size() - optional;
+      var ordered = new ArrayList<Object>();
+      for (String argument : argv) {
+        if (ordered.size() < needed || arguments.containsKey(argument)) {
+          ordered.add(arguments.get(argument));
+        }
+      }
+      return ordered;
     }
 
-    /** The end of the lease by this machine's clock, less 1 ms, because the server rounds. */
-    long deadline() {
-      return instant + MILLISECONDS.toNanos(number("expires_at") - number("now") - 1);
+    /** The reply with its fields by name. Its times count from this instant. */
+    Reply reply(List<?> values, long instant) {
+      boolean hasWord = !replies.containsKey("");
+      String word = hasWord ? (String) values.get(0) : "";
+      var fields = new HashMap<String, Object>();
+      for (String field : replies.get(word)) {
+        fields.put(field, values.get(fields.size() + (hasWord ? 1 : 0)));
+      }
+      return new Reply(word, fields, instant);
     }
   }
 
-  final RedisClient redis;
   private final Map<String, Script> scripts;
-  private final Map<String, String> texts = new HashMap<>();
+  private final Map<String, String> texts = new HashMap<>(); // by name
 
   /** Reads the scripts of this package. */
-  public Scripts(RedisClient redis) {
-    this(redis, "the package", Scripts::resource);
+  Scripts() {
+    this("the package", Scripts::resource);
   }
 
   /** Reads the scripts of a folder {@code lua/}. */
-  public Scripts(RedisClient redis, Path folder) {
-    this(redis, folder.toString(), file -> Files.readAllBytes(folder.resolve(file)));
+  Scripts(Path folder) {
+    this(folder.toString(), file -> Files.readAllBytes(folder.resolve(file)));
   }
 
-  private Scripts(RedisClient redis, String folder, Folder files) {
+  private Scripts(String folder, Folder files) {
     Manifest manifest = new Gson().fromJson(files.read("manifest.json"), Manifest.class);
-    if (manifest.contract != CONTRACT) {
-      throw new IllegalArgumentException(
-          ("%s: got contract %d. Accepted: contract %d."
-                  + " Use the folder lua/ that belongs to this package")
-              .formatted(folder, manifest.contract, CONTRACT));
-    }
-    this.redis = redis;
+    Settings.check(
+        manifest.contract == CONTRACT,
+        folder,
+        "contract " + manifest.contract,
+        "contract " + CONTRACT + ". Use the folder lua/ that belongs to this package");
     scripts = manifest.scripts;
     scripts.forEach(
         (name, script) -> {
           String text = files.read(script.file);
-          if (!sha1(text).equals(script.sha1)) {
-            throw new IllegalArgumentException(
-                ("%s: the SHA-1 of %s differs from the manifest."
-                        + " Copy the folder lua/ again, byte for byte")
-                    .formatted(name, script.file));
-          }
+          Settings.check(
+              sha1(text).equals(script.sha1),
+              folder,
+              script.file + " with another SHA-1",
+              "the SHA-1 of the manifest. Copy the folder lua/ again, byte for byte");
           texts.put(name, text);
         });
   }
@@ -113,6 +111,15 @@ public final class Scripts {
     }
   }
 
+  Script script(String name) {
+    return scripts.get(name);
+  }
+
+  /** The text of a script, as the server receives it. */
+  String text(String name) {
+    return texts.get(name);
+  }
+
   /** The names of a script's keys. */
   public List<String> keys(String name) {
     return scripts.get(name).keys;
@@ -130,54 +137,6 @@ public final class Scripts {
     return fields != null && values.size() == 1 + fields.size();
   }
 
-  /** Runs a script, and loads it first if the server does not have it. */
-  public Object run(String name, List<byte[]> keys, List<byte[]> argv) {
-    byte[] sha1 = SafeEncoder.encode(scripts.get(name).sha1);
-    try {
-      return redis.evalsha(sha1, keys, argv);
-    } catch (JedisNoScriptException unknown) {
-      try (var pipeline = redis.pipelined()) {
-        pipeline.sendCommand(Command.SCRIPT, "LOAD", texts.get(name));
-        var reply = pipeline.evalsha(sha1, keys, argv);
-        pipeline.sync();
-        return reply.get();
-      } catch (JedisNoScriptException flushed) {
-        return redis.eval(SafeEncoder.encode(texts.get(name)), keys, argv);
-      }
-    }
-  }
-
-  /** Runs a script with arguments by name. */
-  Reply call(String name, List<String> keys, Map<String, ?> arguments) {
-    Script script = scripts.get(name);
-    var needed = script.argv.subList(0, script.argv.size() - script.optional);
-    var argv =
-        script.argv.stream()
-            .filter(argument -> needed.contains(argument) || arguments.containsKey(argument))
-            .map(argument -> arguments.get(argument).toString())
-            .toList();
-    return callWith(name, keys, argv);
-  }
-
-  /** Runs a script with arguments in their order. */
-  Reply callWith(String name, List<String> keys, List<String> argv) {
-    Script script = scripts.get(name);
-    return retry(
-        () -> {
-          long instant = System.nanoTime();
-          var reply = (List<?>) SafeEncoder.encodeObject(run(name, bytes(keys), bytes(argv)));
-          var fields = new HashMap<String, Object>();
-          for (String field : script.replies.get(reply.get(0))) {
-            fields.put(field, reply.get(fields.size() + 1));
-          }
-          return new Reply((String) reply.get(0), fields, instant);
-        });
-  }
-
-  private static List<byte[]> bytes(List<String> texts) {
-    return texts.stream().map(SafeEncoder::encode).toList();
-  }
-
   /** The SHA-1 of a text, in hexadecimal digits. */
   public static String sha1(String text) {
     try {
@@ -185,23 +144,6 @@ public final class Scripts {
       return HexFormat.of().formatHex(sha1.digest(text.getBytes(UTF_8)));
     } catch (NoSuchAlgorithmException missing) {
       throw new IllegalStateException(missing); // every Java has it
-    }
-  }
-
-  /**
-   * Makes a call. If the reply is lost, retries for 3 s: the same id is never granted twice.
-   */
-  <T> T retry(Supplier<T> call) {
-    long end = System.nanoTime() + SECONDS.toNanos(3);
-    for (long pauseMs = 50; ; pauseMs *= 2) {
-      try {
-        return call.get();
-      } catch (JedisConnectionException lost) {
-        if (System.nanoTime() - end >= 0) {
-          throw lost;
-        }
-        LockSupport.parkNanos(MILLISECONDS.toNanos(pauseMs));
-      }
     }
   }
 }

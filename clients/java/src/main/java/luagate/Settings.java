@@ -1,6 +1,7 @@
 package luagate;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
 import java.time.Duration;
 import java.util.List;
@@ -8,27 +9,20 @@ import java.util.function.Consumer;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
-/**
- * What a caller declares about a semaphore. An invalid setting throws an IllegalArgumentException.
- *
- * @param keys meta, holders, queue
- * @param lease null: {@link #DEFAULT_LEASE}, renewed in the background
- * @param onLost null: no notice
- */
-record Settings(
-    Luagate gate,
-    List<String> keys,
-    int limit,
-    Duration lease,
-    boolean autoRenew,
-    int maxWaiting,
-    Duration atLeast,
-    Duration headStart,
-    Consumer<Permit> onLost) {
-  static final Duration DEFAULT_LEASE = Duration.ofSeconds(30);
+/** What a caller declares about a semaphore. An invalid setting throws an InvalidException. */
+final class Settings implements Cloneable {
+  /** The highest limit. */
+  static final int MOST = Integer.MAX_VALUE;
 
-  /** The scripts accept no more. */
-  private static final Duration LONGEST_HEAD_START = Duration.ofDays(1);
+  static final long DEFAULT_LEASE_MS = 30_000;
+
+  /** The scripts accept no more: a hundred years, and a day. */
+  static final long LONGEST_MS = 3_155_760_000_000L;
+
+  static final long LONGEST_HEAD_START_MS = 86_400_000L;
+
+  /** Longer than any program runs. */
+  static final long UNLIMITED_NS = Long.MAX_VALUE / 2;
 
   /** A name with a group, which is its hash tag. */
   private static final Pattern GROUPED = Pattern.compile("\\{[^{}]+\\}:[^{}]+");
@@ -36,25 +30,22 @@ record Settings(
   private static final Pattern PREFIX = Pattern.compile("[A-Za-z0-9._:-]{1,64}");
   private static final Pattern SPACE = Pattern.compile("[\\s\\p{Cntrl}\\p{IsWhite_Space}]");
 
-  Settings {
-    check(limit >= 1, "limit", limit, "an integer from 1 on");
-    check(lease == null || lease.toMillis() >= 1, "lease", lease, "1 ms or more");
-    check(maxWaiting >= 0, "maxWaiting", maxWaiting, "an integer from 0 on");
-    check(!atLeast.isNegative(), "atLeast", atLeast, "zero or more");
-    check(
-        !headStart.isNegative() && headStart.compareTo(LONGEST_HEAD_START) <= 0,
-        "headStart",
-        headStart,
-        "zero to one day");
-  }
+  private final Luagate gate;
+  private final List<String> keys; // meta, holders, queue
+  private final int limit;
+  private final boolean isWriter; // a permit is that of a writer: all permits of a lock
+  private Long leaseMs; // null: the default lease, renewed; 0: permanent
+  private boolean isRenewed; // also if it is not the default lease
+  private boolean isStrict; // refuses another limit in force
+  private int maxWaiting; // 0: no bound
+  private long atLeastMs;
+  private long headStartMs;
+  private String label; // null: none
+  private Consumer<Permit> onLost; // null: no notice
 
-  static Settings of(Luagate gate, String prefix, String kind, String name, int limit) {
-    int bytes = name.getBytes(UTF_8).length;
-    check(
-        bytes >= 1 && bytes <= 200 && !SPACE.matcher(name).find(),
-        "name",
-        name,
-        "1 to 200 bytes without white space and control characters");
+  Settings(Luagate gate, String kind, String name, int limit, boolean isWriter) {
+    checkWord("name", name, 200);
+    check(limit >= 1, "limit", limit, "an integer from 1 to " + MOST);
     boolean isGrouped = GROUPED.matcher(name).matches();
     check(
         isGrouped || !name.contains("{") && !name.contains("}"),
@@ -62,23 +53,151 @@ record Settings(
         name,
         "braces only around a group, as in {group}:name");
     String tag = isGrouped ? name : "{" + name + "}";
-    var keys =
+    this.gate = gate;
+    this.limit = limit;
+    this.isWriter = isWriter;
+    label = gate.label();
+    keys =
         Stream.of("", ".holders", ".queue")
-            .map(part -> prefix + ":" + kind + part + ":" + tag)
+            .map(part -> gate.prefix() + ":" + kind + part + ":" + tag)
             .toList();
-    return new Settings(gate, keys, limit, null, false, 0, Duration.ZERO, Duration.ZERO, null);
   }
 
   static void checkPrefix(String prefix) {
     String accepted = "1 to 64 of the letters a-z and A-Z, digits, '.', '_', '-' and ':'";
-    check(PREFIX.matcher(prefix).matches(), "prefix", prefix, accepted);
+    check(prefix != null && PREFIX.matcher(prefix).matches(), "prefix", prefix, accepted);
+  }
+
+  static void checkLabel(String label) {
+    checkWord("label", label, 163);
+  }
+
+  private static void checkWord(String what, String word, int mostBytes) {
+    int bytes = word == null ? 0 : word.getBytes(UTF_8).length;
+    check(
+        bytes >= 1 && bytes <= mostBytes && !SPACE.matcher(word).find(),
+        what,
+        word,
+        "1 to " + mostBytes + " bytes without white space and control characters");
+  }
+
+  static void checkId(String id) {
+    checkWord("id", id, 200);
+  }
+
+  /** A duration in ms. Zero is accepted only if {@code leastMs} is 0. */
+  static long millis(String what, Duration duration, long leastMs, long mostMs) {
+    boolean isValid = duration != null && !duration.isNegative();
+    isValid = isValid && duration.compareTo(Duration.ofMillis(mostMs)) <= 0;
+    isValid = isValid && (leastMs == 0 && duration.isZero() || duration.toMillis() >= 1);
+    String least = leastMs == 0 ? "zero, or 1 ms" : leastMs + " ms";
+    check(isValid, what, duration, "a Duration of " + least + " to " + mostMs + " ms");
+    return duration.toMillis();
+  }
+
+  /** The end of a timeout of zero to a hundred years, by {@link System#nanoTime}. */
+  static long deadline(Duration timeout) {
+    millis("timeout", timeout, 0, LONGEST_MS);
+    return System.nanoTime() + timeout.toNanos();
   }
 
   static void check(boolean isValid, String what, Object got, String accepted) {
     if (!isValid) {
-      String text = "%s: got %s. Accepted: %s".formatted(what, got, accepted);
-      throw new IllegalArgumentException(text);
+      throw new InvalidException("%s: got %s. Accepted: %s".formatted(what, got, accepted));
     }
+  }
+
+  /** A copy with a change. */
+  private Settings with(Consumer<Settings> change) {
+    try {
+      var copy = (Settings) clone();
+      change.accept(copy);
+      return copy;
+    } catch (CloneNotSupportedException impossible) {
+      throw new IllegalStateException(impossible);
+    }
+  }
+
+  Settings withLease(Duration lease) {
+    long ms = millis("lease", lease, 1, LONGEST_MS);
+    return with(copy -> copy.leaseMs = ms);
+  }
+
+  Settings withAutoRenew() {
+    return with(copy -> copy.isRenewed = true);
+  }
+
+  Settings withPermanentLease() {
+    return with(copy -> copy.leaseMs = 0L);
+  }
+
+  Settings withStrict() {
+    return with(copy -> copy.isStrict = true);
+  }
+
+  Settings withMaxWaiting(int waiters) {
+    check(waiters >= 0, "maxWaiting", waiters, "an integer from 0 to " + MOST);
+    return with(copy -> copy.maxWaiting = waiters);
+  }
+
+  Settings withAtLeast(Duration hold) {
+    long ms = millis("atLeast", hold, 0, LONGEST_MS);
+    return with(copy -> copy.atLeastMs = ms);
+  }
+
+  Settings withHeadStart(Duration by) {
+    long ms = millis("headStart", by, 0, LONGEST_HEAD_START_MS);
+    return with(copy -> copy.headStartMs = ms);
+  }
+
+  Settings withLabel(String label) {
+    checkLabel(label);
+    return with(copy -> copy.label = label);
+  }
+
+  Settings withOnLost(Consumer<Permit> notify) {
+    check(notify != null, "onLost", null, "a function");
+    return with(copy -> copy.onLost = notify);
+  }
+
+  Luagate gate() {
+    return gate;
+  }
+
+  List<String> keys() {
+    return keys;
+  }
+
+  int limit() {
+    return limit;
+  }
+
+  boolean isWriter() {
+    return isWriter;
+  }
+
+  long leaseMs() {
+    return leaseMs == null ? DEFAULT_LEASE_MS : leaseMs;
+  }
+
+  boolean isRenewed() {
+    return isRenewed || leaseMs == null;
+  }
+
+  int maxWaiting() {
+    return maxWaiting;
+  }
+
+  long atLeastMs() {
+    return atLeastMs;
+  }
+
+  long headStartMs() {
+    return headStartMs;
+  }
+
+  Consumer<Permit> onLost() {
+    return onLost;
   }
 
   /** The first key. It stands for the semaphore in errors. */
@@ -91,37 +210,49 @@ record Settings(
     return key().replaceAll("^[^{]*\\{([^}]*)\\}.*$", "$1");
   }
 
-  long leaseMs() {
-    return (lease == null ? DEFAULT_LEASE : lease).toMillis();
+  String newId() {
+    return Ids.id(label);
   }
 
-  boolean isRenewed() {
-    return autoRenew || lease == null;
+  /** The time for which a grant lasts if it is not renewed. */
+  long leaseNs() {
+    return leaseMs() == 0 ? UNLIMITED_NS : MILLISECONDS.toNanos(Math.max(leaseMs(), atLeastMs));
   }
 
-  Settings withLease(Duration lease) {
-    return new Settings(
-        gate, keys, limit, lease, autoRenew, maxWaiting, atLeast, headStart, onLost);
+  /** The number of permits on the server. */
+  int serverPermits(int permits) {
+    String accepted = isWriter ? "1: a writer" : "an integer from 1 to " + MOST;
+    check(permits >= 1 && (!isWriter || permits == 1), "permits", permits, accepted);
+    return isWriter ? MOST : permits;
   }
 
-  Settings withAutoRenew() {
-    return new Settings(gate, keys, limit, lease, true, maxWaiting, atLeast, headStart, onLost);
+  /** Throws if the semaphore is strict, and this limit is in force instead of its own. */
+  void checkLimit(int inForce) {
+    if (isStrict && inForce != limit) {
+      throw new LimitMismatchException(key(), limit, inForce);
+    }
   }
 
-  Settings withMaxWaiting(int waiters) {
-    return new Settings(gate, keys, limit, lease, autoRenew, waiters, atLeast, headStart, onLost);
+  AboveLimitException aboveLimit(int permits, Reply reply) {
+    return new AboveLimitException(key(), permits, reply.integer("limit"));
   }
 
-  Settings withAtLeast(Duration hold) {
-    return new Settings(gate, keys, limit, lease, autoRenew, maxWaiting, hold, headStart, onLost);
+  DeniedException denied(Reply reply) {
+    return new DeniedException(
+        key(),
+        reply.integer("in_use"),
+        reply.integer("limit"),
+        reply.integer("waiting"),
+        reply.number("next_expiry"));
   }
 
-  Settings withHeadStart(Duration by) {
-    return new Settings(gate, keys, limit, lease, autoRenew, maxWaiting, atLeast, by, onLost);
-  }
-
-  Settings withOnLost(Consumer<Permit> notify) {
-    return new Settings(
-        gate, keys, limit, lease, autoRenew, maxWaiting, atLeast, headStart, notify);
+  LineFullException lineFull(Reply reply) {
+    return new LineFullException(
+        key(),
+        maxWaiting,
+        reply.integer("in_use"),
+        reply.integer("limit"),
+        reply.integer("waiting"),
+        reply.number("next_expiry"));
   }
 }

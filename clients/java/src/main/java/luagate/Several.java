@@ -10,14 +10,8 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
-import java.util.UUID;
-import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Collectors;
-import java.util.stream.LongStream;
-import luagate.Scripts.Reply;
-import redis.clients.jedis.exceptions.JedisException;
 
 /** Grants permits of several semaphores, all or none. */
 public final class Several {
@@ -25,116 +19,174 @@ public final class Several {
 
   /** A number of permits of one semaphore. */
   public record Want(Semaphore semaphore, int permits) {
+    /** The semaphore is a mutex, or one permit of it is enough. */
+    public Want(Semaphore semaphore) {
+      this(semaphore, 1);
+    }
+
+    /** Throws {@link InvalidException}. */
     public Want {
-      Settings.check(permits >= 1, "permits", permits, "an integer from 1 on");
+      Settings.check(semaphore != null, "semaphore", null, "a Semaphore");
+      semaphore.settings.serverPermits(permits);
     }
 
     private Settings settings() {
       return semaphore.settings;
     }
 
+    private int serverPermits() {
+      return settings().serverPermits(permits);
+    }
+
     private String key() {
-      return semaphore.settings.key();
+      return settings().key();
     }
   }
 
   private final Luagate gate;
   private final List<Want> wants;
 
-  Several(Luagate gate, List<Want> wants) {
-    if (wants.isEmpty() || wants.size() > MOST_SEMAPHORES) {
-      throw new IllegalArgumentException(
-          "several: got " + wants.size() + " semaphores. Accepted: 1 to " + MOST_SEMAPHORES);
-    }
+  Several(Luagate gate, Want[] array) {
+    Settings.check(
+        array != null && !Arrays.asList(array).contains(null), "several", null, "each a Want");
+    wants = List.of(array);
+    Settings.check(
+        !wants.isEmpty() && wants.size() <= MOST_SEMAPHORES,
+        "several",
+        wants.size() + " semaphores",
+        "1 to " + MOST_SEMAPHORES);
     var keys = new HashSet<String>();
     for (Want want : wants) {
-      if (!keys.add(want.key())) {
-        throw new IllegalArgumentException(
-            ("several: got %s twice. Accepted: each semaphore once."
-                    + " Ask for more permits of it instead")
-                .formatted(want.key()));
-      }
-      if (want.settings().gate() != gate) {
-        throw new IllegalArgumentException(
-            "several: got a semaphore of another Luagate."
-                + " Accepted: semaphores of the same Luagate");
-      }
+      Settings.check(
+          keys.add(want.key()),
+          "several",
+          want.key() + " twice",
+          "each semaphore once. Ask for more permits of it instead");
+      Settings.check(
+          want.settings().gate() == gate,
+          "several",
+          "a semaphore of another Luagate",
+          "semaphores of the same Luagate");
     }
     this.gate = gate;
-    this.wants = wants;
   }
 
   /**
-   * Returns permits of all at once, if they are free and no caller waits. The names must share a
-   * group, as in {@code {x}:a} and {@code {x}:b}. Ignores {@link Semaphore#headStart}.
+   * Returns permits of all at once. Throws {@link DeniedException} if they are not free or a caller
+   * waits. The names must share a group, as in {@code {x}:a} and {@code {x}:b}. Ignores {@link
+   * Semaphore#headStart}. Blocks for a round trip, at most for the call timeout of the gate. After an
+   * exception nothing stays held.
    */
-  public Optional<Permits> tryAcquire() {
+  public Permits tryAcquire() {
     String tags =
         wants.stream()
             .map(want -> want.settings().tag())
             .distinct()
             .collect(Collectors.joining(", "));
-    if (tags.contains(", ")) {
-      throw new IllegalArgumentException(
-          ("tryAcquire: got the hash tags %s."
-                  + " Accepted: names with one hash tag, as {x}:a and {x}:b."
-                  + " For other names, call acquire")
-              .formatted(tags));
-    }
-    String id = UUID.randomUUID().toString();
+    Settings.check(
+        !tags.contains(", "),
+        "tryAcquire",
+        "the hash tags " + tags,
+        "names with one hash tag, as {x}:a and {x}:b. For other names, call acquire");
+    String id = wants.get(0).settings().newId();
     try {
-      return tryAcquire(id);
+      long end = System.nanoTime() + gate.callTimeoutNs();
+      while (System.nanoTime() - end < 0) {
+        Permits granted = tryAcquire(id);
+        if (!granted.isLost()) {
+          return granted;
+        }
+        granted.permits().forEach(lost -> lost.lease.finish()); // the reply was read too late
+      }
+      throw new UnreachableException(wants.get(0).key() + ": no reply within a lease", null);
     } catch (RuntimeException failed) {
-      abandon(id);
+      wants.forEach(want -> Release.start(want.settings(), id, want.settings().leaseNs()));
       throw failed;
     }
   }
 
-  private void abandon(String id) {
-    wants.forEach(want -> new Request(want.settings(), want.permits, id).abandon());
-  }
-
-  private Optional<Permits> tryAcquire(String id) {
+  private Permits tryAcquire(String id) {
     var keys = wants.stream().flatMap(want -> want.settings().keys().stream()).toList();
-    var argv = new ArrayList<>(List.of(id));
+    var argv = new ArrayList<Object>(List.of(id));
     for (Want want : wants) {
       Settings of = want.settings();
-      var terms = LongStream.of(want.permits, of.limit(), of.leaseMs(), of.atLeast().toMillis());
-      terms.mapToObj(Long::toString).forEach(argv::add);
+      argv.addAll(List.of(want.serverPermits(), of.limit(), of.leaseMs(), of.atLeastMs()));
     }
-    Reply reply = gate.scripts.callWith("semaphore/try_acquire_several", keys, argv);
-    if (reply.word().equals("denied")) {
-      if (reply.number("still_held") > 0) { // by an earlier run of this call, whose reply was lost
-        abandon(id);
+    Reply reply = gate.calls().call("semaphore/try_acquire_several", keys, argv, false);
+    switch (reply.word()) {
+      case "denied" -> throw denied(reply);
+      case "above_limit" -> {
+        Want above = wants.get(reply.integer("index") - 1);
+        throw above.settings().aboveLimit(above.serverPermits(), reply);
       }
-      return Optional.empty();
+      default -> {
+        return granted(id, reply);
+      }
     }
-    if (reply.word().equals("above_limit")) {
-      Want above = wants.get((int) reply.number("index") - 1);
-      throw Request.aboveLimit(above.settings(), above.permits, reply);
+  }
+
+  private LuagateException denied(Reply reply) {
+    var usages = rows(reply, "usages"); // in_use limit waiting
+    for (int i = 0; i < usages.size(); i++) {
+      wants.get(i).settings().checkLimit((int) number(usages.get(i), 1));
+    }
+    int index = reply.integer("index") - 1;
+    List<?> usage = usages.get(index);
+    var fields =
+        Map.<String, Object>of(
+            "in_use", usage.get(0),
+            "limit", usage.get(1),
+            "waiting", usage.get(2),
+            "next_expiry", reply.number("next_expiry"));
+    return wants.get(index).settings().denied(new Reply("denied", fields, reply.instant()));
+  }
+
+  private Permits granted(String id, Reply reply) {
+    var rows = rows(reply, "permits"); // permits fence expires_at in_use limit
+    for (int i = 0; i < rows.size(); i++) {
+      wants.get(i).settings().checkLimit((int) number(rows.get(i), 4));
     }
     var permits = new ArrayList<Permit>();
-    for (Object row : (List<?>) reply.fields().get("permits")) {
-      var granted = (List<?>) row; // permits fence expires_at in_use limit
+    for (List<?> row : rows) {
       var fields =
           Map.<String, Object>of(
-              "permits", granted.get(0),
-              "fence", granted.get(1),
-              "expires_at", granted.get(2),
+              "permits", row.get(0),
+              "fence", row.get(1),
+              "expires_at", row.get(2),
               "now", reply.number("now"));
       Settings of = wants.get(permits.size()).settings();
-      permits.add(new Permit(of, id, 0, new Reply("granted", fields, reply.instant())));
+      var granted = new Reply("granted", fields, reply.instant());
+      permits.add(new Permit(of, id, 0, (int) number(row, 4), granted));
     }
-    return Optional.of(new Permits(permits));
+    return new Permits(List.copyOf(permits));
+  }
+
+  private static List<List<?>> rows(Reply reply, String field) {
+    var rows = new ArrayList<List<?>>();
+    ((List<?>) reply.fields().get(field)).forEach(row -> rows.add((List<?>) row));
+    return rows;
+  }
+
+  private static long number(List<?> row, int index) {
+    return (Long) row.get(index);
+  }
+
+  /** Waits without a time limit. See {@link #acquire(Duration)}. */
+  public Permits acquire() throws InterruptedException {
+    return acquire(null, System.nanoTime() + Settings.UNLIMITED_NS);
   }
 
   /**
    * Waits in line for permits of all, one semaphore after the other: by limit, the smallest first,
    * then by key. Permits that are already held are renewed meanwhile; if one of them is lost, the
-   * call throws {@link LostException}. After an exception nothing stays held.
+   * call throws {@link LostException}. The timeout counts for all together; see {@link
+   * Semaphore#acquire(int, Duration)}. After an exception nothing stays held.
    */
-  public Permits acquire(Duration timeout) throws InterruptedException, TimeoutException {
-    long end = System.nanoTime() + timeout.toNanos();
+  public Permits acquire(Duration timeout) throws InterruptedException {
+    return acquire(timeout, Settings.deadline(timeout));
+  }
+
+  private Permits acquire(Duration timeout, long end) throws InterruptedException {
     var granted = new HashMap<Semaphore, Permit>();
     var held = new ArrayList<Permit>();
     var current = new AtomicReference<Request>();
@@ -142,29 +194,37 @@ public final class Several {
       for (Want want : inOrder()) {
         var request = new Request(want.settings(), want.permits);
         current.set(request);
+        held.forEach(Permit::check); // it may have been lost between two requests
         Permit permit = request.acquire(timeout, end);
         held.add(permit);
         granted.put(want.semaphore, permit);
         var lost = new LostException(want.key(), permit.id());
-        permit.lease.onLost(() -> current.get().fail(lost));
-        permit.lease.renew(true);
+        permit.lease.keep(true, () -> current.get().fail(lost));
       }
-      held.subList(0, held.size() - 1).forEach(Permit::refresh);
-      for (Permit permit : held) {
-        if (permit.isLost()) {
-          throw new LostException(permit.settings.key(), permit.id());
-        }
+      for (Permit earlier : held.subList(0, held.size() - 1)) {
+        refresh(earlier, timeout, end);
       }
-    } catch (Exception failed) {
-      try {
-        new Permits(held).release();
-      } catch (JedisException unreachable) {
-        failed.addSuppressed(unreachable); // the permits end with their leases
-      }
+      held.forEach(Permit::check);
+    } catch (RuntimeException | InterruptedException failed) {
+      held.forEach(Permit::abandon);
       throw failed;
     }
     held.forEach(Permit::keep);
     return new Permits(wants.stream().map(want -> granted.get(want.semaphore)).toList());
+  }
+
+  private static void refresh(Permit permit, Duration timeout, long end)
+      throws InterruptedException {
+    try {
+      permit.lease.refresh(end + Request.LEAVING_NS);
+    } catch (UnreachableException silent) {
+      if (System.nanoTime() - end < 0) {
+        throw silent;
+      }
+      throw new TimedOutException(
+          "%s: the server did not answer within %s".formatted(permit.settings.key(), timeout),
+          silent.getCause());
+    }
   }
 
   /** The order that all clients use, so that no two callers wait for each other. */

@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.Queue;
 import java.util.UUID;
 import java.util.stream.Stream;
+import luagate.Luagate;
 import luagate.Scripts;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
@@ -38,7 +39,7 @@ public final class Conformance implements AutoCloseable {
   }
 
   private final RedisClient redis;
-  private final Scripts scripts;
+  private final Luagate gate;
   private final Connection subscriber;
   private final Texts texts = new Texts();
   private final Map<String, Queue<String>> unread = new HashMap<>();
@@ -49,12 +50,12 @@ public final class Conformance implements AutoCloseable {
     int passed = 0;
     int failed = 0;
     try (var redis = RedisClient.create(args[0]);
+        var gate = Luagate.builder(redis).scripts(Path.of(args[2])).build();
         var files = Files.newDirectoryStream(Path.of(args[1]), "*.json")) {
-      var scripts = new Scripts(redis, Path.of(args[2]));
       for (Path file : files) {
         for (JsonElement test : JsonParser.parseString(Files.readString(file)).getAsJsonArray()) {
           try {
-            run(redis, URI.create(args[0]), scripts, test.getAsJsonObject());
+            run(redis, URI.create(args[0]), gate, test.getAsJsonObject());
             passed++;
           } catch (Mismatch mismatch) {
             failed++;
@@ -69,12 +70,12 @@ public final class Conformance implements AutoCloseable {
   }
 
   /** Runs a case, again if it failed but took too long: such a result is meaningless. */
-  private static void run(RedisClient redis, URI url, Scripts scripts, JsonObject test)
+  private static void run(RedisClient redis, URI url, Luagate gate, JsonObject test)
       throws Exception {
     long slackMs = test.has("slack_ms") ? test.get("slack_ms").getAsLong() : 20;
     for (int runs = 1; ; runs++) {
       long began = System.nanoTime();
-      try (var run = new Conformance(redis, url, scripts)) {
+      try (var run = new Conformance(redis, url, gate)) {
         try {
           run.steps(test.get("steps"));
           for (String channel : run.unread.keySet()) {
@@ -91,9 +92,9 @@ public final class Conformance implements AutoCloseable {
     }
   }
 
-  private Conformance(RedisClient redis, URI url, Scripts scripts) {
+  private Conformance(RedisClient redis, URI url, Luagate gate) {
     this.redis = redis;
-    this.scripts = scripts;
+    this.gate = gate;
     var resp2 = DefaultJedisClientConfig.builder().resp2().build();
     subscriber = new Connection(JedisURIHelper.getHostAndPort(url), resp2);
   }
@@ -151,7 +152,7 @@ public final class Conformance implements AutoCloseable {
     long least = time();
     Object reply;
     try {
-      reply = plain(scripts.run(script, keys, texts.list(step.get("argv"))));
+      reply = plain(gate.run(script, keys, texts.list(step.get("argv"))));
     } catch (JedisDataException refused) {
       reply = refused.getMessage();
       if (!step.has("error")) {
@@ -161,7 +162,7 @@ public final class Conformance implements AutoCloseable {
     texts.setNow(least, time());
     if (!step.has("error")) {
       expect(step, step.get("reply"), reply, 0);
-      if (!scripts.isReply(script, reply)) {
+      if (!gate.scripts().isReply(script, reply)) {
         throw new Mismatch(step, "the number of fields in the manifest", reply);
       }
       return;
@@ -292,7 +293,7 @@ public final class Conformance implements AutoCloseable {
   private List<byte[]> keys(String script, JsonElement on) {
     var keys = new ArrayList<byte[]>();
     for (JsonElement name : Texts.values(on == null ? new JsonPrimitive("m") : on)) {
-      for (String key : scripts.keys(script)) {
+      for (String key : gate.scripts().keys(script)) {
         if (!key.equals("...")) {
           keys.add(texts.keys("@" + key + ":" + name.getAsString()).getBytes(UTF_8));
         }

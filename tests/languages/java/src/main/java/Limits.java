@@ -7,13 +7,14 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
+import luagate.DeniedException;
 import luagate.LineFullException;
 import luagate.LostException;
 import luagate.Luagate;
 import luagate.Permit;
 import luagate.Permits;
 import luagate.Several.Want;
+import luagate.TimedOutException;
 import redis.clients.jedis.RedisClient;
 
 /**
@@ -59,7 +60,9 @@ public final class Limits {
       };
     } catch (LineFullException full) {
       return "full " + full.waiting();
-    } catch (TimeoutException over) {
+    } catch (DeniedException denied) {
+      return "none";
+    } catch (TimedOutException over) {
       return "timed_out";
     } catch (LostException lost) {
       return "lost";
@@ -83,8 +86,7 @@ public final class Limits {
     return (isLost ? "lost " : "held ") + left.toMillis();
   }
 
-  private String ask(String verb, List<String> words)
-      throws InterruptedException, TimeoutException {
+  private String ask(String verb, List<String> words) throws InterruptedException {
     boolean waits = verb.equals("acquire") || verb.equals("several");
     Duration timeout = waits ? Duration.ofMillis(Long.parseLong(words.get(0))) : Duration.ZERO;
     lost = new CountDownLatch(1);
@@ -94,16 +96,16 @@ public final class Limits {
     Permits all = null;
     switch (verb) {
       case "acquire" -> one = wants[0].semaphore().acquire(wants[0].permits(), timeout);
-      case "try" -> one = wants[0].semaphore().tryAcquire(wants[0].permits()).orElse(null);
+      case "try" -> one = wants[0].semaphore().tryAcquire(wants[0].permits());
       case "several" -> all = gate.several(wants).acquire(timeout);
-      default -> all = gate.several(wants).tryAcquire().orElse(null);
+      default -> all = gate.several(wants).tryAcquire();
     }
     permit = one;
     held = all;
     if (permit != null) {
       return "held " + permit.fence();
     }
-    return held == null ? "none" : "held " + held.fences().toString().replaceAll("[\\[\\],]", "");
+    return "held " + held.fences().toString().replaceAll("[\\[\\],]", "");
   }
 
   private Want want(String text) {

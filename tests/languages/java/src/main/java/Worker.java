@@ -1,8 +1,8 @@
 import java.io.IOException;
 import java.io.OutputStream;
 import java.time.Duration;
-import java.util.Optional;
 import java.util.Random;
+import luagate.DeniedException;
 import luagate.Luagate;
 import luagate.Permit;
 import luagate.Semaphore;
@@ -54,16 +54,14 @@ public final class Worker {
     int permits = 1 + random.nextInt(2);
     boolean waits = random.nextInt(4) > 0;
     try {
-      Optional<Permit> permit =
+      Permit permit =
           waits
-              ? Optional.of(together.acquire(permits, Duration.ofSeconds(20)))
+              ? together.acquire(permits, Duration.ofSeconds(20))
               : together.tryAcquire(permits);
-      if (permit.isPresent()) {
-        stay(permit.get());
-        System.out.println("served");
-      } else {
-        Thread.sleep(1 + random.nextInt(20));
-      }
+      stay(permit);
+      System.out.println("served");
+    } catch (DeniedException denied) {
+      Thread.sleep(1 + random.nextInt(20));
     } catch (Exception failed) {
       System.out.println("error " + failed.toString().replaceAll("\\s+", " "));
       Thread.sleep(50);

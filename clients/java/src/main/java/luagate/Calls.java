@@ -1,0 +1,182 @@
+package luagate;
+
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
+
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeoutException;
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.Connection;
+import redis.clients.jedis.Protocol.Command;
+import redis.clients.jedis.exceptions.JedisAskDataException;
+import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisMovedDataException;
+import redis.clients.jedis.exceptions.JedisNoScriptException;
+import redis.clients.jedis.util.SafeEncoder;
+
+/** Runs scripts: one attempt, or repeated until the server answers. */
+final class Calls {
+  /** A reply of the server, and an instant before the call was sent. */
+  record Answer(Object reply, long instant) {}
+
+  /** A call of a script. Keys and arguments are texts, numbers or bytes. */
+  private record Call(String name, List<?> keys, List<?> argv) {
+    CommandArguments arguments(Command command, String script) {
+      var arguments = new CommandArguments(command).add(script).add(keys.size());
+      keys.forEach(key -> arguments.add(bytes(key)));
+      argv.forEach(argument -> arguments.add(bytes(argument)));
+      return arguments;
+    }
+
+    private static byte[] bytes(Object value) {
+      return value instanceof byte[] bytes ? bytes : SafeEncoder.encode(value.toString());
+    }
+
+    String key() {
+      return keys.isEmpty() ? "" : SafeEncoder.encode(bytes(keys.get(0)));
+    }
+  }
+
+  final Scripts scripts;
+  private final Luagate gate;
+  private final Servers servers;
+
+  Calls(Luagate gate, Scripts scripts, Servers servers) {
+    this.gate = gate;
+    this.scripts = scripts;
+    this.servers = servers;
+  }
+
+  /**
+   * Repeats a call that has no deadline of its own until the server answers, at most for the call
+   * timeout. An interrupt does not end it, and stays set.
+   *
+   * @param isKnown whether the server may know the id already
+   */
+  Reply call(String name, List<String> keys, List<?> argv, boolean isKnown) {
+    var retry = new Retry(keys.get(0), gate.callTimeoutNs(), isKnown);
+    return reply(name, answer(new Call(name, keys, argv), retry));
+  }
+
+  /** As {@link #call}, with keys and arguments of any bytes. Returns the reply as it came. */
+  Object run(String name, List<byte[]> keys, List<byte[]> argv) {
+    return answer(new Call(name, keys, argv), new Retry(name, gate.callTimeoutNs(), false)).reply();
+  }
+
+  private Answer answer(Call call, Retry retry) {
+    boolean isInterrupted = Thread.interrupted();
+    try {
+      while (true) {
+        try {
+          return repeat(call, retry, false);
+        } catch (InterruptedException interrupt) {
+          isInterrupted = true;
+        }
+      }
+    } finally {
+      if (isInterrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /** Repeats a call as {@code retry} says. An interrupt ends it. */
+  Reply repeat(String name, List<String> keys, List<?> argv, Retry retry)
+      throws InterruptedException {
+    return reply(name, repeat(new Call(name, keys, argv), retry, true));
+  }
+
+  private Answer repeat(Call call, Retry retry, boolean isInterruptible)
+      throws InterruptedException {
+    while (true) {
+      gate.checkOpen();
+      try {
+        return attempt(call, retry.attemptEnd(), isInterruptible);
+      } catch (Unanswered lost) {
+        gate.pause(retry.pause(lost));
+      }
+    }
+  }
+
+  /** Makes one attempt, which ends by this instant. */
+  Reply attempt(String name, List<String> keys, List<?> argv, long end, boolean isInterruptible)
+      throws InterruptedException, Unanswered {
+    return reply(name, attempt(new Call(name, keys, argv), end, isInterruptible));
+  }
+
+  private Reply reply(String name, Answer answer) {
+    var values = (List<?>) SafeEncoder.encodeObject(answer.reply);
+    return scripts.script(name).reply(values, answer.instant);
+  }
+
+  private Answer attempt(Call call, long end, boolean isInterruptible)
+      throws InterruptedException, Unanswered {
+    try {
+      return evaluate(servers.node(call.key()), call, end, isInterruptible, false);
+    } catch (JedisAskDataException moving) {
+      Node target = servers.nodeAt(moving.getTargetNode().toString());
+      return evaluate(target, call, end, isInterruptible, true);
+    } catch (JedisMovedDataException moved) {
+      servers.renew();
+      throw new Unanswered(moved.getMessage(), moved, false);
+    } catch (JedisDataException refused) {
+      if (NoPermissionException.is(String.valueOf(refused.getMessage()))) {
+        throw NoPermissionException.of(refused, gate.prefix(), scripts.text(call.name));
+      }
+      throw refused;
+    } catch (Unanswered lost) {
+      servers.renew();
+      throw lost;
+    }
+  }
+
+  private Answer evaluate(Node node, Call call, long end, boolean isInterruptible, boolean isAsking)
+      throws InterruptedException, Unanswered {
+    var arguments = call.arguments(Command.EVALSHA, scripts.script(call.name).sha1());
+    try {
+      return node.call(to -> send(to, arguments, isAsking), end, isInterruptible);
+    } catch (JedisNoScriptException unknown) {
+      // The text is long. To send it can block, so this thread does not do it.
+      Node.Work<Answer> load = to -> load(to, call, arguments, isAsking);
+      var loading = new FutureTask<>(() -> node.call(load, end, isInterruptible));
+      gate.background().run(loading);
+      return await(loading, end);
+    }
+  }
+
+  private static Answer send(Connection to, CommandArguments arguments, boolean isAsking) {
+    if (isAsking) {
+      to.executeCommand(Command.ASKING);
+    }
+    long instant = System.nanoTime();
+    return new Answer(to.executeCommand(arguments), instant);
+  }
+
+  private Answer load(Connection to, Call call, CommandArguments arguments, boolean isAsking) {
+    String text = scripts.text(call.name);
+    to.executeCommand(new CommandArguments(Command.SCRIPT).add("LOAD").add(text));
+    try {
+      return send(to, arguments, isAsking);
+    } catch (JedisNoScriptException flushed) {
+      return send(to, call.arguments(Command.EVAL, text), isAsking);
+    }
+  }
+
+  private static Answer await(FutureTask<Answer> task, long end)
+      throws InterruptedException, Unanswered {
+    try {
+      return task.get(end - System.nanoTime(), NANOSECONDS);
+    } catch (TimeoutException silent) {
+      throw new Unanswered("no reply in time", null, false);
+    } catch (ExecutionException failed) {
+      if (failed.getCause() instanceof RuntimeException refused) {
+        throw refused;
+      }
+      if (failed.getCause() instanceof InterruptedException) {
+        throw new ClosedException(); // only `close` interrupts the thread
+      }
+      throw (Unanswered) failed.getCause();
+    }
+  }
+}

@@ -1,0 +1,26 @@
+package luagate;
+
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
+
+/** Counts the waits and the releases in progress, which {@code close} waits for. */
+final class Pending {
+  private int count;
+
+  synchronized void begin() {
+    count++;
+  }
+
+  synchronized void end() {
+    count--;
+    if (count == 0) {
+      notifyAll();
+    }
+  }
+
+  /** Waits until none is in progress, but only until this instant. */
+  synchronized void awaitNone(long end) throws InterruptedException {
+    for (long left = end - System.nanoTime(); count > 0 && left > 0; left = end - System.nanoTime()) {
+      NANOSECONDS.timedWait(this, left);
+    }
+  }
+}

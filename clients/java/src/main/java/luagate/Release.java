@@ -1,0 +1,60 @@
+package luagate;
+
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+import static java.util.concurrent.TimeUnit.SECONDS;
+
+import java.lang.System.Logger.Level;
+import java.util.List;
+
+/**
+ * Releases what an id has in the background, until the server answers, or has freed the id by itself.
+ */
+final class Release implements Runnable {
+  private static final long LONGEST_ATTEMPT_NS = SECONDS.toNanos(1);
+  private static final long FIRST_PAUSE_NS = MILLISECONDS.toNanos(20);
+  private static final long LONGEST_PAUSE_NS = SECONDS.toNanos(1);
+
+  private final Settings settings;
+  private final String id;
+  private final long end;
+  private int attempts;
+
+  private Release(Settings settings, String id, long end) {
+    this.settings = settings;
+    this.id = id;
+    this.end = end;
+  }
+
+  /** Starts it. The server frees the id by itself after {@code lastsNs}. */
+  static void start(Settings settings, String id, long lastsNs) {
+    settings.gate().pending().begin();
+    long end = System.nanoTime() + Math.min(lastsNs, Settings.UNLIMITED_NS);
+    settings.gate().background().call(new Release(settings, id, end));
+  }
+
+  @Override
+  public void run() {
+    try {
+      long attemptEnd = System.nanoTime() + LONGEST_ATTEMPT_NS;
+      var argv = List.of(id, 0);
+      settings.gate().calls().attempt("semaphore/release", settings.keys(), argv, attemptEnd, false);
+    } catch (Unanswered lost) {
+      if (System.nanoTime() - end < 0) {
+        long pause = Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);
+        settings.gate().background().callAfter(pause, this);
+        return;
+      }
+      log(lost);
+    } catch (RuntimeException refused) {
+      log(refused);
+    } catch (InterruptedException closed) {
+      // The gate was closed.
+    }
+    settings.gate().pending().end();
+  }
+
+  private void log(Exception failed) {
+    Luagate.LOGGER.log(
+        Level.WARNING, settings.key() + ": the id " + id + " could not be released", failed);
+  }
+}

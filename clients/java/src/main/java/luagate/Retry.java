@@ -1,0 +1,68 @@
+package luagate;
+
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
+import static java.util.concurrent.TimeUnit.SECONDS;
+
+/** Decides for how long a call is repeated that the server does not answer. */
+final class Retry {
+  /** If no attempt of a new id had a connection, for example if no server listens. */
+  private static final long UNCONNECTED_NS = MILLISECONDS.toNanos(500);
+
+  private static final long FIRST_PAUSE_NS = MILLISECONDS.toNanos(20);
+  private static final long LONGEST_PAUSE_NS = MILLISECONDS.toNanos(500);
+  private static final long FIRST_ATTEMPT_NS = SECONDS.toNanos(1);
+
+  private final String key;
+  private final long outageNs;
+  private boolean isKnown; // the server may know the id
+  private long began;
+  private int attempts; // without an answer, since `began`
+  private Unanswered last;
+
+  /**
+   * Repeats a call while an outage lasts this long.
+   *
+   * @param isKnown whether the id was used in an earlier call
+   */
+  Retry(String key, long outageNs, boolean isKnown) {
+    this.key = key;
+    this.outageNs = outageNs;
+    this.isKnown = isKnown;
+  }
+
+  /** The instant at which the next attempt must end: later after each attempt without an answer. */
+  long attemptEnd() {
+    long now = System.nanoTime();
+    if (attempts == 0) {
+      began = now;
+    }
+    long left = outageNs - (now - began);
+    return now + Math.min(FIRST_ATTEMPT_NS << Math.min(attempts, 3), left);
+  }
+
+  void answered() {
+    attempts = 0;
+    isKnown = true;
+    last = null;
+  }
+
+  /** The pause before the next attempt, in ns. Throws if there must be none. */
+  long pause(Unanswered failed) {
+    last = failed;
+    isKnown |= !failed.isUnsent;
+    long lasts = System.nanoTime() - began;
+    if (lasts >= (isKnown ? outageNs : Math.min(UNCONNECTED_NS, outageNs))) {
+      throw new UnreachableException(
+          "%s: the server did not answer for %d ms: %s. Check that it runs, its address and its load"
+              .formatted(key, NANOSECONDS.toMillis(lasts), failed.getMessage()),
+          failed.getCause());
+    }
+    return Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);
+  }
+
+  /** The last error of Jedis if the last attempt was not answered, otherwise null. */
+  Throwable cause() {
+    return last == null ? null : last.getCause();
+  }
+}

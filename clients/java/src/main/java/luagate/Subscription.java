@@ -1,0 +1,241 @@
+package luagate;
+
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
+import static java.util.concurrent.TimeUnit.SECONDS;
+
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeoutException;
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.Connection;
+import redis.clients.jedis.JedisPubSub;
+import redis.clients.jedis.Protocol.Command;
+import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisException;
+
+/**
+ * The subscription to the gate's inbox on one server. Until it is open, and if server or proxy have
+ * no Pub/Sub, its channel is empty: waiters then only ask again.
+ */
+final class Subscription extends JedisPubSub {
+  private static final long LONGEST_OPENING_NS = SECONDS.toNanos(1); // then waiters go on without it
+  private static final long LONGEST_CHECK_NS = SECONDS.toNanos(1);
+  private static final long LONGEST_PONG_NS = MILLISECONDS.toNanos(800);
+  private static final long FIRST_PAUSE_NS = MILLISECONDS.toNanos(50);
+  private static final long LONGEST_PAUSE_NS = SECONDS.toNanos(5);
+
+  private final Luagate gate;
+  private final Node node;
+  private Thread thread; // null: not started, or ended by a refusal
+  private CompletableFuture<String> channel; // set whenever the thread runs
+  private Connection connection;
+  private long verified = System.nanoTime(); // when the last PING was sent
+  private volatile long heard; // when the last PONG arrived
+  private volatile boolean isConfirmed;
+  private boolean isClosed;
+
+  Subscription(Luagate gate, Node node) {
+    this.gate = gate;
+    this.node = node;
+  }
+
+  /**
+   * The channel, or empty. Opens the subscription if necessary, and waits for it, but only until this
+   * instant and not long.
+   */
+  String channel(long end) throws InterruptedException {
+    CompletableFuture<String> awaited = started();
+    long left = Math.min(end - System.nanoTime(), LONGEST_OPENING_NS);
+    try {
+      return awaited.isDone() ? awaited.get() : awaited.get(left, NANOSECONDS);
+    } catch (TimeoutException silent) {
+      return "";
+    } catch (ExecutionException refused) {
+      throw (LuagateException) refused.getCause();
+    }
+  }
+
+  private synchronized CompletableFuture<String> started() {
+    if (isClosed || gate.isClosed()) {
+      throw new ClosedException();
+    }
+    if (thread == null) {
+      channel = new CompletableFuture<>();
+      thread = Background.daemon(this::run, "luagate-messages");
+      thread.start();
+    }
+    return channel;
+  }
+
+  private void run() {
+    try {
+      for (int failures = 1; isWanted(); failures++) {
+        try {
+          subscribe();
+        } catch (JedisDataException refused) {
+          if (NoPermissionException.is(String.valueOf(refused.getMessage()))) {
+            fail(NoPermissionException.of(refused, gate.prefix(), ""));
+            return;
+          }
+        } catch (Exception lost) {
+          // It is opened again.
+        }
+        if (isConfirmed) {
+          failures = 0;
+          unconfirm();
+        } else if (failures > 1) {
+          complete("");
+        }
+        gate.pause(Math.min(FIRST_PAUSE_NS << Math.min(failures, 10), LONGEST_PAUSE_NS));
+      }
+    } catch (InterruptedException | ClosedException closed) {
+      // The gate is closed.
+    }
+  }
+
+  private synchronized boolean isWanted() {
+    return thread == Thread.currentThread() && !gate.isClosed() && !node.isGone();
+  }
+
+  /** Reads messages until the connection ends. */
+  private void subscribe() throws Exception {
+    Connection opened = node.connect();
+    try {
+      synchronized (this) {
+        connection = opened;
+        if (isClosed) {
+          return;
+        }
+      }
+      gate.background().after(LONGEST_OPENING_NS, () -> endUnconfirmed(opened));
+      proceed(opened, gate.inbox().channel);
+    } finally {
+      Node.close(opened);
+    }
+  }
+
+  private synchronized void endUnconfirmed(Connection silent) {
+    if (connection == silent && !isConfirmed) {
+      Node.close(silent);
+    }
+  }
+
+  @Override
+  public void onSubscribe(String channel, int count) {
+    heard = System.nanoTime();
+    isConfirmed = true;
+    gate.background().run(this::check);
+  }
+
+  @Override
+  public void onMessage(String channel, String text) {
+    gate.inbox().receive(text);
+  }
+
+  @Override
+  public void onPong(String text) {
+    heard = System.nanoTime();
+  }
+
+  /** Checks that the server knows this subscriber and accepts messages, then tells the waiters. */
+  private void check() {
+    var numsub = new CommandArguments(Command.PUBSUB).add("NUMSUB").add(gate.inbox().channel);
+    var publish = new CommandArguments(Command.PUBLISH).add(gate.inbox().channel).add("");
+    try {
+      boolean isHeard = (Long) ((List<?>) call(numsub)).get(1) > 0;
+      if (isHeard) {
+        call(publish);
+      }
+      complete(isHeard ? gate.inbox().channel : "");
+      gate.inbox().askAgain(); // messages may have been lost
+    } catch (JedisDataException refused) {
+      if (NoPermissionException.is(String.valueOf(refused.getMessage()))) {
+        fail(NoPermissionException.of(refused, gate.prefix(), ""));
+      } else {
+        complete(""); // server or proxy do not know the command
+      }
+    } catch (InterruptedException | Unanswered | LuagateException lost) {
+      reconnect();
+    }
+  }
+
+  private Object call(CommandArguments command) throws InterruptedException, Unanswered {
+    long end = System.nanoTime() + LONGEST_CHECK_NS;
+    return node.call(connection -> connection.executeCommand(command), end, true);
+  }
+
+  /** Checks whether the connection is alive, unless this is done already. Does not wait for that. */
+  synchronized void verify() {
+    long now = System.nanoTime();
+    if (!isConfirmed || now - Math.max(verified, heard) < LONGEST_PONG_NS) {
+      return;
+    }
+    verified = now;
+    Connection asked = connection;
+    try {
+      ping();
+    } catch (JedisException lost) {
+      Node.close(asked);
+      return;
+    }
+    gate.background().after(LONGEST_PONG_NS, () -> endSilent(asked, now));
+    if (channel.getNow("").isEmpty()) {
+      gate.background().run(this::check);
+    }
+  }
+
+  private synchronized void endSilent(Connection asked, long since) {
+    if (connection == asked && heard - since < 0) {
+      Node.close(asked);
+    }
+  }
+
+  /** Closes the connection. The thread opens another one. */
+  synchronized void reconnect() {
+    if (connection != null) {
+      Node.close(connection);
+    }
+  }
+
+  private synchronized void unconfirm() {
+    isConfirmed = false;
+    channel = new CompletableFuture<>();
+  }
+
+  private synchronized void complete(String usable) {
+    if (channel.isDone() && !channel.isCompletedExceptionally()) {
+      channel = CompletableFuture.completedFuture(usable);
+    } else {
+      channel.complete(usable);
+    }
+  }
+
+  /** Ends the waits. The next one opens the subscription anew. */
+  private synchronized void fail(LuagateException refused) {
+    isConfirmed = false;
+    channel.completeExceptionally(refused);
+    thread = null;
+    reconnect();
+    gate.inbox().fail(refused);
+  }
+
+  /** Ends the callers that wait until it is open. */
+  synchronized void endWaits() {
+    if (channel != null) {
+      channel.completeExceptionally(new ClosedException());
+    }
+  }
+
+  /** Ends the subscription. */
+  synchronized void close() {
+    isClosed = true;
+    reconnect();
+  }
+
+  /** The thread that reads messages, or null. */
+  synchronized Thread thread() {
+    return thread;
+  }
+}

@@ -1,0 +1,86 @@
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import luagate.InvalidException;
+import luagate.Luagate;
+import luagate.Semaphore;
+import luagate.Several.Want;
+import redis.clients.jedis.UnifiedJedis;
+
+/** Calls the client with invalid arguments. */
+final class Arguments {
+  private interface Attempt {
+    void run() throws Exception;
+  }
+
+  private static final List<Duration> DURATIONS =
+      java.util.Arrays.asList(
+          null,
+          Duration.ofMillis(-1),
+          Duration.ofSeconds(Long.MIN_VALUE),
+          Duration.ofNanos(1),
+          Duration.ofNanos(999_999),
+          Duration.ofMillis(3_155_760_000_001L),
+          Duration.ofSeconds(Long.MAX_VALUE));
+
+  final List<String> wrong = new ArrayList<>();
+  int total;
+
+  Arguments(UnifiedJedis redis, Luagate gate) {
+    Semaphore semaphore = gate.semaphore("arguments", 1);
+    for (Duration duration : DURATIONS) {
+      check("lease " + duration, () -> semaphore.lease(duration));
+      check("atLeast " + duration, () -> semaphore.atLeast(duration));
+      check("headStart " + duration, () -> semaphore.headStart(duration));
+      check("timeout " + duration, () -> semaphore.acquire(duration));
+      check("several " + duration, () -> gate.several(new Want(semaphore)).acquire(duration));
+      check("callTimeout " + duration, () -> Luagate.builder(redis).callTimeout(duration));
+    }
+    check("lease 0", () -> semaphore.lease(Duration.ZERO));
+    check("callTimeout 0", () -> Luagate.builder(redis).callTimeout(Duration.ZERO));
+    check("headStart", () -> semaphore.headStart(Duration.ofMillis(86_400_001)));
+    for (int number : new int[] {0, -1, Integer.MIN_VALUE}) {
+      check("limit " + number, () -> gate.semaphore("arguments", number));
+      check("permits " + number, () -> semaphore.tryAcquire(number));
+      check("permits in line " + number, () -> semaphore.acquire(number));
+      check("want " + number, () -> new Want(semaphore, number));
+      check("resize " + number, () -> semaphore.resize(number));
+    }
+    check("maxWaiting -1", () -> semaphore.maxWaiting(-1));
+    check("permits of a writer", () -> gate.rwlock("arguments").write().tryAcquire(2));
+    for (String word : new String[] {null, "", "a b", "a\n", "x".repeat(201)}) {
+      check("name " + word, () -> gate.semaphore(word, 1));
+      check("mutex " + word, () -> gate.mutex(word));
+      check("rwlock " + word, () -> gate.rwlock(word));
+      check("label " + word, () -> semaphore.label(word));
+      check("label of the gate " + word, () -> Luagate.builder(redis).label(word));
+      check("prefix " + word, () -> new Luagate(redis, word));
+      check("id " + word, () -> semaphore.revoke(word));
+    }
+    for (String name : new String[] {"{", "}", "a{b}", "{a}b", "{}:a"}) {
+      check("name " + name, () -> gate.semaphore(name, 1));
+    }
+    check("prefix", () -> new Luagate(redis, "{x}"));
+    check("label", () -> semaphore.label("x".repeat(164)));
+    check("onLost null", () -> semaphore.onLost(null));
+    check("scripts null", () -> Luagate.builder(redis).scripts((Path) null));
+    check("client null", () -> new Luagate(null));
+    check("want null", () -> new Want(null, 1));
+    check("several of none", () -> gate.several());
+    check("several null", () -> gate.several((Want) null));
+    check("several twice", () -> gate.several(new Want(semaphore), new Want(semaphore)));
+  }
+
+  private void check(String what, Attempt attempt) {
+    total++;
+    try {
+      attempt.run();
+      wrong.add(what + ": accepted");
+    } catch (InvalidException expected) {
+      // As it must be.
+    } catch (Exception other) {
+      wrong.add(what + ": " + other);
+    }
+  }
+}

@@ -12,6 +12,7 @@ mod client;
 mod driver;
 mod ending;
 mod failover;
+mod parity;
 mod process;
 mod rust;
 mod scene;
@@ -32,7 +33,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let no_server = support::Server::private(&[]).is_none().then_some("no redis-server or valkey-server");
     let mut trials = Vec::new();
-    for client in Client::all() {
+    let clients = Client::all();
+    let all = clients.clone();
+    trials.push(Trial::test("the_table_of_the_faults_is_up_to_date", move || parity::is_current(&all)));
+    for client in clients {
         for fault in table::FAULTS.iter().chain(&table::MORE) {
             if client.name != client.base() && !fault.on_oldest {
                 continue;

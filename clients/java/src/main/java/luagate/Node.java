@@ -5,9 +5,7 @@ import static java.util.concurrent.TimeUnit.SECONDS;
 
 import java.net.ConnectException;
 import java.net.UnknownHostException;
-import java.util.ArrayList;
 import java.util.Deque;
-import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
@@ -98,10 +96,15 @@ final class Node {
       }
       throw new Unanswered(lost.getMessage(), lost, false);
     } catch (JedisDataException refused) {
-      if (isPassing(refused)) {
-        throw notRun(refused);
+      if (!isPassing(refused)) {
+        throw refused;
       }
-      throw refused;
+      if (isReadOnly(refused.getMessage())) { // the address belongs to another server by now
+        connection.setBroken();
+        closeIdle();
+        subscription.reconnect();
+      }
+      throw new Unanswered(refused.getMessage(), refused, false);
     } finally {
       if (!gate.watch().end(call)) {
         connection.setBroken();
@@ -120,14 +123,6 @@ final class Node {
   /** Redis 6 wraps the error of a command in a script. */
   private static boolean isReadOnly(String text) {
     return text.startsWith("READONLY") || text.contains("-READONLY");
-  }
-
-  private Unanswered notRun(JedisDataException refused) {
-    if (isReadOnly(refused.getMessage())) { // the address belongs to another server by now
-      closeIdle();
-      subscription.reconnect();
-    }
-    return new Unanswered(refused.getMessage(), refused, false);
   }
 
   private Connection take(long end, boolean isInterruptible)
@@ -166,13 +161,11 @@ final class Node {
     if (cause instanceof LuagateException closed) {
       throw closed;
     }
-    var causes = new ArrayList<Throwable>(List.of(cause.getSuppressed()));
-    for (Throwable next = cause; next != null; next = next.getCause()) {
-      causes.add(next);
+    Throwable root = cause;
+    while (root.getCause() != null || root.getSuppressed().length > 0) {
+      root = root.getCause() != null ? root.getCause() : root.getSuppressed()[0]; // of each address
     }
-    Throwable root = causes.get(causes.size() - 1);
-    boolean isUnsent = causes.stream().anyMatch(Node::isUnsent);
-    return new Unanswered(cause.getMessage() + " (" + root + ")", cause, isUnsent);
+    return new Unanswered(cause.getMessage() + " (" + root.getMessage() + ")", cause, isUnsent(root));
   }
 
   /** Whether no server listens at the address. */

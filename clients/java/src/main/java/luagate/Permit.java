@@ -98,10 +98,19 @@ public final class Permit implements AutoCloseable {
   }
 
   /**
-   * Throws {@link LostException} if the permit is lost. Sends nothing. As the last statement of a
-   * {@code try} block it reports a loss during the block.
+   * Throws {@link LostException} if the permit is lost. As the last statement of a {@code try} block
+   * it reports a loss during the block. Asks the server by a {@link #refresh}; if the server does not
+   * answer, only this machine's clock counts.
    */
   public void check() {
+    try {
+      refresh();
+    } catch (UnreachableException unreachable) {
+      checkClock();
+    }
+  }
+
+  void checkClock() {
     if (isLost()) {
       throw new LostException(settings.key(), id);
     }

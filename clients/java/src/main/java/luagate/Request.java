@@ -173,6 +173,9 @@ final class Request {
 
   /** Takes a grant whose message has not arrived yet, or leaves the line. */
   private Reply leave() throws InterruptedException, Unanswered {
+    if (retry.isUnanswered()) {
+      throw new Unanswered("no reply before the timeout", retry.cause(), false);
+    }
     return ask(0, "", System.nanoTime() + LEAVING_NS);
   }
 

@@ -61,6 +61,11 @@ final class Retry {
     return Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);
   }
 
+  /** Whether the last attempt was not answered. */
+  boolean isUnanswered() {
+    return last != null;
+  }
+
   /** The last error of Jedis if the last attempt was not answered, otherwise null. */
   Throwable cause() {
     return last == null ? null : last.getCause();

@@ -194,7 +194,7 @@ public final class Several {
       for (Want want : inOrder()) {
         var request = new Request(want.settings(), want.permits);
         current.set(request);
-        held.forEach(Permit::check); // it may have been lost between two requests
+        held.forEach(Permit::checkClock); // it may have been lost between two requests
         Permit permit = request.acquire(timeout, end);
         held.add(permit);
         granted.put(want.semaphore, permit);
@@ -204,7 +204,7 @@ public final class Several {
       for (Permit earlier : held.subList(0, held.size() - 1)) {
         refresh(earlier, timeout, end);
       }
-      held.forEach(Permit::check);
+      held.forEach(Permit::checkClock);
     } catch (RuntimeException | InterruptedException failed) {
       held.forEach(Permit::abandon);
       throw failed;

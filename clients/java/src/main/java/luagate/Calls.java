@@ -2,6 +2,7 @@ package luagate;
 
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
@@ -9,6 +10,7 @@ import java.util.concurrent.TimeoutException;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.Protocol.Command;
+import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.exceptions.JedisAskDataException;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisMovedDataException;
@@ -23,19 +25,28 @@ final class Calls {
   /** A call of a script. Keys and arguments are texts, numbers or bytes. */
   private record Call(String name, List<?> keys, List<?> argv) {
     CommandArguments arguments(Command command, String script) {
-      var arguments = new CommandArguments(command).add(script).add(keys.size());
-      keys.forEach(key -> arguments.add(bytes(key)));
-      argv.forEach(argument -> arguments.add(bytes(argument)));
-      return arguments;
-    }
-
-    private static byte[] bytes(Object value) {
-      return value instanceof byte[] bytes ? bytes : SafeEncoder.encode(value.toString());
+      var words = new ArrayList<Object>(List.of(script, keys.size()));
+      words.addAll(keys);
+      words.addAll(argv);
+      return Calls.arguments(command, words);
     }
 
     String key() {
       return keys.isEmpty() ? "" : SafeEncoder.encode(bytes(keys.get(0)));
     }
+  }
+
+  private static byte[] bytes(Object word) {
+    return word instanceof byte[] bytes ? bytes : SafeEncoder.encode(word.toString());
+  }
+
+  /** A command with these words: texts, numbers or bytes. */
+  static CommandArguments arguments(ProtocolCommand command, List<?> words) {
+    var arguments = new CommandArguments(command);
+    for (Object word : words) {
+      arguments.add((Object) bytes(word)); // old versions of Jedis have only this method
+    }
+    return arguments;
   }
 
   final Scripts scripts;
@@ -155,7 +166,7 @@ final class Calls {
 
   private Answer load(Connection to, Call call, CommandArguments arguments, boolean isAsking) {
     String text = scripts.text(call.name);
-    to.executeCommand(new CommandArguments(Command.SCRIPT).add("LOAD").add(text));
+    to.executeCommand(arguments(Command.SCRIPT, List.of("LOAD", text)));
     try {
       return send(to, arguments, isAsking);
     } catch (JedisNoScriptException flushed) {

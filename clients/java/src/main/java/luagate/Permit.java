@@ -4,6 +4,7 @@ import java.lang.System.Logger.Level;
 import java.lang.ref.WeakReference;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 
 /**
@@ -161,11 +162,11 @@ public final class Permit implements AutoCloseable {
         .call("semaphore/release", settings.keys(), List.of(id, keep), true);
   }
 
-  /** Releases the permits in the background. */
-  void abandon() {
+  /** Releases the permits in the background. Returns what is done when this has ended. */
+  CompletableFuture<Void> abandon() {
     long lastsNs = lease.remaining();
     lease.finish();
-    Release.start(settings, id, lastsNs);
+    return Release.start(settings, id, lastsNs);
   }
 
   /** Releases the permits as {@link #release}, but only logs a failure. */

@@ -5,6 +5,7 @@ import static java.util.concurrent.TimeUnit.SECONDS;
 
 import java.lang.System.Logger.Level;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 
 /**
  * Releases what an id has in the background, until the server answers, or has freed the id by itself.
@@ -17,6 +18,7 @@ final class Release implements Runnable {
   private final Settings settings;
   private final String id;
   private final long end;
+  private final CompletableFuture<Void> answered = new CompletableFuture<>();
   private int attempts;
 
   private Release(Settings settings, String id, long end) {
@@ -25,11 +27,16 @@ final class Release implements Runnable {
     this.end = end;
   }
 
-  /** Starts it. The server frees the id by itself after {@code lastsNs}. */
-  static void start(Settings settings, String id, long lastsNs) {
+  /**
+   * Starts it. The server frees the id by itself after {@code lastsNs}. Returns what is done when it
+   * has ended.
+   */
+  static CompletableFuture<Void> start(Settings settings, String id, long lastsNs) {
     settings.gate().pending().begin();
     long end = System.nanoTime() + Math.min(lastsNs, Settings.UNLIMITED_NS);
-    settings.gate().background().call(new Release(settings, id, end));
+    var release = new Release(settings, id, end);
+    settings.gate().background().call(release);
+    return release.answered;
   }
 
   @Override
@@ -50,6 +57,7 @@ final class Release implements Runnable {
     } catch (InterruptedException closed) {
       // The gate was closed.
     }
+    answered.complete(null);
     settings.gate().pending().end();
   }
 

@@ -19,7 +19,7 @@ final class Request {
   private static final long LONGEST_OUTAGE_NS = SECONDS.toNanos(10);
 
   /** For the last call, which leaves the line when the timeout has ended. */
-  static final long LEAVING_NS = MILLISECONDS.toNanos(50);
+  static final long LEAVING_NS = MILLISECONDS.toNanos(40);
 
   final String id;
   final String secret = Ids.word(13);

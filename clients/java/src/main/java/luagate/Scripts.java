@@ -80,11 +80,12 @@ public final class Scripts {
     scripts.forEach(
         (name, script) -> {
           String text = files.read(script.file);
-          Settings.check(
-              sha1(text).equals(script.sha1),
-              folder,
-              script.file + " with another SHA-1",
-              "the SHA-1 of the manifest. Copy the folder lua/ again, byte for byte");
+          if (!sha1(text).equals(script.sha1)) {
+            throw new InvalidException(
+                ("%s: the SHA-1 of %s differs from the manifest."
+                        + " Copy the folder lua/ again, byte for byte")
+                    .formatted(name, script.file));
+          }
           texts.put(name, text);
         });
   }

@@ -1,6 +1,7 @@
 package luagate;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import java.time.Duration;
 import java.util.ArrayList;
@@ -10,6 +11,9 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Collectors;
 
@@ -206,11 +210,23 @@ public final class Several {
       }
       held.forEach(Permit::checkClock);
     } catch (RuntimeException | InterruptedException failed) {
-      held.forEach(Permit::abandon);
+      releaseSoon(held);
       throw failed;
     }
     held.forEach(Permit::keep);
     return new Permits(wants.stream().map(want -> granted.get(want.semaphore)).toList());
+  }
+
+  /** Releases in the background, but usually before it returns. */
+  private static void releaseSoon(List<Permit> held) {
+    var released = held.stream().map(Permit::abandon).toArray(CompletableFuture<?>[]::new);
+    try {
+      CompletableFuture.allOf(released).get(Request.LEAVING_NS, NANOSECONDS);
+    } catch (TimeoutException | ExecutionException silent) {
+      // It continues.
+    } catch (InterruptedException interrupt) {
+      Thread.currentThread().interrupt();
+    }
   }
 
   private static void refresh(Permit permit, Duration timeout, long end)

@@ -141,14 +141,15 @@ final class Subscription extends JedisPubSub {
 
   /** Checks that the server knows this subscriber and accepts messages, then tells the waiters. */
   private void check() {
-    var numsub = new CommandArguments(Command.PUBSUB).add("NUMSUB").add(gate.inbox().channel);
-    var publish = new CommandArguments(Command.PUBLISH).add(gate.inbox().channel).add("");
+    String own = gate.inbox().channel;
+    var numsub = Calls.arguments(Command.PUBSUB, List.of("NUMSUB", own));
+    var publish = Calls.arguments(Command.PUBLISH, List.of(own, ""));
     try {
       boolean isHeard = (Long) ((List<?>) call(numsub)).get(1) > 0;
       if (isHeard) {
         call(publish);
       }
-      complete(isHeard ? gate.inbox().channel : "");
+      complete(isHeard ? own : "");
       gate.inbox().askAgain(); // messages may have been lost
     } catch (JedisDataException refused) {
       if (NoPermissionException.is(String.valueOf(refused.getMessage()))) {

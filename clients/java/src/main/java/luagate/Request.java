@@ -71,6 +71,9 @@ final class Request {
   /** Waits in line until {@code end}, by {@link System#nanoTime}. */
   Permit acquire(Duration timeout, long end) throws InterruptedException {
     gate.checkOpen();
+    if (Thread.interrupted()) {
+      throw new InterruptedException();
+    }
     gate.pending().begin();
     gate.inbox().add(this);
     try {
@@ -87,21 +90,21 @@ final class Request {
       throw refused;
     } catch (Unanswered lost) {
       abandonWait();
-      throw timedOut(timeout);
+      throw timedOut(timeout, lost.getCause());
     } catch (RuntimeException | InterruptedException failed) {
       abandonWait();
       throw failed;
     } finally {
       gate.pending().end();
     }
-    throw timedOut(timeout);
+    throw timedOut(timeout, null);
   }
 
-  private TimedOutException timedOut(Duration timeout) {
+  private TimedOutException timedOut(Duration timeout, Throwable cause) {
     return new TimedOutException(
         "%s: %d permits of the limit %d were not granted within %s"
             .formatted(settings.key(), permits, settings.limit(), timeout),
-        retry.cause());
+        cause);
   }
 
   /** A call that counts as lost may still be granted later. That grant is then released. */

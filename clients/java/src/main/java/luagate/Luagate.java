@@ -11,8 +11,9 @@ import redis.clients.jedis.UnifiedJedis;
 
 /**
  * Semaphores and locks on one server or cluster. Threads may share all objects. It opens connections
- * of its own with the settings of the client of Jedis: one for each call in progress, at most 8 for a
- * server, and one for messages from the first wait on. Its background threads are daemons.
+ * of its own with the settings of the client of Jedis: for a server one for each call in progress, at
+ * most as many as the pool of the client may have, and one for messages from the first wait on. Its
+ * background threads are daemons.
  */
 public final class Luagate implements AutoCloseable {
   static final System.Logger LOGGER = System.getLogger("luagate");

@@ -23,7 +23,6 @@ import redis.clients.jedis.util.Pool;
  * but are not taken from its pool: to borrow from a pool can block for longer than a call may last.
  */
 final class Node {
-  private static final int MOST_CALLS = 8; // at the same time; the others wait, until their deadlines
   private static final int MOST_OPENINGS = 16; // also those that a caller no longer waits for
   private static final long LONGEST_IDLE_NS = SECONDS.toNanos(30);
 
@@ -46,8 +45,7 @@ final class Node {
   private final Pool<Connection> pool;
   final Subscription subscription;
   private final Deque<Idle> idle = new ConcurrentLinkedDeque<>();
-  private final java.util.concurrent.Semaphore calls =
-      new java.util.concurrent.Semaphore(MOST_CALLS);
+  private final java.util.concurrent.Semaphore calls; // the others wait, until their deadlines
   private final java.util.concurrent.Semaphore openings =
       new java.util.concurrent.Semaphore(MOST_OPENINGS);
   private final Set<CompletableFuture<Connection>> awaited = ConcurrentHashMap.newKeySet();
@@ -57,6 +55,8 @@ final class Node {
     this.gate = gate;
     this.pool = pool;
     subscription = new Subscription(gate, this);
+    int most = pool.getMaxTotal() < 0 ? Integer.MAX_VALUE : Math.max(1, pool.getMaxTotal());
+    calls = new java.util.concurrent.Semaphore(most);
   }
 
   /**
@@ -127,11 +127,10 @@ final class Node {
 
   private Connection take(long end, boolean isInterruptible)
       throws InterruptedException, Unanswered {
-    for (Idle kept = idle.pollFirst(); kept != null; kept = idle.pollFirst()) {
-      if (System.nanoTime() - kept.since < LONGEST_IDLE_NS) {
-        return kept.connection;
-      }
-      close(kept.connection);
+    closeOld();
+    Idle kept = idle.pollFirst();
+    if (kept != null) {
+      return kept.connection;
     }
     if (!openings.tryAcquire(end - System.nanoTime(), NANOSECONDS)) {
       throw new Unanswered("no connection could be opened in time", null, false);
@@ -197,13 +196,24 @@ final class Node {
   }
 
   private void giveBack(Connection connection) {
-    if (connection.isBroken() || pool.isClosed() || idle.size() >= MOST_CALLS) {
+    if (connection.isBroken() || pool.isClosed()) {
       close(connection);
-    } else {
-      idle.addFirst(new Idle(connection, System.nanoTime()));
-      if (isClosed) {
-        closeIdle();
+      return;
+    }
+    idle.addFirst(new Idle(connection, System.nanoTime()));
+    if (isClosed) {
+      closeIdle();
+    }
+  }
+
+  /** Closes what was not used for long: a firewall may have dropped it. */
+  private void closeOld() {
+    Idle oldest = idle.peekLast();
+    while (oldest != null && System.nanoTime() - oldest.since >= LONGEST_IDLE_NS) {
+      if (idle.removeLastOccurrence(oldest)) {
+        close(oldest.connection);
       }
+      oldest = idle.peekLast();
     }
   }
 

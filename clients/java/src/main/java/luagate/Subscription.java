@@ -182,9 +182,13 @@ final class Subscription extends JedisPubSub {
       return;
     }
     gate.background().after(LONGEST_PONG_NS, () -> endSilent(asked, now));
-    if (channel.getNow("").isEmpty()) {
+    if (isUnheard()) {
       gate.background().run(this::check);
     }
+  }
+
+  private boolean isUnheard() {
+    return channel.isDone() && !channel.isCompletedExceptionally() && channel.join().isEmpty();
   }
 
   private synchronized void endSilent(Connection asked, long since) {

@@ -140,14 +140,17 @@ final class Request {
   }
 
   /** Returns a grant, or null if the timeout ended. */
-  private Reply waitInLine(long end) throws InterruptedException {
+  private Reply waitInLine(long end) throws InterruptedException, Unanswered {
     while (System.nanoTime() - end < 0) {
       Reply granted;
       try {
         granted = askInLine(end);
       } catch (Unanswered lost) {
         long now = System.nanoTime();
-        granted = now - end < 0 ? sleep(Math.min(end, now + retry.pause(lost))) : null;
+        if (now - end >= 0) {
+          throw lost;
+        }
+        granted = sleep(Math.min(end, now + retry.pause(lost)));
       }
       if (granted != null) {
         return granted;

@@ -1,6 +1,7 @@
 package luagate;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import java.time.Duration;
@@ -20,6 +21,7 @@ import java.util.stream.Collectors;
 /** Grants permits of several semaphores, all or none. */
 public final class Several {
   private static final int MOST_SEMAPHORES = 64;
+  private static final long RELEASING_NS = MILLISECONDS.toNanos(20);
 
   /** A number of permits of one semaphore. */
   public record Want(Semaphore semaphore, int permits) {
@@ -221,7 +223,7 @@ public final class Several {
   private static void releaseSoon(List<Permit> held) {
     var released = held.stream().map(Permit::abandon).toArray(CompletableFuture<?>[]::new);
     try {
-      CompletableFuture.allOf(released).get(Request.LEAVING_NS, NANOSECONDS);
+      CompletableFuture.allOf(released).get(RELEASING_NS, NANOSECONDS);
     } catch (TimeoutException | ExecutionException silent) {
       // It continues.
     } catch (InterruptedException interrupt) {

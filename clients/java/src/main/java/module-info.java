@@ -1,5 +1,6 @@
 /** Fair counting semaphores and locks on Redis and Valkey. */
-@SuppressWarnings({"requires-automatic", "requires-transitive-automatic"}) // Jedis has no module-info
+// Jedis has no module-info.
+@SuppressWarnings({"requires-automatic", "requires-transitive-automatic"})
 module luagate {
   requires transitive redis.clients.jedis;
   requires org.apache.commons.pool2;

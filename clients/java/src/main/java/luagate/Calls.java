@@ -132,7 +132,7 @@ final class Calls {
       servers.renew();
       throw new Unanswered(moved.getMessage(), moved, false);
     } catch (JedisDataException refused) {
-      if (NoPermissionException.is(String.valueOf(refused.getMessage()))) {
+      if (NoPermissionException.is(refused)) {
         throw NoPermissionException.of(refused, gate.prefix(), scripts.text(call.name));
       }
       throw refused;

@@ -6,7 +6,8 @@ public final class DeniedException extends RefusedException {
 
   DeniedException(String key, int inUse, int limit, int waiting, long nextExpiryMs) {
     super(
-        "%s: %d of %d permits are in use, and %d callers wait in line. Try again later, or call acquire"
+        ("%s: %d of %d permits are in use, and %d callers wait in line."
+                + " Try again later, or call acquire")
             .formatted(key, inUse, limit, waiting),
         inUse,
         limit,

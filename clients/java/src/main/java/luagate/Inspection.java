@@ -7,7 +7,7 @@ import java.util.stream.Stream;
 /**
  * The state of a semaphore. Long lists are read in pages, at different instants.
  *
- * @param limit the limit in force; 0: none is stored, since the semaphore has not been used for a while
+ * @param limit the limit in force; 0: none is stored, since nobody used it for a while
  * @param isPinned whether {@link Semaphore#resize} set the limit
  * @param inUse the permits in use
  * @param waiterCount the number of waiters

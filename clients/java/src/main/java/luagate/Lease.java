@@ -9,9 +9,9 @@ import java.util.List;
 import java.util.concurrent.Future;
 
 /**
- * The lease of a permit: its end by this machine's clock, and its renewal in the background. It only
- * has a weak reference to the permit: if the program no longer references the permit, the lease is no
- * longer renewed.
+ * The lease of a permit: its end by this machine's clock, and its renewal in the background. It
+ * only has a weak reference to the permit: if the program no longer references the permit, the
+ * lease is no longer renewed.
  */
 final class Lease {
   private static final long LONGEST_ATTEMPT_NS = SECONDS.toNanos(1);
@@ -45,8 +45,8 @@ final class Lease {
   }
 
   /**
-   * From now on, renews the lease in the background, or not, and runs this on a background thread if
-   * the permit is lost (null: nothing).
+   * From now on, renews the lease in the background, or not, and runs this on a background thread
+   * if the permit is lost (null: nothing).
    */
   synchronized void keep(boolean isRenewed, Runnable onLost) {
     this.isRenewed = isRenewed;
@@ -62,7 +62,8 @@ final class Lease {
 
   /** Starts the lease anew. Throws a LostException. */
   void refresh() {
-    refreshed(settings.gate().calls().call("semaphore/refresh", settings.keys(), arguments(), true));
+    var calls = settings.gate().calls();
+    refreshed(calls.call("semaphore/refresh", settings.keys(), arguments(), true));
   }
 
   /** As {@link #refresh}, but ends by this instant, and after an interrupt. */

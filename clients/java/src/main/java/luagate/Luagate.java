@@ -10,10 +10,10 @@ import java.util.concurrent.CountDownLatch;
 import redis.clients.jedis.UnifiedJedis;
 
 /**
- * Semaphores and locks on one server or cluster. Threads may share all objects. It opens connections
- * of its own with the settings of the client of Jedis: for a server one for each call in progress, at
- * most as many as the pool of the client may have, and one for messages from the first wait on. Its
- * background threads are daemons.
+ * Semaphores and locks on one server or cluster. Threads may share all objects. It opens
+ * connections of its own with the settings of the client of Jedis: for a server one for each call
+ * in progress, at most as many as the pool of the client may have, and one for messages from the
+ * first wait on. Its background threads are daemons.
  */
 public final class Luagate implements AutoCloseable {
   static final System.Logger LOGGER = System.getLogger("luagate");
@@ -100,8 +100,8 @@ public final class Luagate implements AutoCloseable {
   }
 
   /**
-   * More settings. Accepted clients: RedisClient, RedisClusterClient and RedisSentinelClient, in old
-   * versions of Jedis JedisPooled, JedisCluster and JedisSentineled.
+   * More settings. Accepted clients: RedisClient, RedisClusterClient and RedisSentinelClient, in
+   * old versions of Jedis JedisPooled, JedisCluster and JedisSentineled.
    */
   public static Builder builder(UnifiedJedis redis) {
     return new Builder(redis);
@@ -142,9 +142,9 @@ public final class Luagate implements AutoCloseable {
   }
 
   /**
-   * Ends all waits and all later calls with {@link ClosedException}, gives up their places in line if
-   * the server answers, and ends the background threads. Blocks for a second at most. Permits stay
-   * held until their leases end. The client of Jedis stays open.
+   * Ends all waits and all later calls with {@link ClosedException}, gives up their places in line
+   * if the server answers, and ends the background threads. Blocks for a second at most. Permits
+   * stay held until their leases end. The client of Jedis stays open.
    */
   @Override
   public synchronized void close() {
@@ -162,9 +162,9 @@ public final class Luagate implements AutoCloseable {
     } catch (InterruptedException interrupt) {
       isInterrupted = true;
     }
-    servers.close();
     Thread watching = watch.close();
     try {
+      servers.close(began + LONGEST_CLOSE_NS);
       background.close(began + LONGEST_CLOSE_NS);
       NANOSECONDS.timedJoin(watching, Math.max(1, began + LONGEST_CLOSE_NS - System.nanoTime()));
     } catch (InterruptedException interrupt) {

@@ -2,6 +2,7 @@ package luagate;
 
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import redis.clients.jedis.exceptions.JedisException;
 
 /** The server's ACL or its password refuses the client. The message names what to add. */
 public final class NoPermissionException extends LuagateException {
@@ -19,8 +20,9 @@ public final class NoPermissionException extends LuagateException {
     super(message, cause);
   }
 
-  /** Whether the server refuses a permission or a password with this text. */
-  static boolean is(String error) {
+  /** Whether the server refuses a permission or a password. */
+  static boolean is(JedisException refused) {
+    String error = String.valueOf(refused.getMessage());
     return error.startsWith("NOPERM")
         || error.startsWith("WRONGPASS")
         || error.startsWith("NOAUTH")

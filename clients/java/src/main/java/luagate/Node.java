@@ -164,7 +164,8 @@ final class Node {
     while (root.getCause() != null || root.getSuppressed().length > 0) {
       root = root.getCause() != null ? root.getCause() : root.getSuppressed()[0]; // of each address
     }
-    return new Unanswered(cause.getMessage() + " (" + root.getMessage() + ")", cause, isUnsent(root));
+    String text = cause.getMessage() + " (" + root.getMessage() + ")";
+    return new Unanswered(text, cause, isUnsent(root));
   }
 
   /** Whether no server listens at the address. */

@@ -19,8 +19,8 @@ final class Pending {
 
   /** Waits until none is in progress, but only until this instant. */
   synchronized void awaitNone(long end) throws InterruptedException {
-    for (long left = end - System.nanoTime(); count > 0 && left > 0; left = end - System.nanoTime()) {
-      NANOSECONDS.timedWait(this, left);
+    while (count > 0 && end - System.nanoTime() > 0) {
+      NANOSECONDS.timedWait(this, end - System.nanoTime());
     }
   }
 }

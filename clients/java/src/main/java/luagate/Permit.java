@@ -99,9 +99,9 @@ public final class Permit implements AutoCloseable {
   }
 
   /**
-   * Throws {@link LostException} if the permit is lost. As the last statement of a {@code try} block
-   * it reports a loss during the block. Asks the server by a {@link #refresh}; if the server does not
-   * answer, only this machine's clock counts.
+   * Throws {@link LostException} if the permit is lost. As the last statement of a {@code try}
+   * block it reports a loss during the block. Asks the server by a {@link #refresh}; if the server
+   * does not answer, only this machine's clock counts.
    */
   public void check() {
     try {
@@ -118,8 +118,8 @@ public final class Permit implements AutoCloseable {
   }
 
   /**
-   * Starts the lease anew. Blocks for a round trip, at most for the call timeout of the gate. Throws
-   * {@link LostException} or {@link UnreachableException}.
+   * Starts the lease anew. Blocks for a round trip, at most for the call timeout of the gate.
+   * Throws {@link LostException} or {@link UnreachableException}.
    */
   public void refresh() {
     settings.gate().checkOpen();
@@ -127,9 +127,9 @@ public final class Permit implements AutoCloseable {
   }
 
   /**
-   * Turns a writer into a reader: other readers are granted, but no writer comes between. Blocks for
-   * a round trip, at most for the call timeout of the gate. Throws {@link LostException} or {@link
-   * UnreachableException}.
+   * Turns a writer into a reader: other readers are granted, but no writer comes between. Blocks
+   * for a round trip, at most for the call timeout of the gate. Throws {@link LostException} or
+   * {@link UnreachableException}.
    */
   public void downgrade() {
     Settings.check(settings.isWriter(), "downgrade", settings.key(), "a permit of RwLock.write()");
@@ -142,8 +142,9 @@ public final class Permit implements AutoCloseable {
 
   /**
    * Releases the permits. Returns whether they were still held. A second call does no harm. Blocks
-   * for a round trip, at most for the call timeout of the gate; an interrupt does not prevent it. If
-   * the server does not answer, throws {@link UnreachableException}, and continues in the background.
+   * for a round trip, at most for the call timeout of the gate; an interrupt does not prevent it.
+   * If the server does not answer, throws {@link UnreachableException}, and continues in the
+   * background.
    */
   public boolean release() {
     long lastsNs = lease.remaining();

@@ -43,8 +43,8 @@ public final class Permits implements AutoCloseable {
   }
 
   /**
-   * Releases all. Returns whether all were still held. See {@link Permit#release}; if the server does
-   * not answer the first release, the others continue in the background without waiting.
+   * Releases all. Returns whether all were still held. See {@link Permit#release}; if the server
+   * does not answer the first release, the others continue in the background without waiting.
    */
   public boolean release() {
     boolean wereHeld = true;

@@ -45,8 +45,8 @@ public abstract class RefusedException extends LuagateException {
   }
 
   /**
-   * Estimates the time until a permit is free for the caller: hold × (waiting + 1) / limit, at least
-   * 1 ms. Sends nothing.
+   * Estimates the time until a permit is free for the caller: hold × (waiting + 1) / limit, at
+   * least 1 ms. Sends nothing.
    *
    * @param hold the typical time for which a permit is held, up to a hundred years
    */

@@ -8,7 +8,8 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * Releases what an id has in the background, until the server answers, or has freed the id by itself.
+ * Releases what an id has in the background, until the server answers, or has freed the id by
+ * itself.
  */
 final class Release implements Runnable {
   private static final long LONGEST_ATTEMPT_NS = SECONDS.toNanos(1);
@@ -28,8 +29,8 @@ final class Release implements Runnable {
   }
 
   /**
-   * Starts it. The server frees the id by itself after {@code lastsNs}. Returns what is done when it
-   * has ended.
+   * Starts it. The server frees the id by itself after {@code lastsNs}. Returns what is done when
+   * it has ended.
    */
   static CompletableFuture<Void> start(Settings settings, String id, long lastsNs) {
     settings.gate().pending().begin();
@@ -43,8 +44,8 @@ final class Release implements Runnable {
   public void run() {
     try {
       long attemptEnd = System.nanoTime() + LONGEST_ATTEMPT_NS;
-      var argv = List.of(id, 0);
-      settings.gate().calls().attempt("semaphore/release", settings.keys(), argv, attemptEnd, false);
+      var calls = settings.gate().calls();
+      calls.attempt("semaphore/release", settings.keys(), List.of(id, 0), attemptEnd, false);
     } catch (Unanswered lost) {
       if (System.nanoTime() - end < 0) {
         long pause = Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);

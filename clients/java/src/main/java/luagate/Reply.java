@@ -5,8 +5,8 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import java.util.Map;
 
 /**
- * A reply or a message: its word, its fields by name, and the instant from which its times count. For
- * a reply, that is an instant before the call was sent; for a message, its arrival.
+ * A reply or a message: its word, its fields by name, and the instant from which its times count.
+ * For a reply, that is an instant before the call was sent; for a message, its arrival.
  */
 record Reply(String word, Map<String, Object> fields, long instant) {
   long number(String field) {

@@ -5,6 +5,6 @@ package luagate;
  *
  * @param oldLimit 0: none was stored
  * @param newLimit the limit in force now
- * @param inUse the permits in use; more than the limit after it was lowered, until enough are released
+ * @param inUse the permits in use; more than a lowered limit, until enough are released
  */
 public record Resized(int oldLimit, int newLimit, int inUse) {}

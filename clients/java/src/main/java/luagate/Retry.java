@@ -54,11 +54,13 @@ final class Retry {
     long lasts = System.nanoTime() - began;
     if (lasts >= (isKnown ? outageNs : Math.min(UNCONNECTED_NS, outageNs))) {
       throw new UnreachableException(
-          "%s: the server did not answer for %d ms: %s. Check that it runs, its address and its load"
+          ("%s: the server did not answer for %d ms: %s."
+                  + " Check that it runs, its address and its load")
               .formatted(key, NANOSECONDS.toMillis(lasts), failed.getMessage()),
           failed.getCause());
     }
-    return Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);
+    long pause = Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);
+    return Math.min(pause, Math.max(0, outageNs - lasts));
   }
 
   /** Whether the last attempt was not answered. */

@@ -1,8 +1,8 @@
 package luagate;
 
 /**
- * A lock for readers and writers: many readers, or one writer. Fair: readers and writers wait in one
- * line. Nothing is re-entrant. Threads may share it.
+ * A lock for readers and writers: many readers, or one writer. Fair: readers and writers wait in
+ * one line. Nothing is re-entrant. Threads may share it.
  */
 public final class RwLock {
   private final Semaphore read;

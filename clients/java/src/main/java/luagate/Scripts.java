@@ -19,7 +19,7 @@ import java.util.Map;
 
 /** The scripts of a folder {@code lua/}, as listed in its manifest. For tests and tools. */
 public final class Scripts {
-  private static final int CONTRACT = 1; // the version of lua/README.md that this package implements
+  private static final int CONTRACT = 1; // the version of lua/README.md in this package
 
   private record Manifest(int contract, Map<String, Script> scripts) {}
 

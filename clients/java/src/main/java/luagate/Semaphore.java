@@ -11,9 +11,9 @@ import java.util.function.Consumer;
  * is released; {@link #lease} changes this. Each setting returns another object, and throws {@link
  * InvalidException} if its value is not accepted.
  *
- * <p>Every call ends with {@link ClosedException} after the gate was closed. A call with no deadline
- * of its own blocks for a round trip, at most for the call timeout of the gate, then throws {@link
- * UnreachableException}.
+ * <p>Every call ends with {@link ClosedException} after the gate was closed. A call with no
+ * deadline of its own blocks for a round trip, at most for the call timeout of the gate, then throws
+ * {@link UnreachableException}.
  */
 public final class Semaphore {
   private static final int PAGE = 1_000;
@@ -38,8 +38,8 @@ public final class Semaphore {
   }
 
   /**
-   * The same semaphore with permanent leases: a permit ends only by a release or by {@link #revoke},
-   * also if the program has ended.
+   * The same semaphore with permanent leases: a permit ends only by a release or by
+   * {@link #revoke}, also if the program has ended.
    */
   public Semaphore permanent() {
     return new Semaphore(settings.withPermanentLease());
@@ -100,8 +100,8 @@ public final class Semaphore {
   }
 
   /**
-   * Returns this number of permits at once. Throws {@link DeniedException} if they are not free or a
-   * caller waits in line. After an exception nothing stays held.
+   * Returns this number of permits at once. Throws {@link DeniedException} if they are not free or
+   * a caller waits in line. After an exception nothing stays held.
    */
   public Permit tryAcquire(int permits) {
     return new Request(settings, permits).tryAcquire();
@@ -125,11 +125,11 @@ public final class Semaphore {
 
   /**
    * Waits in line for this number of permits: first come, first served. Blocks for the timeout at
-   * most, zero to a hundred years, then throws {@link TimedOutException}. An outage of the server of
-   * up to 10 s does not end a wait, and the caller keeps its place; after that it throws {@link
-   * UnreachableException}. Throws {@link LineFullException} and {@link RevokedException}. After an
-   * exception nothing stays held, also after an interrupt; a release that is necessary for this is
-   * sent in the background.
+   * most, zero to a hundred years, then throws {@link TimedOutException}. An outage of the server
+   * of up to 10 s does not end a wait, and the caller keeps its place; after that it throws
+   * {@link UnreachableException}. Throws {@link LineFullException} and {@link RevokedException}.
+   * After an exception nothing stays held, also after an interrupt; a release that is necessary for
+   * this is sent in the background.
    */
   public Permit acquire(int permits, Duration timeout) throws InterruptedException {
     long end = Settings.deadline(timeout);
@@ -137,8 +137,8 @@ public final class Semaphore {
   }
 
   /**
-   * Sets the limit for all callers and pins it: it no longer expires when the semaphore is unused. A
-   * lower limit takes no permit away.
+   * Sets the limit for all callers and pins it: it no longer expires when the semaphore is unused.
+   * A lower limit takes no permit away.
    */
   public Resized resize(int limit) {
     Settings.check(limit >= 1, "limit", limit, "an integer from 1 to " + Settings.MOST);

@@ -1,5 +1,7 @@
 package luagate;
 
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
+
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -13,7 +15,10 @@ import redis.clients.jedis.providers.SentineledConnectionProvider;
 import redis.clients.jedis.util.JedisClusterCRC16;
 import redis.clients.jedis.util.Pool;
 
-/** The servers of a client of Jedis: one, the master that sentinels name, or the masters of a cluster. */
+/**
+ * The servers of a client of Jedis: one, the master that sentinels name, or the masters of a
+ * cluster.
+ */
 final class Servers {
   private final Luagate gate;
   private final ClusterConnectionProvider cluster; // null: no cluster
@@ -118,7 +123,14 @@ final class Servers {
     nodes.values().forEach(Node::endWaits);
   }
 
-  void close() {
+  /** Closes all connections. Waits for the threads that read messages until this instant. */
+  void close(long end) throws InterruptedException {
     nodes.values().forEach(Node::close);
+    for (Node node : nodes.values()) {
+      Thread reader = node.subscription.thread();
+      if (reader != null) {
+        NANOSECONDS.timedJoin(reader, Math.max(1, end - System.nanoTime()));
+      }
+    }
   }
 }

@@ -79,9 +79,9 @@ public final class Several {
 
   /**
    * Returns permits of all at once. Throws {@link DeniedException} if they are not free or a caller
-   * waits. The names must share a group, as in {@code {x}:a} and {@code {x}:b}. Ignores {@link
-   * Semaphore#headStart}. Blocks for a round trip, at most for the call timeout of the gate. After an
-   * exception nothing stays held.
+   * waits. The names must share a group, as in {@code {x}:a} and {@code {x}:b}. Ignores
+   * {@link Semaphore#headStart}. Blocks for a round trip, at most for the call timeout of the gate.
+   * After an exception nothing stays held.
    */
   public Permits tryAcquire() {
     String tags =
@@ -245,12 +245,16 @@ public final class Several {
     }
   }
 
+  private static int limit(Want want) {
+    return want.settings().limit();
+  }
+
   /** The order that all clients use, so that no two callers wait for each other. */
   private List<Want> inOrder() {
     var byKey =
         Comparator.comparing((Want want) -> want.key().getBytes(UTF_8), Arrays::compareUnsigned);
     return wants.stream()
-        .sorted(Comparator.comparingInt((Want want) -> want.settings().limit()).thenComparing(byKey))
+        .sorted(Comparator.comparingInt(Several::limit).thenComparing(byKey))
         .toList();
   }
 }

@@ -20,7 +20,9 @@ import redis.clients.jedis.exceptions.JedisException;
  * no Pub/Sub, its channel is empty: waiters then only ask again.
  */
 final class Subscription extends JedisPubSub {
-  private static final long LONGEST_OPENING_NS = SECONDS.toNanos(1); // then waiters go on without it
+  /** Then waiters go on without it. */
+  private static final long LONGEST_OPENING_NS = SECONDS.toNanos(1);
+
   private static final long LONGEST_CHECK_NS = SECONDS.toNanos(1);
   private static final long LONGEST_PONG_NS = MILLISECONDS.toNanos(800);
   private static final long FIRST_PAUSE_NS = MILLISECONDS.toNanos(50);
@@ -42,8 +44,8 @@ final class Subscription extends JedisPubSub {
   }
 
   /**
-   * The channel, or empty. Opens the subscription if necessary, and waits for it, but only until this
-   * instant and not long.
+   * The channel, or empty. Opens the subscription if necessary, and waits for it, but only until
+   * this instant and not long.
    */
   String channel(long end) throws InterruptedException {
     CompletableFuture<String> awaited = started();
@@ -75,7 +77,7 @@ final class Subscription extends JedisPubSub {
         try {
           subscribe();
         } catch (JedisDataException refused) {
-          if (NoPermissionException.is(String.valueOf(refused.getMessage()))) {
+          if (NoPermissionException.is(refused)) {
             fail(NoPermissionException.of(refused, gate.prefix(), ""));
             return;
           }
@@ -152,7 +154,7 @@ final class Subscription extends JedisPubSub {
       complete(isHeard ? own : "");
       gate.inbox().askAgain(); // messages may have been lost
     } catch (JedisDataException refused) {
-      if (NoPermissionException.is(String.valueOf(refused.getMessage()))) {
+      if (NoPermissionException.is(refused)) {
         fail(NoPermissionException.of(refused, gate.prefix(), ""));
       } else {
         complete(""); // server or proxy do not know the command
@@ -167,7 +169,9 @@ final class Subscription extends JedisPubSub {
     return node.call(connection -> connection.executeCommand(command), end, true);
   }
 
-  /** Checks whether the connection is alive, unless this is done already. Does not wait for that. */
+  /**
+   * Checks whether the connection is alive, unless this is done already. Does not wait for that.
+   */
   synchronized void verify() {
     long now = System.nanoTime();
     if (!isConfirmed || now - Math.max(verified, heard) < LONGEST_PONG_NS) {

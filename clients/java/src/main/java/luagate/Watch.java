@@ -10,9 +10,9 @@ import redis.clients.jedis.Connection;
 import redis.clients.jedis.exceptions.JedisException;
 
 /**
- * Closes the connection of a call that must end: its caller was interrupted, the gate was closed, or
- * its time is over and the socket's timeout did not end it. So a caller can read the reply on its own
- * thread, although a read of a socket cannot be interrupted.
+ * Closes the connection of a call that must end: its caller was interrupted, the gate was closed,
+ * or its time is over and the socket's timeout did not end it. So a caller can read the reply on
+ * its own thread, although a read of a socket cannot be interrupted.
  */
 final class Watch {
   private static final long PERIOD_NS = MILLISECONDS.toNanos(20);

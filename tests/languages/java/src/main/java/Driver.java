@@ -59,7 +59,8 @@ public final class Driver {
   }
 
   /** One line of the input. The key {@code name} begins a want. */
-  private record Line(String call, String verb, Map<String, String> keys, List<Map<String, String>> wants) {
+  private record Line(
+      String call, String verb, Map<String, String> keys, List<Map<String, String>> wants) {
     String get(String key) {
       return keys.get(key);
     }
@@ -241,7 +242,10 @@ public final class Driver {
         line.get("timeout") == null ? null : Duration.ofMillis(line.number("timeout"));
     if (wants.length > 1) {
       Several several = gate.several(wants);
-      Permits all = !waits ? several.tryAcquire() : timeout == null ? several.acquire() : several.acquire(timeout);
+      Permits all =
+          !waits
+              ? several.tryAcquire()
+              : timeout == null ? several.acquire() : several.acquire(timeout);
       return new Held(all, null, lost);
     }
     Semaphore semaphore = wants[0].semaphore();
@@ -305,7 +309,8 @@ public final class Driver {
   }
 
   private static String release(Held held) {
-    return "released held=" + (held.permit != null ? held.permit.release() : held.permits.release());
+    boolean wasHeld = held.permit != null ? held.permit.release() : held.permits.release();
+    return "released held=" + wasHeld;
   }
 
   private static String state(Held held) {

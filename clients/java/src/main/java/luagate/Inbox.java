@@ -12,12 +12,8 @@ final class Inbox {
   private static final Pattern MESSAGE =
       Pattern.compile("((\\S+) (\\d{1,18}) (\\d{1,18}) (\\d{1,18}|-1) (\\d{1,18})) ([0-9a-f]{40})");
 
-  /** Messages may have been lost, so the waiter asks again now. */
-  static final Reply ASK_AGAIN =
-      new Reply(
-          "hint",
-          Map.of("permits", 0L, "fence", 0L, "expires_at", 0L, "now", Long.MAX_VALUE),
-          System.nanoTime());
+  /** The word of a message of this client, not of the server. */
+  static final String ASK_AGAIN = "ask again";
 
   final String channel;
   private final Map<String, Request> requests = new ConcurrentHashMap<>(); // by id
@@ -34,6 +30,10 @@ final class Inbox {
     requests.remove(request.id);
   }
 
+  boolean hasWaiters() {
+    return !requests.isEmpty();
+  }
+
   void receive(String text) {
     long received = System.nanoTime();
     Matcher words = MESSAGE.matcher(text);
@@ -48,8 +48,10 @@ final class Inbox {
     request.deliver(new Reply("message", fields, received));
   }
 
-  void askAgain() {
-    requests.values().forEach(request -> request.deliver(ASK_AGAIN));
+  /** Messages may have been lost until now, so all waiters ask again that asked before. */
+  void askAgain(long now) {
+    var message = new Reply(ASK_AGAIN, Map.of(), now);
+    requests.values().forEach(request -> request.deliver(message));
   }
 
   /** Ends all waits with this exception. */

@@ -111,7 +111,7 @@ final class Request {
   private void abandonWait() {
     isAbandoned = true;
     abandon();
-    gate.background().after(longestNs(), () -> gate.inbox().remove(this));
+    gate.background().after(MILLISECONDS.toNanos(PATIENCE_MS), () -> gate.inbox().remove(this));
   }
 
   /** Releases in the background what the id has. */
@@ -127,14 +127,14 @@ final class Request {
   /** Ends the wait with this exception. */
   void fail(LuagateException failure) {
     this.failure = failure;
-    messages.add(Inbox.ASK_AGAIN);
+    messages.add(new Reply(Inbox.ASK_AGAIN, Map.of(), System.nanoTime()));
   }
 
-  /** A signed message for this id, or {@link Inbox#ASK_AGAIN}. */
+  /** A signed message for this id, or a reminder to ask again. */
   void deliver(Reply message) {
     if (!isAbandoned) {
       messages.add(message);
-    } else if (message.number("fence") > 0) {
+    } else if (!message.word().equals(Inbox.ASK_AGAIN)) {
       abandon(); // a grant that comes too late
     }
   }
@@ -250,6 +250,12 @@ final class Request {
       Reply message = messages.poll(next - System.nanoTime(), NANOSECONDS);
       checkFailure();
       if (message == null || queued == null) {
+        return null;
+      }
+      if (message.word().equals(Inbox.ASK_AGAIN)) {
+        if (queued.instant() - message.instant() > 0) {
+          continue; // it has asked since then
+        }
         return null;
       }
       long later = message.number("now") - queued.number("now");

@@ -24,7 +24,8 @@ final class Subscription extends JedisPubSub {
   private static final long LONGEST_OPENING_NS = SECONDS.toNanos(1);
 
   private static final long LONGEST_CHECK_NS = SECONDS.toNanos(1);
-  private static final long LONGEST_PONG_NS = MILLISECONDS.toNanos(800);
+  private static final long CHECK_PERIOD_NS = SECONDS.toNanos(3); // while callers wait
+  private static final long LONGEST_PONG_NS = SECONDS.toNanos(2); // also if this process is slow
   private static final long FIRST_PAUSE_NS = MILLISECONDS.toNanos(50);
   private static final long LONGEST_PAUSE_NS = SECONDS.toNanos(5);
 
@@ -151,8 +152,9 @@ final class Subscription extends JedisPubSub {
       if (isHeard) {
         call(publish);
       }
+      long now = System.nanoTime();
       complete(isHeard ? own : "");
-      gate.inbox().askAgain(); // messages may have been lost
+      gate.inbox().askAgain(now);
     } catch (JedisDataException refused) {
       if (NoPermissionException.is(refused)) {
         fail(NoPermissionException.of(refused, gate.prefix(), ""));
@@ -170,11 +172,12 @@ final class Subscription extends JedisPubSub {
   }
 
   /**
-   * Checks whether the connection is alive, unless this is done already. Does not wait for that.
+   * Checks whether the connection is alive, now and then while callers wait. Does not wait for the
+   * result: a dead connection is closed {@link #LONGEST_PONG_NS} later, and another one opened.
    */
   synchronized void verify() {
     long now = System.nanoTime();
-    if (!isConfirmed || now - Math.max(verified, heard) < LONGEST_PONG_NS) {
+    if (!isConfirmed || now - verified < CHECK_PERIOD_NS) {
       return;
     }
     verified = now;
@@ -186,8 +189,15 @@ final class Subscription extends JedisPubSub {
       return;
     }
     gate.background().after(LONGEST_PONG_NS, () -> endSilent(asked, now));
+    gate.background().after(CHECK_PERIOD_NS, this::verifyAgain);
     if (isUnheard()) {
       gate.background().run(this::check);
+    }
+  }
+
+  private void verifyAgain() {
+    if (gate.inbox().hasWaiters()) {
+      verify();
     }
   }
 

@@ -25,7 +25,7 @@ final class Subscription extends JedisPubSub {
 
   private static final long LONGEST_CHECK_NS = SECONDS.toNanos(1);
   private static final long CHECK_PERIOD_NS = SECONDS.toNanos(3); // while callers wait
-  private static final long LONGEST_PONG_NS = SECONDS.toNanos(2); // also if this process is slow
+  private static final long LONGEST_REPLY_NS = SECONDS.toNanos(2); // also if this process is slow
   private static final long FIRST_PAUSE_NS = MILLISECONDS.toNanos(50);
   private static final long LONGEST_PAUSE_NS = SECONDS.toNanos(5);
 
@@ -34,8 +34,8 @@ final class Subscription extends JedisPubSub {
   private Thread thread; // null: not started, or ended by a refusal
   private CompletableFuture<String> channel; // set whenever the thread runs
   private Connection connection;
-  private long verified = System.nanoTime(); // when the last PING was sent
-  private volatile long heard; // when the last PONG arrived
+  private long verified = System.nanoTime(); // when the server was last asked
+  private volatile long heard; // when the server last confirmed it
   private volatile boolean isConfirmed;
   private boolean isClosed;
 
@@ -128,18 +128,15 @@ final class Subscription extends JedisPubSub {
   @Override
   public void onSubscribe(String channel, int count) {
     heard = System.nanoTime();
-    isConfirmed = true;
-    gate.background().run(this::check);
+    if (!isConfirmed) {
+      isConfirmed = true;
+      gate.background().run(this::check);
+    }
   }
 
   @Override
   public void onMessage(String channel, String text) {
     gate.inbox().receive(text);
-  }
-
-  @Override
-  public void onPong(String text) {
-    heard = System.nanoTime();
   }
 
   /** Checks that the server knows this subscriber and accepts messages, then tells the waiters. */
@@ -173,7 +170,7 @@ final class Subscription extends JedisPubSub {
 
   /**
    * Checks whether the connection is alive, now and then while callers wait. Does not wait for the
-   * result: a dead connection is closed {@link #LONGEST_PONG_NS} later, and another one opened.
+   * result: a dead connection is closed {@link #LONGEST_REPLY_NS} later, and another one opened.
    */
   synchronized void verify() {
     long now = System.nanoTime();
@@ -183,12 +180,12 @@ final class Subscription extends JedisPubSub {
     verified = now;
     Connection asked = connection;
     try {
-      ping();
+      subscribe(gate.inbox().channel); // not `ping`: Jedis can read a PONG before it expects one
     } catch (JedisException lost) {
       Node.close(asked);
       return;
     }
-    gate.background().after(LONGEST_PONG_NS, () -> endSilent(asked, now));
+    gate.background().after(LONGEST_REPLY_NS, () -> endSilent(asked, now));
     gate.background().after(CHECK_PERIOD_NS, this::verifyAgain);
     if (isUnheard()) {
       gate.background().run(this::check);

@@ -14,17 +14,22 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn all() -> Vec<Client> {
+    pub fn all(languages: &[Language]) -> Vec<Client> {
         let rust =
             ["rust", "rust_async"].map(|name| Client { name: name.to_owned(), language: None, is_oldest: false });
         let mut clients = Vec::from(rust);
-        for language in Language::all() {
-            for is_oldest in [false, true] {
-                let name = if is_oldest { format!("{}_oldest", language.name) } else { language.name.to_owned() };
-                clients.push(Client { name, language: Some(language.clone()), is_oldest });
-            }
+        for language in languages {
+            let newest = Client::of(language);
+            let name = format!("{}_oldest", newest.name);
+            clients.push(Client { name, is_oldest: true, ..newest.clone() });
+            clients.push(newest);
         }
         clients
+    }
+
+    /// With the newest supported version of the underlying library.
+    pub fn of(language: &Language) -> Client {
+        Client { name: language.name.to_owned(), language: Some(language.clone()), is_oldest: false }
     }
 
     /// Why this machine cannot run it.
@@ -43,7 +48,7 @@ impl Client {
     }
 
     pub fn command(&self) -> Command {
-        let Some(language) = &self.language else { return process(&self.name, &[]) };
+        let Some(language) = &self.language else { return process(&format!("{} driver", self.name), &[]) };
         let mut command = language.run("driver", &[]);
         if self.is_oldest {
             command.env("LUAGATE_CLIENT", "oldest");

@@ -529,6 +529,12 @@ impl Semaphore {
                 let again = caller.polled.map(|_| target.clone());
                 let (granted, _busy) = self.shared.waits.in_line(target, deadline, caller).await?;
                 let ticket = granted.ticket;
+                // The lease can be over before the reply is read, for example after a pause of this process.
+                if granted.deadline.is_past(self.shared.servers.clock.moment()) && !self.is_over(deadline) {
+                    target = self.settings.target(Some(permits), lease)?;
+                    target.entry.ticket = ticket.unwrap_or_default();
+                    continue;
+                }
                 let permit = Permit::granted(&self.shared, granted, on_lost, caller.mode).await;
                 match again {
                     Some(again) if !caller.keeps_grant() => target = again,

@@ -1,16 +1,18 @@
 // Held permits: of one semaphore, and of several together.
+import { InvalidError, LostError } from './errors.js';
 import { Lease } from './lease.js';
 
 /** A permit that the program no longer references is no longer renewed. */
 const unreferenced = new FinalizationRegistry((lease) => lease.renew(false));
 
-/** A held permit: `id`, `permits`, `fence`, and `ticket` (0: it did not wait in line). */
+/** A held permit: `id`, `permits`, `fence`, `limit`, and `ticket` (0: it did not wait in line). */
 export class Permit {
   #gate;
   #settings;
+  #isReleased = false; // the server has confirmed it
 
-  constructor(gate, settings, id, ticket, { permits, fence, expires_at }, clock) {
-    Object.assign(this, { id, permits, fence, ticket });
+  constructor(gate, settings, id, ticket, limit, { permits, fence, expires_at }, clock) {
+    Object.assign(this, { id, permits, fence, ticket, limit });
     this.#gate = gate;
     this.#settings = settings;
     const lease = new Lease(gate, settings, id, expires_at, clock);
@@ -35,24 +37,52 @@ export class Permit {
   }
 
   async refresh() {
-    const args = { id: this.id, lease_ms: this.#settings.lease };
-    this.lease.refreshed(await this.#gate.callFor(this.#settings, 'refresh', args));
+    this.#gate.checkOpen();
+    await this.lease.refresh(this.#gate.until());
   }
 
   async release() {
+    this.#gate.checkOpen();
+    if (this.#isReleased) return false;
     this.lease.finish();
-    const { word } = await this.#gate.callFor(this.#settings, 'release', { id: this.id, keep: 0 });
-    return word === 'released';
+    try {
+      const { word } = await this.#gate.call(this.#settings, 'release', { id: this.id, keep: 0 });
+      this.#isReleased = true;
+      return word === 'released';
+    } catch (error) {
+      this.releaseLater();
+      throw error;
+    }
+  }
+
+  /** Releases it in the background. */
+  releaseLater() {
+    this.lease.finish();
+    return this.#gate.releaseLater(this.#settings, this.id);
+  }
+
+  async downgrade() {
+    this.#gate.checkOpen();
+    if (this.permits === 1) {
+      throw new InvalidError(`downgrade: ${this.id} has 1 permit. Accepted: a writer, or a holder of several permits`);
+    }
+    const { word } = await this.#gate.call(this.#settings, 'release', { id: this.id, keep: 1 });
+    if (word !== 'released') throw new LostError(`${this.#settings.key}: the permit of ${this.id} is no longer held`);
+    this.permits = 1;
   }
 
   [Symbol.asyncDispose]() {
-    return this.release();
+    return endOf(this, this.#gate);
   }
 }
 
 /** Permits of several semaphores: `permits`, in the order of the request. */
 export class Permits {
-  constructor(permits) {
+  #gate;
+  #signal;
+
+  constructor(gate, permits) {
+    this.#gate = gate;
     this.permits = permits;
   }
 
@@ -69,7 +99,11 @@ export class Permits {
   }
 
   get signal() {
-    return AbortSignal.any(this.permits.map((permit) => permit.signal));
+    return (this.#signal ??= AbortSignal.any(this.permits.map((permit) => permit.signal)));
+  }
+
+  get lease() {
+    return (this.permits.find((permit) => permit.isLost) ?? this.permits[0]).lease;
   }
 
   async refresh() {
@@ -82,7 +116,7 @@ export class Permits {
   }
 
   [Symbol.asyncDispose]() {
-    return this.release();
+    return endOf(this, this.#gate);
   }
 }
 
@@ -94,11 +128,28 @@ export async function allOf(permits, call) {
   return results.map(({ value }) => value);
 }
 
-/** Runs `work(held)`, and then releases `held`. */
-export async function releasedAfter(held, work) {
+// The end of a block: an error is only reported. Returns whether the permits were held until now.
+async function endOf(held, gate) {
+  const wasHeld = !held.isLost;
   try {
-    return await work(held);
-  } finally {
-    await held.release();
+    return (await held.release()) && wasHeld;
+  } catch (error) {
+    gate.warn('a release failed. It goes on in the background', error);
+    return wasHeld;
   }
+}
+
+/** Runs `work(held)`, and then releases `held`. With `check` it rejects if the permits were lost before the end. */
+export async function releasedAfter(held, gate, check, work) {
+  let result;
+  try {
+    result = await work(held);
+  } catch (error) {
+    await endOf(held, gate);
+    throw error;
+  }
+  const lost = held.lease.lostError;
+  const wasHeld = await endOf(held, gate);
+  if (check && !wasHeld) throw lost;
+  return result;
 }

@@ -1,0 +1,115 @@
+// The connection for calls. A call whose reply is lost is repeated: with the same id it has the same outcome.
+import { connect } from './connections.js';
+import { ClosedError, UnreachableError } from './errors.js';
+import { isMoved, isPassing, isReply, named } from './replies.js';
+import { pause, within } from './timers.js';
+
+const ATTEMPT_MS = 2_000; // after this time without a reply, the connection counts as broken
+const FIRST_PAUSE_MS = 10; // before the first retry; each further one waits twice as long
+const LONGEST_PAUSE_MS = 1_000;
+
+const late = () => new Error('no reply in time');
+
+export class Calls {
+  #make;
+  #prefix;
+  #attemptMs;
+  #connection;
+  #opening; // a promise of the connection
+  #wasOpen = false; // whether any connection was ever open
+  #isClosed = false;
+  #running = new Set();
+
+  /** `make` makes connections. `onMoved` is called when the server has become a replica. */
+  constructor(make, prefix, timeout, onMoved) {
+    this.#make = make;
+    this.#prefix = prefix;
+    this.#attemptMs = Math.min(ATTEMPT_MS, timeout / 2);
+    this.onMoved = onMoved;
+  }
+
+  /**
+   * Runs `call(connection)` until it is answered, but not longer than `until`, by `performance.now()`. Does not repeat it when
+   * `isOver()`. In the background it does not keep the process alive.
+   */
+  run(call, until, { isOver = () => false, isBackground = false } = {}) {
+    const running = this.#run(call, until, isOver, isBackground);
+    this.#running.add(running);
+    const remove = () => this.#running.delete(running);
+    running.then(remove, remove);
+    return running;
+  }
+
+  async #run(call, until, isOver, isBackground) {
+    let wait = FIRST_PAUSE_MS;
+    let failure;
+    do {
+      try {
+        return await this.#attempt(call, until, isOver, isBackground);
+      } catch (error) {
+        if (this.#isClosed) throw new ClosedError();
+        if (!isPassing(error)) throw named(error, this.#prefix);
+        if (!this.#wasOpen && !isReply(error) && error.code !== undefined) throw cannotConnect(error);
+        failure = error;
+      }
+      await pause(Math.min(wait, until - performance.now()), isBackground);
+      wait = Math.min(2 * wait, LONGEST_PAUSE_MS);
+    } while (performance.now() < until && !isOver());
+    const why = `the server did not answer in time (${failure.message})`;
+    throw new UnreachableError(`${why}. Check that it runs, its load and the network`, { cause: failure });
+  }
+
+  async #attempt(call, until, isOver, isBackground) {
+    const end = Math.min(until, performance.now() + this.#attemptMs);
+    const connection =
+      this.#connection ?? (await within(end - performance.now(), this.#open(isBackground), late, isBackground));
+    if (isOver() || this.#isClosed) throw new ClosedError();
+    try {
+      return await within(end - performance.now(), call(connection), late, isBackground);
+    } catch (error) {
+      const isBroken = isReply(error) ? isMoved(error) : end < until;
+      if (isBroken) this.#drop(connection);
+      if (isMoved(error)) this.onMoved();
+      throw error;
+    }
+  }
+
+  // All callers share one attempt to connect.
+  #open(isBackground) {
+    this.#opening ??= this.#connect(isBackground).finally(() => (this.#opening = undefined));
+    return this.#opening;
+  }
+
+  async #connect(isBackground) {
+    let isOver = false;
+    const onEnd = () => {
+      isOver = true;
+      if (this.#connection === connection) this.#connection = undefined;
+    };
+    let connection;
+    connection = await connect(this.#make, onEnd, this.#attemptMs, isBackground);
+    if (isOver) throw new Error('the connection broke');
+    this.#wasOpen = true;
+    this.#connection = connection;
+    if (this.#isClosed) this.#drop(connection);
+    return connection;
+  }
+
+  #drop(connection) {
+    if (this.#connection === connection) this.#connection = undefined;
+    connection.end();
+  }
+
+  /** Waits for the calls that still run, but not longer than `ms`. Then ends the connection. */
+  async close(ms) {
+    await within(ms, Promise.allSettled([...this.#running]), late).catch(() => {});
+    this.#isClosed = true;
+    if (this.#connection) this.#drop(this.#connection);
+  }
+}
+
+function cannotConnect(error) {
+  const why = error.message || error.errors?.map(({ message }) => message).join(', ') || error.code;
+  const remedy = 'Check that it runs and that the address is right';
+  return new UnreachableError(`cannot connect to the server (${why}). ${remedy}`, { cause: error });
+}

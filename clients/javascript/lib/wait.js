@@ -1,0 +1,59 @@
+// One call that waits in line: its deadline, and what ends it earlier.
+import { TimedOutError } from './errors.js';
+import { checkSignal, checkTimeout } from './settings.js';
+
+export const LAST_CALL_MS = 50; // after the deadline, for the call that takes a grant or leaves the line
+
+const callbacks = new WeakMap(); // by signal: each has one listener, also if many calls wait with it
+
+function onAbort(signal, callback) {
+  if (!callbacks.has(signal)) {
+    const all = new Set();
+    callbacks.set(signal, all);
+    signal.addEventListener('abort', () => [...all].forEach((one) => one()), { once: true });
+  }
+  callbacks.get(signal).add(callback);
+  return () => callbacks.get(signal).delete(callback);
+}
+
+export class Wait {
+  #reject;
+  #failed = new Promise((_, reject) => (this.#reject = reject));
+
+  constructor({ timeout, signal }) {
+    checkTimeout(timeout);
+    checkSignal(signal);
+    this.timeout = timeout;
+    this.end = timeout === undefined ? Infinity : performance.now() + timeout; // by `performance.now()`
+    this.latest = this.end + LAST_CALL_MS;
+    this.signal = signal;
+    this.isOver = false; // whether it was ended early
+    this.#failed.catch(() => {});
+  }
+
+  /** Runs `work(wait)`. `fail` ends it, also by an abort of the signal. */
+  async run(work) {
+    this.signal?.throwIfAborted();
+    const forget = this.signal && onAbort(this.signal, () => this.fail(this.signal.reason));
+    try {
+      return await work(this);
+    } finally {
+      forget?.();
+    }
+  }
+
+  /** Settles as the promise does, unless the wait ends before. */
+  race(promise) {
+    return Promise.race([this.#failed, promise]);
+  }
+
+  /** Ends the wait with this error. */
+  fail(error) {
+    this.isOver = true;
+    this.#reject(error);
+  }
+
+  timedOut(key, what, cause) {
+    return new TimedOutError(`${key}: ${what} within ${this.timeout} ms. Try again later`, { cause });
+  }
+}

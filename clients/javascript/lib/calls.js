@@ -2,13 +2,12 @@
 import { connect } from './connections.js';
 import { ClosedError, UnreachableError } from './errors.js';
 import { isMoved, isPassing, isReply, named } from './replies.js';
-import { pause, within } from './timers.js';
+import { LateError, pause, within } from './timers.js';
 
 const ATTEMPT_MS = 2_000; // after this time without a reply, the connection counts as broken
 const FIRST_PAUSE_MS = 10; // before the first retry; each further one waits twice as long
 const LONGEST_PAUSE_MS = 1_000;
-
-const late = () => new Error('no reply in time');
+const FIRST_MS = 500; // how long the first call of all tries to connect
 
 export class Calls {
   #make;
@@ -16,7 +15,7 @@ export class Calls {
   #attemptMs;
   #connection;
   #opening; // a promise of the connection
-  #wasOpen = false; // whether any connection was ever open
+  #isKnown = false; // whether the server has answered any call
   #isClosed = false;
   #running = new Set();
 
@@ -41,17 +40,21 @@ export class Calls {
   }
 
   async #run(call, until, isOver, isBackground) {
+    const first = performance.now() + FIRST_MS;
     let wait = FIRST_PAUSE_MS;
     let failure;
     do {
       try {
-        return await this.#attempt(call, until, isOver, isBackground);
+        const answer = await this.#attempt(call, until, isOver, isBackground);
+        this.#isKnown = true;
+        return answer;
       } catch (error) {
         if (this.#isClosed) throw new ClosedError();
         if (!isPassing(error)) throw named(error, this.#prefix);
-        if (!this.#wasOpen && !isReply(error) && error.code !== undefined) throw cannotConnect(error);
+        this.#isKnown ||= isReply(error);
         failure = error;
       }
+      if (!this.#isKnown && !(failure instanceof LateError) && performance.now() + wait > first) throw cannotConnect(failure);
       await pause(Math.min(wait, until - performance.now()), isBackground);
       wait = Math.min(2 * wait, LONGEST_PAUSE_MS);
     } while (performance.now() < until && !isOver());
@@ -62,10 +65,10 @@ export class Calls {
   async #attempt(call, until, isOver, isBackground) {
     const end = Math.min(until, performance.now() + this.#attemptMs);
     const connection =
-      this.#connection ?? (await within(end - performance.now(), this.#open(isBackground), late, isBackground));
+      this.#connection ?? (await within(end - performance.now(), this.#open(isBackground), isBackground));
     if (isOver() || this.#isClosed) throw new ClosedError();
     try {
-      return await within(end - performance.now(), call(connection), late, isBackground);
+      return await within(end - performance.now(), call(connection), isBackground);
     } catch (error) {
       const isBroken = isReply(error) ? isMoved(error) : end < until;
       if (isBroken) this.#drop(connection);
@@ -89,7 +92,6 @@ export class Calls {
     let connection;
     connection = await connect(this.#make, onEnd, this.#attemptMs, isBackground);
     if (isOver) throw new Error('the connection broke');
-    this.#wasOpen = true;
     this.#connection = connection;
     if (this.#isClosed) this.#drop(connection);
     return connection;
@@ -102,14 +104,14 @@ export class Calls {
 
   /** Waits for the calls that still run, but not longer than `ms`. Then ends the connection. */
   async close(ms) {
-    await within(ms, Promise.allSettled([...this.#running]), late).catch(() => {});
+    await within(ms, Promise.allSettled([...this.#running])).catch(() => {});
     this.#isClosed = true;
     if (this.#connection) this.#drop(this.#connection);
   }
 }
 
 function cannotConnect(error) {
-  const why = error.message || error.errors?.map(({ message }) => message).join(', ') || error.code;
+  const why = error.message || error.errors?.map(({ message }) => message).join(', ');
   const remedy = 'Check that it runs and that the address is right';
   return new UnreachableError(`cannot connect to the server (${why}). ${remedy}`, { cause: error });
 }

@@ -2,7 +2,7 @@
 import { InvalidError } from './errors.js';
 import { within } from './timers.js';
 
-const CONNECT_MS = 2_000; // after this time without a connection, the attempt has failed
+const CONNECT_MS = 2_000; // after this time without a connection, the attempt has failed. The packages would wait longer
 
 /** A connection of the package `redis`, with the settings of the given client. */
 class NodeRedisConnection {
@@ -13,7 +13,7 @@ class NodeRedisConnection {
   constructor(client, onEnd) {
     const socket = {
       ...client.options?.socket,
-      connectTimeout: CONNECT_MS,
+      connectTimeout: 2 * CONNECT_MS,
       reconnectStrategy: false,
       socketTimeout: undefined,
     };
@@ -59,11 +59,12 @@ class NodeRedisConnection {
 class IoRedisConnection {
   #client;
   #failure; // names the cause, which the error of `connect` does not
+  #isOver = false;
 
   constructor(client, onEnd) {
     const once = { lazyConnect: true, retryStrategy: null, reconnectOnError: null, enableOfflineQueue: false };
     const plain = { protocol: 2, stringNumbers: false, keyPrefix: '', enableReadyCheck: false, autoResubscribe: false };
-    const bounds = { connectTimeout: CONNECT_MS, commandTimeout: undefined, socketTimeout: undefined };
+    const bounds = { connectTimeout: 2 * CONNECT_MS, commandTimeout: undefined, socketTimeout: undefined, disconnectTimeout: 1 };
     this.#client = client.duplicate({ ...once, ...plain, ...bounds, enableAutoPipelining: false });
     this.#client.on('error', (error) => (this.#failure = error)).on('end', onEnd);
     this.#client.on('connect', () => this.#client.stream.unref());
@@ -85,8 +86,9 @@ class IoRedisConnection {
   }
 
   end() {
+    if (this.#isOver) return;
+    this.#isOver = true;
     this.#client.disconnect();
-    this.#client.stream?.destroy(); // otherwise it waits for the server's end of the connection
   }
 }
 
@@ -105,7 +107,7 @@ export function connectionsOf(client) {
 export async function connect(make, onEnd, ms, isBackground) {
   const connection = make(onEnd);
   try {
-    await within(Math.min(ms, CONNECT_MS), connection.open(), () => new Error('no connection in time'), isBackground);
+    await within(Math.min(ms, CONNECT_MS), connection.open(), isBackground);
     return connection;
   } catch (error) {
     connection.end();

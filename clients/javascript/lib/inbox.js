@@ -15,8 +15,6 @@ const FIRST_PAUSE_MS = 20; // between attempts to subscribe; each further pause 
 const LONGEST_PAUSE_MS = 1_000;
 const MESSAGE = /^([!-~]+) (\d+) (\d+) (-1|\d+) (\d+) ([0-9a-f]{40})$/; // id permits fence expires_at now signature
 
-const late = () => new Error('no reply in time');
-
 /** The subscription of a client. The first waiter opens it, and all waiters share it. */
 export class Inbox {
   #make;
@@ -40,7 +38,7 @@ export class Inbox {
 
   /** Waits for the current attempt to subscribe, if one runs. Without a subscription, a waiter only asks again. */
   async ready(ms) {
-    if (this.#attempt) await within(ms, this.#attempt, late).catch(() => {});
+    if (this.#attempt) await within(ms, this.#attempt).catch(() => {});
   }
 
   get patience() {
@@ -74,7 +72,7 @@ export class Inbox {
     if (!connection) return this.#keep();
     if (this.#isVerified) return;
     this.#isVerified = true;
-    within(PING_MS, connection.sendCommand(['PING']), late)
+    within(PING_MS, connection.sendCommand(['PING']))
       .catch((error) => isReply(error) || this.#lose(connection))
       .finally(() => (this.#isVerified = false));
   }
@@ -128,7 +126,7 @@ export class Inbox {
     };
     try {
       connection = await connect(this.#make, onEnd, ATTEMPT_MS, true);
-      await within(ATTEMPT_MS, connection.subscribe(this.channel, (text) => this.#receive(text)), late, true);
+      await within(ATTEMPT_MS, connection.subscribe(this.channel, (text) => this.#receive(text)), true);
       const listeners = await this.#test();
       if (isOver) throw new Error('the connection broke');
       if (listeners > 0 && !this.#isClosed) {

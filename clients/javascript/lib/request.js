@@ -99,7 +99,7 @@ export class Request {
     if (!this.#mayHold) return;
     const released = this.#gate.releaseLater(this.#settings, this.id);
     const ms = Math.min(LAST_CALL_MS, latest - performance.now());
-    if (ms > 0) await within(ms, released, () => new Error('goes on in the background')).catch(() => {});
+    if (ms > 0) await within(ms, released).catch(() => {});
   }
 
   // One call of the script `acquire`. With patience, it joins the line.

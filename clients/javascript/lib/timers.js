@@ -16,10 +16,17 @@ export function after(ms, alarm, isBackground = false) {
   };
 }
 
-/** Settles as the promise does, or rejects with `late()` after `ms`. */
-export function within(ms, promise, late, isBackground = false) {
+/** No answer came in time. */
+export class LateError extends Error {
+  constructor() {
+    super('no reply in time');
+  }
+}
+
+/** Settles as the promise does, or rejects with a LateError after `ms`. */
+export function within(ms, promise, isBackground = false) {
   return new Promise((resolve, reject) => {
-    const end = after(ms, () => reject(late()), isBackground);
+    const end = after(ms, () => reject(new LateError()), isBackground);
     promise.then(
       (value) => (end(), resolve(value)),
       (error) => (end(), reject(error)),

@@ -5,8 +5,7 @@ import { Luagate } from 'luagate';
 import { createClient } from 'redis';
 
 const [url, prefix] = process.argv.slice(2);
-const redis = await createClient({ url }).on('error', console.error).connect();
-const gate = new Luagate(redis, { prefix });
+const gate = new Luagate(createClient({ url }), { prefix });
 const semaphore = gate.semaphore('cancelled', 3, { lease: 60_000 });
 let [granted, aborted] = [0, 0];
 
@@ -23,6 +22,5 @@ async function attempt() {
 }
 
 for (let round = 0; round < 20; round++) await Promise.all(Array.from({ length: 50 }, attempt));
-gate.close();
-redis.destroy();
+await gate.close();
 console.log(`${granted} ${aborted}`);

@@ -1,11 +1,11 @@
 // Runs the commands of the fault suite, one per line: see ../faults/README.md
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import Redis, { Cluster } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import * as luagate from 'luagate';
 import { badArguments } from './arguments.mjs';
 
-const packages = { oldest: 'redis-oldest', ioredis: 'redis' };
+const packages = { oldest: 'redis-oldest' };
 const redis = await import(packages[process.env.LUAGATE_CLIENT] ?? 'redis');
 const { Luagate } = luagate;
 

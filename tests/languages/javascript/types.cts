@@ -1,0 +1,6 @@
+// A program in the CommonJS form. It is compiled, not run.
+import luagate = require('luagate');
+import redis = require('redis');
+
+const gate: luagate.Luagate = new luagate.Luagate(redis.createClient());
+gate.mutex('lock').use({}, ({ id }) => id);

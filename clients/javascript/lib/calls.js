@@ -54,7 +54,8 @@ export class Calls {
         this.#isKnown ||= isReply(error);
         failure = error;
       }
-      if (!this.#isKnown && !(failure instanceof LateError) && performance.now() + wait > first) throw cannotConnect(failure);
+      if (!this.#isKnown && !(failure instanceof LateError) && performance.now() + wait > first)
+        throw cannotConnect(failure);
       await pause(Math.min(wait, until - performance.now()), isBackground);
       wait = Math.min(2 * wait, LONGEST_PAUSE_MS);
     } while (performance.now() < until && !isOver());

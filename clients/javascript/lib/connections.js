@@ -64,7 +64,12 @@ class IoRedisConnection {
   constructor(client, onEnd) {
     const once = { lazyConnect: true, retryStrategy: null, reconnectOnError: null, enableOfflineQueue: false };
     const plain = { protocol: 2, stringNumbers: false, keyPrefix: '', enableReadyCheck: false, autoResubscribe: false };
-    const bounds = { connectTimeout: 2 * CONNECT_MS, commandTimeout: undefined, socketTimeout: undefined, disconnectTimeout: 1 };
+    const bounds = {
+      connectTimeout: 2 * CONNECT_MS,
+      commandTimeout: undefined,
+      socketTimeout: undefined,
+      disconnectTimeout: 1,
+    };
     this.#client = client.duplicate({ ...once, ...plain, ...bounds, enableAutoPipelining: false });
     this.#client.on('error', (error) => (this.#failure = error)).on('end', onEnd);
     this.#client.on('connect', () => this.#client.stream.unref());
@@ -100,7 +105,9 @@ export function connectionsOf(client) {
   }
   const got = client?.constructor?.name ?? String(client);
   const accepted = '`createClient(...)` of the package redis 5 or 6, or `new Redis(...)` of the package ioredis 5 or 6';
-  throw new InvalidError(`client: got ${got}. Accepted: ${accepted}. Clusters, pools and sentinels of redis are not accepted`);
+  throw new InvalidError(
+    `client: got ${got}. Accepted: ${accepted}. Clusters, pools and sentinels of redis are not accepted`,
+  );
 }
 
 /** Makes a connection and opens it within this time. */

@@ -105,7 +105,10 @@ export class Inbox {
     this.#isKept = true;
     for (let wait = FIRST_PAUSE_MS; this.#isNeeded(); wait = Math.min(2 * wait, LONGEST_PAUSE_MS)) {
       this.#attempt = this.#subscribe();
-      const failure = await this.#attempt.then(() => undefined, (error) => error);
+      const failure = await this.#attempt.then(
+        () => undefined,
+        (error) => error,
+      );
       this.#attempt = undefined;
       if (failure instanceof NoPermissionError) {
         this.#requests.forEach((request) => request.fail(failure));
@@ -126,7 +129,11 @@ export class Inbox {
     };
     try {
       connection = await connect(this.#make, onEnd, ATTEMPT_MS, true);
-      await within(ATTEMPT_MS, connection.subscribe(this.channel, (text) => this.#receive(text)), true);
+      await within(
+        ATTEMPT_MS,
+        connection.subscribe(this.channel, (text) => this.#receive(text)),
+        true,
+      );
       const listeners = await this.#test();
       if (isOver) throw new Error('the connection broke');
       if (listeners > 0 && !this.#isClosed) {
@@ -144,7 +151,9 @@ export class Inbox {
   // The number of subscribers. Rejects if an ACL forbids a message: the scripts send nothing then.
   async #test() {
     const send = (args) =>
-      this.#calls.run((connection) => connection.sendCommand(args), performance.now() + ATTEMPT_MS, { isBackground: true });
+      this.#calls.run((connection) => connection.sendCommand(args), performance.now() + ATTEMPT_MS, {
+        isBackground: true,
+      });
     const [, [, listeners]] = await Promise.all([
       send(['PUBLISH', this.channel, '']),
       send(['PUBSUB', 'NUMSUB', this.channel]),

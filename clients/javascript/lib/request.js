@@ -9,12 +9,13 @@ import {
   UnreachableError,
 } from './errors.js';
 import { Permit } from './permits.js';
-import { after, within } from './timers.js';
+import { after, pause, within } from './timers.js';
 import { LAST_CALL_MS } from './wait.js';
 
 const RECHECK_MS = 4_500; // a waiter asks again after this time at the latest
 const OUTAGE_MS = 10_000; // how long a waiter goes on while the server does not answer
 const OPEN_MS = 2_000; // how long the first call waits for the subscription
+export const LOST_PAUSE_MS = 10; // before the next call, after a grant whose lease ended before its reply was read
 
 export class Request {
   #gate;
@@ -48,6 +49,7 @@ export class Request {
         const permit = this.#granted(reply);
         if (permit) return permit;
         if (reply.word === 'denied') throw new DeniedError(this.#settings.key, reply);
+        await pause(LOST_PAUSE_MS);
       } while (performance.now() < until); // the lease ended before the reply was read
       throw new UnreachableError(`${this.#settings.key}: the replies take longer than the lease. Use a longer lease`);
     } catch (error) {
@@ -67,7 +69,8 @@ export class Request {
       return permit;
     } catch (error) {
       this.#wake();
-      inbox.removeLater(this);
+      if (this.#mayHold) inbox.removeLater(this);
+      else inbox.remove(this);
       await this.#giveUp(wait.latest);
       throw error;
     }
@@ -105,7 +108,15 @@ export class Request {
   // One call of the script `acquire`. With patience, it joins the line.
   async #ask(patience, inbox, until) {
     const { limit, lease: lease_ms, maxWaiting: max_waiting, atLeast: at_least_ms, headStart, key } = this.#settings;
-    const args = { id: this.id, permits: this.#permits, limit, lease_ms, wait_ms: patience, inbox, ticket: this.#ticket };
+    const args = {
+      id: this.id,
+      permits: this.#permits,
+      limit,
+      lease_ms,
+      wait_ms: patience,
+      inbox,
+      ticket: this.#ticket,
+    };
     if (max_waiting || at_least_ms || headStart) Object.assign(args, { max_waiting, at_least_ms });
     if (headStart) args.head_start_ms = headStart;
     this.#mayHold = true;
@@ -116,7 +127,7 @@ export class Request {
     if (reply.word === 'queued') this.#ticket = reply.ticket;
     this.#limit = reply.limit;
     if (reply.word === 'above_limit') throw new AboveLimitError(key, this.#permits, reply.limit);
-    if (this.#settings.strict && reply.limit !== limit) throw new LimitMismatchError(key, limit, reply.limit);
+    checkLimit(this.#settings, reply.limit);
     if (reply.word === 'denied' && patience > 0) throw new LineFullError(key, reply, max_waiting);
     return reply;
   }
@@ -141,6 +152,7 @@ export class Request {
         const permit = this.#granted(reply) ?? (reply.word === 'queued' ? await this.#receive(reply, inbox) : null);
         if (permit) return permit;
         if (this.#wait.isOver) return null;
+        if (reply.word !== 'queued') await pause(LOST_PAUSE_MS); // the lease ended before the reply was read
       }
       // The last call takes a grant whose message has not arrived yet, or leaves the line.
       const permit = this.#granted(await this.#ask(0, '', latest));
@@ -149,7 +161,11 @@ export class Request {
       if (!(error instanceof UnreachableError) || performance.now() < latest) throw error;
       failure = error;
     }
-    throw this.#wait.timedOut(this.#settings.key, `${this.#permits} of ${this.#limit} permits were not granted`, failure);
+    throw this.#wait.timedOut(
+      this.#settings.key,
+      `${this.#permits} of ${this.#limit} permits were not granted`,
+      failure,
+    );
   }
 
   // Sleeps until it is time to ask again. Returns a permit if a message grants it before that.
@@ -201,4 +217,9 @@ export class Request {
       };
     });
   }
+}
+
+/** Throws if the semaphore is strict and declares another limit. */
+export function checkLimit({ strict, key, limit: declared }, limit) {
+  if (strict && limit !== declared) throw new LimitMismatchError(key, declared, limit);
 }

@@ -56,13 +56,16 @@ export function labelOf(id) {
 }
 
 function refuse(what, value, accepted) {
-  const got = typeof value === 'string' ? JSON.stringify(value) : typeof value === 'bigint' ? `${value}n` : shown(value);
+  const got =
+    typeof value === 'string' ? JSON.stringify(value) : typeof value === 'bigint' ? `${value}n` : shown(value);
   throw new InvalidError(`${what}: got ${got}. Accepted: ${accepted}`);
 }
 
 // Objects and symbols may not have a text.
 function shown(value) {
-  return value !== null && ['object', 'symbol', 'function'].includes(typeof value) ? `a ${typeof value}` : String(value);
+  return value !== null && ['object', 'symbol', 'function'].includes(typeof value)
+    ? `a ${typeof value}`
+    : String(value);
 }
 
 /** Checks that the options are an object with no other names than these. */

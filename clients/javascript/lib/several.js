@@ -1,11 +1,10 @@
 // Permits of several semaphores, all or none.
-import { randomUUID } from 'node:crypto';
-import { AboveLimitError, DeniedError, InvalidError, LimitMismatchError, LostError, UnreachableError } from './errors.js';
+import { AboveLimitError, DeniedError, InvalidError, LostError, UnreachableError } from './errors.js';
 import { allOf, Permit, Permits } from './permits.js';
-import { Request } from './request.js';
+import { checkLimit, LOST_PAUSE_MS, Request } from './request.js';
 import { Semaphore, use } from './semaphore.js';
 import { checkNames } from './settings.js';
-import { within } from './timers.js';
+import { pause, within } from './timers.js';
 import { LAST_CALL_MS } from './wait.js';
 
 const MOST_SEMAPHORES = 64; // the most semaphores that `several` takes
@@ -42,16 +41,19 @@ export class Several {
       throw new InvalidError(`tryAcquire: got the hash tags ${[...tags].join(', ')}. Accepted: ${accepted}`);
     }
     this.gate.checkOpen();
-    const label = this.#wants[0].settings.label;
-    const id = label === undefined ? randomUUID() : `${label}/${randomUUID()}`;
+    const id = this.#wants[0].settings.newId();
     const until = this.gate.until();
     try {
       return await this.#tryAcquire(id, until);
     } catch (error) {
-      const mayHold = !(error instanceof DeniedError || error instanceof AboveLimitError) || error.stillHeld > 0;
-      if (mayHold) await this.#atOnce(until, this.#wants.map(({ settings }) => this.gate.releaseLater(settings, id)));
+      const holdsNothing = error instanceof DeniedError || error instanceof AboveLimitError;
+      if (!holdsNothing) await this.#atOnce(until, this.#releaseLater(id));
       throw error;
     }
+  }
+
+  #releaseLater(id) {
+    return this.#wants.map(({ settings }) => this.gate.releaseLater(settings, id));
   }
 
   // Waits for these releases, but only for a short time: they go on in the background.
@@ -66,33 +68,32 @@ export class Several {
     const argv = [id, ...this.#wants.flatMap(terms)];
     do {
       const reply = await this.gate.run('try_acquire_several', keys, argv, until);
+      if (reply.still_held > 0) this.#releaseLater(id); // granted by an earlier run of this call, whose reply was lost
       this.#refuse(reply);
+      this.#wants.forEach(({ settings }, i) => checkLimit(settings, reply.permits[i][4]));
       const permits = this.#wants.map(({ settings }, i) => {
         const [permits, fence, expires_at, , limit] = reply.permits[i];
-        if (settings.strict && limit !== settings.limit) throw new LimitMismatchError(settings.key, settings.limit, limit);
         return new Permit(this.gate, settings, id, 0, limit, { permits, fence, expires_at }, reply.clock);
       });
       const held = new Permits(this.gate, permits);
       if (!held.isLost) return held;
       permits.forEach((permit) => permit.lease.finish());
+      await pause(LOST_PAUSE_MS);
     } while (performance.now() < until); // a lease ended before the reply was read
     throw new UnreachableError('several: the replies take longer than the lease. Use a longer lease');
   }
 
   // Throws if the reply grants nothing.
-  #refuse({ word, index, still_held, next_expiry, limit, usages }) {
-    if (word !== 'denied' && word !== 'above_limit') return;
-    const { settings, permits } = this.#wants[index - 1];
-    let error;
-    if (word === 'denied') {
-      const [in_use, limit, waiting] = usages[index - 1];
-      error = new DeniedError(settings.key, { in_use, limit, waiting, next_expiry });
-      if (settings.strict && limit !== settings.limit) error = new LimitMismatchError(settings.key, settings.limit, limit);
-    } else {
-      error = new AboveLimitError(settings.key, permits, limit);
+  #refuse({ word, index, next_expiry, limit, usages }) {
+    if (word === 'above_limit') {
+      const { settings, permits } = this.#wants[index - 1];
+      throw new AboveLimitError(settings.key, permits, limit);
     }
-    // Above 0: an earlier run of this call, whose reply was lost, granted them.
-    throw Object.defineProperty(error, 'stillHeld', { value: still_held });
+    if (word === 'denied') {
+      this.#wants.forEach(({ settings }, i) => checkLimit(settings, usages[i][1]));
+      const [in_use, limit, waiting] = usages[index - 1];
+      throw new DeniedError(this.#wants[index - 1].settings.key, { in_use, limit, waiting, next_expiry });
+    }
   }
 
   async acquire(options = {}) {
@@ -121,11 +122,17 @@ export class Several {
         throw new LostError('several: a lease ended before all permits were granted');
       }
     } catch (error) {
-      await this.#atOnce(wait.latest, [...granted.values()].map((permit) => permit.releaseLater()));
+      await this.#atOnce(
+        wait.latest,
+        [...granted.values()].map((permit) => permit.releaseLater()),
+      );
       throw error;
     }
     granted.forEach((permit, settings) => permit.lease.renew(settings.isRenewed));
-    return new Permits(this.gate, this.#wants.map(({ settings }) => granted.get(settings)));
+    return new Permits(
+      this.gate,
+      this.#wants.map(({ settings }) => granted.get(settings)),
+    );
   }
 
   // Checks that the permits are still held, and renews them.

@@ -4,16 +4,23 @@ import { checkSignal, checkTimeout } from './settings.js';
 
 export const LAST_CALL_MS = 50; // after the deadline, for the call that takes a grant or leaves the line
 
-const callbacks = new WeakMap(); // by signal: each has one listener, also if many calls wait with it
+const waits = new WeakMap(); // by signal: a signal has one listener, also if many calls wait with it
 
-function onAbort(signal, callback) {
-  if (!callbacks.has(signal)) {
-    const all = new Set();
-    callbacks.set(signal, all);
-    signal.addEventListener('abort', () => [...all].forEach((one) => one()), { once: true });
+function abortAll({ target }) {
+  waits.get(target).forEach((wait) => wait.fail(target.reason));
+}
+
+function listen(signal, wait) {
+  if (!waits.get(signal)?.size) {
+    waits.set(signal, new Set());
+    signal.addEventListener('abort', abortAll);
   }
-  callbacks.get(signal).add(callback);
-  return () => callbacks.get(signal).delete(callback);
+  waits.get(signal).add(wait);
+}
+
+function forget(signal, wait) {
+  waits.get(signal).delete(wait);
+  if (!waits.get(signal).size) signal.removeEventListener('abort', abortAll);
 }
 
 export class Wait {
@@ -34,11 +41,11 @@ export class Wait {
   /** Runs `work(wait)`. `fail` ends it, also by an abort of the signal. */
   async run(work) {
     this.signal?.throwIfAborted();
-    const forget = this.signal && onAbort(this.signal, () => this.fail(this.signal.reason));
+    if (this.signal) listen(this.signal, this);
     try {
       return await work(this);
     } finally {
-      forget?.();
+      if (this.signal) forget(this.signal, this);
     }
   }
 

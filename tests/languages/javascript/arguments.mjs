@@ -1,7 +1,26 @@
 // Calls the client with invalid arguments of every kind.
 import { InvalidError, Luagate } from 'luagate';
 
-const NEVER = [-1, -0.5, 0.0004, 1.5, NaN, Infinity, -Infinity, true, false, null, '5', 'many', '', [], {}, 5n, Symbol('5'), 2 ** 53];
+const NEVER = [
+  -1,
+  -0.5,
+  0.0004,
+  1.5,
+  NaN,
+  Infinity,
+  -Infinity,
+  true,
+  false,
+  null,
+  '5',
+  'many',
+  '',
+  [],
+  {},
+  5n,
+  Symbol('5'),
+  2 ** 53,
+];
 const but = (...fine) => NEVER.filter((value) => !fine.includes(value));
 const TEXTS = ['', ' ', 'a b', 'a\nb', 'x'.repeat(201), '\ud800', 5, true, null, {}, [], NaN];
 
@@ -57,7 +76,10 @@ export async function badArguments(client) {
         () => undefined,
         (thrown) => thrown,
       );
-      if (!(error instanceof InvalidError)) wrong.push(`${name} ${typeof value} ${JSON.stringify(String(value?.toString?.()))} ${error}`.replaceAll(',', ';'));
+      if (!(error instanceof InvalidError))
+        wrong.push(
+          `${name} ${typeof value} ${JSON.stringify(String(value?.toString?.()))} ${error}`.replaceAll(',', ';'),
+        );
     }
   }
   return { total, wrong };

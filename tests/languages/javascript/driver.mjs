@@ -21,7 +21,9 @@ function say(line) {
 }
 
 function line(word, fields = {}) {
-  const texts = Object.entries(fields).map(([key, value]) => ` ${key}=${String(value).split(',').map(encodeURIComponent).join()}`);
+  const texts = Object.entries(fields).map(
+    ([key, value]) => ` ${key}=${String(value).split(',').map(encodeURIComponent).join()}`,
+  );
   return word + texts.join('');
 }
 
@@ -195,7 +197,10 @@ const verbs = {
     const rootNodes = [{ url }];
     const { hostname, port } = new URL(url);
     const sentinelNodes = [{ host: hostname, port: Number(port) }];
-    const connected = await redis.createClient({ url }).on('error', () => {}).connect();
+    const connected = await redis
+      .createClient({ url })
+      .on('error', () => {})
+      .connect();
     const createPool = () => connected.createPool();
     const kinds = {
       'redis client': redis.createClient({ url }),

@@ -1,12 +1,13 @@
 // Runs the commands of the fault suite, one per line: see ../faults/README.md
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Cluster, Redis } from 'ioredis';
 import * as luagate from 'luagate';
 import { badArguments } from './arguments.mjs';
 
-const packages = { oldest: 'redis-oldest' };
-const redis = await import(packages[process.env.LUAGATE_CLIENT] ?? 'redis');
+const { LUAGATE_CLIENT = 'redis' } = process.env; // or `oldest`, `ioredis`, `ioredis-oldest`
+const isOldest = LUAGATE_CLIENT.endsWith('oldest');
+const redis = await import(isOldest ? 'redis-oldest' : 'redis');
+const { default: Redis } = await import(isOldest ? 'ioredis-oldest' : 'ioredis');
 const { Luagate } = luagate;
 
 const gates = new Map(); // by name: { gate, client, url, prefix }
@@ -28,8 +29,8 @@ function line(word, fields = {}) {
 }
 
 function clientOf(url) {
-  const client =
-    process.env.LUAGATE_CLIENT === 'ioredis' ? new Redis(url, { lazyConnect: true }) : redis.createClient({ url });
+  const isIoRedis = LUAGATE_CLIENT.startsWith('ioredis');
+  const client = isIoRedis ? new Redis(url, { lazyConnect: true }) : redis.createClient({ url });
   return client.on('error', () => {});
 }
 
@@ -177,9 +178,10 @@ const verbs = {
     return 'done';
   },
 
-  close_client({ open }) {
-    if (open.client.isOpen) open.client.destroy();
-    else open.client.disconnect?.();
+  // luagate does not use the client itself, so it is not open yet.
+  async close_client({ open: { client } }) {
+    await client.connect();
+    await (client.destroy ?? client.disconnect).call(client);
     return 'done';
   },
 
@@ -211,7 +213,7 @@ const verbs = {
       'redis sentinel': redis.createSentinel({ name: 'main', sentinelRootNodes: sentinelNodes }),
       'redis legacy client': connected.legacy(),
       'ioredis client': new Redis(url, { lazyConnect: true }),
-      'ioredis cluster': new Cluster([url], { lazyConnect: true }),
+      'ioredis cluster': new Redis.Cluster([url], { lazyConnect: true }),
       'a URL': url,
       'an object': {},
       null: null,

@@ -8,7 +8,7 @@ export interface NodeRedis {
 export interface IoRedis {
   duplicate(...override: any[]): any;
   call(...args: any[]): any;
-  readonly mode: string;
+  readonly stream: any;
 }
 
 /** The settings of a gate. */

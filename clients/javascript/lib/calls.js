@@ -16,6 +16,7 @@ export class Calls {
   #connection;
   #opening; // a promise of the connection
   #isKnown = false; // whether the server has answered any call
+  #onMoved;
   #isClosed = false;
   #running = new Set();
 
@@ -24,7 +25,7 @@ export class Calls {
     this.#make = make;
     this.#prefix = prefix;
     this.#attemptMs = Math.min(ATTEMPT_MS, timeout / 2);
-    this.onMoved = onMoved;
+    this.#onMoved = onMoved;
   }
 
   /**
@@ -54,8 +55,8 @@ export class Calls {
         this.#isKnown ||= isReply(error);
         failure = error;
       }
-      if (!this.#isKnown && !(failure instanceof LateError) && performance.now() + wait > first)
-        throw cannotConnect(failure);
+      const isSilent = this.#isKnown || failure instanceof LateError;
+      if (!isSilent && performance.now() + wait > first) throw cannotConnect(failure);
       await pause(Math.min(wait, until - performance.now()), isBackground);
       wait = Math.min(2 * wait, LONGEST_PAUSE_MS);
     } while (performance.now() < until && !isOver());
@@ -65,33 +66,32 @@ export class Calls {
 
   async #attempt(call, until, isOver, isBackground) {
     const end = Math.min(until, performance.now() + this.#attemptMs);
-    const connection =
-      this.#connection ?? (await within(end - performance.now(), this.#open(isBackground), isBackground));
+    const connection = this.#connection ?? (await within(end - performance.now(), this.#open(), isBackground));
     if (isOver() || this.#isClosed) throw new ClosedError();
     try {
       return await within(end - performance.now(), call(connection), isBackground);
     } catch (error) {
       const isBroken = isReply(error) ? isMoved(error) : end < until;
       if (isBroken) this.#drop(connection);
-      if (isMoved(error)) this.onMoved();
+      if (isMoved(error)) this.#onMoved();
       throw error;
     }
   }
 
   // All callers share one attempt to connect.
-  #open(isBackground) {
-    this.#opening ??= this.#connect(isBackground).finally(() => (this.#opening = undefined));
+  #open() {
+    this.#opening ??= this.#connect().finally(() => (this.#opening = undefined));
     return this.#opening;
   }
 
-  async #connect(isBackground) {
+  async #connect() {
     let isOver = false;
     const onEnd = () => {
       isOver = true;
       if (this.#connection === connection) this.#connection = undefined;
     };
     let connection;
-    connection = await connect(this.#make, onEnd, this.#attemptMs, isBackground);
+    connection = await connect(this.#make, onEnd, this.#attemptMs);
     if (isOver) throw new Error('the connection broke');
     this.#connection = connection;
     if (this.#isClosed) this.#drop(connection);

@@ -7,7 +7,7 @@ const CONNECT_MS = 2_000; // after this time without a connection, the attempt h
 /** A connection of the package `redis`, with the settings of the given client. */
 class NodeRedisConnection {
   #client;
-  #isConnected = false;
+  #isSettled = false; // whether the attempt to connect has ended
   #isOver = false;
 
   constructor(client, onEnd) {
@@ -21,11 +21,12 @@ class NodeRedisConnection {
     const once = { disableOfflineQueue: true, commandsQueueMaxLength: undefined, pingInterval: undefined };
     this.#client = client.duplicate({ ...plain, ...once, socket, commandOptions: { timeout: undefined } });
     const broken = () => {
+      this.#isSettled = true;
       this.end();
       onEnd();
     };
     const connected = () => {
-      this.#isConnected = true;
+      this.#isSettled = true;
       if (this.#isOver) this.end();
     };
     this.#client.on('error', broken).on('end', onEnd).on('connect', connected);
@@ -46,7 +47,7 @@ class NodeRedisConnection {
 
   end() {
     this.#isOver = true;
-    if (!this.#isConnected) return; // redis 5.0 would connect all the same. This ends it then
+    if (!this.#isSettled) return; // redis 5.0 would connect all the same. This ends it then
     try {
       this.#client.destroy();
     } catch {
@@ -110,11 +111,11 @@ export function connectionsOf(client) {
   );
 }
 
-/** Makes a connection and opens it within this time. */
-export async function connect(make, onEnd, ms, isBackground) {
+/** Makes a connection and opens it within this time. It does not keep the process alive: the calls that need it do. */
+export async function connect(make, onEnd, ms) {
   const connection = make(onEnd);
   try {
-    await within(Math.min(ms, CONNECT_MS), connection.open(), isBackground);
+    await within(Math.min(ms, CONNECT_MS), connection.open(), true);
     return connection;
   } catch (error) {
     connection.end();

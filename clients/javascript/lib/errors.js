@@ -1,5 +1,7 @@
 // The errors of this package. Another error of the server reaches the caller as it is.
 
+const MOST = 2 ** 31 - 1; // the limit of a reader-writer lock
+
 /** The base of all errors of this package. */
 export class LuagateError extends Error {
   constructor(message, options) {
@@ -28,11 +30,19 @@ class UsageError extends LuagateError {
   }
 }
 
+function used({ in_use, limit }) {
+  if (limit < MOST) return `${in_use} of ${limit} permits are in use`;
+  return in_use === MOST ? 'locked for writing' : `locked for reading by ${in_use}`;
+}
+
 /** The permits were not granted at once. */
 export class DeniedError extends UsageError {
   constructor(name, usage) {
-    const used = `${usage.in_use} of ${usage.limit} permits are in use, ${usage.waiting} callers wait in line`;
-    super(`${name}: not granted at once: ${used}. Try again later, or wait with \`acquire\``, name, usage);
+    super(
+      `${name}: not granted at once: ${used(usage)}, and ${usage.waiting} callers wait in line. Try again later, or wait with \`acquire\``,
+      name,
+      usage,
+    );
   }
 }
 

@@ -105,10 +105,7 @@ export class Inbox {
     this.#isKept = true;
     for (let wait = FIRST_PAUSE_MS; this.#isNeeded(); wait = Math.min(2 * wait, LONGEST_PAUSE_MS)) {
       this.#attempt = this.#subscribe();
-      const failure = await this.#attempt.then(
-        () => undefined,
-        (error) => error,
-      );
+      const failure = await this.#attempt.catch((error) => error);
       this.#attempt = undefined;
       if (failure instanceof NoPermissionError) {
         this.#requests.forEach((request) => request.fail(failure));
@@ -128,12 +125,9 @@ export class Inbox {
       if (connection) this.#lose(connection);
     };
     try {
-      connection = await connect(this.#make, onEnd, ATTEMPT_MS, true);
-      await within(
-        ATTEMPT_MS,
-        connection.subscribe(this.channel, (text) => this.#receive(text)),
-        true,
-      );
+      connection = await connect(this.#make, onEnd, ATTEMPT_MS);
+      const receive = (text) => this.#receive(text);
+      await within(ATTEMPT_MS, connection.subscribe(this.channel, receive), true);
       const listeners = await this.#test();
       if (isOver) throw new Error('the connection broke');
       if (listeners > 0 && !this.#isClosed) {
@@ -150,15 +144,10 @@ export class Inbox {
 
   // The number of subscribers. Rejects if an ACL forbids a message: the scripts send nothing then.
   async #test() {
-    const send = (args) =>
-      this.#calls.run((connection) => connection.sendCommand(args), performance.now() + ATTEMPT_MS, {
-        isBackground: true,
-      });
-    const [, [, listeners]] = await Promise.all([
-      send(['PUBLISH', this.channel, '']),
-      send(['PUBSUB', 'NUMSUB', this.channel]),
-    ]);
-    return listeners;
+    const until = performance.now() + ATTEMPT_MS;
+    const send = (...args) => this.#calls.run((one) => one.sendCommand(args), until, { isBackground: true });
+    const replies = await Promise.all([send('PUBLISH', this.channel, ''), send('PUBSUB', 'NUMSUB', this.channel)]);
+    return replies[1][1];
   }
 
   #receive(text) {

@@ -38,8 +38,9 @@ export class Lease {
 
   /** The error if the permit is lost. */
   get lostError() {
-    const why = `the lease of ${this.#id} ended. Stop the work that it protects`;
-    return this.#lost.signal.reason ?? new LostError(`${this.#settings.key}: ${why}`, { cause: this.#failure });
+    const why = `the lease of ${this.#id} ended, or its permit was released or revoked`;
+    const text = `${this.#settings.key}: ${why}. Stop the work that it protects`;
+    return this.#lost.signal.reason ?? new LostError(text, { cause: this.#failure });
   }
 
   /** From now on, renews the lease in the background, or not. */
@@ -50,13 +51,11 @@ export class Lease {
 
   /** Starts the lease anew. The call is repeated until `until`. */
   async refresh(until) {
-    if (this.#lost.signal.aborted) throw this.lostError;
-    const { lease: lease_ms, key } = this.#settings;
-    const args = { id: this.#id, lease_ms };
+    if (this.#isOver) throw this.lostError;
+    const args = { id: this.#id, lease_ms: this.#settings.lease };
     const reply = await this.#gate.call(this.#settings, 'refresh', args, until, { isOver: () => this.#isOver });
-    if (reply.word === 'lost') {
-      const why = `the lease of ${this.#id} ended, or its permit was released or revoked`;
-      const error = new LostError(`${key}: ${why}. Stop the work that it protects`);
+    if (this.#isOver || reply.word === 'lost') {
+      const error = this.lostError;
       this.#lose(error);
       throw error;
     }

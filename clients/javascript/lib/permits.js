@@ -9,14 +9,15 @@ const unreferenced = new FinalizationRegistry((lease) => lease.renew(false));
 export class Permit {
   #gate;
   #settings;
-  #isReleased = false; // the server has confirmed it
+  #hasEnded = false; // whether the server has confirmed the release
 
   constructor(gate, settings, id, ticket, limit, { permits, fence, expires_at }, clock) {
     Object.assign(this, { id, permits, fence, ticket, limit });
     this.#gate = gate;
     this.#settings = settings;
     const lease = new Lease(gate, settings, id, expires_at, clock);
-    Object.defineProperty(this, 'lease', { value: lease }); // not enumerable: for this package only
+    // For this package only, so not enumerable. `isReleased`: the holder has released it, or it is being released.
+    Object.defineProperties(this, { lease: { value: lease }, isReleased: { value: false, writable: true } });
     unreferenced.register(this, lease);
   }
 
@@ -43,11 +44,12 @@ export class Permit {
 
   async release() {
     this.#gate.checkOpen();
-    if (this.#isReleased) return false;
+    if (this.#hasEnded) return false;
     this.lease.finish();
+    this.isReleased = true;
     try {
       const { word } = await this.#gate.call(this.#settings, 'release', { id: this.id, keep: 0 });
-      this.#isReleased = true;
+      this.#hasEnded = true;
       return word === 'released';
     } catch (error) {
       this.releaseLater();
@@ -58,6 +60,7 @@ export class Permit {
   /** Releases it in the background. */
   releaseLater() {
     this.lease.finish();
+    this.isReleased = true;
     return this.#gate.releaseLater(this.#settings, this.id);
   }
 
@@ -102,6 +105,14 @@ export class Permits {
     return (this.#signal ??= AbortSignal.any(this.permits.map((permit) => permit.signal)));
   }
 
+  get isReleased() {
+    return this.permits.every((permit) => permit.isReleased);
+  }
+
+  releaseLater() {
+    this.permits.forEach((permit) => permit.releaseLater());
+  }
+
   get lease() {
     return (this.permits.find((permit) => permit.isLost) ?? this.permits[0]).lease;
   }
@@ -128,17 +139,6 @@ export async function allOf(permits, call) {
   return results.map(({ value }) => value);
 }
 
-// The end of a block: an error is only reported. Returns whether the permits were held until now.
-async function endOf(held, gate) {
-  const wasHeld = !held.isLost;
-  try {
-    return (await held.release()) && wasHeld;
-  } catch (error) {
-    gate.warn('a release failed. It goes on in the background', error);
-    return wasHeld;
-  }
-}
-
 /** Runs `work(held)`, and then releases `held`. With `check` it rejects if the permits were lost before the end. */
 export async function releasedAfter(held, gate, check, work) {
   let result;
@@ -148,8 +148,30 @@ export async function releasedAfter(held, gate, check, work) {
     await endOf(held, gate);
     throw error;
   }
-  const lost = held.lease.lostError;
-  const wasHeld = await endOf(held, gate);
-  if (check && !wasHeld) throw lost;
+  const loss = check ? await lossOf(held) : null;
+  await endOf(held, gate);
+  if (loss) throw loss;
   return result;
+}
+
+// The error if a permit was lost. Only the server knows whether it was revoked.
+async function lossOf(held) {
+  if (held.isReleased) return null;
+  try {
+    await held.refresh();
+    return null;
+  } catch (error) {
+    const loss = error instanceof LostError ? error : held.isLost ? held.lease.lostError : null;
+    held.releaseLater(); // the server may not answer, so nobody waits for this
+    return loss;
+  }
+}
+
+// The end of a block. A failed release does not replace the result or the error of the work.
+async function endOf(held, gate) {
+  try {
+    if (!held.isReleased) await held.release();
+  } catch (error) {
+    gate.warn('the release at the end of a block failed. It goes on in the background', error);
+  }
 }

@@ -161,11 +161,7 @@ export class Request {
       if (!(error instanceof UnreachableError) || performance.now() < latest) throw error;
       failure = error;
     }
-    throw this.#wait.timedOut(
-      this.#settings.key,
-      `${this.#permits} of ${this.#limit} permits were not granted`,
-      failure,
-    );
+    throw this.#wait.timedOut(this.#settings.key, failure);
   }
 
   // Sleeps until it is time to ask again. Returns a permit if a message grants it before that.

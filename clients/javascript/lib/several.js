@@ -142,7 +142,7 @@ export class Several {
       await wait.race(allOf(permits, (permit) => permit.lease.refresh(until)));
     } catch (error) {
       if (!(error instanceof UnreachableError) || performance.now() < wait.latest) throw error;
-      throw wait.timedOut('several', 'the permits were not granted', error);
+      throw wait.timedOut('several', error);
     }
   }
 

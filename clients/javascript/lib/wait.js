@@ -60,7 +60,7 @@ export class Wait {
     this.#reject(error);
   }
 
-  timedOut(key, what, cause) {
-    return new TimedOutError(`${key}: ${what} within ${this.timeout} ms. Try again later`, { cause });
+  timedOut(name, cause) {
+    return new TimedOutError(`${name}: not granted within ${this.timeout} ms. Try again later`, { cause });
   }
 }

@@ -13,7 +13,9 @@ async function attempt() {
   const enough = new AbortController();
   if (Math.random() < 0.7) setTimeout(() => enough.abort('enough'), Math.random() * 30);
   try {
-    await semaphore.use({ permits: Math.random() < 0.5 ? 1 : 2, signal: enough.signal }, () => sleep(Math.random() * 5));
+    await semaphore.use({ permits: Math.random() < 0.5 ? 1 : 2, signal: enough.signal }, () =>
+      sleep(Math.random() * 5),
+    );
     granted++;
   } catch (error) {
     if (error !== 'enough') throw error;

@@ -18,7 +18,6 @@ const MESSAGE = /^([!-~]+) (\d+) (\d+) (-1|\d+) (\d+) ([0-9a-f]{40})$/; // id pe
 /** The subscription of a client. The first waiter opens it, and all waiters share it. */
 export class Inbox {
   #make;
-  #calls;
   #prefix;
   #requests = new Map(); // those that wait, by id
   #given = new Map(); // those that were given up
@@ -29,9 +28,8 @@ export class Inbox {
   #unheardUntil = 0; // until this time, by `performance.now()`, messages do not reach the client
   #isClosed = false;
 
-  constructor(make, calls, prefix) {
+  constructor(make, prefix) {
     this.#make = make;
-    this.#calls = calls;
     this.#prefix = prefix;
     this.channel = `${prefix}:inbox:${randomBytes(7).toString('base64url').slice(0, 9)}`;
   }
@@ -128,7 +126,7 @@ export class Inbox {
       connection = await connect(this.#make, onEnd, ATTEMPT_MS);
       const receive = (text) => this.#receive(text);
       await within(ATTEMPT_MS, connection.subscribe(this.channel, receive), true);
-      const listeners = await this.#test();
+      const listeners = await this.#listeners();
       if (isOver) throw new Error('the connection broke');
       if (listeners > 0 && !this.#isClosed) {
         this.#connection = connection;
@@ -142,12 +140,20 @@ export class Inbox {
     this.#unheardUntil = performance.now() + UNHEARD_MS;
   }
 
-  // The number of subscribers. Rejects if an ACL forbids a message: the scripts send nothing then.
-  async #test() {
-    const until = performance.now() + ATTEMPT_MS;
-    const send = (...args) => this.#calls.run((one) => one.sendCommand(args), until, { isBackground: true });
-    const replies = await Promise.all([send('PUBLISH', this.channel, ''), send('PUBSUB', 'NUMSUB', this.channel)]);
-    return replies[1][1];
+  // The number of subscribers. Rejects if an ACL forbids a message: the scripts send nothing then. On a connection of its own,
+  // since a proxy may end a connection, or forward nothing any more, at a command that it does not know.
+  async #listeners() {
+    const connection = await connect(this.#make, () => {}, ATTEMPT_MS);
+    const calls = [
+      ['PUBLISH', this.channel, ''],
+      ['PUBSUB', 'NUMSUB', this.channel],
+    ];
+    try {
+      const replies = Promise.all(calls.map((call) => connection.sendCommand(call)));
+      return (await within(ATTEMPT_MS, replies, true))[1][1];
+    } finally {
+      connection.end();
+    }
   }
 
   #receive(text) {

@@ -37,7 +37,7 @@ export class Luagate {
     this.#callTimeout = callTimeout;
     this.#onWarning = onWarning;
     this.#calls = new Calls(make, prefix, callTimeout, () => this.inbox.reset());
-    const inbox = new Inbox(make, this.#calls, prefix);
+    const inbox = new Inbox(make, prefix);
     Object.defineProperties(this, { prefix: { value: prefix }, label: { value: label }, inbox: { value: inbox } });
   }
 

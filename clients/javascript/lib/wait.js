@@ -2,7 +2,7 @@
 import { TimedOutError } from './errors.js';
 import { checkSignal, checkTimeout } from './settings.js';
 
-export const LAST_CALL_MS = 50; // after the deadline, for the call that takes a grant or leaves the line
+export const LAST_CALL_MS = 40; // after the deadline, for the call that takes a grant or leaves the line
 
 const waits = new WeakMap(); // by signal: a signal has one listener, also if many calls wait with it
 

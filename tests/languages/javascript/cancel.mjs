@@ -5,8 +5,7 @@ import { Luagate } from 'luagate';
 import { createClient } from 'redis';
 
 const [url, prefix] = process.argv.slice(2);
-const redis = await createClient({ url }).on('error', console.error).connect();
-const gate = new Luagate(redis, { prefix });
+const gate = new Luagate(createClient({ url }), { prefix });
 const semaphore = gate.semaphore('cancelled', 3, { lease: 60_000 });
 let [granted, aborted] = [0, 0];
 
@@ -14,7 +13,9 @@ async function attempt() {
   const enough = new AbortController();
   if (Math.random() < 0.7) setTimeout(() => enough.abort('enough'), Math.random() * 30);
   try {
-    await semaphore.use({ permits: Math.random() < 0.5 ? 1 : 2, signal: enough.signal }, () => sleep(Math.random() * 5));
+    await semaphore.use({ permits: Math.random() < 0.5 ? 1 : 2, signal: enough.signal }, () =>
+      sleep(Math.random() * 5),
+    );
     granted++;
   } catch (error) {
     if (error !== 'enough') throw error;
@@ -23,6 +24,5 @@ async function attempt() {
 }
 
 for (let round = 0; round < 20; round++) await Promise.all(Array.from({ length: 50 }, attempt));
-gate.close();
-redis.destroy();
+await gate.close();
 console.log(`${granted} ${aborted}`);

@@ -6,14 +6,11 @@
 // - means no explicit lease.
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LineFullError, Luagate, PermitLostError, WaitTimeoutError } from 'luagate';
+import { DeniedError, LineFullError, LostError, Luagate, TimedOutError } from 'luagate';
 import { createClient } from 'redis';
 
 const [url, prefix] = process.argv.slice(2);
-const redis = await createClient({ url })
-  .on('error', () => {})
-  .connect();
-const gate = new Luagate(redis, { prefix });
+const gate = new Luagate(createClient({ url }), { prefix });
 let held, lost;
 
 function want(text) {
@@ -43,12 +40,12 @@ async function answer([verb, ...words]) {
   }
   if (verb === 'await_lost') return awaitLost(Number(words[0]));
   held = await ask(verb, words);
-  lost = held?.signal;
-  return held ? ['held', ...(held.fences ?? [held.fence])].join(' ') : 'none';
+  lost = held.signal;
+  return ['held', ...(held.fences ?? [held.fence])].join(' ');
 }
 
 async function awaitLost(ms) {
-  const isLost = () => lost.aborted && lost.reason instanceof PermitLostError;
+  const isLost = () => lost.aborted && lost.reason instanceof LostError;
   if (!isLost()) {
     const alarm = new AbortController();
     lost.addEventListener('abort', () => alarm.abort());
@@ -58,14 +55,14 @@ async function awaitLost(ms) {
 }
 
 function resultOf(error) {
+  if (error instanceof DeniedError) return 'none';
   if (error instanceof LineFullError) return `full ${error.waiting}`;
-  if (error instanceof WaitTimeoutError) return 'timed_out';
-  if (error instanceof PermitLostError) return 'lost';
+  if (error instanceof TimedOutError) return 'timed_out';
+  if (error instanceof LostError) return 'lost';
   return `refused ${error.message}`;
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
   console.log(await answer(line.split(' ')).catch(resultOf));
 }
-gate.close();
-redis.destroy();
+await gate.close();

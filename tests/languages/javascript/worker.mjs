@@ -1,7 +1,7 @@
 // Acquires and releases permits of the semaphore `together` until its input ends: worker <url> <prefix> <seed>
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Luagate } from 'luagate';
+import { DeniedError, Luagate } from 'luagate';
 import { createClient, ErrorReply } from 'redis';
 
 const [url, prefix, seed] = process.argv.slice(2);
@@ -55,13 +55,17 @@ while (isWorking) {
     const permit = await (isPatient
       ? together.acquire({ permits, timeout: 20_000 })
       : together.tryAcquire({ permits }));
-    await (permit ? stay(permit) : sleep(1 + random() * 19));
+    await stay(permit);
   } catch (error) {
+    if (error instanceof DeniedError) {
+      await sleep(1 + random() * 19);
+      continue;
+    }
     console.log(`error ${error.message.replaceAll('\n', ' ')}`);
     await sleep(50);
   }
 }
 
 console.log('finished');
-luagate.close();
+await luagate.close();
 redis.destroy();

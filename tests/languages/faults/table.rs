@@ -7,16 +7,16 @@ use libtest_mimic::Failed;
 pub struct Fault {
     pub name: &'static str,
     pub test: fn(&Client) -> Result<(), Failed>,
-    /// Also with the oldest supported version of the underlying library.
-    pub on_oldest: bool,
+    /// Also with the oldest supported version of the underlying library, and with other libraries.
+    pub on_variants: bool,
 }
 
 const fn new(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> Fault {
-    Fault { name, test, on_oldest: false }
+    Fault { name, test, on_variants: false }
 }
 
 const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> Fault {
-    Fault { name, test, on_oldest: true }
+    Fault { name, test, on_variants: true }
 }
 
 pub const FAULTS: [Fault; 42] = [

@@ -58,14 +58,19 @@ class Command {
     return this.timeout === undefined ? undefined : Number(this.timeout);
   }
 
+  get isSeveral() {
+    return this.wants.length > 1 || this.several === '1';
+  }
+
   /** What to acquire from: a semaphore, or several. */
-  from({ gate } = this.open) {
-    if (this.wants.length === 1) return semaphoreOf(gate, this.wants[0]);
+  from() {
+    const { gate } = this.open;
+    if (!this.isSeveral) return semaphoreOf(gate, this.wants[0]);
     return gate.several(this.wants.map((want) => [semaphoreOf(gate, want), permitsOf(want)]));
   }
 
   get options() {
-    const permits = this.wants.length === 1 ? { permits: permitsOf(this.wants[0]) } : {};
+    const permits = this.isSeveral ? {} : { permits: permitsOf(this.wants[0]) };
     return { ...permits, timeout: this.timeoutMs, signal: this.signal.signal };
   }
 }
@@ -247,35 +252,7 @@ const verbs = {
     }
     return line('done', { granted: grants, interrupted });
   },
-
-  async paused(command) {
-    const { url, prefix } = command.open;
-    const gate = new Luagate(delayed(clientOf(url), Number(command.by)), prefix === undefined ? {} : { prefix });
-    const held = await command.from({ gate }).acquire(command.options);
-    permits.set(command.permit, held);
-    return granted(held);
-  },
 };
-
-/** A client whose connections deliver the first grant only after this time. */
-function delayed(client, ms) {
-  const duplicate = client.duplicate.bind(client);
-  let isFirst = true;
-  client.duplicate = (options) => {
-    const connection = duplicate(options);
-    const send = connection.sendCommand;
-    connection.sendCommand = async (...words) => {
-      const reply = await send.apply(connection, words);
-      if (isFirst && reply?.[0] === 'granted') {
-        isFirst = false;
-        await sleep(ms);
-      }
-      return reply;
-    };
-    return connection;
-  };
-  return client;
-}
 
 function lastUrl() {
   return [...gates.values()].at(-1).url;

@@ -1,0 +1,189 @@
+package luagate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	longestPause = 250 * time.Millisecond // between two attempts
+	lastCall     = 50 * time.Millisecond  // how much longer than its deadline the last call of a wait may take
+	closing      = time.Second            // how long Close waits for the releases of waiters
+)
+
+// tries are the attempts to run the calls of one id.
+type tries struct {
+	running   sync.WaitGroup // attempts that wait for the server
+	isUnknown bool           // an attempt was not answered: the server may run it later
+}
+
+// reply is the word of a reply, and its fields by their names in the manifest.
+type reply struct {
+	word   string
+	fields map[string]any
+}
+
+// n returns a number, or 0 if the reply has no such field.
+func (r reply) n(field string) int64 {
+	number, _ := r.fields[field].(int64)
+	return number
+}
+
+// bounded returns a context for one call of a user. It also ends after the limit (0: none), and when the gate is closed. Close waits
+// until done is called.
+func (g *Gate) bounded(ctx context.Context, limit time.Duration) (bound context.Context, done func()) {
+	bound, cancel := context.WithCancelCause(ctx)
+	g.mu.Lock()
+	isClosed := g.isClosed
+	if !isClosed {
+		g.running.Add(1)
+	}
+	g.mu.Unlock()
+	if isClosed {
+		cancel(ErrClosed)
+		return bound, func() {}
+	}
+	stop := context.AfterFunc(g.closing, func() { cancel(ErrClosed) })
+	end := func() {}
+	if limit > 0 {
+		bound, end = context.WithTimeoutCause(bound, limit, errNoReply)
+	}
+	return bound, func() {
+		end()
+		stop()
+		cancel(nil)
+		g.running.Done()
+	}
+}
+
+// late returns a context that ends a little later than ctx.
+func late(ctx context.Context) (context.Context, func()) {
+	lasting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastCall, func() { cancel(context.Cause(ctx)) }) })
+	return lasting, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// background runs f in a goroutine. Call it only before done of bounded. f may continue for a second after Close.
+func (g *Gate) background(f func(context.Context)) {
+	g.running.Add(1)
+	go func() {
+		defer g.running.Done()
+		f(g.lasting)
+	}()
+}
+
+// call runs a script of a semaphore with arguments by name, as repeat does.
+func (g *Gate) call(ctx context.Context, s *Semaphore, name string, arguments map[string]any, of *tries) (reply, error) {
+	script := g.scripts["semaphore/"+name]
+	return g.repeat(ctx, s.key(), of, func(ctx context.Context) (word string, fields map[string]any, err error) {
+		return script.CallNamed(ctx, g.rdb, s.keys, arguments)
+	})
+}
+
+type script func(context.Context) (word string, fields map[string]any, err error)
+
+// repeat runs a script, again and again with the same arguments, until the server has answered or ctx is done. The caller never waits
+// for a socket or a pool.
+func (g *Gate) repeat(ctx context.Context, place string, of *tries, run script) (reply, error) {
+	var last error
+	for n := 1; ctx.Err() == nil; n++ {
+		answered, err := g.attempt(ctx, of, run)
+		if err == nil {
+			g.isReached.Store(true)
+			return answered, nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		answer := answerOf(err)
+		if answer != "" {
+			g.isReached.Store(true)
+			if err := g.permission(place, answer, err); err != nil {
+				return reply{}, err
+			}
+		}
+		switch {
+		case errors.Is(err, redis.ErrClosed):
+			return reply{}, fmt.Errorf("luagate: %s: %w: %w", place, ErrClosed, err)
+		case isReadOnly(answer): // the address leads to another server now; go-redis closes the connection of the call
+			g.loseInboxes()
+		case answer != "" && !passing.MatchString(answer):
+			return reply{}, fmt.Errorf("luagate: %s: %w", place, err)
+		case isRefused(err) && !g.isReached.Load():
+			return reply{}, unreachable(place, err)
+		}
+		last = err
+		select {
+		case <-ctx.Done():
+		case <-time.After(min(time.Duration(n)*10*time.Millisecond, longestPause)):
+		}
+	}
+	return reply{}, ended(ctx, place, last)
+}
+
+// attempt runs a script once. If ctx ends, or the server does not answer in half the time of a call, it returns an error, and the
+// attempt may still be running.
+func (g *Gate) attempt(ctx context.Context, of *tries, run script) (reply, error) {
+	type result struct {
+		reply
+		err error
+	}
+	results := make(chan result, 1)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.callTimeout/2)
+	of.running.Add(1)
+	go func() {
+		defer of.running.Done()
+		defer cancel()
+		word, fields, err := run(limited)
+		results <- result{reply{word, fields}, err}
+	}()
+	var got result
+	select {
+	case got = <-results:
+	case <-ctx.Done():
+		got.err = ctx.Err()
+	case <-limited.Done():
+		select {
+		case got = <-results: // cancel came after it
+		default:
+			got.err = errNoReply
+		}
+	}
+	if got.err != nil && answerOf(got.err) == "" && !isRefused(got.err) {
+		of.isUnknown = true
+	}
+	return got.reply, got.err
+}
+
+// release sends a release of the id in the background. It is repeated until the server has answered, or until everything that the id
+// may hold has ended. The returned channel is closed at its end.
+func (g *Gate) release(s *Semaphore, id string, of *tries) <-chan struct{} {
+	released := make(chan struct{})
+	g.background(func(ctx context.Context) {
+		defer close(released)
+		ctx, cancel := context.WithTimeout(ctx, max(patience, s.firstLease(), s.AtLeast))
+		defer cancel()
+		of.running.Wait() // the server would run it after the release
+		for range 2 {
+			answer, err := g.call(ctx, s, "release", map[string]any{"id": id, "keep": 0}, new(tries))
+			if err != nil {
+				g.logger.Warn("luagate: a release failed; the permit or the place in line ends by itself", "semaphore", s.key(),
+					"id", id, "error", err)
+				return
+			}
+			if answer.word != "gone" || !of.isUnknown {
+				return
+			}
+			// An acquire that was not answered may have come after this release, but not after a second one.
+		}
+	})
+	return released
+}

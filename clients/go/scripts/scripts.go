@@ -58,12 +58,10 @@ func Load(folder fs.FS) (map[string]*Script, error) {
 // Run runs the script, and loads it if the server does not have it.
 func (s *Script) Run(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
 	cmd := rdb.EvalSha(ctx, s.SHA1, keys, args...)
-	if single, ok := rdb.(*redis.Client); ok && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // a cluster would load on all nodes
-		single.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			pipe.ScriptLoad(ctx, s.text)
-			cmd = pipe.EvalSha(ctx, s.SHA1, keys, args...)
-			return nil
-		})
+	if _, isSingle := rdb.(*redis.Client); isSingle && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // a cluster would load on all nodes
+		// Not in a pipeline: it may have other connections, and go-redis does not close one on which a script failed with READONLY.
+		rdb.ScriptLoad(ctx, s.text)
+		cmd = rdb.EvalSha(ctx, s.SHA1, keys, args...)
 	}
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // another client's SCRIPT FLUSH ran in between
 		cmd = rdb.Eval(ctx, s.text, keys, args...)

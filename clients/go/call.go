@@ -119,6 +119,8 @@ func (g *Gate) repeat(ctx context.Context, place string, of *tries, run script) 
 			return reply{}, fmt.Errorf("luagate: %s: %w", place, err)
 		case isRefused(err) && !g.isReached.Load():
 			return reply{}, unreachable(place, err)
+		case answer == "" && g.cluster != nil: // another node may be the master now
+			g.cluster.ReloadState(ctx)
 		}
 		last = err
 		select {

@@ -125,6 +125,8 @@ func (r *request) acquire(ctx context.Context) (*Permit, error) {
 
 // join asks for a place in line, or for the permits of this place.
 func (r *request) join(ctx context.Context) (*Permit, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, outage, errNoReply)
+	defer cancel()
 	channel, wait := "", patienceUnheard
 	if r.inbox = r.semaphore.gate.inboxOf(ctx, r.semaphore); r.inbox != nil {
 		opened, err := r.inbox.open(ctx)
@@ -136,8 +138,6 @@ func (r *request) join(ctx context.Context) (*Permit, error) {
 			channel, wait = opened+"#"+r.secret, patience
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, outage, errNoReply)
-	defer cancel()
 	return r.ask(ctx, wait, channel)
 }
 

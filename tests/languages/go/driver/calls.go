@@ -17,10 +17,7 @@ func (d *driver) open(c command) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.of("client") != "default" { // as the README recommends
-		options.DialTimeout = 2 * time.Second
-	}
-	rdb := redis.NewClient(options)
+	rdb := redis.NewClient(options) // the README recommends no other settings
 	g, err := newGate(rdb, c)
 	if err != nil {
 		return nil, err

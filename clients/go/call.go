@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,9 +12,10 @@ import (
 )
 
 const (
-	longestPause = 250 * time.Millisecond // between two attempts
-	lastCall     = 50 * time.Millisecond  // how much longer than its deadline the last call of a wait may take
-	closing      = time.Second            // how long Close waits for the releases of waiters
+	shortestPause = 10 * time.Millisecond // between two attempts; it grows by itself
+	longestPause  = 250 * time.Millisecond
+	lastCall      = 50 * time.Millisecond // how much longer than its deadline the last call of a wait may take
+	closing       = time.Second           // how long Close waits for the releases of waiters
 )
 
 // tries are the attempts to run the calls of one id.
@@ -123,12 +125,16 @@ func (g *Gate) repeat(ctx context.Context, place string, of *tries, run script) 
 			g.cluster.ReloadState(ctx)
 		}
 		last = err
-		select {
-		case <-ctx.Done():
-		case <-time.After(min(time.Duration(n)*10*time.Millisecond, longestPause)):
-		}
+		sleep(ctx, min(time.Duration(n)*shortestPause, longestPause))
 	}
 	return reply{}, ended(ctx, place, last)
+}
+
+func sleep(ctx context.Context, pause time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
 }
 
 // attempt runs a script once. If ctx ends, or the server does not answer in half the time of a call, it returns an error, and the
@@ -145,6 +151,9 @@ func (g *Gate) attempt(ctx context.Context, of *tries, run script) (reply, error
 		defer of.running.Done()
 		defer cancel()
 		word, fields, err := run(limited)
+		if answer := answerOf(err); isReadOnly(answer) && !strings.HasPrefix(answer, "READONLY ") {
+			g.rdb.Do(limited, "QUIT") // older versions of go-redis do not know this text of Redis 6, and keep the connection
+		}
 		results <- result{reply{word, fields}, err}
 	}()
 	var got result

@@ -33,7 +33,7 @@ var embedded embed.FS
 // Gate has the semaphores of one server or cluster, and receives the messages for all its waiters.
 type Gate struct {
 	rdb         redis.UniversalClient
-	cluster     *redis.ClusterClient // rdb, if it is one
+	cluster     cluster // rdb, if it is one
 	scripts     map[string]*scripts.Script
 	prefix      string
 	label       string
@@ -49,6 +49,12 @@ type Gate struct {
 	isClosed bool
 	running  sync.WaitGroup    // calls of users, and work in the background
 	inboxes  map[string]*inbox // by the address of a master; "": of the only server
+}
+
+// cluster is a *redis.ClusterClient, also one that is embedded.
+type cluster interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
 }
 
 // Option is a setting of a Gate.
@@ -114,6 +120,7 @@ func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 
 func (g *Gate) use(rdb redis.UniversalClient) error {
 	g.rdb = rdb
+	g.cluster, _ = rdb.(cluster)
 	isNil := rdb == nil
 	switch rdb := rdb.(type) {
 	case *redis.Client:
@@ -122,7 +129,6 @@ func (g *Gate) use(rdb redis.UniversalClient) error {
 		}
 	case *redis.ClusterClient:
 		isNil = rdb == nil
-		g.cluster = rdb
 	case *redis.Ring:
 		isNil = true // a ring has no node that receives the messages of all nodes
 	}

@@ -101,6 +101,7 @@ func (r *request) try(ctx context.Context) (*Permit, error) {
 		if permit, err := r.ask(ctx, 0, ""); permit != nil || err != nil {
 			return permit, err
 		}
+		sleep(ctx, shortestPause) // its lease ended before the reply was read
 	}
 }
 
@@ -111,7 +112,7 @@ func (r *request) acquire(ctx context.Context) (*Permit, error) {
 	defer g.waiting.Delete(r.id)
 	for {
 		permit, err := r.join(ctx)
-		if permit == nil && err == nil && r.last.word == "queued" {
+		if permit == nil && err == nil {
 			permit, err = r.sleep(ctx)
 		}
 		if permit != nil || err != nil {
@@ -166,6 +167,9 @@ func (r *request) end(ctx context.Context) (*Permit, error) {
 // sleep returns when it is time to ask again or ctx is done. It returns a permit if a message grants it before that.
 func (r *request) sleep(ctx context.Context) (*Permit, error) {
 	pause := min(recheck, millis(r.last.n("retry_after")))
+	if r.last.word != "queued" { // granted, but the lease ended before the reply was read
+		pause = time.Since(r.asked) + shortestPause
+	}
 	wake := r.asked.Add(pause)
 	for {
 		select {

@@ -36,73 +36,36 @@ func (r reply) n(field string) int64 {
 	return number
 }
 
-// bounded returns a context for one call of a user. It also ends after the limit (0: none), and when the gate is closed. Close waits
-// until done is called.
-func (g *Gate) bounded(ctx context.Context, limit time.Duration) (bound context.Context, done func()) {
-	bound, cancel := context.WithCancelCause(ctx)
-	g.mu.Lock()
-	isClosed := g.isClosed
-	if !isClosed {
-		g.running.Add(1)
-	}
-	g.mu.Unlock()
-	if isClosed {
-		cancel(ErrClosed)
-		return bound, func() {}
-	}
-	stop := context.AfterFunc(g.closing, func() { cancel(ErrClosed) })
-	end := func() {}
-	if limit > 0 {
-		bound, end = context.WithTimeoutCause(bound, limit, errNoReply)
-	}
-	return bound, func() {
-		end()
-		stop()
-		cancel(nil)
-		g.running.Done()
-	}
-}
-
-// late returns a context that ends a little later than ctx.
-func late(ctx context.Context) (context.Context, func()) {
-	lasting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastCall, func() { cancel(context.Cause(ctx)) }) })
-	return lasting, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
-// background runs f in a goroutine. Call it only before done of bounded. f may continue for a second after Close.
-func (g *Gate) background(f func(context.Context)) {
+// background runs f in a goroutine. Call it only before done of begin. f may continue for a second after Close.
+func (g *Gate) background(f func(bound)) {
 	g.running.Add(1)
 	go func() {
 		defer g.running.Done()
-		f(g.lasting)
+		f(bound{ctx: g.lasting})
 	}()
 }
 
 // call runs a script of a semaphore with arguments by name, as repeat does.
-func (g *Gate) call(ctx context.Context, s *Semaphore, name string, arguments map[string]any, of *tries) (reply, error) {
+func (g *Gate) call(b bound, s *Semaphore, name string, arguments map[string]any, of *tries) (reply, error) {
 	script := g.scripts["semaphore/"+name]
-	return g.repeat(ctx, s.key(), of, func(ctx context.Context) (word string, fields map[string]any, err error) {
+	return g.repeat(b, s.key(), of, func(ctx context.Context) (word string, fields map[string]any, err error) {
 		return script.CallNamed(ctx, g.rdb, s.keys, arguments)
 	})
 }
 
 type script func(context.Context) (word string, fields map[string]any, err error)
 
-// repeat runs a script, again and again with the same arguments, until the server has answered or ctx is done. The caller never waits
+// repeat runs a script, again and again with the same arguments, until the server has answered or b ends. The caller never waits
 // for a socket or a pool.
-func (g *Gate) repeat(ctx context.Context, place string, of *tries, run script) (reply, error) {
+func (g *Gate) repeat(b bound, place string, of *tries, run script) (reply, error) {
 	var last error
-	for n := 1; ctx.Err() == nil; n++ {
-		answered, err := g.attempt(ctx, of, run)
+	for n := 1; b.cause() == nil; n++ {
+		answered, err := g.attempt(b, of, run)
 		if err == nil {
 			g.isReached.Store(true)
 			return answered, nil
 		}
-		if ctx.Err() != nil {
+		if b.cause() != nil {
 			break
 		}
 		answer := answerOf(err)
@@ -122,30 +85,23 @@ func (g *Gate) repeat(ctx context.Context, place string, of *tries, run script) 
 		case isRefused(err) && !g.isReached.Load():
 			return reply{}, unreachable(place, err)
 		case answer == "" && g.cluster != nil: // another node may be the master now
-			g.cluster.ReloadState(ctx)
+			g.cluster.ReloadState(b.ctx)
 		}
 		last = err
-		sleep(ctx, min(time.Duration(n)*shortestPause, longestPause))
+		b.sleep(min(time.Duration(n)*shortestPause, longestPause))
 	}
-	return reply{}, ended(ctx, place, last)
+	return reply{}, b.ended(place, last)
 }
 
-func sleep(ctx context.Context, pause time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(pause):
-	}
-}
-
-// attempt runs a script once. If ctx ends, or the server does not answer in half the time of a call, it returns an error, and the
+// attempt runs a script once. If b ends, or the server does not answer in half the time of a call, it returns an error, and the
 // attempt may still be running.
-func (g *Gate) attempt(ctx context.Context, of *tries, run script) (reply, error) {
+func (g *Gate) attempt(b bound, of *tries, run script) (reply, error) {
 	type result struct {
 		reply
 		err error
 	}
 	results := make(chan result, 1)
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.callTimeout/2)
+	limited, cancel := context.WithDeadline(context.WithoutCancel(b.ctx), b.within(g.callTimeout/2).until)
 	of.running.Add(1)
 	go func() {
 		defer of.running.Done()
@@ -159,8 +115,10 @@ func (g *Gate) attempt(ctx context.Context, of *tries, run script) (reply, error
 	var got result
 	select {
 	case got = <-results:
-	case <-ctx.Done():
-		got.err = ctx.Err()
+	case <-b.ctx.Done():
+		got.err = b.ctx.Err()
+	case <-b.over:
+		got.err = ErrClosed
 	case <-limited.Done():
 		select {
 		case got = <-results: // cancel came after it
@@ -178,13 +136,12 @@ func (g *Gate) attempt(ctx context.Context, of *tries, run script) (reply, error
 // may hold has ended. The returned channel is closed at its end.
 func (g *Gate) release(s *Semaphore, id string, of *tries) <-chan struct{} {
 	released := make(chan struct{})
-	g.background(func(ctx context.Context) {
+	g.background(func(b bound) {
 		defer close(released)
-		ctx, cancel := context.WithTimeout(ctx, max(patience, s.firstLease(), s.AtLeast))
-		defer cancel()
+		b = b.within(max(patience, s.firstLease(), s.AtLeast))
 		of.running.Wait() // the server would run it after the release
 		for range 2 {
-			answer, err := g.call(ctx, s, "release", map[string]any{"id": id, "keep": 0}, new(tries))
+			answer, err := g.call(b, s, "release", map[string]any{"id": id, "keep": 0}, new(tries))
 			if err != nil {
 				g.logger.Warn("luagate: a release failed; the permit or the place in line ends by itself", "semaphore", s.key(),
 					"id", id, "error", err)

@@ -123,7 +123,7 @@ func invalid(what string, got any, accepted string) error {
 
 // --- Errors of go-redis ---
 
-// errNoReply is the cause of a context that ended because the server did not answer.
+// errNoReply is the cause of a call that ended because the server did not answer.
 var errNoReply = errors.New("no reply in time")
 
 func unreachable(place string, cause error) error {
@@ -131,23 +131,6 @@ func unreachable(place string, cause error) error {
 		cause = errNoReply // the context of the caller did not end
 	}
 	return fmt.Errorf("luagate: %s: %w. Check that it runs and that the address is right: %w", place, ErrUnreachable, cause)
-}
-
-// ended returns the error of a call whose context is done. last is the last error of go-redis, if any.
-func ended(ctx context.Context, place string, last error) error {
-	cause := context.Cause(ctx)
-	switch {
-	case cause == errNoReply:
-		return unreachable(place, last)
-	case cause == ErrClosed:
-		return fmt.Errorf("luagate: %s: %w", place, ErrClosed)
-	case !errors.Is(cause, context.DeadlineExceeded) && !errors.Is(cause, context.Canceled):
-		cause = errors.Join(ctx.Err(), cause)
-	}
-	if last != nil {
-		return fmt.Errorf("luagate: %s: %w. The server did not answer: %w", place, cause, last)
-	}
-	return fmt.Errorf("luagate: %s: %w", place, cause)
 }
 
 // answerOf returns the text of the server, or "" if the error is not a reply.

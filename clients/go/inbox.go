@@ -53,12 +53,12 @@ type subscription struct {
 }
 
 // inboxOf returns the inbox of the server that has the semaphore's keys, or nil while it is not known.
-func (g *Gate) inboxOf(ctx context.Context, s *Semaphore) *inbox {
+func (g *Gate) inboxOf(b bound, s *Semaphore) *inbox {
 	rdb, address := g.rdb, ""
 	if g.cluster != nil {
 		masters := make(chan *redis.Client, 1)
 		go func() { // it may ask the cluster
-			if master, err := g.cluster.MasterForKey(ctx, s.key()); err == nil {
+			if master, err := g.cluster.MasterForKey(b.ctx, s.key()); err == nil {
 				masters <- once(master, g.callTimeout/2)
 			}
 			close(masters)
@@ -71,7 +71,7 @@ func (g *Gate) inboxOf(ctx context.Context, s *Semaphore) *inbox {
 			rdb, address = master, master.Options().Addr
 		case <-time.After(opening):
 			return nil
-		case <-ctx.Done():
+		case <-b.ctx.Done():
 			return nil
 		}
 	}
@@ -92,7 +92,7 @@ func (g *Gate) loseInboxes() {
 }
 
 // open returns the channel if messages arrive on it. Otherwise it is empty, and the caller can only ask again.
-func (i *inbox) open(ctx context.Context) (string, error) {
+func (i *inbox) open(b bound) (string, error) {
 	i.mu.Lock()
 	if i.current == nil && i.opening == nil && time.Now().After(i.next) {
 		i.opening = make(chan struct{})
@@ -104,7 +104,8 @@ func (i *inbox) open(ctx context.Context) (string, error) {
 		select {
 		case <-attempt:
 		case <-time.After(opening):
-		case <-ctx.Done():
+		case <-b.ctx.Done():
+		case <-b.over:
 		}
 	}
 	i.mu.Lock()
@@ -115,13 +116,13 @@ func (i *inbox) open(ctx context.Context) (string, error) {
 	return i.channel, nil
 }
 
-func (i *inbox) subscribe(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, i.gate.callTimeout/2)
+func (i *inbox) subscribe(b bound) {
+	ctx, cancel := context.WithTimeout(b.ctx, i.gate.callTimeout/2)
 	defer cancel()
 	opened, err := i.attempt(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if opened != nil && i.gate.closing.Err() != nil {
+	if opened != nil && i.gate.lasting.Err() != nil {
 		go opened.pubsub.Close()
 		opened = nil
 	}

@@ -39,14 +39,14 @@ type Waiter struct {
 
 // Inspect returns who holds and who waits. It ends with ctx, and within the call timeout of the gate.
 func (s *Semaphore) Inspect(ctx context.Context) (*State, error) {
-	ctx, done, err := s.begin(ctx)
+	b, done, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	var state State
 	for offset := int64(0); ; offset += page {
-		last, err := s.gate.call(ctx, s, "inspect", map[string]any{"offset": offset, "count": page}, new(tries))
+		last, err := s.gate.call(b, s, "inspect", map[string]any{"offset": offset, "count": page}, new(tries))
 		if err != nil {
 			return nil, err
 		}
@@ -75,7 +75,7 @@ func (s *Semaphore) Inspect(ctx context.Context) (*State, error) {
 // Revoke releases what the id holds, or removes it from the line. It reports whether it held or waited. The holder notices at its next
 // refresh; the waiter gets ErrRevoked. It ends with ctx, and within the call timeout of the gate.
 func (s *Semaphore) Revoke(ctx context.Context, id string) (bool, error) {
-	ctx, done, err := s.begin(ctx)
+	b, done, err := s.begin(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -83,7 +83,7 @@ func (s *Semaphore) Revoke(ctx context.Context, id string) (bool, error) {
 	if !isWord(id, 200) {
 		return false, invalid("id", id, "1 to 200 bytes without white space and control characters")
 	}
-	last, err := s.gate.call(ctx, s, "release", map[string]any{"id": id, "keep": 0}, new(tries))
+	last, err := s.gate.call(b, s, "release", map[string]any{"id": id, "keep": 0}, new(tries))
 	return last.word == "released" || last.word == "cancelled", err
 }
 
@@ -96,7 +96,7 @@ type Resized struct {
 // Resize changes the limit for all clients: 1 to 2147483647. A lower limit takes no permit away. It ends with ctx, and within the call
 // timeout of the gate.
 func (s *Semaphore) Resize(ctx context.Context, limit int) (*Resized, error) {
-	ctx, done, err := s.begin(ctx)
+	b, done, err := s.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -107,23 +107,23 @@ func (s *Semaphore) Resize(ctx context.Context, limit int) (*Resized, error) {
 	if !strings.HasPrefix(s.key(), s.gate.prefix+":semaphore:") {
 		return nil, fmt.Errorf("luagate: Resize: %w: got the lock %s. Accepted: a semaphore", ErrInvalid, s.key())
 	}
-	last, err := s.gate.call(ctx, s, "resize", map[string]any{"limit": limit, "expected": -1}, new(tries))
+	last, err := s.gate.call(b, s, "resize", map[string]any{"limit": limit, "expected": -1}, new(tries))
 	if err != nil {
 		return nil, err
 	}
 	return &Resized{int(last.n("old")), int(last.n("new")), int(last.n("in_use"))}, nil
 }
 
-// begin checks the semaphore, and returns the context of one call.
-func (s *Semaphore) begin(ctx context.Context) (context.Context, func(), error) {
+// begin checks the semaphore, and returns the bound of one call.
+func (s *Semaphore) begin(ctx context.Context) (bound, func(), error) {
 	if ctx == nil {
-		return nil, nil, invalid("context", nil, "a context, as context.Background()")
+		return bound{}, nil, invalid("context", nil, "a context, as context.Background()")
 	}
 	if err := s.check(); err != nil {
-		return nil, nil, err
+		return bound{}, nil, err
 	}
-	ctx, done := s.gate.bounded(ctx, s.gate.callTimeout)
-	return ctx, done, nil
+	b, done := s.gate.begin(ctx, s.gate.callTimeout)
+	return b, done, nil
 }
 
 // numbers returns the numbers of a row of a reply; 0 for other fields, and for those that are missing.

@@ -2,6 +2,7 @@ package luagate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -81,15 +82,15 @@ func (l *lease) finish() {
 }
 
 // makePermanent refreshes the lease for ever.
-func (l *lease) makePermanent(ctx context.Context) error {
+func (l *lease) makePermanent(b bound) error {
 	l.mu.Lock()
 	l.duration = Permanent
 	l.mu.Unlock()
-	return l.refresh(ctx)
+	return l.refresh(b)
 }
 
 // refresh starts the lease anew, or returns ErrLost.
-func (l *lease) refresh(ctx context.Context) error {
+func (l *lease) refresh(b bound) error {
 	s, asked := l.semaphore, time.Now()
 	l.mu.Lock()
 	ms := l.duration.Milliseconds()
@@ -97,7 +98,7 @@ func (l *lease) refresh(ctx context.Context) error {
 		ms = 0
 	}
 	l.mu.Unlock()
-	last, err := s.gate.call(ctx, s, "refresh", map[string]any{"id": l.id, "lease_ms": ms}, new(tries))
+	last, err := s.gate.call(b, s, "refresh", map[string]any{"id": l.id, "lease_ms": ms}, new(tries))
 	if err != nil {
 		return err
 	}
@@ -140,10 +141,10 @@ func (l *lease) sendRefresh() {
 	l.mu.Lock()
 	duration := l.duration
 	l.mu.Unlock()
-	ctx, done := g.bounded(context.Background(), min(g.callTimeout, max(duration/3, 5*time.Millisecond)))
+	b, done := g.begin(context.Background(), min(g.callTimeout, max(duration/3, 5*time.Millisecond)))
 	defer done()
-	err := l.refresh(ctx)
-	if err == nil || g.closing.Err() != nil {
+	err := l.refresh(b)
+	if err == nil || errors.Is(err, ErrClosed) {
 		return
 	}
 	l.mu.Lock()

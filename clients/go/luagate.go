@@ -42,8 +42,9 @@ type Gate struct {
 	isReached   atomic.Bool // the server has answered a call
 	waiting     sync.Map    // the request of each waiting id
 
-	closing, lasting context.Context // of the calls of users, and of the background
-	close, end       context.CancelFunc
+	over    chan struct{}   // closed by Close: calls of users end
+	lasting context.Context // of the background; ended by Close at last
+	end     context.CancelFunc
 
 	mu       sync.Mutex // guards the fields below
 	isClosed bool
@@ -109,7 +110,7 @@ func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 		return nil, err
 	}
 	g := &Gate{scripts: loaded, prefix: set.prefix, label: set.label, callTimeout: set.callTimeout, logger: set.logger}
-	g.closing, g.close = context.WithCancel(context.Background())
+	g.over = make(chan struct{})
 	g.lasting, g.end = context.WithCancel(context.Background())
 	g.inboxes = map[string]*inbox{}
 	if err := g.use(rdb); err != nil {
@@ -169,9 +170,11 @@ func (g *Gate) RWLock(name string) *RWLock {
 // until their leases end. It leaves the client of go-redis open.
 func (g *Gate) Close() error {
 	g.mu.Lock()
-	g.isClosed = true
+	if !g.isClosed {
+		g.isClosed = true
+		close(g.over)
+	}
 	g.mu.Unlock()
-	g.close()
 	ended := make(chan struct{})
 	go func() {
 		g.running.Wait()

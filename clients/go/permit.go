@@ -29,9 +29,9 @@ func newPermit(s *Semaphore, granted Permit, expiresAt int64, end time.Time) *Pe
 }
 
 // settled returns the result of an acquire. It makes the lease permanent, if this is requested.
-func settled(ctx context.Context, permit *Permit, err error) (*Permit, error) {
+func settled(b bound, permit *Permit, err error) (*Permit, error) {
 	if err == nil {
-		err = permit.settle(ctx)
+		err = permit.settle(b)
 	}
 	if err != nil {
 		return nil, err
@@ -39,14 +39,12 @@ func settled(ctx context.Context, permit *Permit, err error) (*Permit, error) {
 	return permit, nil
 }
 
-func (p *Permit) settle(ctx context.Context) error {
+func (p *Permit) settle(b bound) error {
 	g := p.semaphore.gate
 	if p.semaphore.Lease != Permanent {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, g.callTimeout, errNoReply)
-	defer cancel()
-	err := p.lease.makePermanent(ctx)
+	err := p.lease.makePermanent(b.within(g.callTimeout))
 	if err != nil {
 		p.lease.finish()
 		g.release(p.semaphore, p.ID, new(tries))
@@ -71,9 +69,9 @@ func (p *Permit) Refresh(ctx context.Context) error {
 	if ctx == nil {
 		return invalid("context", nil, "a context, as context.Background()")
 	}
-	ctx, done := p.semaphore.gate.bounded(ctx, p.semaphore.gate.callTimeout)
+	b, done := p.semaphore.gate.begin(ctx, p.semaphore.gate.callTimeout)
 	defer done()
-	return p.lease.refresh(ctx)
+	return p.lease.refresh(b)
 }
 
 // Release releases the permit, also if ctx is done. It reports whether the permit was still held. A second call does no harm. It
@@ -109,10 +107,10 @@ func (p *Permit) give(ctx context.Context, keep int) (word string, err error) {
 	g, s := p.semaphore.gate, p.semaphore
 	ctx, end := late(ctx)
 	defer end()
-	ctx, done := g.bounded(ctx, g.callTimeout)
+	b, done := g.begin(ctx, g.callTimeout)
 	defer done()
 	var of tries
-	answer, err := g.call(ctx, s, "release", map[string]any{"id": p.ID, "keep": keep}, &of)
+	answer, err := g.call(b, s, "release", map[string]any{"id": p.ID, "keep": keep}, &of)
 	if err != nil && keep == 0 && !errors.Is(err, ErrClosed) {
 		g.release(s, p.ID, &of)
 	}

@@ -54,7 +54,7 @@ func newRequest(ctx context.Context, s *Semaphore, permits int, id string) (*req
 
 // ask calls the script acquire: with a wait above 0 it joins the line. It returns nil if no permits are granted, or if their lease has
 // ended already.
-func (r *request) ask(ctx context.Context, wait time.Duration, channel string) (*Permit, error) {
+func (r *request) ask(b bound, wait time.Duration, channel string) (*Permit, error) {
 	s := r.semaphore
 	arguments := map[string]any{
 		"id": r.id, "permits": r.permits, "limit": s.limit, "lease_ms": s.firstLease().Milliseconds(),
@@ -68,7 +68,7 @@ func (r *request) ask(ctx context.Context, wait time.Duration, channel string) (
 		arguments["head_start_ms"] = headStart
 	}
 	r.asked = time.Now()
-	last, err := s.gate.call(ctx, s, "acquire", arguments, &r.tries)
+	last, err := s.gate.call(b, s, "acquire", arguments, &r.tries)
 	if err != nil {
 		r.giveUp()
 		return nil, err
@@ -96,41 +96,40 @@ func (r *request) ask(ctx context.Context, wait time.Duration, channel string) (
 }
 
 // try asks without waiting: this takes a grant whose message has not arrived yet, or leaves the line.
-func (r *request) try(ctx context.Context) (*Permit, error) {
+func (r *request) try(b bound) (*Permit, error) {
 	for {
-		if permit, err := r.ask(ctx, 0, ""); permit != nil || err != nil {
+		if permit, err := r.ask(b, 0, ""); permit != nil || err != nil {
 			return permit, err
 		}
-		sleep(ctx, shortestPause) // its lease ended before the reply was read
+		b.sleep(shortestPause) // its lease ended before the reply was read
 	}
 }
 
-func (r *request) acquire(ctx context.Context) (*Permit, error) {
+func (r *request) acquire(b bound) (*Permit, error) {
 	g := r.semaphore.gate
 	r.secret, r.messages = rand.Text(), make(chan message, 8)
 	g.waiting.Store(r.id, r)
 	defer g.waiting.Delete(r.id)
 	for {
-		permit, err := r.join(ctx)
+		permit, err := r.join(b)
 		if permit == nil && err == nil {
-			permit, err = r.sleep(ctx)
+			permit, err = r.sleep(b)
 		}
 		if permit != nil || err != nil {
 			return permit, err
 		}
-		if ctx.Err() != nil {
-			return r.end(ctx)
+		if b.cause() != nil {
+			return r.end(b)
 		}
 	}
 }
 
 // join asks for a place in line, or for the permits of this place.
-func (r *request) join(ctx context.Context) (*Permit, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, outage, errNoReply)
-	defer cancel()
+func (r *request) join(b bound) (*Permit, error) {
+	b = b.within(outage)
 	channel, wait := "", patienceUnheard
-	if r.inbox = r.semaphore.gate.inboxOf(ctx, r.semaphore); r.inbox != nil {
-		opened, err := r.inbox.open(ctx)
+	if r.inbox = r.semaphore.gate.inboxOf(b, r.semaphore); r.inbox != nil {
+		opened, err := r.inbox.open(b)
 		if err != nil {
 			r.giveUp()
 			return nil, err
@@ -139,19 +138,18 @@ func (r *request) join(ctx context.Context) (*Permit, error) {
 			channel, wait = opened+"#"+r.secret, patience
 		}
 	}
-	return r.ask(ctx, wait, channel)
+	return r.ask(b, wait, channel)
 }
 
-// end gives up: ctx is done.
-func (r *request) end(ctx context.Context) (*Permit, error) {
-	why := ended(ctx, r.semaphore.key(), nil)
-	if context.Cause(ctx) == ErrClosed {
+// end gives up: b has ended.
+func (r *request) end(b bound) (*Permit, error) {
+	why := b.ended(r.semaphore.key(), nil)
+	if b.cause() == ErrClosed {
 		r.giveUp()
 		return nil, why
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastCall)
-	defer cancel()
-	permit, err := r.try(last)
+	b.ctx = context.WithoutCancel(b.ctx)
+	permit, err := r.try(b.within(lastCall))
 	if permit != nil {
 		return permit, nil
 	}
@@ -164,8 +162,8 @@ func (r *request) end(ctx context.Context) (*Permit, error) {
 	return nil, why
 }
 
-// sleep returns when it is time to ask again or ctx is done. It returns a permit if a message grants it before that.
-func (r *request) sleep(ctx context.Context) (*Permit, error) {
+// sleep returns when it is time to ask again or b ends. It returns a permit if a message grants it before that.
+func (r *request) sleep(b bound) (*Permit, error) {
 	pause := min(recheck, millis(r.last.n("retry_after")))
 	if r.last.word != "queued" { // granted, but the lease ended before the reply was read
 		pause = time.Since(r.asked) + shortestPause
@@ -173,7 +171,9 @@ func (r *request) sleep(ctx context.Context) (*Permit, error) {
 	wake := r.asked.Add(pause)
 	for {
 		select {
-		case <-ctx.Done():
+		case <-b.ctx.Done():
+			return nil, nil
+		case <-b.over:
 			return nil, nil
 		case <-time.After(time.Until(wake)):
 			if r.inbox != nil {

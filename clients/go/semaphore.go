@@ -69,10 +69,10 @@ func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error
 	if err != nil {
 		return nil, err
 	}
-	ctx, done := s.gate.bounded(ctx, s.gate.callTimeout)
+	b, done := s.gate.begin(ctx, s.gate.callTimeout)
 	defer done()
-	permit, err := r.try(ctx)
-	return settled(ctx, permit, err)
+	permit, err := r.try(b)
+	return settled(b, permit, err)
 }
 
 // Acquire waits in line for permits until ctx is done: first come, first served. Then it asks a last time without waiting, and returns
@@ -84,10 +84,10 @@ func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 	if err != nil {
 		return nil, err
 	}
-	bound, done := s.gate.bounded(ctx, 0)
+	b, done := s.gate.begin(ctx, 0)
 	defer done()
-	permit, err := r.acquire(bound)
-	return settled(bound, permit, err)
+	permit, err := r.acquire(b)
+	return settled(b, permit, err)
 }
 
 // Do acquires permits as Acquire does, calls work, and releases them. Its error is that of Acquire, or the one of work as it is. A

@@ -48,12 +48,12 @@ func (s *Several) TryAcquire(ctx context.Context) (*Permits, error) {
 		return nil, fmt.Errorf("luagate: TryAcquire: %w names: got the hash tags %s. Accepted: names with one hash tag, as {x}:a and "+
 			"{x}:b. For other names, call Acquire", ErrInvalid, strings.Join(tags, ", "))
 	}
-	ctx, done := s.gate.bounded(ctx, s.gate.callTimeout)
+	b, done := s.gate.begin(ctx, s.gate.callTimeout)
 	defer done()
-	return s.settled(ctx, func() ([]*Permit, error) { return s.try(ctx, requests) })
+	return s.settled(b, func() ([]*Permit, error) { return s.try(b, requests) })
 }
 
-func (s *Several) try(ctx context.Context, requests []*request) (permits []*Permit, err error) {
+func (s *Several) try(b bound, requests []*request) (permits []*Permit, err error) {
 	var keys []string
 	id := requests[0].id
 	args := []any{id}
@@ -74,7 +74,7 @@ func (s *Several) try(ctx context.Context, requests []*request) (permits []*Perm
 	}()
 	for {
 		asked := time.Now()
-		last, err := s.gate.repeat(ctx, "Several", &tries, func(ctx context.Context) (string, map[string]any, error) {
+		last, err := s.gate.repeat(b, "Several", &tries, func(ctx context.Context) (string, map[string]any, error) {
 			return script.Call(ctx, s.gate.rdb, keys, args...)
 		})
 		if err != nil {
@@ -127,15 +127,15 @@ func (s *Several) Acquire(ctx context.Context) (*Permits, error) {
 	if _, err := s.requests(ctx); err != nil {
 		return nil, err
 	}
-	bound, done := s.gate.bounded(ctx, 0)
+	b, done := s.gate.begin(ctx, 0)
 	defer done()
-	return s.settled(bound, func() ([]*Permit, error) { return s.acquire(bound) })
+	return s.settled(b, func() ([]*Permit, error) { return s.acquire(b) })
 }
 
 // acquire returns the permits in the order of the wants. After an error it returns those that were granted.
-func (s *Several) acquire(ctx context.Context) ([]*Permit, error) {
+func (s *Several) acquire(b bound) ([]*Permit, error) {
 	held := map[*Semaphore]*Permit{}
-	err := s.inLine(ctx, held)
+	err := s.inLine(b, held)
 	var permits []*Permit
 	for _, want := range s.wants {
 		if p := held[want.Semaphore]; p != nil {
@@ -149,8 +149,9 @@ func (s *Several) acquire(ctx context.Context) ([]*Permit, error) {
 }
 
 // inLine adds each granted permit to held.
-func (s *Several) inLine(ctx context.Context, held map[*Semaphore]*Permit) error {
-	waiting, stop := context.WithCancelCause(ctx)
+func (s *Several) inLine(b bound, held map[*Semaphore]*Permit) error {
+	ctx, stop := context.WithCancelCause(b.ctx)
+	waiting := bound{ctx: ctx, over: b.over}
 	defer stop(nil)
 	var last *Permit
 	for _, want := range s.inOrder() {
@@ -165,8 +166,8 @@ func (s *Several) inLine(ctx context.Context, held map[*Semaphore]*Permit) error
 			lost := fmt.Errorf("luagate: %s: %w. It was lost during the wait for another one", want.Semaphore.key(), ErrLost)
 			context.AfterFunc(p.lease.lost, func() { stop(lost) }) // does not refer to the permit
 		}
-		if ctx.Err() == nil && waiting.Err() != nil {
-			err = context.Cause(waiting) // a held permit is lost
+		if b.ctx.Err() == nil && ctx.Err() != nil {
+			err = context.Cause(ctx) // a held permit is lost
 		}
 		if err != nil {
 			return err
@@ -174,7 +175,7 @@ func (s *Several) inLine(ctx context.Context, held map[*Semaphore]*Permit) error
 	}
 	for _, p := range held {
 		if p != last {
-			if err := p.Refresh(ctx); err != nil {
+			if err := p.lease.refresh(b.within(s.gate.callTimeout)); err != nil {
 				return err
 			}
 		}
@@ -183,11 +184,11 @@ func (s *Several) inLine(ctx context.Context, held map[*Semaphore]*Permit) error
 }
 
 // settled returns the result of acquire. After an error it releases the permits, and waits a moment for the replies.
-func (s *Several) settled(ctx context.Context, acquire func() ([]*Permit, error)) (*Permits, error) {
+func (s *Several) settled(b bound, acquire func() ([]*Permit, error)) (*Permits, error) {
 	permits, err := acquire()
 	for _, p := range permits {
 		if err == nil {
-			err = p.settle(ctx)
+			err = p.settle(b)
 		}
 	}
 	if err != nil {

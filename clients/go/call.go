@@ -132,13 +132,15 @@ func (g *Gate) attempt(b bound, of *tries, run script) (reply, error) {
 	return got.reply, got.err
 }
 
-// release sends a release of the id in the background. It is repeated until the server has answered, or until everything that the id
-// may hold has ended. The returned channel is closed at its end.
+// release sends a release of the id in the background. It is repeated until the server has answered, or until everything that the
+// id may hold has ended. The returned channel is closed at its end.
 func (g *Gate) release(s *Semaphore, id string, of *tries) <-chan struct{} {
 	released := make(chan struct{})
 	g.background(func(b bound) {
 		defer close(released)
-		b = b.within(max(patience, s.firstLease(), s.AtLeast))
+		if s.Lease != Permanent {
+			b = b.within(max(patience, s.firstLease(), s.AtLeast))
+		}
 		of.running.Wait() // the server would run it after the release
 		for range 2 {
 			answer, err := g.call(b, s, "release", map[string]any{"id": id, "keep": 0}, new(tries))

@@ -82,8 +82,8 @@ type LineFullError struct {
 }
 
 func (e *LineFullError) Error() string {
-	return fmt.Sprintf("luagate: %s: %v, MaxWaiting is %d: %v. Try again later, or raise MaxWaiting", e.Name, ErrLineFull, e.MaxWaiting,
-		e.Usage)
+	return fmt.Sprintf("luagate: %s: %v, MaxWaiting is %d: %v. Try again later, or raise MaxWaiting", e.Name, ErrLineFull,
+		e.MaxWaiting, e.Usage)
 }
 
 // Is makes it an ErrLineFull.

@@ -7,8 +7,8 @@
 //
 // Goroutines may share all values. Programs in other languages share the same semaphores.
 //
-// Every call returns when its context ends. A call without a deadline ends within the call timeout of the gate, except Acquire, which
-// waits. What a call may have acquired is then released in the background.
+// Every call returns when its context ends. A call without a deadline ends within the call timeout of the gate, except Acquire,
+// which waits. What a call may have acquired is then released in the background.
 package luagate
 
 import (
@@ -88,8 +88,8 @@ func WithCallTimeout(timeout time.Duration) Option {
 // WithLogger sets where failed renewals, failed releases and losses are logged. Default: slog.Default().
 func WithLogger(logger *slog.Logger) Option { return func(s *settings) { s.logger = logger } }
 
-// New returns a gate on a *redis.Client (also of sentinels), a *redis.ClusterClient, or a client of your own that embeds one of them.
-// It uses the connections of rdb, with time limits of its own and without the retries of rdb. It sends nothing.
+// New returns a gate on a *redis.Client (also of sentinels), a *redis.ClusterClient, or a client of your own that embeds one of
+// them. It uses the connections of rdb, with time limits of its own and without the retries of rdb. It sends nothing.
 func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 	set := settings{prefix: "luagate", callTimeout: 4 * time.Second, logger: slog.Default()}
 	for _, option := range options {
@@ -134,8 +134,8 @@ func (g *Gate) use(rdb redis.UniversalClient) error {
 		isNil = true // a ring has no node that receives the messages of all nodes
 	}
 	if isNil {
-		return fmt.Errorf("luagate: %w client: got %T. Accepted: a *redis.Client, also of sentinels, or a *redis.ClusterClient", ErrInvalid,
-			rdb)
+		return fmt.Errorf("luagate: %w client: got %T. Accepted: a *redis.Client, also of sentinels, or a *redis.ClusterClient",
+			ErrInvalid, rdb)
 	}
 	return nil
 }
@@ -148,8 +148,8 @@ func once(rdb *redis.Client, timeout time.Duration) *redis.Client {
 	return client
 }
 
-// Semaphore returns the semaphore of this name. At most limit permits are held at a time. The first grant stores the limit, which is
-// then in force for all clients. If the name or the limit is invalid, each call of the semaphore returns ErrInvalid.
+// Semaphore returns the semaphore of this name. At most limit permits are held at a time. The first grant stores the limit, which
+// is then in force for all clients. If the name or the limit is invalid, each call of the semaphore returns ErrInvalid.
 func (g *Gate) Semaphore(name string, limit int) *Semaphore {
 	return newSemaphore(g, "semaphore", name, limit)
 }
@@ -166,8 +166,8 @@ func (g *Gate) RWLock(name string) *RWLock {
 	return &RWLock{Read: read, Write: write}
 }
 
-// Close ends waits, calls and renewals: they return ErrClosed. It waits up to 1 s until waiters have left the line. Permits stay held
-// until their leases end. It leaves the client of go-redis open.
+// Close ends waits, calls and renewals: they return ErrClosed. It waits up to 1 s until waiters have left the line. Permits stay
+// held until their leases end. It leaves the client of go-redis open.
 func (g *Gate) Close() error {
 	g.mu.Lock()
 	if !g.isClosed {

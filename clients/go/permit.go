@@ -55,7 +55,8 @@ func (p *Permit) settle(b bound) error {
 // ExpiresAt returns the end of the lease by the clock of the server, in ms since 1970; -1: it is permanent.
 func (p *Permit) ExpiresAt() int64 { return p.lease.serverEnd() }
 
-// Remaining returns the time until the lease ends, by this machine's clock: never longer than on the server. Permanent: it has no end.
+// Remaining returns the time until the lease ends, by this machine's clock: never longer than on the server. Permanent: it has no
+// end.
 func (p *Permit) Remaining() time.Duration { return p.lease.remaining() }
 
 // IsLost reports whether another client may hold it by now. It sends no call. It is true after a release, too.
@@ -83,8 +84,8 @@ func (p *Permit) Release(ctx context.Context) (bool, error) {
 	return word == "released", err
 }
 
-// Downgrade makes a writer of an RWLock a reader, without a moment in which another writer can come. It returns ErrLost if the permit
-// is lost, and ErrInvalid for a permit of another kind. It ends as Release does.
+// Downgrade makes a writer of an RWLock a reader, without a moment in which another writer can come. It returns ErrLost if the
+// permit is lost, and ErrInvalid for a permit of another kind. It ends as Release does.
 func (p *Permit) Downgrade(ctx context.Context) error {
 	if !p.semaphore.isWriter || p.Permits == 1 {
 		return invalid("permit", p.ID, "a permit of Write of an RWLock, which is not a reader yet")

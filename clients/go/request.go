@@ -52,8 +52,8 @@ func newRequest(ctx context.Context, s *Semaphore, permits int, id string) (*req
 	return &request{semaphore: s, id: id, permits: permits}, nil
 }
 
-// ask calls the script acquire: with a wait above 0 it joins the line. It returns nil if no permits are granted, or if their lease has
-// ended already.
+// ask calls the script acquire: with a wait above 0 it joins the line. It returns nil if no permits are granted, or if their
+// lease has ended already.
 func (r *request) ask(b bound, wait time.Duration, channel string) (*Permit, error) {
 	s := r.semaphore
 	arguments := map[string]any{

@@ -46,8 +46,8 @@ type Semaphore struct {
 	err      error // why the name or the limit is not valid
 }
 
-// RWLock is a lock for readers and writers: many readers, or one writer. Both have the calls and the fields of a mutex, and can be used
-// in Several. Acquire one permit of Read to read, or of Write to write.
+// RWLock is a lock for readers and writers: many readers, or one writer. Both have the calls and the fields of a mutex, and can
+// be used in Several. Acquire one permit of Read to read, or of Write to write.
 type RWLock struct {
 	Read, Write *Semaphore
 }
@@ -62,8 +62,8 @@ func newSemaphore(gate *Gate, kind, name string, limit int) *Semaphore {
 	return &Semaphore{gate: gate, name: name, keys: keys, limit: limit, err: checkName(name, limit)}
 }
 
-// TryAcquire returns permits at once, or a *DeniedError. It does not wait in line. It ends with ctx, and within the call timeout of the
-// gate. After an error nothing stays held.
+// TryAcquire returns permits at once, or a *DeniedError. It does not wait in line. It ends with ctx, and within the call timeout
+// of the gate. After an error nothing stays held.
 func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error) {
 	r, err := newRequest(ctx, s, permits, "")
 	if err != nil {
@@ -75,10 +75,10 @@ func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error
 	return settled(b, permit, err)
 }
 
-// Acquire waits in line for permits until ctx is done: first come, first served. Then it asks a last time without waiting, and returns
-// at most 50 ms later. It returns the context's error if the permits are not granted, a *LineFullError, an *AboveLimitError or
-// ErrRevoked. If the server cannot be reached for 10 s, it returns ErrUnreachable; if no program listens at the address at the first
-// call, at once. After an error nothing stays held.
+// Acquire waits in line for permits until ctx is done: first come, first served. Then it asks a last time without waiting, and
+// returns at most 50 ms later. It returns the context's error if the permits are not granted, a *LineFullError, an
+// *AboveLimitError or ErrRevoked. If the server cannot be reached for 10 s, it returns ErrUnreachable; if no program listens at
+// the address at the first call, at once. After an error nothing stays held.
 func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 	r, err := newRequest(ctx, s, permits, "")
 	if err != nil {

@@ -29,7 +29,8 @@ type Several struct {
 	wants []Want
 }
 
-// Several combines these wants. TryAcquire and Acquire return ErrInvalid unless these are 1 to 64 semaphores of this gate, each once.
+// Several combines these wants. TryAcquire and Acquire return ErrInvalid unless these are 1 to 64 semaphores of this gate, each
+// once.
 func (g *Gate) Several(wants ...Want) *Several { return &Several{g, wants} }
 
 // TryAcquire returns permits of all at once, or a *DeniedError. The names must share a group, as in {x}:a and {x}:b. It ignores
@@ -318,8 +319,8 @@ func (p *Permits) Lost() <-chan struct{} {
 	return p.lost
 }
 
-// Refresh starts all leases anew, or returns ErrLost if one of the permits is lost. It ends with ctx, and within the call timeout of
-// the gate.
+// Refresh starts all leases anew, or returns ErrLost if one of the permits is lost. It ends with ctx, and within the call timeout
+// of the gate.
 func (p *Permits) Refresh(ctx context.Context) error {
 	return errors.Join(p.each(func(permit *Permit) error { return permit.Refresh(ctx) })...)
 }

@@ -58,8 +58,9 @@ func Load(folder fs.FS) (map[string]*Script, error) {
 // Run runs the script, and loads it if the server does not have it.
 func (s *Script) Run(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
 	cmd := rdb.EvalSha(ctx, s.SHA1, keys, args...)
-	if _, isSingle := rdb.(*redis.Client); isSingle && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // a cluster would load on all nodes
-		// Not in a pipeline: it may have other connections, and go-redis does not close one on which a script failed with READONLY.
+	if _, isSingle := rdb.(*redis.Client); isSingle && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		// Not in a pipeline: it may have other connections, and go-redis does not close one on which a script failed with
+		// READONLY. Not for a cluster: it would load on all nodes.
 		rdb.ScriptLoad(ctx, s.text)
 		cmd = rdb.EvalSha(ctx, s.SHA1, keys, args...)
 	}

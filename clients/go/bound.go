@@ -63,7 +63,7 @@ func (b bound) ended(place string, last error) error {
 	case cause == ErrClosed:
 		return fmt.Errorf("luagate: %s: %w", place, ErrClosed)
 	case !errors.Is(cause, context.DeadlineExceeded) && !errors.Is(cause, context.Canceled):
-		cause = errors.Join(b.ctx.Err(), cause) // the program gave a cause of its own
+		cause = fmt.Errorf("%w: %w", b.ctx.Err(), cause) // the program gave a cause of its own
 	}
 	if last != nil {
 		return fmt.Errorf("luagate: %s: %w. The server did not answer: %w", place, cause, last)

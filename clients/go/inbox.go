@@ -35,7 +35,8 @@ var signed = regexp.MustCompile(`^((\S+) \d+ \d+ (?:\d+|-1) \d+) ([0-9a-f]{40})$
 // inbox is the channel on which one server sends messages to the waiters of a gate.
 type inbox struct {
 	gate    *Gate
-	rdb     redis.UniversalClient // of the server
+	server  redis.UniversalClient // for the subscription: copies of a client by go-redis 9.16 cannot subscribe
+	rdb     redis.UniversalClient // for calls
 	channel string
 
 	mu      sync.Mutex // guards the fields below; nobody holds it during a call
@@ -54,12 +55,12 @@ type subscription struct {
 
 // inboxOf returns the inbox of the server that has the semaphore's keys, or nil while it is not known.
 func (g *Gate) inboxOf(b bound, s *Semaphore) *inbox {
-	rdb, address := g.rdb, ""
+	server, rdb, address := g.server, g.rdb, ""
 	if g.cluster != nil {
 		masters := make(chan *redis.Client, 1)
 		go func() { // it may ask the cluster
 			if master, err := g.cluster.MasterForKey(b.ctx, s.key()); err == nil {
-				masters <- once(master, g.callTimeout/2)
+				masters <- master
 			}
 			close(masters)
 		}()
@@ -68,17 +69,19 @@ func (g *Gate) inboxOf(b bound, s *Semaphore) *inbox {
 			if master == nil {
 				return nil
 			}
-			rdb, address = master, master.Options().Addr
+			server, rdb, address = master, once(master, g.callTimeout/2), master.Options().Addr
 		case <-time.After(opening):
 			return nil
 		case <-b.ctx.Done():
+			return nil
+		case <-b.over:
 			return nil
 		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.inboxes[address] == nil {
-		g.inboxes[address] = &inbox{gate: g, rdb: rdb, channel: g.prefix + ":inbox:" + rand.Text()[:9]}
+		g.inboxes[address] = &inbox{gate: g, server: server, rdb: rdb, channel: g.prefix + ":inbox:" + rand.Text()[:9]}
 	}
 	return g.inboxes[address]
 }
@@ -117,9 +120,7 @@ func (i *inbox) open(b bound) (string, error) {
 }
 
 func (i *inbox) subscribe(b bound) {
-	ctx, cancel := context.WithTimeout(b.ctx, i.gate.callTimeout/2)
-	defer cancel()
-	opened, err := i.attempt(ctx)
+	opened, err := i.attempt(b.ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if opened != nil && i.gate.lasting.Err() != nil {
@@ -138,10 +139,36 @@ func (i *inbox) subscribe(b bound) {
 	}
 }
 
-// attempt subscribes. It returns nil if a proxy keeps messages away. It also tries the two commands that the scripts use: they
-// ignore an error of the ACL.
+// attempt subscribes within half the time of a call.
 func (i *inbox) attempt(ctx context.Context) (*subscription, error) {
-	pubsub := i.rdb.Subscribe(ctx, i.channel)
+	ctx, cancel := context.WithTimeout(ctx, i.gate.callTimeout/2)
+	defer cancel()
+	type result struct {
+		opened *subscription
+		err    error
+	}
+	results := make(chan result, 1)
+	go func() {
+		opened, err := i.connect(ctx)
+		results <- result{opened, err}
+	}()
+	select {
+	case got := <-results:
+		return got.opened, got.err
+	case <-ctx.Done(): // without a ReadTimeout go-redis may wait for ever
+		go func() {
+			if got := <-results; got.opened != nil {
+				got.opened.pubsub.Close()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// connect subscribes. It returns nil if a proxy keeps messages away. It also tries the two commands that the scripts use: they
+// ignore an error of the ACL.
+func (i *inbox) connect(ctx context.Context) (*subscription, error) {
+	pubsub := i.server.Subscribe(ctx, i.channel)
 	_, err := pubsub.ReceiveTimeout(ctx, i.gate.callTimeout/2)
 	if err == nil {
 		err = i.rdb.Publish(ctx, i.channel, "").Err()

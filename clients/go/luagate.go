@@ -32,8 +32,9 @@ var embedded embed.FS
 
 // Gate has the semaphores of one server or cluster, and receives the messages for all its waiters.
 type Gate struct {
-	rdb         redis.UniversalClient
-	cluster     cluster // rdb, if it is one
+	server      redis.UniversalClient // of the user
+	rdb         redis.UniversalClient // for calls
+	cluster     cluster               // rdb, if it is one
 	scripts     map[string]*scripts.Script
 	prefix      string
 	label       string
@@ -120,7 +121,7 @@ func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 }
 
 func (g *Gate) use(rdb redis.UniversalClient) error {
-	g.rdb = rdb
+	g.server, g.rdb = rdb, rdb
 	g.cluster, _ = rdb.(cluster)
 	isNil := rdb == nil
 	switch rdb := rdb.(type) {

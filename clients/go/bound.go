@@ -72,14 +72,18 @@ func (b bound) ended(place string, last error) error {
 }
 
 // sleep returns early if the call must end.
-func (b bound) sleep(pause time.Duration) {
+func (b bound) sleep(pause time.Duration) { b.await(nil, pause) }
+
+// await waits until done is closed, but not longer than this time. It returns early if the call must end.
+func (b bound) await(done <-chan struct{}, longest time.Duration) {
 	if !b.until.IsZero() {
-		pause = min(pause, time.Until(b.until))
+		longest = min(longest, time.Until(b.until))
 	}
 	select {
+	case <-done:
 	case <-b.ctx.Done():
 	case <-b.over:
-	case <-time.After(pause):
+	case <-time.After(longest):
 	}
 }
 

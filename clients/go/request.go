@@ -76,7 +76,9 @@ func (r *request) ask(b bound, wait time.Duration, channel string) (*Permit, err
 	r.last = last
 	limit := int(last.n("limit"))
 	if s.Strict && limit != s.limit {
-		r.giveUp()
+		if released := r.giveUp(); released != nil {
+			b.await(released, s.gate.callTimeout)
+		}
 		return nil, &LimitMismatchError{s.name, s.limit, limit}
 	}
 	switch last.word {
@@ -220,11 +222,12 @@ func (r *request) granted(fence, expiresAt int64, end time.Time) *Permit {
 		expiresAt, end)
 }
 
-// giveUp releases in the background what the id may hold.
-func (r *request) giveUp() {
+// giveUp releases in the background what the id may hold. The returned channel is closed at its end; nil: it holds nothing.
+func (r *request) giveUp() <-chan struct{} {
 	if r.tries.isUnknown || r.last.word == "queued" || r.last.word == "granted" || r.last.word == "held" {
-		r.semaphore.gate.release(r.semaphore, r.id, &r.tries)
+		return r.semaphore.gate.release(r.semaphore, r.id, &r.tries)
 	}
+	return nil
 }
 
 // deliver drops the message if the channel is full: the waiter's next call returns the same outcome.

@@ -68,8 +68,14 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 	mayHold := false
 	defer func() {
 		if err != nil && (mayHold || tries.isUnknown) {
+			var releases []<-chan struct{}
 			for _, r := range requests {
-				s.gate.release(r.semaphore, id, &tries)
+				releases = append(releases, s.gate.release(r.semaphore, id, &tries))
+			}
+			for _, released := range releases {
+				if mayHold { // and the server answers
+					b.await(released, s.gate.callTimeout)
+				}
 			}
 		}
 	}()
@@ -90,24 +96,26 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 			return nil, &AboveLimitError{above.semaphore.name, above.permits, int(last.n("limit"))}
 		}
 		rows, _ := last.fields["permits"].([]any)
-		permits = nil
+		first := time.Duration(0) // the end of the first lease, from the call on
 		for i, r := range requests {
 			row := numbers(rows, i) // permits fence expires_at in_use limit
 			if limit := int(row[4]); r.semaphore.Strict && limit != r.semaphore.limit {
 				return nil, &LimitMismatchError{r.semaphore.name, r.semaphore.limit, limit}
 			}
-			end := endOf(asked, row[2], last.n("now"))
-			if time.Now().Before(end) {
-				permit := Permit{ID: id, Permits: r.permits, Fence: row[1], Limit: int(row[4])}
-				permits = append(permits, newPermit(r.semaphore, permit, row[2], end))
+			if end := endOf(asked, row[2], last.n("now")).Sub(asked); i == 0 || end < first {
+				first = end
 			}
 		}
-		if len(permits) == len(requests) {
-			return permits, nil
+		if time.Since(asked) >= first { // a lease ended before the reply was read: ask again
+			b.sleep(shortestPause)
+			continue
 		}
-		for _, p := range permits { // another lease ended before the reply was read: ask again
-			p.lease.finish()
+		for i, r := range requests {
+			row := numbers(rows, i)
+			permit := Permit{ID: id, Permits: r.permits, Fence: row[1], Limit: int(row[4])}
+			permits = append(permits, newPermit(r.semaphore, permit, row[2], endOf(asked, row[2], last.n("now"))))
 		}
+		return permits, nil
 	}
 }
 
@@ -198,13 +206,9 @@ func (s *Several) settled(b bound, acquire func() ([]*Permit, error)) (*Permits,
 			p.lease.finish()
 			releases = append(releases, s.gate.release(p.semaphore, p.ID, new(tries)))
 		}
-		enough := time.After(lastCall)
+		b = bound{ctx: context.Background()}.within(lastCall)
 		for _, released := range releases {
-			select {
-			case <-released:
-			case <-enough:
-				return nil, err
-			}
+			b.await(released, lastCall)
 		}
 		return nil, err
 	}

@@ -34,7 +34,7 @@ type held interface {
 }
 
 type caller struct {
-	client *luagate.Client
+	client *luagate.Gate
 	held   held
 	lost   <-chan struct{}
 }
@@ -53,7 +53,7 @@ func main() {
 	input := bufio.NewScanner(os.Stdin)
 	for input.Scan() {
 		result, err := c.answer(strings.Fields(input.Text()))
-		var full luagate.LineFullError
+		var full *luagate.LineFullError
 		switch {
 		case err == nil:
 			fmt.Println(result)
@@ -106,7 +106,7 @@ func (c *caller) ask(ctx context.Context, verb string, words []string) (string, 
 		wants = append(wants, c.want(word))
 	}
 	var permit *luagate.Permit
-	var permits luagate.Permits
+	var permits *luagate.Permits
 	var err error
 	switch verb {
 	case "acquire":

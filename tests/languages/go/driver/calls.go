@@ -48,17 +48,21 @@ func (d *driver) acquire(ctx context.Context, c command) ([]string, error) {
 	defer cancel()
 	g := d.gate(c)
 	wants := c.all(g.Gate)
-	acquire, several := wants[0].Semaphore.Acquire, g.Several(wants...).Acquire
-	if c.verb == "try" {
-		acquire, several = wants[0].Semaphore.TryAcquire, g.Several(wants...).TryAcquire
-	}
-	if len(wants) > 1 {
-		permits, err := several(ctx)
+	if len(wants) != 1 || c.of("several") == "1" {
+		acquire := g.Several(wants...).Acquire
+		if c.verb == "try" {
+			acquire = g.Several(wants...).TryAcquire
+		}
+		permits, err := acquire(ctx)
 		if err != nil {
 			return nil, err
 		}
 		d.keep(c, held{permits: permits})
 		return granted(permits.Each...), nil
+	}
+	acquire := wants[0].Semaphore.Acquire
+	if c.verb == "try" {
+		acquire = wants[0].Semaphore.TryAcquire
 	}
 	permit, err := acquire(ctx, wants[0].Permits)
 	if err != nil {

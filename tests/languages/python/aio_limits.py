@@ -4,14 +4,14 @@ import asyncio
 import sys
 
 import redis.asyncio
-from luagate.aio import LineFull, Lost, Luagate, Permits, TimedOut
+from luagate.aio import Denied, LineFull, Lost, Luagate, Permits, TimedOut
 
 url, prefix = sys.argv[1:]
 
 
 class Caller:
     def __init__(self):
-        self.gate = Luagate(redis.asyncio.Redis.from_url(url, socket_timeout=2), prefix)
+        self.gate = Luagate(redis.asyncio.Redis.from_url(url), prefix)
         self.held, self.lost = None, asyncio.Event()
 
     def want(self, text):
@@ -49,8 +49,6 @@ class Caller:
             return f"{'lost' if self.held.is_lost else 'held'} {int(self.held.remaining * 1000)}"
         self.lost = asyncio.Event()
         self.held = await self.ask(verb, words)
-        if self.held is None:
-            return "none"
         fences = self.held.fences if isinstance(self.held, Permits) else [self.held.fence]
         return " ".join(map(str, ["held", *fences]))
 
@@ -61,6 +59,8 @@ async def main():
         try:
             verb, *words = line.split()
             result = await caller.answer(verb, words)
+        except Denied:
+            result = "none"
         except LineFull as full:
             result = f"full {full.waiting}"
         except TimedOut:

@@ -5,7 +5,7 @@ import random
 import sys
 
 import redis.asyncio
-from luagate.aio import Luagate
+from luagate.aio import Denied, Luagate
 
 LIMIT, LEASE, IN_LINE = 3, 2, 20
 
@@ -51,11 +51,10 @@ async def main():
     ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     while not ended.done():
         try:
-            if permit := await worker.enter():
-                await worker.stay(permit)
-                print("served", flush=True)
-            else:
-                await asyncio.sleep(dice.uniform(0.001, 0.02))
+            await worker.stay(await worker.enter())
+            print("served", flush=True)
+        except Denied:
+            await asyncio.sleep(dice.uniform(0.001, 0.02))
         except Exception as error:
             print("error", type(error).__name__, *str(error).split(), flush=True)
             await asyncio.sleep(0.05)

@@ -10,10 +10,10 @@ import sys
 import threading
 
 import redis
-from luagate import LineFull, Lost, Luagate, Permits, TimedOut
+from luagate import Denied, LineFull, Lost, Luagate, Permits, TimedOut
 
 url, prefix = sys.argv[1:]
-gate = Luagate(redis.Redis.from_url(url, socket_timeout=2), prefix)
+gate = Luagate(redis.Redis.from_url(url), prefix)
 held, lost = None, threading.Event()
 
 
@@ -51,8 +51,6 @@ def answer(verb, words):
         return f"{'lost' if held.is_lost else 'held'} {int(held.remaining * 1000)}"
     lost = threading.Event()
     held = ask(verb, words)
-    if held is None:
-        return "none"
     fences = held.fences if isinstance(held, Permits) else [held.fence]
     return " ".join(map(str, ["held", *fences]))
 
@@ -61,6 +59,8 @@ for line in sys.stdin:
     try:
         verb, *words = line.split()
         result = answer(verb, words)
+    except Denied:
+        result = "none"
     except LineFull as full:
         result = f"full {full.waiting}"
     except TimedOut:

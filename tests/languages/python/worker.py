@@ -6,7 +6,7 @@ import threading
 import time
 
 import redis
-from luagate import Luagate
+from luagate import Denied, Luagate
 
 LIMIT, LEASE, IN_LINE = 3, 2, 20
 
@@ -56,11 +56,10 @@ def stay(permit):
 threading.Thread(target=watch_standard_input, daemon=True).start()
 while not should_end.is_set():
     try:
-        if permit := enter():
-            stay(permit)
-            print("served", flush=True)
-        else:
-            time.sleep(dice.uniform(0.001, 0.02))
+        stay(enter())
+        print("served", flush=True)
+    except Denied:
+        time.sleep(dice.uniform(0.001, 0.02))
     except Exception as error:
         print("error", type(error).__name__, *str(error).split(), flush=True)
         time.sleep(0.05)

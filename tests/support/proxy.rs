@@ -30,6 +30,8 @@ struct ProxyState {
     call_delays: Mutex<VecDeque<Duration>>,
     /// How many times connections were silenced. Older connections forward nothing.
     silent: AtomicI32,
+    /// How many times subscriptions were lost. Connections that subscribed earlier forward nothing.
+    lost: AtomicI32,
     /// The number of connections so far, and how many of the first of them hold back their calls.
     count: AtomicI32,
     held: AtomicI32,
@@ -54,6 +56,16 @@ struct Place {
     born: i32,
     number: i32,
 }
+
+/// What was sent to the server on a connection.
+struct Sent {
+    /// Whether the last call was a script.
+    script: AtomicBool,
+    /// How many times subscriptions had been lost before its own; `NONE` without a subscription.
+    subscription: AtomicI32,
+}
+
+const NONE: i32 = -1;
 
 /// The fate of one piece, which is usually one call or one reply.
 enum Fate {
@@ -105,6 +117,7 @@ impl Proxy {
             delays: Mutex::default(),
             call_delays: Mutex::default(),
             silent: AtomicI32::new(0),
+            lost: AtomicI32::new(0),
             count: AtomicI32::new(0),
             held: AtomicI32::new(0),
             kept: AtomicI32::new(0),
@@ -127,11 +140,11 @@ impl Proxy {
                 let born = carrier.silent.load(Ordering::SeqCst);
                 let number = carrier.count.fetch_add(1, Ordering::SeqCst);
                 let (there, back) = (carrier.clone(), carrier.clone());
-                let script = Arc::new(AtomicBool::new(false));
-                let script2 = script.clone();
+                let sent = Arc::new(Sent { script: AtomicBool::new(false), subscription: AtomicI32::new(NONE) });
+                let sent2 = sent.clone();
                 let place = Place { born, number };
-                std::thread::spawn(move || there.copy(client, server, place, &script, false));
-                std::thread::spawn(move || back.copy(server2, client2, place, &script2, true));
+                std::thread::spawn(move || there.copy(client, server, place, &sent, false));
+                std::thread::spawn(move || back.copy(server2, client2, place, &sent2, true));
             }
         });
         Proxy { url, shared }
@@ -140,6 +153,12 @@ impl Proxy {
     /// The open connections forward nothing from now on, and stay open. New ones work.
     pub fn go_silent(&self) {
         self.shared.silent.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The open connections with a subscription forward nothing from now on, as behind a router that has forgotten them. They
+    /// stay open for the client, also when the server closes them. New ones work.
+    pub fn lose_subscriptions(&self) {
+        self.shared.lost.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The next `count` replies are swallowed, and their connections cut.
@@ -242,14 +261,14 @@ impl Proxy {
 }
 
 impl ProxyState {
-    /// `script`: whether the last call on this connection was a script. `replies`: the direction is from the server to
-    /// the client.
-    fn copy(&self, mut from: TcpStream, mut to: TcpStream, place: Place, script: &AtomicBool, replies: bool) {
+    /// `replies`: the direction is from the server to the client.
+    fn copy(&self, mut from: TcpStream, mut to: TcpStream, place: Place, sent: &Sent, replies: bool) {
+        let script = &sent.script;
         let keeps = if replies { &self.kept } else { &self.held };
         let mut buffer = [0; 65_536];
         let mut is_silent = false;
         while let Ok(count @ 1..) = from.read(&mut buffer) {
-            if is_silent || self.silent.load(Ordering::SeqCst) != place.born {
+            if is_silent || self.silent.load(Ordering::SeqCst) != place.born || self.has_lost(sent) {
                 continue;
             }
             if replies && let Some([there, here]) = &self.names {
@@ -257,6 +276,9 @@ impl ProxyState {
             }
             if !replies {
                 script.store(is_script(&buffer[..count]), Ordering::SeqCst);
+                if contains(&buffer[..count], b"\r\nSUBSCRIBE\r\n") {
+                    sent.subscription.store(self.lost.load(Ordering::SeqCst), Ordering::SeqCst);
+                }
                 if self.forgets.load(Ordering::SeqCst) {
                     change_loaded(&mut buffer[..count]);
                 }
@@ -298,8 +320,17 @@ impl ProxyState {
                 self.carried_of_scripts.fetch_add(1, Ordering::SeqCst);
             }
         }
+        if replies && self.has_lost(sent) {
+            return; // the client does not notice it
+        }
         let _ = from.shutdown(Shutdown::Both);
         let _ = to.shutdown(Shutdown::Both);
+    }
+
+    /// Whether the subscription of a connection was lost.
+    fn has_lost(&self, sent: &Sent) -> bool {
+        let subscription = sent.subscription.load(Ordering::SeqCst);
+        subscription != NONE && subscription != self.lost.load(Ordering::SeqCst)
     }
 
     /// Holds a piece back.
@@ -353,10 +384,14 @@ fn take(left: &AtomicI32) -> bool {
     taken.is_ok()
 }
 
-/// Whether this is a script call. Client libraries write the command in different case.
+/// Whether this is a script call.
 fn is_script(piece: &[u8]) -> bool {
-    let name = b"EVALSHA";
-    piece.windows(name.len()).any(|word| word.eq_ignore_ascii_case(name))
+    contains(piece, b"EVALSHA")
+}
+
+/// Whether it contains this text. Client libraries write commands in different case.
+fn contains(piece: &[u8], text: &[u8]) -> bool {
+    piece.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text))
 }
 
 /// Changes a letter in the first comment of a script that is loaded.

@@ -1,0 +1,199 @@
+//! A running driver: it gets commands, and its replies arrive in any order.
+
+use super::client::Client;
+use super::support::leftovers::{MARK, mark};
+use super::support::{SOON, signal, within};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// The longest time for a reply that should come soon: a virtual machine starts slowly on a busy machine.
+const BOUND: Duration = SOON.saturating_mul(3);
+
+/// The end of a call.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub word: String,
+    fields: BTreeMap<String, String>,
+    received: Instant,
+}
+
+impl Reply {
+    fn read(words: &str) -> Option<(String, Reply)> {
+        let received = Instant::now();
+        let mut words = words.split(' ');
+        let (call, word) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let fields = words.filter_map(|word| word.split_once('=')).map(|(key, value)| (key.to_owned(), decode(value)));
+        let reply = Reply { word, fields: fields.collect(), received };
+        Some((call, reply))
+    }
+
+    /// A field, or nothing.
+    pub fn get(&self, key: &str) -> &str {
+        self.fields.get(key).map_or("", String::as_str)
+    }
+
+    #[track_caller]
+    pub fn number(&self, key: &str) -> u64 {
+        self.get(key).parse().unwrap_or_else(|_| panic!("no number {key}: {self:?}"))
+    }
+
+    #[track_caller]
+    pub fn expect(&self, word: &str) -> &Reply {
+        assert_eq!(self.word, word, "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub fn is_error(&self, kind: &str) -> &Reply {
+        assert!(self.word == "error" && self.get("kind") == kind, "expected the error {kind}: {self:?}");
+        self
+    }
+}
+
+/// A call that may still run.
+#[derive(Clone)]
+pub struct Call {
+    name: String,
+    text: String,
+    sent: Instant,
+}
+
+#[derive(Default)]
+struct Said {
+    replies: BTreeMap<String, Reply>,
+    events: Vec<String>,
+    has_ended: bool,
+}
+
+pub struct Driver {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    said: Arc<(Mutex<Said>, Condvar)>,
+    calls: u32,
+}
+
+impl Driver {
+    /// Starts the driver of a client, with nothing opened.
+    pub fn start(client: &Client) -> Driver {
+        let mut command = client.command();
+        command.env(MARK, mark()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", client.name));
+        let stdin = child.stdin.take();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let said = Arc::<(Mutex<Said>, Condvar)>::default();
+        let hears = said.clone();
+        std::thread::spawn(move || {
+            let (said, changed) = &*hears;
+            for line in lines.map_while(Result::ok) {
+                let mut said = said.lock().unwrap();
+                match line.strip_prefix("! ") {
+                    Some(event) => said.events.push(event.to_owned()),
+                    None => said.replies.extend(Reply::read(&line)),
+                }
+                changed.notify_all();
+            }
+            said.lock().unwrap().has_ended = true;
+            changed.notify_all();
+        });
+        Driver { child, stdin, said, calls: 0 }
+    }
+
+    /// Sends a command, and does not wait for its end.
+    pub fn send(&mut self, text: impl Into<String>) -> Call {
+        self.calls += 1;
+        let call = Call { name: self.calls.to_string(), text: text.into(), sent: Instant::now() };
+        writeln!(self.stdin.as_ref().expect("an open input"), "{} {}", call.name, call.text).unwrap();
+        call
+    }
+
+    /// The end of a call, if it ends within this time.
+    pub fn ends_within(&self, call: &Call, time: Duration) -> Option<Reply> {
+        let (said, changed) = &*self.said;
+        let goes_on = |said: &mut Said| !said.replies.contains_key(&call.name) && !said.has_ended;
+        let (said, _) = changed.wait_timeout_while(said.lock().unwrap(), time, goes_on).unwrap();
+        said.replies.get(&call.name).cloned()
+    }
+
+    /// The end of a call, and how long it ran.
+    #[track_caller]
+    pub fn end(&self, call: &Call) -> (Reply, Duration) {
+        let reply = self.ends_within(call, BOUND);
+        let reply = reply.unwrap_or_else(|| panic!("no reply after {:?}: {}", call.sent.elapsed(), call.text));
+        let time = reply.received - call.sent;
+        (reply, time)
+    }
+
+    #[track_caller]
+    pub fn call(&mut self, text: impl Into<String>) -> Reply {
+        let call = self.send(text);
+        self.end(&call).0
+    }
+
+    /// Cancels a call in the way of the language.
+    #[track_caller]
+    pub fn cancel(&mut self, call: &Call) {
+        self.call(format!("cancel call={}", call.name)).expect("done");
+    }
+
+    /// Waits until it has said `! EVENT`.
+    #[track_caller]
+    pub fn says(&self, event: &str) {
+        let (said, changed) = &*self.said;
+        let silent = |said: &mut Said| !said.events.iter().any(|one| one == event) && !said.has_ended;
+        let (said, _) = changed.wait_timeout_while(said.lock().unwrap(), BOUND, silent).unwrap();
+        assert!(said.events.iter().any(|one| one == event), "the driver did not say {event}: {:?}", said.events);
+    }
+
+    /// Waits until the work of this call of `use` runs.
+    #[track_caller]
+    pub fn works(&self, call: &Call) {
+        self.says(&format!("working {}", call.name));
+    }
+
+    /// Closes its input. Returns whether it then ended by itself, and well, within this time.
+    pub fn ends_itself(&mut self, time: Duration) -> bool {
+        drop(self.stdin.take());
+        within(time, || self.child.try_wait().unwrap()).is_some_and(|status| status.success())
+    }
+
+    /// Stops the process, as a pause of its machine does.
+    pub fn pause(&self) {
+        signal("-STOP", self.child.id());
+    }
+
+    pub fn resume(&self) {
+        signal("-CONT", self.child.id());
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A percent-encoded value.
+pub fn decode(value: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        let mut digit = || rest.next().and_then(|digit| (digit as char).to_digit(16));
+        bytes.push(match byte {
+            b'%' => (digit().unwrap_or(0) * 16 + digit().unwrap_or(0)) as u8,
+            byte => byte,
+        });
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The percent-encoded form of a value.
+pub fn encode(value: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%' && byte != b'=';
+    let encoded =
+        value.bytes().map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02x}") });
+    encoded.collect()
+}

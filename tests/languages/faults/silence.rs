@@ -1,0 +1,181 @@
+//! A server or a network that does not answer: every call ends by its own deadline.
+
+use super::client::Client;
+use super::driver::Driver;
+use super::scene::{LATE, Scene, open, server};
+use super::support::proxy::Proxy;
+use super::support::{assert_in_time, command_counts};
+use libtest_mimic::Failed;
+use std::net::TcpListener;
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Calls without a deadline of their own end within this time.
+const CALL: Duration = Duration::from_secs(5);
+
+/// A wait with a deadline, while the server is stopped. Returns how long it ran beyond the deadline.
+fn late(client: &Client, scene: &mut Scene, name: &str) -> Duration {
+    let call = scene.driver.send(format!("acquire gate=g permit=p timeout={} name={name}", TIMEOUT.as_millis()));
+    let (reply, time) = scene.driver.end(&call);
+    // To a caller that is not in line yet, the Rust library reports that it does not know the outcome.
+    reply.is_error(if client.is_rust() { "unreachable" } else { "timed_out" });
+    time.checked_sub(TIMEOUT).expect("not before the deadline")
+}
+
+pub fn before_the_first_wait(client: &Client) -> Result<(), Failed> {
+    assert_in_time(LATE, || {
+        let mut scene = Scene::new(client).warm();
+        scene.server.pause();
+        let late = late(client, &mut scene, "line");
+        scene.server.resume();
+        scene.is_free("line");
+        late
+    });
+    Ok(())
+}
+
+/// With nothing but the address of the server: no timeouts, and the retries that the underlying client has by default.
+pub fn with_default_settings(client: &Client) -> Result<(), Failed> {
+    assert_in_time(LATE, || {
+        let mut scene = Scene::on(client, server(&[]), " client=default").warm();
+        scene.server.pause();
+        let late = late(client, &mut scene, "line");
+        scene.server.resume();
+        scene.is_free("line");
+        let calls = command_counts(&mut scene.server.connection())["evalsha"];
+        assert!(calls < 15, "{calls} calls: the underlying client repeats them");
+        late
+    });
+    Ok(())
+}
+
+pub fn during_the_wait(client: &Client) -> Result<(), Failed> {
+    let mut scene = Scene::new(client).warm();
+    assert_in_time(LATE, || {
+        let held = scene.semaphore("line").try_acquire().unwrap();
+        let call = scene.driver.send(format!("acquire gate=g permit=p timeout={} name=line", TIMEOUT.as_millis()));
+        scene.waits("line", 1);
+        scene.server.pause();
+        let (reply, time) = scene.driver.end(&call);
+        scene.server.resume();
+        reply.is_error("timed_out");
+        held.release().unwrap();
+        scene.is_free("line");
+        time.checked_sub(TIMEOUT).expect("not before the deadline")
+    });
+    Ok(())
+}
+
+pub fn after_the_wait(client: &Client) -> Result<(), Failed> {
+    let mut scene = Scene::new(client).has_waited();
+    assert_in_time(LATE, || {
+        scene.server.pause();
+        let late = late(client, &mut scene, "line");
+        scene.server.resume();
+        scene.is_free("line");
+        late
+    });
+    Ok(())
+}
+
+/// Other callers of the process, which have more time, hold up nobody.
+pub fn behind_patient_callers(client: &Client) -> Result<(), Failed> {
+    assert_in_time(LATE, || {
+        let mut scene = Scene::new(client).warm();
+        scene.server.pause();
+        for caller in 0..8 {
+            scene.driver.send(format!("acquire gate=g permit=other{caller} timeout=60000 name=other"));
+        }
+        let late = late(client, &mut scene, "line");
+        scene.server.resume();
+        late
+    });
+    Ok(())
+}
+
+pub fn calls_without_a_deadline_end(client: &Client) -> Result<(), Failed> {
+    let mut scene = Scene::new(client).warm();
+    scene.call("acquire gate=g permit=p timeout=10000 name=held lease=60000").expect("granted");
+    scene.call("acquire gate=g permit=r timeout=10000 name=kept lease=60000").expect("granted");
+    scene.server.pause();
+    let calls = ["try gate=g permit=q name=line", "refresh permit=r", "inspect gate=g name=line", "release permit=p"];
+    let calls = calls.map(|text| scene.driver.send(text));
+    for call in &calls {
+        let (reply, time) = scene.driver.end(call);
+        reply.is_error("unreachable");
+        assert!(time <= CALL, "{time:?}");
+    }
+    scene.server.resume();
+    // The release continues in the background, and so does the release of what `try` may have acquired.
+    scene.is_free("held");
+    scene.is_free("line");
+    Ok(())
+}
+
+pub fn a_cancelled_call_ends_at_once(client: &Client) -> Result<(), Failed> {
+    assert_in_time(LATE, || {
+        let mut scene = Scene::new(client).warm();
+        scene.server.pause();
+        let call = scene.driver.send("acquire gate=g permit=p name=line");
+        let runs = scene.driver.ends_within(&call, Duration::from_millis(300)).is_none();
+        assert!(runs, "it ended without an answer");
+        let began = std::time::Instant::now();
+        scene.driver.cancel(&call);
+        scene.driver.end(&call).0.is_error("cancelled");
+        let time = began.elapsed();
+        scene.server.resume();
+        scene.is_free("line");
+        time
+    });
+    Ok(())
+}
+
+/// The open connections forward nothing any more. New ones work, so the call is granted.
+pub fn dead_connections_are_replaced(client: &Client) -> Result<(), Failed> {
+    let mut scene = Scene::new(client).has_waited();
+    scene.proxy.go_silent();
+    let call = scene.driver.send("acquire gate=g permit=p timeout=20000 name=line");
+    let (reply, time) = scene.driver.end(&call);
+    reply.expect("granted");
+    assert!(time <= Duration::from_secs(6), "{time:?}");
+    scene.call("release permit=p").expect("released");
+    scene.is_free("line");
+    Ok(())
+}
+
+/// A server that accepts connections and never answers, from the first call on.
+pub fn from_the_first_call_on(client: &Client) -> Result<(), Failed> {
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("redis://{}/", silent.local_addr()?);
+    let mut driver = Driver::start(client);
+    let opening = driver.send(open(&url, "silent"));
+    let (opened, time) = driver.end(&opening);
+    if opened.word == "error" {
+        opened.is_error("unreachable");
+        assert!(time <= CALL, "{time:?}");
+        return Ok(());
+    }
+    let call = driver.send("acquire gate=g permit=p timeout=1000 name=line");
+    let (reply, time) = driver.end(&call);
+    reply.is_error("timed_out");
+    assert!(time <= TIMEOUT + 5 * LATE, "{time:?}");
+    Ok(())
+}
+
+/// Nobody listens at the address.
+pub fn no_server(client: &Client) -> Result<(), Failed> {
+    let server = server(&[]);
+    let proxy = Proxy::new(&server);
+    proxy.refuse(); // it accepts connections, and closes them
+    let unused = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    for url in [proxy.url.clone(), format!("redis://{unused}/")] {
+        let mut driver = Driver::start(client);
+        let mut reply = driver.call(open(&url, "none"));
+        if reply.word == "done" {
+            reply = driver.call("acquire gate=g permit=p timeout=30000 name=line");
+        }
+        reply.is_error("unreachable");
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! The table of faults, and what a language cannot have.
+
+use super::client::Client;
+use super::{access, calls, ending, failover, process, silence, subscription, work};
+use libtest_mimic::Failed;
+
+pub struct Fault {
+    pub name: &'static str,
+    pub test: fn(&Client) -> Result<(), Failed>,
+    /// Also with the oldest supported version of the underlying library.
+    pub on_oldest: bool,
+}
+
+const fn new(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> Fault {
+    Fault { name, test, on_oldest: false }
+}
+
+const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> Fault {
+    Fault { name, test, on_oldest: true }
+}
+
+pub const FAULTS: [Fault; 42] = [
+    new("silent_server_before_the_first_wait", silence::before_the_first_wait),
+    on_all("silent_server_during_the_wait", silence::during_the_wait),
+    new("silent_server_after_the_wait", silence::after_the_wait),
+    new("silent_server_behind_patient_callers", silence::behind_patient_callers),
+    new("silent_server_from_the_first_call_on", silence::from_the_first_call_on),
+    on_all("silent_server_with_default_settings_of_the_client", silence::with_default_settings),
+    new("silent_server_and_calls_without_a_deadline", silence::calls_without_a_deadline_end),
+    new("silent_server_and_a_cancelled_call", silence::a_cancelled_call_ends_at_once),
+    on_all("silent_connections_are_replaced", silence::dead_connections_are_replaced),
+    new("no_server", silence::no_server),
+    on_all("subscription_is_silently_dead", subscription::silently_dead),
+    new("subscription_is_closed", subscription::closed),
+    new("server_without_subscribe_publish_or_pubsub", subscription::unknown_commands),
+    on_all("wrong_password", access::wrong_password),
+    new("missing_permission", access::missing_permission),
+    on_all("endpoint_moves_to_another_server", failover::moved),
+    new("server_is_not_ready", failover::not_ready),
+    new("server_is_busy", failover::busy),
+    new("server_restarts_without_data", failover::restarted),
+    new("reply_is_read_after_the_lease", process::late_reply),
+    new("process_is_paused_while_it_is_granted", process::paused_while_granted),
+    new("process_is_paused_while_it_holds", process::paused_while_held),
+    new("calls_are_cancelled_at_random", process::cancelled_calls),
+    new("interrupts_at_random", process::interrupts),
+    new("process_forks", process::fork),
+    new("second_event_loop", process::second_event_loop),
+    new("work_returns_and_the_release_fails", work::result_is_kept),
+    new("work_fails_and_the_release_fails", work::error_is_kept),
+    new("work_loses_its_permit_and_asks", work::loss_is_reported),
+    new("work_loses_its_permit_and_does_not_ask", work::loss_is_not_reported_unasked),
+    new("work_loses_its_permit_and_fails", work::loss_does_not_replace_an_error),
+    on_all("close_ends_waiters", ending::close_ends_waiters),
+    new("close_while_the_server_is_silent", ending::close_in_silence),
+    new("client_is_closed_before_the_gate", ending::client_closed_first),
+    new("program_ends_without_close", ending::exit_without_close),
+    new("close_leaves_no_thread", ending::close_leaves_no_thread),
+    new("limit_in_force_is_told", calls::limits),
+    new("denials_tell_their_numbers", calls::denials),
+    new("permanent_lease", calls::permanent),
+    new("labels_and_revocation", calls::labels_and_revocation),
+    new("readers_and_writers", calls::readers_and_writers),
+    new("acquire_without_timeout", calls::no_timeout),
+];
+
+/// Faults that need what only some languages have.
+pub const MORE: [Fault; 2] =
+    [new("invalid_arguments", calls::arguments), new("other_kinds_of_client_objects", calls::kinds_of_clients)];
+
+const NO_FORK: &str = "a fork of this runtime is not supported by the language";
+const NO_LOOP: &str = "only asyncio binds objects to an event loop";
+const AT_ONCE: &str = "callers that are not in line yet get the error at once, and decide";
+const CLOSE: &str = "`close` waits for releases; a `Cancel` or a dropped future ends waiters";
+const NO_CLIENT: &str = "the library has no client of another library below it";
+
+/// A fault, the clients that it cannot happen to, and the reason.
+pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
+    ("process_forks", &["javascript", "go", "java"], NO_FORK),
+    ("process_forks", &["rust", "rust_async"], "`tests/fork` tests it"),
+    ("process_forks", &["asyncio"], "an event loop cannot be used after a fork"),
+    ("second_event_loop", &["python", "javascript", "go", "java", "rust", "rust_async"], NO_LOOP),
+    ("silent_server_and_a_cancelled_call", &["python"], "a thread in Python cannot be cancelled"),
+    ("calls_are_cancelled_at_random", &["python"], "a thread in Python cannot be cancelled"),
+    ("interrupts_at_random", &["javascript", "go", "rust", "rust_async"], "the language interrupts no running code"),
+    ("silent_connections_are_replaced", &["rust", "rust_async"], AT_ONCE),
+    ("endpoint_moves_to_another_server", &["rust", "rust_async"], AT_ONCE),
+    ("server_is_not_ready", &["rust", "rust_async"], AT_ONCE),
+    ("server_is_busy", &["rust", "rust_async"], AT_ONCE),
+    (
+        "silent_server_and_a_cancelled_call",
+        &["rust"],
+        "`Cancel` ends a wait when its call was answered, or after the read timeout",
+    ),
+    ("close_ends_waiters", &["rust", "rust_async"], CLOSE),
+    ("close_while_the_server_is_silent", &["rust", "rust_async"], CLOSE),
+    ("client_is_closed_before_the_gate", &["rust", "rust_async"], NO_CLIENT),
+    ("other_kinds_of_client_objects", &["rust", "rust_async"], NO_CLIENT),
+    ("invalid_arguments", &["rust", "rust_async"], "`tests/arguments` tests it"),
+    ("work_loses_its_permit_and_does_not_ask", &["rust_async"], "`run` always reports a loss"),
+    ("work_loses_its_permit_and_fails", &["rust_async"], "`run` ends the work at the loss"),
+];
+
+/// Why this fault cannot happen to this client.
+pub fn exception(fault: &str, client: &Client) -> Option<&'static str> {
+    let found = EXCEPTIONS.iter().find(|(name, clients, _)| *name == fault && clients.contains(&client.base()));
+    found.map(|(_, _, why)| *why)
+}

@@ -121,12 +121,12 @@ class Agenda:
 
     def _start(self) -> None:
         now = time.monotonic()
-        plans: list[dict[Any, float]] = [self._releases, self._renewals]
+        plans: list[dict[Any, Any]] = [self._releases, self._renewals]
         for plan in plans:
             for item, at in list(plan.items()):
                 if len(self._running) >= AT_ONCE:
                     return
-                if at <= now and plan.pop(item, None):
+                if at <= now and plan.pop(item, None) is not None:  # otherwise it was removed meanwhile
                     self._call(item, now)
 
     def _call(self, item: Held | Release, now: float) -> None:

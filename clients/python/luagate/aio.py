@@ -378,7 +378,7 @@ class _Session(Session):
         self.end_all()
         if self._agenda:
             await asyncio.wait([self._agenda], timeout=CLEAN_UP)
-        tasks = self._tasks - {asyncio.current_task()}  # type: ignore[operator]
+        tasks = self._tasks - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -55,12 +55,13 @@ def own(client: Any, timeout: float) -> Any:
 
 def of_node(cluster: Any, host: str, port: int) -> Any:
     """A client of one node of a cluster that `own` has made."""
-    if isinstance(cluster, redis.RedisCluster):
+    if not isinstance(cluster, redis.asyncio.RedisCluster):
         return cluster.get_redis_connection(cluster.get_node(host, port))
-    settings = dict(cluster.get_connection_kwargs())
+    settings: dict[str, Any] = dict(cluster.get_connection_kwargs())
     for name in ("response_callbacks", "parser_class", "max_connections"):
         settings.pop(name, None)
-    return redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(**{**settings, "host": host, "port": port}))
+    settings.update(host=host, port=port)
+    return redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(**settings))
 
 
 def _pool(pool: Any, timeout: float) -> Any:

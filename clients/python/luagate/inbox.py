@@ -46,6 +46,9 @@ class Inbox:
         """The inbox of a request, as an argument of the scripts. The server signs the messages with the secret."""
         return f"{self.channel}#{secret}" if self.is_open else ""
 
+    def has_tried(self) -> bool:
+        return self.is_tried
+
     def tell(self, event: Any) -> None:
         """Passes an event to all requests."""
         for request in list(self.requests.values()):

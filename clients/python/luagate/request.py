@@ -101,7 +101,7 @@ class Request(Claim):
         try:
             if inbox := self._listen():
                 left = min(OPENING, operation.end - time.monotonic())
-                yield from operation.pause(left, lambda: inbox.is_tried)
+                yield from operation.pause(left, inbox.has_tried)
                 operation.early.clear()
             while time.monotonic() < operation.end:
                 inbox = self._listen()

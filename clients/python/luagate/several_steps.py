@@ -40,7 +40,9 @@ def try_acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]
 
 
 def _ask(operation: Operation, requests: list[Request]) -> Steps[list[Held]]:
-    keys, argv, asked = [], [requests[0].id], time.monotonic()
+    keys: list[str] = []
+    argv: list[Any] = [requests[0].id]
+    asked = time.monotonic()
     for request in requests:
         settings = request.settings
         keys += settings.keys
@@ -66,7 +68,8 @@ def _refusal(request: Request, reply: Any) -> AboveLimit | Denied:
     if reply.word == "above_limit":
         return AboveLimit(key, request.permits, reply.limit)
     next_expiry = None if reply.next_expiry == -1 else reply.next_expiry / 1000
-    return Denied(key, *reply.usages[reply.index - 1], next_expiry)
+    in_use, limit, waiting = reply.usages[reply.index - 1]
+    return Denied(key, in_use, limit, waiting, next_expiry)
 
 
 def acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]:

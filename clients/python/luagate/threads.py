@@ -319,7 +319,8 @@ class _Session(Session):
             while not self.is_closed:
                 target, name, *arguments = step
                 try:
-                    result = self._pause(*arguments) if name == "pause" else getattr(target, name)(*arguments)
+                    call: Any = self._pause if name == "pause" else getattr(target, name)
+                    result = call(*arguments)
                 except Exception as error:
                     step = steps.throw(error)
                 else:

@@ -155,7 +155,7 @@ class Driver:
         return "checked", {"total": len(cases), "wrong": ",".join(wrong)}
 
     async def clients(self, command):
-        url, prefix = next(iter(self.opened.values()))
+        url, prefix = command.get("url"), command.get("prefix", "luagate")
         works, refused, wrong = [], [], []
         for kind, make in client_kinds(url):
             try:

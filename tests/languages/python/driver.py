@@ -156,7 +156,7 @@ class Driver:
         return "checked", {"total": len(cases), "wrong": ",".join(wrong)}
 
     def clients(self, command):
-        url, prefix = next(iter(self.opened.values()))
+        url, prefix = command.get("url"), command.get("prefix", "luagate")
         works, refused, wrong = [], [], []
         for kind, make in client_kinds(url):
             try:

@@ -11,7 +11,6 @@ A Luagate may be used in one event loop after the other, and after a fork: each 
 import asyncio
 import inspect
 import math
-import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -21,7 +20,7 @@ from types import TracebackType
 from typing import Any
 
 import redis
-from luagate import clients, failures, several_steps, steps
+from luagate import clients, failures, process, several_steps, steps
 from luagate.agenda import Agenda
 from luagate.api import Gate, RwLock, SemaphoreValues, SeveralValues, Values, log_failed_release, wants_of
 from luagate.errors import (
@@ -95,7 +94,7 @@ class Permit(Values, _Block):
 
     async def refresh(self) -> None:
         """Starts the lease anew. Takes one call, at most `call_timeout`. Raises Lost."""
-        await self._gate.run("refresh", lambda operation: steps.refresh(operation, self._held))
+        await self._gate.run(f"refresh {self._held.settings.key}", lambda operation: steps.refresh(operation, self._held))
 
     async def release(self) -> bool:
         """Releases the permit and returns whether it was still held. A second call does no harm.
@@ -103,12 +102,12 @@ class Permit(Values, _Block):
         Takes one call, at most `call_timeout`. After an error, also if it is cancelled, the release is repeated in the
         background until the lease ends.
         """
-        return bool(await self._gate.run("release", lambda operation: steps.release(operation, [self._held])))
+        return bool(await self._gate.run(f"release {self._held.settings.key}", lambda operation: steps.release(operation, [self._held])))
 
     async def downgrade(self) -> None:
         """A writer of a lock for readers and writers becomes a reader, and keeps its fence. Raises Lost."""
         self._check_writer()
-        await self._gate.run("downgrade", lambda operation: steps.downgrade(operation, self._held))
+        await self._gate.run(f"downgrade {self._held.settings.key}", lambda operation: steps.downgrade(operation, self._held))
 
     async def __aenter__(self) -> "Permit":
         return self
@@ -119,11 +118,11 @@ class Permits(SeveralValues[Permit], _Block):
 
     async def refresh(self) -> None:
         """Refreshes all, each with the lease of its semaphore. Raises Lost if one of them is lost."""
-        await self._gate.run("refresh", lambda operation: several_steps.refresh_each(operation, self._held))
+        await self._gate.run(f"refresh {self!r}", lambda operation: several_steps.refresh_each(operation, self._held))
 
     async def release(self) -> bool:
         """Releases all and returns whether all were still held. A second call does no harm. As `Permit.release`."""
-        return bool(await self._gate.run("release", lambda operation: steps.release(operation, self._held)))
+        return bool(await self._gate.run(f"release {self!r}", lambda operation: steps.release(operation, self._held)))
 
     async def __aenter__(self) -> "Permits":
         return self
@@ -259,7 +258,7 @@ class Luagate(Gate[Semaphore, Permit]):
         Permits stay held until their leases end. Later calls raise Closed. Does not close the client.
         """
         self.is_closed = True
-        if session := self._sessions.get((os.getpid(), asyncio.get_running_loop())):
+        if session := self._sessions.get((process.number(), asyncio.get_running_loop())):
             await session.close()
 
     async def __aenter__(self) -> "Luagate":
@@ -285,14 +284,14 @@ class Luagate(Gate[Semaphore, Permit]):
             raise
 
     def _session(self) -> "_Session":
-        here = os.getpid(), asyncio.get_running_loop()
+        here = process.number(), asyncio.get_running_loop()
         session = self._sessions.get(here)
         if session is None:
             if self.is_closed:
                 raise Closed("this Luagate is closed")
-            for (pid, loop), other in list(self._sessions.items()):
-                if pid != here[0] or loop.is_closed():
-                    del self._sessions[pid, loop]
+            for (number, loop), other in list(self._sessions.items()):
+                if number != here[0] or loop.is_closed():
+                    del self._sessions[number, loop]
                     other.leave()
             session = self._sessions[here] = _Session(self)
         return session

@@ -1,11 +1,11 @@
 """A held permit: its data, and the end of its lease by this machine's clock."""
 
 import math
-import os
 import time
 from collections.abc import Callable
 from typing import Any
 
+from luagate import process
 from luagate.errors import Lost
 from luagate.settings import Settings
 
@@ -23,7 +23,7 @@ class Held:
         self.on_lost: Callable[[Any], object] | None = None  # is called once with this object if the permit is lost
         self.keeper: Any = None  # the agenda that renews it
         self._is_over = False  # released, or known to be lost
-        self._pid = os.getpid()
+        self._process = process.number()
 
     @property
     def remaining(self) -> float:
@@ -38,7 +38,7 @@ class Held:
     @property
     def is_of_this_process(self) -> bool:
         """A permit belongs to the process that acquired it, not to a child that was forked later."""
-        return self._pid == os.getpid()
+        return self._process == process.number()
 
     def end(self) -> None:
         """The holder releases it, or it is lost."""

@@ -1,6 +1,6 @@
 """The calls of one id for its permits, until they are granted or the caller gives up."""
 
-import secrets
+import os
 import time
 import uuid
 from typing import Any
@@ -45,9 +45,11 @@ class Request(Claim):
         if permits * settings.unit > MOST:
             check_number("permits", permits * settings.unit, 1)
         label = settings.label or operation.session.label
-        id = id or (f"{label}/{uuid.uuid4()}" if label else str(uuid.uuid4()))
+        random = os.urandom(32)
+        new = str(uuid.UUID(bytes=random[:16], version=4))
+        id = id or (f"{label}/{new}" if label else new)
         super().__init__(operation, settings, id, max(PATIENCE, settings.first_lease_ms / 1000))
-        self.permits, self.mailbox, self.secret = permits * settings.unit, operation.mailbox, secrets.token_hex(16)
+        self.permits, self.mailbox, self.secret = permits * settings.unit, operation.mailbox, random[16:].hex()
         self.ticket, self.asked = 0, 0.0
         self.reply: Any = None
         self._inbox: Inbox | None = None
@@ -99,7 +101,7 @@ class Request(Claim):
         """Waits in line, and asks again from time to time. None: the timeout ended."""
         operation = self.operation
         try:
-            if inbox := self._listen():
+            if (inbox := self._listen()) and not inbox.is_tried:
                 left = min(OPENING, operation.end - time.monotonic())
                 yield from operation.pause(left, inbox.has_tried)
                 operation.early.clear()
@@ -153,5 +155,4 @@ class Request(Claim):
 
         The ticket is the next fence of that time, lower by the head start (both in µs).
         """
-        head_start_us = 1000 * self.settings.head_start_ms
-        return fence > (min(self.ticket + head_start_us, 1000 * self.reply.now) if head_start_us else self.ticket)
+        return fence > self.ticket + 1000 * self.settings.head_start_ms

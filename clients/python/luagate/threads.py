@@ -1,10 +1,8 @@
 """The API for threads. Threads may share all objects."""
 
-import os
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -13,21 +11,20 @@ from types import TracebackType
 from typing import Any
 
 import redis
-from luagate import clients, failures, several_steps, steps
+from luagate import clients, process, several_steps, steps
 from luagate.agenda import Agenda
 from luagate.api import Gate, RwLock, SemaphoreValues, SeveralValues, Values, log_failed_release, wants_of
+from luagate.calls import Calls, Workers
 from luagate.errors import Closed, LuagateError
 from luagate.held import Held
 from luagate.inbox import Inbox
 from luagate.operation import CLEAN_UP, Job, Operation, Steps, T
-from luagate.scripts import FOLDER, Commands
+from luagate.scripts import FOLDER
 from luagate.session import Session
 from luagate.settings import check_id, check_timeout
 from luagate.state import Resized, State
 
 __all__ = ["Luagate", "Permit", "Permits", "RwLock", "Semaphore", "Several"]
-
-IDLE = 30  # seconds: a thread without work ends after this time
 
 
 class _Block:
@@ -52,7 +49,7 @@ class Permit(Values, _Block):
 
     def refresh(self) -> None:
         """Starts the lease anew. Blocks for one call, at most `call_timeout`. Raises Lost."""
-        self._gate.run("refresh", lambda operation: steps.refresh(operation, self._held))
+        self._gate.run(f"refresh {self._held.settings.key}", lambda operation: steps.refresh(operation, self._held))
 
     def release(self) -> bool:
         """Releases the permit and returns whether it was still held. A second call does no harm.
@@ -60,12 +57,12 @@ class Permit(Values, _Block):
         Blocks for one call, at most `call_timeout`. After an error, also after an interrupt, the release is repeated in the
         background until the lease ends.
         """
-        return bool(self._gate.run("release", lambda operation: steps.release(operation, [self._held])))
+        return bool(self._gate.run(f"release {self._held.settings.key}", lambda operation: steps.release(operation, [self._held])))
 
     def downgrade(self) -> None:
         """A writer of a lock for readers and writers becomes a reader, and keeps its fence. Blocks for one call. Raises Lost."""
         self._check_writer()
-        self._gate.run("downgrade", lambda operation: steps.downgrade(operation, self._held))
+        self._gate.run(f"downgrade {self._held.settings.key}", lambda operation: steps.downgrade(operation, self._held))
 
     def __enter__(self) -> "Permit":
         return self
@@ -76,11 +73,11 @@ class Permits(SeveralValues[Permit], _Block):
 
     def refresh(self) -> None:
         """Refreshes all, each with the lease of its semaphore. Raises Lost if one of them is lost."""
-        self._gate.run("refresh", lambda operation: several_steps.refresh_each(operation, self._held))
+        self._gate.run(f"refresh {self!r}", lambda operation: several_steps.refresh_each(operation, self._held))
 
     def release(self) -> bool:
         """Releases all and returns whether all were still held. A second call does no harm. As `Permit.release`."""
-        return bool(self._gate.run("release", lambda operation: steps.release(operation, self._held)))
+        return bool(self._gate.run(f"release {self!r}", lambda operation: steps.release(operation, self._held)))
 
     def __enter__(self) -> "Permits":
         return self
@@ -216,7 +213,7 @@ class Luagate(Gate[Semaphore, Permit]):
         Permits stay held until their leases end. Later calls raise Closed. Does not close the client.
         """
         self.is_closed = True
-        if session := self._sessions.get(os.getpid()):
+        if session := self._sessions.get(process.number()):
             session.close()
 
     def __enter__(self) -> "Luagate":
@@ -237,19 +234,20 @@ class Luagate(Gate[Semaphore, Permit]):
         operation = Operation(session, name, timeout)
         try:
             return keep(session.run(operation, make(operation)), session.agenda)
-        except BaseException:  # also an interrupt, at any point: nothing stays held
+        except BaseException as error:  # also an interrupt, at any point: nothing stays held
+            operation.is_unsure |= not isinstance(error, (LuagateError, redis.RedisError))
             operation.give_up()
             raise
 
     def _session(self) -> "_Session":
-        pid = os.getpid()
-        session = self._sessions.get(pid)
+        here = process.number()
+        session = self._sessions.get(here)
         if session is None:
             if self.is_closed:
                 raise Closed("this Luagate is closed")
             for other in list(self._sessions.values()):
                 other.leave_to_parent()
-            session = self._sessions.setdefault(pid, _Session(self))
+            session = self._sessions.setdefault(here, _Session(self))
         return session
 
 
@@ -260,7 +258,8 @@ class _Session(Session):
 
     def __init__(self, gate: Luagate) -> None:
         super().__init__(gate)
-        self._workers = _Workers()
+        self._workers = Workers()
+        self._calls = Calls(self, self._workers)
         self._lock = threading.Lock()  # is taken only on threads of luagate, which no signal interrupts
         self._agenda: threading.Thread | None = None
         self._listeners: dict[Inbox, threading.Thread] = {}
@@ -275,25 +274,13 @@ class _Session(Session):
             self.ended(operation)
 
     def run_in_background(self, job: Job) -> None:
-        self._workers.put(partial(self._execute, job))
-
-    def _execute(self, job: Job) -> None:
-        self._start_agenda()
-        client = None
-        try:
-            client = self.own()
-            value = _execute(client, job.commands)
-        except Exception as error:
-            if failures.is_retried(error):
-                self.failed(client, failures.is_read_only(error))
-            job.end(None, error)
-        else:
-            job.end(value)
+        self._calls.start(job)
 
     def notify(self, held: Held) -> None:
         self._workers.put(partial(Agenda.tell, held))
 
-    def _start_agenda(self) -> None:
+    def start_agenda(self) -> None:
+        """Starts the thread of the agenda. Is called on threads of luagate only."""
         if self._agenda is None:
             with self._lock:
                 if self._agenda is None:
@@ -355,44 +342,6 @@ class _Session(Session):
             _disconnect(inbox)
 
 
-class _Workers:
-    """Threads that do work, as many as work at the same time. No lock is taken here."""
-
-    def __init__(self) -> None:
-        self.threads: dict[threading.Thread, None] = {}
-        self._work: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._idle: deque[None] = deque()  # an entry for each thread that waits for work
-
-    def put(self, work: Callable[[], object]) -> None:
-        try:
-            self._idle.pop()
-        except IndexError:
-            threading.Thread(target=self._run, args=(work,), name="luagate-call", daemon=True).start()
-        else:
-            self._work.put(work)
-
-    def close(self) -> None:
-        for _ in list(self.threads):
-            self._work.put(None)
-
-    def _run(self, work: Callable[[], object] | None) -> None:
-        self.threads[threading.current_thread()] = None
-        while work:
-            work()
-            self._idle.append(None)
-            work = self._next()
-        self.threads.pop(threading.current_thread(), None)
-
-    def _next(self) -> Callable[[], object] | None:
-        while True:
-            try:
-                return self._work.get(timeout=IDLE)
-            except queue.Empty:
-                with suppress(IndexError):  # otherwise work is about to come
-                    self._idle.pop()
-                    return None
-
-
 def _run(steps: Steps[T], mailbox: Any) -> T:
     try:
         seconds = next(steps)
@@ -406,20 +355,6 @@ def _run(steps: Steps[T], mailbox: Any) -> T:
         return end.value  # type: ignore[no-any-return]
     finally:
         steps.close()
-
-
-def _execute(client: Any, commands: Commands) -> Any:
-    try:
-        command = next(commands)
-        while True:
-            try:
-                reply = client.execute_command(*command)
-            except Exception as error:
-                command = commands.throw(error)
-            else:
-                command = commands.send(reply)
-    except StopIteration as end:
-        return end.value
 
 
 def _disconnect(inbox: Inbox) -> None:

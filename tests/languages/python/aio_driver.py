@@ -238,10 +238,14 @@ def client_kinds(url):
 
 def end(loop):
     """What `asyncio.run` does at its end."""
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+    async def cancel_all():
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    loop.run_until_complete(cancel_all())
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
 

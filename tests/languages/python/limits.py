@@ -63,8 +63,8 @@ for line in sys.stdin:
         result = "none"
     except LineFull as full:
         result = f"full {full.waiting}"
-    except TimedOut:
-        result = "timed_out"
+    except TimedOut as error:  # a cause: the server has not answered
+        result = f"refused {error}" if error.__cause__ else "timed_out"
     except Lost:
         result = "lost"
     except Exception as error:

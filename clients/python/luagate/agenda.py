@@ -86,7 +86,7 @@ class Agenda:
 
     @staticmethod
     def _renewal(held: Held) -> float:
-        """When a third of the time that is left is over. Rounded down, so that renewals which are almost due begin together."""
+        """When a third of the time that is left is over; rounded, so that renewals at nearly the same time begin together."""
         lease = held.settings.lease_ms / 1000
         at, grid = time.monotonic() + min(held.remaining, lease) / 3, lease / 100
         return at // grid * grid
@@ -103,6 +103,7 @@ class Agenda:
                 self._ends_at = time.monotonic() + CLEAN_UP
                 self._kept.clear()
                 self._renewals.clear()
+                self._releases = {release: at for release, at in self._releases.items() if not release.is_done}
             elif isinstance(event, Job):
                 self._ended(event)
             self._report()
@@ -111,7 +112,8 @@ class Agenda:
     def _is_over(self) -> bool:
         if self._ends_at == math.inf:
             return False
-        return time.monotonic() >= self._ends_at or not (self.session.operations or self._releases or self._running or self._awaited)
+        is_busy = self.session.operations or self._releases or self._running or self._awaited
+        return not is_busy or time.monotonic() >= self._ends_at
 
     def _next(self) -> float:
         times = [self._ends_at, *(held.deadline for held in list(self._kept))]
@@ -160,7 +162,7 @@ class Agenda:
                 return self._lose(held)
             held.refreshed(reply, asked)
             return self.changed(held)
-        LOG.warning("%s: the lease of %s was not renewed; the renewal is repeated: %s", held.settings.key, held.id, job.error)
+        LOG.warning("%s: the lease of %s was not renewed, which is repeated: %s", held.settings.key, held.id, job.error)
         self._renewals[held] = time.monotonic() + min(max(held.settings.lease_ms / 10_000, 0.005), 1)
         if held not in self._kept:
             self._renewals.pop(held, None)
@@ -171,7 +173,8 @@ class Agenda:
             release.is_done = True
         elif job.error is None:
             release.is_unsure, release.is_done = False, True
-            self._releases[release] = now + LATE
+            if self._ends_at == math.inf:
+                self._releases[release] = now + LATE
         elif failures.is_retried(job.error) and now + release.pause < release.until:
             if not release.is_done and release.pause < 0.1:
                 LOG.warning("%s: %s was not released; the release is repeated: %s", release.settings.key, release.id, job.error)

@@ -4,7 +4,7 @@
     async with await gate.semaphore("market:account:17", 5).acquire(timeout=2):
         ...  # at most five at a time, first come, first served
 
-Every method can be cancelled: a cancelled call leaves no permit and no place in line. Its release is finished in the background.
+Every method can be cancelled: a cancelled call leaves no permit and no place in line. Its release is sent in the background.
 A Luagate may be used in one event loop after the other, and after a fork: each has connections of its own.
 """
 
@@ -81,7 +81,9 @@ class _Block:
     async def release(self) -> bool:
         raise NotImplementedError
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._was_held = not self.is_lost  # type: ignore[attr-defined]
         try:
             self._was_held = await self.release()
@@ -94,7 +96,7 @@ class Permit(Values, _Block):
 
     async def refresh(self) -> None:
         """Starts the lease anew. Takes one call, at most `call_timeout`. Raises Lost."""
-        await self._gate.run(f"refresh {self._held.settings.key}", lambda operation: steps.refresh(operation, self._held))
+        await self._gate.run(f"refresh {self._held.settings.key}", steps.refresh, self._held)
 
     async def release(self) -> bool:
         """Releases the permit and returns whether it was still held. A second call does no harm.
@@ -102,12 +104,12 @@ class Permit(Values, _Block):
         Takes one call, at most `call_timeout`. After an error, also if it is cancelled, the release is repeated in the
         background until the lease ends.
         """
-        return bool(await self._gate.run(f"release {self._held.settings.key}", lambda operation: steps.release(operation, [self._held])))
+        return bool(await self._gate.run(f"release {self._held.settings.key}", steps.release, [self._held]))
 
     async def downgrade(self) -> None:
         """A writer of a lock for readers and writers becomes a reader, and keeps its fence. Raises Lost."""
         self._check_writer()
-        await self._gate.run(f"downgrade {self._held.settings.key}", lambda operation: steps.downgrade(operation, self._held))
+        await self._gate.run(f"downgrade {self._held.settings.key}", steps.downgrade, self._held)
 
     async def __aenter__(self) -> "Permit":
         return self
@@ -118,11 +120,11 @@ class Permits(SeveralValues[Permit], _Block):
 
     async def refresh(self) -> None:
         """Refreshes all, each with the lease of its semaphore. Raises Lost if one of them is lost."""
-        await self._gate.run(f"refresh {self!r}", lambda operation: several_steps.refresh_each(operation, self._held))
+        await self._gate.run(f"refresh {self!r}", several_steps.refresh_each, self._held)
 
     async def release(self) -> bool:
         """Releases all and returns whether all were still held. A second call does no harm. As `Permit.release`."""
-        return bool(await self._gate.run(f"release {self!r}", lambda operation: steps.release(operation, self._held)))
+        return bool(await self._gate.run(f"release {self!r}", steps.release, self._held))
 
     async def __aenter__(self) -> "Permits":
         return self
@@ -136,7 +138,7 @@ class Semaphore(SemaphoreValues):
 
         Raises Denied, AboveLimit, LimitMismatch, Unreachable.
         """
-        return await self._permit(None, lambda operation: steps.try_acquire(operation, self._settings, permits))
+        return await self._permit(None, steps.try_acquire, self._settings, permits)
 
     async def acquire(self, permits: int = 1, timeout: float | None = None) -> Permit:
         """Waits in line for permits: first come, first served. At most `timeout` seconds; None: no limit.
@@ -145,7 +147,7 @@ class Semaphore(SemaphoreValues):
         After an error, also if it is cancelled, nothing stays held: what was granted is released in the background.
         """
         seconds = check_timeout(timeout)
-        return await self._permit(seconds, lambda operation: steps.acquire(operation, self._settings, permits))
+        return await self._permit(seconds, steps.acquire, self._settings, permits)
 
     @asynccontextmanager
     async def hold(self, permits: int = 1, timeout: float | None = None, *, check: bool = False) -> AsyncIterator[Permit]:
@@ -161,25 +163,29 @@ class Semaphore(SemaphoreValues):
 
     async def inspect(self) -> State:
         """The limit, the holders and the waiters. Writes nothing. Takes one call for every 1,000 of them."""
-        return State.of(await self._run("inspect", lambda operation: steps.inspect(operation, self._settings)))
+        return State.of(await self._run("inspect", steps.inspect, self._settings))
 
     async def revoke(self, id: str) -> bool:
         """Takes the permits or the place in line from this id. Returns whether it held or waited."""
         check_id(id)
-        return bool(await self._run("revoke", lambda operation: steps.revoke(operation, self._settings, id)))
+        return bool(await self._run("revoke", steps.revoke, self._settings, id))
 
     async def resize(self, limit: int) -> Resized:
         """Sets the limit for all callers and pins it. A lower limit takes no permit away."""
         self._check_limit(limit)
-        reply = await self._run("resize", lambda operation: steps.resize(operation, self._settings, limit))
+        reply = await self._run("resize", steps.resize, self._settings, limit)
         return Resized(reply.old or None, reply.new, reply.in_use)
 
-    async def _run(self, name: str, make: Callable[[Operation], Steps[Any]]) -> Any:
-        return await self._gate.run(f"{name} {self._settings.key}", make)
+    async def _run(self, name: str, make: Callable[..., Steps[Any]], *arguments: Any) -> Any:
+        return await self._gate.run(f"{name} {self._settings.key}", make, *arguments)
 
-    async def _permit(self, timeout: float | None, make: Callable[[Operation], Steps[Held]]) -> Permit:
+    async def _permit(self, timeout: float | None, make: Callable[..., Steps[Held]], *arguments: Any) -> Permit:
         gate = self._gate
-        return await gate.run(self._settings.key, make, timeout, lambda held, agenda: gate.keep(Permit(gate, held), agenda))  # type: ignore[no-any-return]
+
+        def keep(held: Held, agenda: Agenda) -> Permit:
+            return gate.keep(Permit(gate, held), agenda)  # type: ignore[no-any-return]
+
+        return await gate.run(self._settings.key, make, *arguments, timeout=timeout, keep=keep)  # type: ignore[no-any-return]
 
 
 class Several:
@@ -193,7 +199,7 @@ class Several:
 
         Ignores `head_start`. Raises what `Semaphore.try_acquire` raises.
         """
-        return await self._permits(None, lambda operation: several_steps.try_acquire_several(operation, self._wants))
+        return await self._permits(None, several_steps.try_acquire_several, self._wants)
 
     async def acquire(self, timeout: float | None = None) -> Permits:
         """Waits in line for permits of all, one semaphore after the other: by limit, smallest first, then by key.
@@ -202,7 +208,7 @@ class Several:
         error nothing stays held.
         """
         seconds = check_timeout(timeout)
-        return await self._permits(seconds, lambda operation: several_steps.acquire_several(operation, self._wants))
+        return await self._permits(seconds, several_steps.acquire_several, self._wants)
 
     @asynccontextmanager
     async def hold(self, timeout: float | None = None, *, check: bool = False) -> AsyncIterator[Permits]:
@@ -212,13 +218,13 @@ class Several:
         if check and not permits._was_held:
             raise permits._held[0].lost()
 
-    async def _permits(self, timeout: float | None, make: Callable[[Operation], Steps[list[Held]]]) -> Permits:
+    async def _permits(self, timeout: float | None, make: Callable[..., Steps[list[Held]]], *arguments: Any) -> Permits:
         gate, name = self._gate, "several " + ", ".join(settings.key for settings, _ in self._wants)
 
         def keep(held: list[Held], agenda: Agenda) -> Permits:
             return Permits(gate, held, [gate.keep(Permit(gate, one), agenda) for one in held])
 
-        return await gate.run(name, make, timeout, keep)  # type: ignore[no-any-return]
+        return await gate.run(name, make, *arguments, timeout=timeout, keep=keep)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<several {', '.join(settings.key for settings, _ in self._wants)}>"
@@ -253,7 +259,7 @@ class Luagate(Gate[Semaphore, Permit]):
         return Several(self, wants)
 
     async def close(self) -> None:
-        """Ends waiting calls with Closed, finishes pending releases, and ends all tasks of luagate. Takes at most about a second.
+        """Ends waiting calls with Closed, finishes pending releases, and ends all tasks. Takes at most about a second.
 
         Permits stay held until their leases end. Later calls raise Closed. Does not close the client.
         """
@@ -270,15 +276,16 @@ class Luagate(Gate[Semaphore, Permit]):
     async def run(
         self,
         name: str,
-        make: Callable[[Operation], Steps[Any]],
+        make: Callable[..., Steps[Any]],
+        *arguments: Any,
         timeout: float | None = None,
         keep: Callable[[Any, Agenda], Any] = lambda value, _: value,
     ) -> Any:
-        """Runs an operation. `keep`: makes the result of what was granted."""
+        """Runs the steps that `make` returns. `keep`: makes the result of what was granted."""
         session = self._session()
         operation = Operation(session, name, timeout)
         try:
-            return keep(await session.run(operation, make(operation)), session.agenda)
+            return keep(await session.run(operation, make(operation, *arguments)), session.agenda)
         except BaseException:  # also if it is cancelled: nothing stays held
             operation.give_up()
             raise
@@ -312,8 +319,8 @@ class _Session(Session):
 
     async def run(self, operation: Operation, steps: Steps[T]) -> T:
         """Runs an operation to its end. The caller waits only for events."""
-        self.begin(operation)
         try:
+            self.begin(operation)
             return await _run(operation.steps(steps), operation.mailbox)
         finally:
             self.ended(operation)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from luagate.errors import Invalid
+from luagate.errors import MOST, Invalid
 from luagate.held import Held
 from luagate.scripts import FOLDER, Scripts
-from luagate.settings import MOST, Lease, Settings, check_label, check_number, check_prefix, milliseconds
+from luagate.settings import Lease, Settings, check_label, check_number, check_prefix, milliseconds
 from luagate.several_steps import Wants, check
 
 LOG = logging.getLogger("luagate")
@@ -68,15 +68,14 @@ class Gate(Generic[S, P]):
         """At most `limit` permits (1 to 2147483647) are held at a time. All durations are in seconds. Sends nothing.
 
         A permit has a lease of 30 s, which is renewed in the background until the permit is released. With `lease` (0.001 to a
-        hundred years) it ends after this time, unless `auto_renew` is set or `refresh` is called. With `lease=PERMANENT` it never
-        ends.
+        hundred years) it ends after this time, unless `auto_renew` is set or `refresh` is called. With `lease=PERMANENT` it
+        never ends.
         If `max_waiting` or more callers wait in line, `acquire` raises LineFull and does not wait. 0: no bound.
         A permit that is released earlier than `at_least` seconds after its grant stays in use until then. The lease is not
         shorter than `at_least`.
         With `head_start` (0 to a day) a call joins the line as if it had come that much earlier. Only calls that come within
         the head start after a waiter can overtake it.
-        `on_lost(permit)` is called once in the background (threads: on another thread; asyncio: in the event loop) if the permit
-        is lost, not if it is released.
+        `on_lost(permit)` is called once if the permit is lost, not if it is released: on another thread, or in the event loop.
         `label` is the part of the ids before the `/`: 1 to 163 bytes without white space.
         With `strict` an acquire raises LimitMismatch if the limit in force is another one.
         Raises Invalid.
@@ -137,7 +136,7 @@ class Gate(Generic[S, P]):
         return permit
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.client!r}, {self.prefix!r})"
+        return f"<luagate {self.prefix!r}{', closed' if self.is_closed else ''}>"
 
 
 class SemaphoreValues:
@@ -201,7 +200,7 @@ class Values:
 
     @property
     def remaining(self) -> float:
-        """Seconds until the lease ends, by this machine's clock: never later than on the server. Infinite if it is permanent."""
+        """Seconds until the lease ends, by this machine's clock: never later than on the server. Permanent: infinite."""
         return self._held.remaining
 
     @property

@@ -61,7 +61,9 @@ def _connection(client: Any, idle: deque[tuple[Any, float]]) -> Any:
         if time.monotonic() - used < UNCHECKED or not connection.can_read(0):  # otherwise the server has closed it
             return connection
         connection.disconnect()
-    return client.connection_pool.make_connection()
+    connection = client.connection_pool.make_connection()
+    connection.connect()
+    return connection
 
 
 def _ask(connection: Any, *command: Any) -> Any:

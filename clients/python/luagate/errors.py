@@ -1,5 +1,7 @@
 """The errors of this package. Other errors of the server stay errors of `redis`."""
 
+MOST = 2147483647  # the highest limit. The writer of a lock for readers and writers takes as many permits
+
 
 class LuagateError(Exception):
     """The base class."""
@@ -24,7 +26,14 @@ class Refused(LuagateError):
         return max(0.001, hold * (self.waiting + 1) / max(1, self.limit))
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.in_use} of {self.limit} permits are in use, and {self.waiting} callers wait in line"
+        return f"{self.name}: {self._usage}, and {self.waiting} callers wait in line"
+
+    @property
+    def _usage(self) -> str:
+        if self.limit < MOST:
+            return f"{self.in_use} of {self.limit} permits are in use"
+        readers = f"locked for reading by {self.in_use}" if self.in_use else "not locked"
+        return "locked for writing" if self.in_use == MOST else readers
 
 
 class Denied(Refused):

@@ -7,8 +7,13 @@ from luagate.errors import NoPermission
 
 # The reply to the call is lost, or there was no connection: the server may have run the call or not.
 LOST_REPLY = (
-    redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException, redis.exceptions.ClusterError, OSError, EOFError,
-)  # fmt: skip
+    redis.ConnectionError,
+    redis.TimeoutError,
+    redis.exceptions.RedisClusterException,
+    redis.exceptions.ClusterError,
+    OSError,
+    EOFError,
+)
 REFUSED = re.compile(r"(?:^|-)(?:READONLY|LOADING|BUSY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN) ")  # nothing was run
 READ_ONLY = re.compile(r"(?:^|-)READONLY ")
 UNKNOWN = re.compile(r"unknown (?:sub)?command", re.IGNORECASE)

@@ -1,10 +1,10 @@
 """One call of the user: its deadline, its calls to the server, and what it releases if it fails.
 
-An operation is a generator. It yields the number of seconds to wait, and receives the next event of its mailbox, or None if there
-was none in time. One driver runs operations with threads, the other one with asyncio. So the caller waits only for its mailbox.
-Calls to the server run elsewhere, and put themselves into the mailbox when they have ended.
+An operation is a generator. It yields the number of seconds to wait, and receives the next event of its mailbox, or None if
+there was none in time. One driver runs operations with threads, the other one with asyncio. So the caller waits only for its
+mailbox. Calls to the server run elsewhere, and put themselves into the mailbox when they have ended.
 
-No lock is taken here, in the agenda or in a mailbox: a signal handler or a finalizer may run at any point, and may call luagate.
+No lock is taken here, in the agenda or in a mailbox: a signal handler or a finalizer may run at any point and call luagate.
 """
 
 import math
@@ -125,7 +125,7 @@ class Operation:
     def expired(self) -> LuagateError:
         if time.monotonic() >= self.end:
             return TimedOut(f"{self.name}: the permits were not granted within {self.timeout:g} s")
-        return Unreachable(f"{self.name}: the server has not answered within {self.outage:g} s. Check the server and the network")
+        return Unreachable(f"{self.name}: no answer within {self.outage:g} s. Check the server and the network")
 
     def _answer(self, job: Job, until: float) -> Steps[bool]:
         """Waits until the call has ended."""

@@ -6,11 +6,11 @@ import uuid
 from typing import Any
 
 from luagate.agenda import Release
-from luagate.errors import AboveLimit, Denied, LimitMismatch, LineFull, Revoked
+from luagate.errors import MOST, AboveLimit, Denied, LimitMismatch, LineFull, Revoked
 from luagate.held import Held, deadline
 from luagate.inbox import ASK_AGAIN, OPENING, Inbox
 from luagate.operation import OUTAGE, Operation, Steps
-from luagate.settings import MOST, Settings, check_number
+from luagate.settings import Settings, check_number
 
 PATIENCE = 15  # seconds: after a call, the server keeps a waiter's place for this time
 RECHECK = 5  # seconds: a waiter asks again after this time at the latest

@@ -90,7 +90,6 @@ class Session:
     def begin(self, operation: Operation) -> None:
         self.operations[operation] = None
         if self.is_closed:
-            self.operations.pop(operation)
             raise Closed(f"{operation.name}: this Luagate is closed")
 
     def ended(self, operation: Operation) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from luagate.errors import Invalid
+from luagate.errors import MOST, Invalid
 
 DEFAULT_LEASE = 30  # seconds
-MOST = 2147483647  # the highest limit. The writer of a lock for readers and writers takes as many permits
 LONGEST = 3155760000  # seconds: a hundred years, the longest lease
 LONGEST_HEAD_START = 86400  # seconds; the scripts accept no more
 LONGEST_LABEL = 163  # bytes

@@ -68,14 +68,20 @@ def refresh(operation: Operation, held: Held) -> Steps[None]:
 
 
 def release(operation: Operation, held: list[Held]) -> Steps[bool]:
-    """Releases permits. Returns whether all were still held."""
+    """Releases permits. Returns whether all were still held.
+
+    The claims are made at once, not with the first step: if an interrupt comes before it, the release is sent all the same.
+    """
     claims = []
     for one in held:
         if one.is_of_this_process:
             claims.append(Claim(operation, one.settings, one.id, one.remaining))
             claims[-1].is_clean = False
         end(one)
-    were_held = len(claims) == len(held)
+    return _release(operation, claims, len(claims) == len(held))
+
+
+def _release(operation: Operation, claims: list[Claim], were_held: bool) -> Steps[bool]:
     for claim in claims:
         reply = yield from operation.call("release", claim.settings.keys, id=claim.id, keep=0)
         claim.is_clean = True

@@ -24,6 +24,8 @@ from luagate.session import Session
 from luagate.settings import check_id, check_timeout
 from luagate.state import Resized, State
 
+ENDING = 0.1  # seconds: for a thread to end that has nothing more to do
+
 __all__ = ["Luagate", "Permit", "Permits", "RwLock", "Semaphore", "Several"]
 
 
@@ -49,7 +51,7 @@ class Permit(Values, _Block):
 
     def refresh(self) -> None:
         """Starts the lease anew. Blocks for one call, at most `call_timeout`. Raises Lost."""
-        self._gate.run(f"refresh {self._held.settings.key}", lambda operation: steps.refresh(operation, self._held))
+        self._gate.run(f"refresh {self._held.settings.key}", steps.refresh, self._held)
 
     def release(self) -> bool:
         """Releases the permit and returns whether it was still held. A second call does no harm.
@@ -57,12 +59,12 @@ class Permit(Values, _Block):
         Blocks for one call, at most `call_timeout`. After an error, also after an interrupt, the release is repeated in the
         background until the lease ends.
         """
-        return bool(self._gate.run(f"release {self._held.settings.key}", lambda operation: steps.release(operation, [self._held])))
+        return bool(self._gate.run(f"release {self._held.settings.key}", steps.release, [self._held]))
 
     def downgrade(self) -> None:
-        """A writer of a lock for readers and writers becomes a reader, and keeps its fence. Blocks for one call. Raises Lost."""
+        """A writer of a lock for readers and writers becomes a reader and keeps its fence. Blocks for one call. Raises Lost."""
         self._check_writer()
-        self._gate.run(f"downgrade {self._held.settings.key}", lambda operation: steps.downgrade(operation, self._held))
+        self._gate.run(f"downgrade {self._held.settings.key}", steps.downgrade, self._held)
 
     def __enter__(self) -> "Permit":
         return self
@@ -73,11 +75,11 @@ class Permits(SeveralValues[Permit], _Block):
 
     def refresh(self) -> None:
         """Refreshes all, each with the lease of its semaphore. Raises Lost if one of them is lost."""
-        self._gate.run(f"refresh {self!r}", lambda operation: several_steps.refresh_each(operation, self._held))
+        self._gate.run(f"refresh {self!r}", several_steps.refresh_each, self._held)
 
     def release(self) -> bool:
         """Releases all and returns whether all were still held. A second call does no harm. As `Permit.release`."""
-        return bool(self._gate.run(f"release {self!r}", lambda operation: steps.release(operation, self._held)))
+        return bool(self._gate.run(f"release {self!r}", steps.release, self._held))
 
     def __enter__(self) -> "Permits":
         return self
@@ -91,7 +93,7 @@ class Semaphore(SemaphoreValues):
 
         Raises Denied, AboveLimit, LimitMismatch, Unreachable.
         """
-        return self._permit(None, lambda operation: steps.try_acquire(operation, self._settings, permits))
+        return self._permit(None, steps.try_acquire, self._settings, permits)
 
     def acquire(self, permits: int = 1, timeout: float | None = None) -> Permit:
         """Waits in line for permits: first come, first served. Blocks for at most `timeout` seconds; None: no limit.
@@ -100,7 +102,7 @@ class Semaphore(SemaphoreValues):
         After an error, also after an interrupt, nothing stays held: what was granted is released in the background.
         """
         seconds = check_timeout(timeout)
-        return self._permit(seconds, lambda operation: steps.acquire(operation, self._settings, permits))
+        return self._permit(seconds, steps.acquire, self._settings, permits)
 
     @contextmanager
     def hold(self, permits: int = 1, timeout: float | None = None, *, check: bool = False) -> Iterator[Permit]:
@@ -116,25 +118,29 @@ class Semaphore(SemaphoreValues):
 
     def inspect(self) -> State:
         """The limit, the holders and the waiters. Writes nothing. Blocks for one call for every 1,000 of them."""
-        return State.of(self._run("inspect", lambda operation: steps.inspect(operation, self._settings)))
+        return State.of(self._run("inspect", steps.inspect, self._settings))
 
     def revoke(self, id: str) -> bool:
         """Takes the permits or the place in line from this id. Returns whether it held or waited. Blocks for one call."""
         check_id(id)
-        return bool(self._run("revoke", lambda operation: steps.revoke(operation, self._settings, id)))
+        return bool(self._run("revoke", steps.revoke, self._settings, id))
 
     def resize(self, limit: int) -> Resized:
         """Sets the limit for all callers and pins it. A lower limit takes no permit away. Blocks for one call."""
         self._check_limit(limit)
-        reply = self._run("resize", lambda operation: steps.resize(operation, self._settings, limit))
+        reply = self._run("resize", steps.resize, self._settings, limit)
         return Resized(reply.old or None, reply.new, reply.in_use)
 
-    def _run(self, name: str, make: Callable[[Operation], Steps[Any]]) -> Any:
-        return self._gate.run(f"{name} {self._settings.key}", make)
+    def _run(self, name: str, make: Callable[..., Steps[Any]], *arguments: Any) -> Any:
+        return self._gate.run(f"{name} {self._settings.key}", make, *arguments)
 
-    def _permit(self, timeout: float | None, make: Callable[[Operation], Steps[Held]]) -> Permit:
+    def _permit(self, timeout: float | None, make: Callable[..., Steps[Held]], *arguments: Any) -> Permit:
         gate = self._gate
-        return gate.run(self._settings.key, make, timeout, lambda held, agenda: gate.keep(Permit(gate, held), agenda))  # type: ignore[no-any-return]
+
+        def keep(held: Held, agenda: Agenda) -> Permit:
+            return gate.keep(Permit(gate, held), agenda)  # type: ignore[no-any-return]
+
+        return gate.run(self._settings.key, make, *arguments, timeout=timeout, keep=keep)  # type: ignore[no-any-return]
 
 
 class Several:
@@ -148,7 +154,7 @@ class Several:
 
         Ignores `head_start`. Raises what `Semaphore.try_acquire` raises.
         """
-        return self._permits(None, lambda operation: several_steps.try_acquire_several(operation, self._wants))
+        return self._permits(None, several_steps.try_acquire_several, self._wants)
 
     def acquire(self, timeout: float | None = None) -> Permits:
         """Waits in line for permits of all, one semaphore after the other: by limit, smallest first, then by key. Blocks.
@@ -157,7 +163,7 @@ class Several:
         error nothing stays held.
         """
         seconds = check_timeout(timeout)
-        return self._permits(seconds, lambda operation: several_steps.acquire_several(operation, self._wants))
+        return self._permits(seconds, several_steps.acquire_several, self._wants)
 
     @contextmanager
     def hold(self, timeout: float | None = None, *, check: bool = False) -> Iterator[Permits]:
@@ -167,13 +173,13 @@ class Several:
         if check and not permits._was_held:
             raise permits._held[0].lost()
 
-    def _permits(self, timeout: float | None, make: Callable[[Operation], Steps[list[Held]]]) -> Permits:
+    def _permits(self, timeout: float | None, make: Callable[..., Steps[list[Held]]], *arguments: Any) -> Permits:
         gate, name = self._gate, "several " + ", ".join(settings.key for settings, _ in self._wants)
 
         def keep(held: list[Held], agenda: Agenda) -> Permits:
             return Permits(gate, held, [gate.keep(Permit(gate, one), agenda) for one in held])
 
-        return gate.run(name, make, timeout, keep)  # type: ignore[no-any-return]
+        return gate.run(name, make, *arguments, timeout=timeout, keep=keep)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<several {', '.join(settings.key for settings, _ in self._wants)}>"
@@ -225,15 +231,16 @@ class Luagate(Gate[Semaphore, Permit]):
     def run(
         self,
         name: str,
-        make: Callable[[Operation], Steps[Any]],
+        make: Callable[..., Steps[Any]],
+        *arguments: Any,
         timeout: float | None = None,
         keep: Callable[[Any, Agenda], Any] = lambda value, _: value,
     ) -> Any:
-        """Runs an operation. `keep`: makes the result of what was granted."""
+        """Runs the steps that `make` returns. `keep`: makes the result of what was granted."""
         session = self._session()
         operation = Operation(session, name, timeout)
         try:
-            return keep(session.run(operation, make(operation)), session.agenda)
+            return keep(session.run(operation, make(operation, *arguments)), session.agenda)
         except BaseException as error:  # also an interrupt, at any point: nothing stays held
             operation.is_unsure |= not isinstance(error, (LuagateError, redis.RedisError))
             operation.give_up()
@@ -267,8 +274,8 @@ class _Session(Session):
 
     def run(self, operation: Operation, steps: Steps[T]) -> T:
         """Runs an operation to its end. The caller waits only for events."""
-        self.begin(operation)
         try:
+            self.begin(operation)
             return _run(operation.steps(steps), operation.mailbox)
         finally:
             self.ended(operation)
@@ -331,6 +338,7 @@ class _Session(Session):
         if self._agenda:
             _join(self._agenda, end)
         self._workers.close()
+        end = max(end, time.monotonic() + ENDING)
         for thread in [*listeners.values(), *list(self._workers.threads)]:
             _join(thread, end)
         self._own = None

@@ -223,7 +223,7 @@ def client_kinds(url):
         ("asyncio.Redis(protocol=3)", lambda: redis.asyncio.Redis.from_url(url, protocol=3)),
         ("asyncio.Redis(single_connection_client)", lambda: redis.asyncio.Redis.from_url(url, single_connection_client=True)),
         ("asyncio.BlockingConnectionPool",
-            lambda: redis.asyncio.Redis(connection_pool=redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=1))),
+            lambda: redis.asyncio.Redis(connection_pool=redis.asyncio.BlockingConnectionPool.from_url(url))),
         ("asyncio.Sentinel.master_for", lambda: sentinel.master_for("master")),
         ("asyncio.RedisCluster", lambda: redis.asyncio.RedisCluster.from_url(url)),
         ("Redis", lambda: redis.Redis.from_url(url)),

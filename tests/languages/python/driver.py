@@ -220,9 +220,8 @@ def client_kinds(url):
         ("Redis", lambda: redis.Redis.from_url(url)),
         ("Redis(decode_responses)", lambda: redis.Redis.from_url(url, decode_responses=True)),
         ("Redis(protocol=3)", lambda: redis.Redis.from_url(url, protocol=3)),
-        ("Redis(single_connection_client)", lambda: redis.Redis(**{**place, "single_connection_client": True})
-            if "himport_registry" not in place else redis.Redis(place["host"], place["port"], single_connection_client=True)),
-        ("BlockingConnectionPool", lambda: redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url(url, max_connections=1))),
+        ("Redis(single_connection_client)", lambda: redis.Redis.from_url(url, single_connection_client=True)),
+        ("BlockingConnectionPool", lambda: redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url(url))),
         ("Sentinel.master_for", lambda: sentinel.master_for("master")),
         ("RedisCluster", lambda: redis.RedisCluster.from_url(url)),
         ("asyncio.Redis", lambda: redis.asyncio.Redis.from_url(url)),

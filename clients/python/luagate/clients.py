@@ -42,12 +42,12 @@ def is_cluster(client: Any) -> bool:
     return isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster))
 
 
-def own(client: Any, timeout: float) -> Any:
-    """A client of the same kind, with connections of its own. In seconds: the timeout of one attempt."""
+def own(client: Any, timeout: float, **more: Any) -> Any:
+    """A client of the same kind, with connections of its own. In seconds: the timeout of one attempt. `more`: settings."""
     if is_cluster(client):
         return _cluster(client, timeout)
     mine = copy.copy(client)
-    mine.connection_pool = _pool(client.connection_pool, timeout)
+    mine.connection_pool = _pool(client.connection_pool, timeout, more or {"protocol": 2})  # nothing here needs RESP3
     mine.auto_close_connection_pool = True
     mine.connection, mine.single_connection_client, mine._single_connection_client = None, False, False
     return mine
@@ -64,19 +64,24 @@ def of_node(cluster: Any, host: str, port: int) -> Any:
     return redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(**settings))
 
 
-def _pool(pool: Any, timeout: float) -> Any:
+def _pool(pool: Any, timeout: float, more: dict[str, Any]) -> Any:
     is_async = isinstance(pool, redis.asyncio.ConnectionPool)
     settings = _settings(pool.connection_kwargs, timeout, is_async)
-    settings["connection_class"] = pool.connection_class
+    settings.update(more, connection_class=pool.connection_class)
     if not hasattr(pool, "sentinel_manager"):
         kind = redis.asyncio.ConnectionPool if is_async else redis.ConnectionPool
         return kind(max_connections=2**31, **settings)
     manager = copy.copy(pool.sentinel_manager)
-    manager.sentinels = [own(sentinel, timeout) for sentinel in manager.sentinels]
+    sentinels = manager.sentinels  # redis-py reads their replies as its version of the protocol gives them
+    manager.sentinels = [own(one, timeout, protocol=_protocol(one)) for one in sentinels]
     return type(pool)(
         pool.service_name, manager, is_master=pool.is_master, check_connection=pool.check_connection,
         max_connections=2**31, **settings,
     )  # fmt: skip
+
+
+def _protocol(client: Any) -> Any:
+    return client.connection_pool.connection_kwargs.get("protocol")
 
 
 def _cluster(client: Any, timeout: float) -> Any:
@@ -94,7 +99,7 @@ def _cluster(client: Any, timeout: float) -> Any:
     else:
         settings["redis_connect_func"] = client.user_on_connect_func
     nodes = list({node.name: type(node)(node.host, node.port) for node in known}.values())
-    settings.update(startup_nodes=nodes, require_full_coverage=False, address_remap=manager.address_remap)
+    settings.update(startup_nodes=nodes, require_full_coverage=False, address_remap=manager.address_remap, protocol=2)
     mine = type(client)(**settings)
     mine.cluster_error_retry_attempts = 0  # redis-py 5 ignores `retry` for this
     return mine
@@ -107,6 +112,5 @@ def _settings(settings: dict[str, Any], timeout: float, is_async: bool) -> dict[
         mine[name] = min(mine.get(name) or timeout, timeout)
     kind: Any = redis.asyncio.retry.Retry if is_async else redis.retry.Retry
     mine.update(retry=kind(redis.backoff.NoBackoff(), 0), retry_on_timeout=False, retry_on_error=[], health_check_interval=0)
-    mine["protocol"] = 2  # nothing here needs RESP3
     mine.pop("max_connections", None)
     return mine

@@ -103,7 +103,9 @@ class Agenda:
                 self._ends_at = time.monotonic() + CLEAN_UP
                 self._kept.clear()
                 self._renewals.clear()
-                self._releases = {release: at for release, at in self._releases.items() if not release.is_done}
+                for release in list(self._releases):
+                    if release.is_done:
+                        self._releases.pop(release, None)
             elif isinstance(event, Job):
                 self._ended(event)
             self._report()
@@ -139,8 +141,14 @@ class Agenda:
         else:
             script = scripts["semaphore/release"]
             argv = script.argv(id=item.id, keep=0)
-        job = self.session.start(script, settings.keys, argv, self.mailbox)
-        self._running[job] = (item, now)
+        try:
+            job = self.session.start(script, settings.keys, argv, self.mailbox)
+        except RuntimeError as error:  # no thread can be started at this moment
+            LOG.warning("%s: a call in the background is repeated: %s", settings.key, error)
+            plan: dict[Any, float] = self._renewals if isinstance(item, Held) else self._releases
+            plan[item] = now + LATE
+        else:
+            self._running[job] = (item, now)
 
     def _ended(self, job: Job) -> None:
         if release := self._awaited.pop(job, None):

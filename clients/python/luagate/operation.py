@@ -67,7 +67,7 @@ class Operation:
             return (yield from steps)
         except (LuagateError, redis.RedisError) as error:
             releases = self.give_up()
-            if not isinstance(error, (Closed, NoPermission, Unreachable)):
+            if not self.is_unsure and not isinstance(error, (Closed, NoPermission, Unreachable)):
                 yield from self._released(releases)
             raise
 

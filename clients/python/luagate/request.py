@@ -102,7 +102,7 @@ class Request(Claim):
         operation = self.operation
         try:
             if (inbox := self._listen()) and not inbox.is_tried:
-                left = min(OPENING, operation.end - time.monotonic())
+                left = min(OPENING, (operation.end - time.monotonic()) / 2)  # it can ask without a subscription too
                 yield from operation.pause(left, inbox.has_tried)
                 operation.early.clear()
             while time.monotonic() < operation.end:

@@ -67,10 +67,9 @@ fn main() -> ExitCode {
             trials.push(trial(name, missing, move || test(&language)));
         }
     }
-    if let Some(language) = languages.iter().find(|language| language.name == "javascript").cloned() {
-        let missing = language.missing.clone();
-        let test = move || alone::type_definitions_are_complete(&language);
-        trials.push(trial("javascript::type_definitions_are_complete".to_owned(), missing.as_deref(), test));
+    for language in languages.iter().filter(|language| ["javascript", "python"].contains(&language.name)).cloned() {
+        let (name, missing) = (format!("{}::types_are_strict", language.name), language.missing.clone());
+        trials.push(trial(name, missing.as_deref(), move || alone::types_are_strict(&language)));
     }
     trials.extend(faults::trials(&languages, no_server));
     let here: Vec<Language> = languages.into_iter().filter(|language| language.missing.is_none()).collect();

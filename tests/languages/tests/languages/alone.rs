@@ -44,8 +44,8 @@ fn every_case(language: &Language) -> Result<(), Failed> {
     Err(format!("expected {all}:\n{text}{errors}").into())
 }
 
-/// A program in TypeScript that uses every name of the package compiles, and wrong arguments do not.
-pub fn type_definitions_are_complete(language: &Language) -> Result<(), Failed> {
+/// The strict check of types accepts the package and a program that uses it, and refuses wrong arguments.
+pub fn types_are_strict(language: &Language) -> Result<(), Failed> {
     let output = language.run("types", &[]).output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())

@@ -507,8 +507,7 @@ impl Semaphore {
         deadline: Option<Instant>,
         caller: Caller<'_>,
     ) -> Result<Permit, AcquireError> {
-        let lease = self.settings.lease_options()?;
-        self.in_line(permits, lease, self.settings.on_lost.as_ref(), deadline, caller).await
+        self.in_line(permits, self.settings.lease_options()?, self.settings.on_lost.as_ref(), deadline, caller).await
     }
 
     /// Takes permits in line, with these lease options instead of those of the semaphore.
@@ -520,23 +519,25 @@ impl Semaphore {
         deadline: Option<Instant>,
         caller: Caller<'_>,
     ) -> Result<Permit, AcquireError> {
-        let mut target = self.settings.target(Some(permits), lease)?;
-        target.entry.ticket = self.settings.ticket;
-        let span = Operation::Acquire.on([target.keys.meta.as_ref()]);
+        let span = Operation::Acquire.on([self.settings.keys()?.meta.as_ref()]);
+        let mut ticket = self.settings.ticket;
         let work = async {
             let caller = Caller { cancel: self.settings.cancel.as_ref(), ..caller };
             loop {
-                let again = caller.polled.map(|_| target.clone());
+                let mut target = self.settings.target(Some(permits), lease)?;
+                target.entry.ticket = ticket;
                 let (granted, _busy) = self.shared.waits.in_line(target, deadline, caller).await?;
-                let ticket = granted.ticket;
-                let permit = Permit::granted(&self.shared, granted, on_lost, caller.mode).await;
-                match again {
-                    Some(again) if !caller.keeps_grant() => target = again,
-                    _ => return Ok(permit?),
+                ticket = granted.ticket.unwrap_or_default();
+                // The lease can be over before the reply is read, for example after a pause of this process.
+                let is_late = granted.deadline.is_past(self.shared.servers.clock.moment());
+                if !is_late || self.is_over(deadline) {
+                    let permit = Permit::granted(&self.shared, granted, on_lost, caller.mode).await;
+                    if caller.keeps_grant() {
+                        return Ok(permit?);
+                    }
+                    permit.inspect(Permit::hand_on).ok(); // another release has been posted
                 }
-                // It was given back while it was confirmed. The next wait has the same place.
-                target.entry.ticket = ticket.unwrap_or_default();
-                permit.inspect(Permit::hand_on).ok(); // another release has been posted
+                // It came too late, or was given back while it was confirmed. The next wait has the same place.
             }
         };
         span.run(work).await

@@ -2,13 +2,23 @@ package luagate
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha1"
 	"fmt"
 	"math"
 	"regexp"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+)
+
+const (
+	opening  = time.Second            // how long a waiter waits for the subscription, before it asks without one
+	pongTime = 900 * time.Millisecond // a subscription is dead if its PING is not answered in this time
+	again    = time.Second            // the pause after a failed subscription
+	absence  = 30 * time.Second       // the same if the server has no Pub/Sub
 )
 
 // A message grants permits until at. With the fence 0 it is a hint: it grants nothing, and asks the waiter to call again at that
@@ -22,57 +32,221 @@ type message struct {
 // The text of a message: the signed part, which begins with the id, and the signature.
 var signed = regexp.MustCompile(`^((\S+) \d+ \d+ (?:\d+|-1) \d+) ([0-9a-f]{40})$`)
 
-// listen opens the inbox with the first wait, and returns its channel. If a proxy keeps messages away, the channel is empty, and
-// waiters only ask again from time to time.
-func (c *Client) listen(ctx context.Context) (string, error) {
-	c.opening.Lock()
-	defer c.opening.Unlock()
-	if c.pubsub != nil {
-		return c.inbox, nil
+// inbox is the channel on which one server sends messages to the waiters of a gate.
+type inbox struct {
+	gate    *Gate
+	server  redis.UniversalClient // for the subscription: copies of a client by go-redis 9.16 cannot subscribe
+	rdb     redis.UniversalClient // for calls
+	channel string
+
+	mu      sync.Mutex // guards the fields below; nobody holds it during a call
+	current *subscription
+	opening chan struct{} // closed when the attempt to subscribe has ended; nil: none runs
+	next    time.Time     // no attempt before
+	refusal error         // of the server's ACL
+}
+
+// subscription is one connection that receives messages.
+type subscription struct {
+	pubsub  *redis.PubSub
+	pinged  bool      // no answer yet; guarded by inbox.mu
+	isHeard time.Time // the last answer
+}
+
+// inboxOf returns the inbox of the server that has the semaphore's keys, or nil while it is not known.
+func (g *Gate) inboxOf(b bound, s *Semaphore) *inbox {
+	server, rdb, address := g.server, g.rdb, ""
+	if g.cluster != nil {
+		masters := make(chan *redis.Client, 1)
+		go func() { // it may ask the cluster
+			if master, err := g.cluster.MasterForKey(b.ctx, s.key()); err == nil {
+				masters <- master
+			}
+			close(masters)
+		}()
+		select {
+		case master := <-masters:
+			if master == nil {
+				return nil
+			}
+			server, rdb, address = master, once(master, g.callTimeout/2), master.Options().Addr
+		case <-time.After(opening):
+			return nil
+		case <-b.ctx.Done():
+			return nil
+		case <-b.over:
+			return nil
+		}
 	}
-	inbox := c.prefix + ":inbox:" + newID()
-	pubsub := c.rdb.Subscribe(ctx, inbox)
-	_, err := pubsub.ReceiveTimeout(ctx, c.rdb.Options().ReadTimeout)
-	if err == nil { // if an ACL forbids it, only this call reports it: the scripts ignore the error
-		err = c.rdb.Publish(ctx, inbox, "").Err()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.inboxes[address] == nil {
+		g.inboxes[address] = &inbox{gate: g, server: server, rdb: rdb, channel: g.prefix + ":inbox:" + rand.Text()[:9]}
+	}
+	return g.inboxes[address]
+}
+
+func (g *Gate) loseInboxes() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, i := range g.inboxes {
+		go i.lose(nil)
+	}
+}
+
+// open returns the channel if messages arrive on it. Otherwise it is empty, and the caller can only ask again.
+func (i *inbox) open(b bound) (string, error) {
+	i.mu.Lock()
+	if i.current == nil && i.opening == nil && time.Now().After(i.next) {
+		i.opening = make(chan struct{})
+		i.gate.background(i.subscribe)
+	}
+	attempt := i.opening
+	i.mu.Unlock()
+	if attempt != nil {
+		select {
+		case <-attempt:
+		case <-time.After(opening):
+		case <-b.ctx.Done():
+		case <-b.over:
+		}
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.current == nil {
+		return "", i.refusal
+	}
+	return i.channel, nil
+}
+
+func (i *inbox) subscribe(b bound) {
+	opened, err := i.attempt(b.ctx)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if opened != nil && i.gate.lasting.Err() != nil {
+		go opened.pubsub.Close()
+		opened = nil
+	}
+	answer := answerOf(err)
+	i.current, i.next, i.refusal = opened, time.Now().Add(again), i.gate.permission(i.channel, answer, err)
+	if opened == nil && i.refusal == nil && (err == nil || answer != "" && !passing.MatchString(answer)) {
+		i.next = time.Now().Add(absence)
+	}
+	close(i.opening)
+	i.opening = nil
+	if opened != nil {
+		go i.receive(opened)
+	}
+}
+
+// attempt subscribes within half the time of a call.
+func (i *inbox) attempt(ctx context.Context) (*subscription, error) {
+	ctx, cancel := context.WithTimeout(ctx, i.gate.callTimeout/2)
+	defer cancel()
+	type result struct {
+		opened *subscription
+		err    error
+	}
+	results := make(chan result, 1)
+	go func() {
+		opened, err := i.connect(ctx)
+		results <- result{opened, err}
+	}()
+	select {
+	case got := <-results:
+		return got.opened, got.err
+	case <-ctx.Done(): // without a ReadTimeout go-redis may wait for ever
+		go func() {
+			if got := <-results; got.opened != nil {
+				got.opened.pubsub.Close()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// connect subscribes. It returns nil if a proxy keeps messages away. It also tries the two commands that the scripts use: they
+// ignore an error of the ACL.
+func (i *inbox) connect(ctx context.Context) (*subscription, error) {
+	pubsub := i.server.Subscribe(ctx, i.channel)
+	_, err := pubsub.ReceiveTimeout(ctx, i.gate.callTimeout/2)
+	if err == nil {
+		err = i.rdb.Publish(ctx, i.channel, "").Err()
 	}
 	var listeners map[string]int64
 	if err == nil {
-		listeners, err = c.rdb.PubSubNumSub(ctx, inbox).Result()
+		listeners, err = i.rdb.PubSubNumSub(ctx, i.channel).Result()
 	}
-	if err != nil {
-		pubsub.Close()
-		return "", err
+	if listeners[i.channel] > 0 {
+		return &subscription{pubsub: pubsub, isHeard: time.Now()}, nil
 	}
-	c.pubsub = pubsub
-	if listeners[inbox] > 0 {
-		c.inbox = inbox
-		go c.receive(pubsub.ChannelWithSubscriptions())
+	go pubsub.Close()
+	return nil, err
+}
+
+// verify sends a PING on the subscription. If it is not answered, the subscription is lost.
+func (i *inbox) verify() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := i.current
+	if s == nil || s.pinged || time.Since(s.isHeard) < pongTime {
+		return
 	}
-	return c.inbox, nil
+	s.pinged = true
+	go s.pubsub.Ping(context.Background())
+	time.AfterFunc(pongTime, func() {
+		i.mu.Lock()
+		isDead := s.pinged
+		i.mu.Unlock()
+		if isDead {
+			i.lose(s)
+		}
+	})
+}
+
+// lose ends this subscription (nil: the current one). All waiters ask again, and the first one subscribes again.
+func (i *inbox) lose(s *subscription) {
+	i.mu.Lock()
+	current := i.current
+	if current == nil || s != nil && s != current {
+		i.mu.Unlock()
+		return
+	}
+	i.current, i.next = nil, time.Time{}
+	i.mu.Unlock()
+	go current.pubsub.Close() // it may wait for a connection
+	now := message{at: math.MaxInt64, now: math.MaxInt64, received: time.Now()}
+	i.gate.waiting.Range(func(_, r any) bool {
+		r.(*request).deliver(now)
+		return true
+	})
 }
 
 // receive passes each message to its waiter if the signature is valid: only the server knows the waiter's secret.
-func (c *Client) receive(events <-chan any) {
-	for event := range events {
-		m := message{received: time.Now()}
-		switch event := event.(type) {
-		case *redis.Subscription: // subscribed again: messages may have been lost, so all waiters ask now
-			m.at, m.now = math.MaxInt64, math.MaxInt64
-			c.waiting.Range(func(_, r any) bool {
-				r.(*request).deliver(m)
-				return true
-			})
-		case *redis.Message:
-			parts := signed.FindStringSubmatch(event.Payload)
-			if parts == nil {
-				continue
-			}
-			fmt.Sscan(parts[1], new(string), &m.permits, &m.fence, &m.at, &m.now)
-			r, waits := c.waiting.Load(parts[2])
-			if waits && parts[3] == fmt.Sprintf("%x", sha1.Sum([]byte(r.(*request).secret+parts[1]))) {
-				r.(*request).deliver(m)
-			}
+func (i *inbox) receive(s *subscription) {
+	defer i.lose(s)
+	for {
+		event, err := s.pubsub.Receive(context.Background())
+		if err != nil && answerOf(err) == "" {
+			return
+		}
+		received := time.Now()
+		m, isMessage := event.(*redis.Message)
+		if !isMessage { // the answer to a PING
+			i.mu.Lock()
+			s.pinged, s.isHeard = false, received
+			i.mu.Unlock()
+			continue
+		}
+		parts := signed.FindStringSubmatch(m.Payload)
+		if parts == nil {
+			continue
+		}
+		grant := message{received: received}
+		fmt.Sscan(strings.TrimPrefix(parts[1], parts[2]), &grant.permits, &grant.fence, &grant.at, &grant.now)
+		r, waits := i.gate.waiting.Load(parts[2])
+		if waits && parts[3] == fmt.Sprintf("%x", sha1.Sum([]byte(r.(*request).secret+parts[1]))) {
+			r.(*request).deliver(grant)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package luagate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -15,10 +16,11 @@ type lease struct {
 	lost      context.Context // done when the permit is lost
 	lose      context.CancelFunc
 
-	mu              sync.Mutex // guards the fields below
-	expiresAt       int64      // by the clock of the server
-	end             time.Time  // by the clock of this process
-	isOver          bool       // released, or known to be lost
+	mu              sync.Mutex    // guards the fields below; nobody holds it during a call
+	duration        time.Duration // of the next refresh
+	expiresAt       int64         // by the clock of the server; -1: never
+	end             time.Time     // by the clock of this process
+	isOver          bool          // released, or known to be lost
 	isRenewed       bool
 	isWatched       bool
 	renewal, expiry *time.Timer
@@ -26,7 +28,8 @@ type lease struct {
 
 func newLease(s *Semaphore, id string, expiresAt int64, end time.Time) *lease {
 	lost, lose := context.WithCancel(context.Background())
-	return &lease{semaphore: s, id: id, lost: lost, lose: lose, expiresAt: expiresAt, end: end}
+	return &lease{semaphore: s, id: id, lost: lost, lose: lose, duration: s.firstLease(), isWatched: s.OnLost != nil,
+		expiresAt: expiresAt, end: end}
 }
 
 // endOf counts the end of a lease from an instant before the server's time was now, less 1 ms, because the server rounds.
@@ -43,8 +46,11 @@ func (l *lease) serverEnd() int64 {
 func (l *lease) remaining() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.isOver {
+	switch {
+	case l.isOver:
 		return 0
+	case l.expiresAt == -1:
+		return Permanent
 	}
 	return max(0, time.Until(l.end))
 }
@@ -64,7 +70,7 @@ func (l *lease) renew(isRenewed bool) {
 	defer l.mu.Unlock()
 	l.isRenewed = isRenewed
 	l.isWatched = l.isWatched || isRenewed
-	l.planRenewal(min(time.Until(l.end), l.semaphore.lease()) / 3)
+	l.planRenewal(l.third())
 	l.planExpiry()
 }
 
@@ -75,23 +81,36 @@ func (l *lease) finish() {
 	l.close()
 }
 
+// makePermanent refreshes the lease for ever.
+func (l *lease) makePermanent(b bound) error {
+	l.mu.Lock()
+	l.duration = Permanent
+	l.mu.Unlock()
+	return l.refresh(b)
+}
+
 // refresh starts the lease anew, or returns ErrLost.
-func (l *lease) refresh(ctx context.Context) error {
+func (l *lease) refresh(b bound) error {
 	s, asked := l.semaphore, time.Now()
-	arguments := map[string]any{"id": l.id, "lease_ms": s.lease().Milliseconds()}
-	word, last, err := s.client.call(ctx, s, "refresh", arguments)
+	l.mu.Lock()
+	ms := l.duration.Milliseconds()
+	if l.duration == Permanent {
+		ms = 0
+	}
+	l.mu.Unlock()
+	last, err := s.gate.call(b, s, "refresh", map[string]any{"id": l.id, "lease_ms": ms}, new(tries))
 	if err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if word == "lost" {
+	if last.word == "lost" {
 		l.reportLoss()
 		return fmt.Errorf("luagate: %s: %w", s.key(), ErrLost)
 	}
 	if !l.isOver {
-		l.expiresAt, l.end = last["expires_at"], endOf(asked, last["expires_at"], last["now"])
-		l.planRenewal(min(time.Until(l.end), s.lease()) / 3)
+		l.expiresAt, l.end = last.n("expires_at"), endOf(asked, last.n("expires_at"), last.n("now"))
+		l.planRenewal(l.third())
 		l.planExpiry()
 	}
 	return nil
@@ -99,35 +118,47 @@ func (l *lease) refresh(ctx context.Context) error {
 
 // --- Timers. mu is held, except in the functions that they call. ---
 
+// third is the time until the next renewal.
+func (l *lease) third() time.Duration { return min(time.Until(l.end), l.duration) / 3 }
+
 func (l *lease) planRenewal(pause time.Duration) {
 	stop(l.renewal)
-	if l.isRenewed && !l.isOver {
+	if l.isRenewed && !l.isOver && l.expiresAt != -1 {
 		l.renewal = time.AfterFunc(pause, l.sendRefresh)
 	}
 }
 
 func (l *lease) planExpiry() {
 	stop(l.expiry)
-	if l.isWatched && !l.isOver {
+	if l.isWatched && !l.isOver && l.expiresAt != -1 {
 		l.expiry = time.AfterFunc(time.Until(l.end), l.expire)
 	}
 }
 
+// sendRefresh gives up after a third of the lease, so that a short lease is tried on another connection in time.
 func (l *lease) sendRefresh() {
-	if l.semaphore.client.isClosed.Load() {
+	g := l.semaphore.gate
+	l.mu.Lock()
+	duration := l.duration
+	l.mu.Unlock()
+	b, done := g.begin(context.Background(), min(g.callTimeout, max(duration/3, 5*time.Millisecond)))
+	defer done()
+	err := l.refresh(b)
+	if err == nil || errors.Is(err, ErrClosed) {
 		return
 	}
-	if l.refresh(context.Background()) != nil { // if it is lost, nothing is planned
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.planRenewal(min(max(l.semaphore.lease()/10, 5*time.Millisecond), time.Second))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.isOver { // otherwise it was released, or its loss is reported
+		g.logger.Warn("luagate: a renewal failed", "semaphore", l.semaphore.key(), "id", l.id, "error", err)
+		l.planRenewal(min(max(duration/10, 5*time.Millisecond), time.Second))
 	}
 }
 
 func (l *lease) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !time.Now().Before(l.end) { // otherwise it was refreshed meanwhile
+	if l.expiresAt != -1 && !time.Now().Before(l.end) { // otherwise it was refreshed meanwhile
 		l.reportLoss()
 	}
 }
@@ -135,6 +166,10 @@ func (l *lease) expire() {
 func (l *lease) reportLoss() {
 	if !l.isOver {
 		l.lose()
+		l.semaphore.gate.logger.Warn("luagate: a permit is lost", "semaphore", l.semaphore.key(), "id", l.id)
+		if l.semaphore.OnLost != nil {
+			go l.semaphore.OnLost(l.id)
+		}
 	}
 	l.close()
 }

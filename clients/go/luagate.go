@@ -6,17 +6,21 @@
 //	defer permit.Release(ctx)
 //
 // Goroutines may share all values. Programs in other languages share the same semaphores.
+//
+// Every call returns when its context ends. A call without a deadline ends within the call timeout of the gate, except Acquire,
+// which waits. What a call may have acquired is then released in the background.
 package luagate
 
 import (
 	"context"
 	"crypto/rand"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,47 +30,44 @@ import (
 //go:embed lua/manifest.json lua/dist/*/*.lua
 var embedded embed.FS
 
-var (
-	// ErrDenied: not enough permits are free, or callers wait in line.
-	ErrDenied = errors.New("not enough permits are free")
-	// ErrLost: the lease of the permit ended, or it was released or revoked.
-	ErrLost = errors.New("the permit is lost: its lease ended, or it was released or revoked")
-	// ErrRevoked: another client removed the caller from the line.
-	ErrRevoked = errors.New("the wait was revoked")
-	// ErrInvalid: an argument is not valid, or more permits are requested than the limit. The error says what is accepted.
-	ErrInvalid = errors.New("invalid")
-)
+// Gate has the semaphores of one server or cluster, and receives the messages for all its waiters.
+type Gate struct {
+	server      redis.UniversalClient // of the user
+	rdb         redis.UniversalClient // for calls
+	cluster     cluster               // rdb, if it is one
+	scripts     map[string]*scripts.Script
+	prefix      string
+	label       string
+	callTimeout time.Duration
+	logger      *slog.Logger
+	isReached   atomic.Bool // the server has answered a call
+	waiting     sync.Map    // the request of each waiting id
 
-// LineFullError: the line has MaxWaiting waiters or more.
-type LineFullError struct {
-	Key                 string // the first key of the semaphore
-	Waiting, MaxWaiting int
+	over    chan struct{}   // closed by Close: calls of users end
+	lasting context.Context // of the background; ended by Close at last
+	end     context.CancelFunc
+
+	mu       sync.Mutex // guards the fields below
+	isClosed bool
+	running  sync.WaitGroup    // calls of users, and work in the background
+	inboxes  map[string]*inbox // by the address of a master; "": of the only server
 }
 
-func (e LineFullError) Error() string {
-	return fmt.Sprintf("luagate: %s: %d callers wait in line already, and MaxWaiting is %d. Try again later",
-		e.Key, e.Waiting, e.MaxWaiting)
+// cluster is a *redis.ClusterClient, also one that is embedded.
+type cluster interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
 }
 
-// Client has the semaphores of one server, and receives the messages for all its waiters.
-type Client struct {
-	rdb      *redis.Client
-	scripts  map[string]*scripts.Script
-	prefix   string
-	isClosed atomic.Bool
-	waiting  sync.Map // the request of each waiting id
-
-	opening sync.Mutex // guards the fields below, which the first wait sets
-	pubsub  *redis.PubSub
-	inbox   string
-}
-
-// Option is a setting of a Client.
+// Option is a setting of a Gate.
 type Option func(*settings)
 
 type settings struct {
-	prefix string
-	folder fs.FS
+	prefix      string
+	label       string
+	folder      fs.FS
+	callTimeout time.Duration
+	logger      *slog.Logger
 }
 
 // WithPrefix sets the beginning of all keys. Default: luagate.
@@ -75,10 +76,23 @@ func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = pr
 // WithScripts sets another folder lua/ with the scripts. Default: the scripts of this package.
 func WithScripts(folder fs.FS) Option { return func(s *settings) { s.folder = folder } }
 
-// New returns a client on this connection pool. Keep its retries: they repeat a call whose reply was lost. A ReadTimeout of 2 s is
-// recommended. New sends nothing.
-func New(rdb *redis.Client, options ...Option) (*Client, error) {
-	set := settings{prefix: "luagate"}
+// WithLabel sets a text before the id of each permit: 1 to 163 bytes without white space. The Label of a semaphore replaces it.
+func WithLabel(label string) Option {
+	return func(s *settings) { s.label = label }
+}
+
+// WithCallTimeout sets the longest time of a call that does not wait in line: 1 ms to 1 hour. Default: 4 s.
+func WithCallTimeout(timeout time.Duration) Option {
+	return func(s *settings) { s.callTimeout = timeout }
+}
+
+// WithLogger sets where failed renewals, failed releases and losses are logged. Default: slog.Default().
+func WithLogger(logger *slog.Logger) Option { return func(s *settings) { s.logger = logger } }
+
+// New returns a gate on a *redis.Client (also of sentinels), a *redis.ClusterClient, or a client of your own that embeds one of
+// them. It uses the connections of rdb, with time limits of its own and without the retries of rdb. It sends nothing.
+func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
+	set := settings{prefix: "luagate", callTimeout: 4 * time.Second, logger: slog.Default()}
 	for _, option := range options {
 		option(&set)
 	}
@@ -89,60 +103,100 @@ func New(rdb *redis.Client, options ...Option) (*Client, error) {
 		}
 		set.folder = folder
 	}
-	if err := checkPrefix(set.prefix); err != nil {
+	if err := set.check(); err != nil {
 		return nil, err
 	}
 	loaded, err := scripts.Load(set.folder)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{rdb: rdb, scripts: loaded, prefix: set.prefix}, nil
+	g := &Gate{scripts: loaded, prefix: set.prefix, label: set.label, callTimeout: set.callTimeout, logger: set.logger}
+	g.over = make(chan struct{})
+	g.lasting, g.end = context.WithCancel(context.Background())
+	g.inboxes = map[string]*inbox{}
+	if err := g.use(rdb); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
-// Semaphore returns the semaphore of this name. At most limit permits are held at a time. The first grant stores the limit, which is
-// then in force for all clients. If the name or the limit is invalid, each call of the semaphore returns an error.
-func (c *Client) Semaphore(name string, limit int) *Semaphore {
-	return newSemaphore(c, "semaphore", name, limit)
+func (g *Gate) use(rdb redis.UniversalClient) error {
+	g.server, g.rdb = rdb, rdb
+	g.cluster, _ = rdb.(cluster)
+	isNil := rdb == nil
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		if isNil = rdb == nil; !isNil {
+			g.rdb = once(rdb, g.callTimeout/2)
+		}
+	case *redis.ClusterClient:
+		isNil = rdb == nil
+	case *redis.Ring:
+		isNil = true // a ring has no node that receives the messages of all nodes
+	}
+	if isNil {
+		return fmt.Errorf("luagate: %w client: got %T. Accepted: a *redis.Client, also of sentinels, or a *redis.ClusterClient",
+			ErrInvalid, rdb)
+	}
+	return nil
+}
+
+// once returns a client on the connections of rdb that makes one attempt for each call, within the timeout and the context.
+func once(rdb *redis.Client, timeout time.Duration) *redis.Client {
+	client := rdb.WithTimeout(timeout)
+	options := client.Options() // of this client alone: WithTimeout copies them
+	options.MaxRetries, options.ContextTimeoutEnabled = 0, true
+	return client
+}
+
+// Semaphore returns the semaphore of this name. At most limit permits are held at a time. The first grant stores the limit, which
+// is then in force for all clients. If the name or the limit is invalid, each call of the semaphore returns ErrInvalid.
+func (g *Gate) Semaphore(name string, limit int) *Semaphore {
+	return newSemaphore(g, "semaphore", name, limit)
 }
 
 // Mutex returns the lock of this name: a semaphore with one permit.
-func (c *Client) Mutex(name string) *Semaphore {
-	return newSemaphore(c, "mutex", name, 1)
+func (g *Gate) Mutex(name string) *Semaphore {
+	return newSemaphore(g, "mutex", name, 1)
 }
 
-// Close ends the subscription and the renewal of leases. Permits stay held until they are released or their leases end. It leaves
-// rdb open.
-func (c *Client) Close() error {
-	c.isClosed.Store(true)
-	c.opening.Lock()
-	defer c.opening.Unlock()
-	if c.pubsub == nil {
-		return nil
-	}
-	return c.pubsub.Close()
+// RWLock returns the lock of this name for readers and writers. They wait in one line.
+func (g *Gate) RWLock(name string) *RWLock {
+	read, write := newSemaphore(g, "rwlock", name, most), newSemaphore(g, "rwlock", name, most)
+	write.isWriter = true
+	return &RWLock{Read: read, Write: write}
 }
 
-// call runs a script of a semaphore with arguments by name. It is not cancelled by ctx: the server may run a call later, so its
-// outcome must be known before a release. The timeouts of the connection bound it.
-func (c *Client) call(ctx context.Context, s *Semaphore, name string, arguments map[string]any) (string, reply, error) {
-	word, fields, err := c.scripts["semaphore/"+name].CallNamed(context.WithoutCancel(ctx), c.rdb, s.keys, arguments)
-	if err != nil {
-		return "", nil, fmt.Errorf("luagate: %s: %w", s.key(), err)
+// Close ends waits, calls and renewals: they return ErrClosed. It waits up to 1 s until waiters have left the line. Permits stay
+// held until their leases end. It leaves the client of go-redis open.
+func (g *Gate) Close() error {
+	g.mu.Lock()
+	if !g.isClosed {
+		g.isClosed = true
+		close(g.over)
 	}
-	numbers := reply{}
-	for name, value := range fields {
-		numbers[name] = value.(int64)
+	g.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		g.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closing):
 	}
-	return word, numbers, nil
+	g.end()
+	g.loseInboxes()
+	return nil
 }
 
-// reply contains the numbers of a reply by their names in the manifest.
-type reply map[string]int64
-
-// newID returns a UUID of version 4.
-func newID() string {
+// newID returns a UUID of version 4, after the label if there is one.
+func newID(label string) string {
 	var b [16]byte
 	rand.Read(b[:])
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	if label != "" {
+		label += "/"
+	}
+	return fmt.Sprintf("%s%x-%x-%x-%x-%x", label, b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

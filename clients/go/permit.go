@@ -3,107 +3,156 @@ package luagate
 import (
 	"context"
 	"errors"
-	"math"
+	"fmt"
 	"runtime"
-	"sync"
 	"time"
 )
 
 // Permit is held until it is released or its lease ends.
 type Permit struct {
 	ID      string // of the holder
-	Permits int    // their number
+	Permits int    // their number; a writer of an RWLock has all
 	Fence   int64  // higher than the fence of every earlier grant; pass it to what the permit protects
 	Ticket  int64  // with which it waited in line; 0: it did not wait
+	Limit   int    // in force when it was granted
 
 	semaphore *Semaphore
 	lease     *lease
 }
 
-func newPermit(s *Semaphore, id string, permits int, fence, ticket, expiresAt int64, end time.Time) *Permit {
-	kept := newLease(s, id, expiresAt, end)
-	permit := &Permit{ID: id, Permits: permits, Fence: fence, Ticket: ticket, semaphore: s, lease: kept}
-	runtime.AddCleanup(permit, func(l *lease) { l.renew(false) }, kept)
-	kept.renew(s.isRenewed())
+func newPermit(s *Semaphore, granted Permit, expiresAt int64, end time.Time) *Permit {
+	permit := &granted
+	permit.semaphore, permit.lease = s, newLease(s, permit.ID, expiresAt, end)
+	runtime.AddCleanup(permit, func(l *lease) { l.renew(false) }, permit.lease)
+	permit.lease.renew(s.isRenewed())
 	return permit
 }
 
-// ExpiresAt returns the end of the lease by the clock of the server, in ms since 1970.
-func (p *Permit) ExpiresAt() int64 { return p.lease.serverEnd() }
-
-// Remaining returns the time until the lease ends, by this machine's clock: never longer than on the server.
-func (p *Permit) Remaining() time.Duration { return p.lease.remaining() }
-
-// IsLost reports whether another client may hold it by now. It sends no call.
-func (p *Permit) IsLost() bool { return p.Remaining() == 0 }
-
-// Lost returns a channel that is closed when the permit is lost, not when it is released.
-func (p *Permit) Lost() <-chan struct{} { return p.lease.watch() }
-
-// Refresh starts the lease anew, or returns ErrLost.
-func (p *Permit) Refresh(ctx context.Context) error {
-	return p.lease.refresh(ctx)
+// settled returns the result of an acquire. It makes the lease permanent, if this is requested.
+func settled(b bound, permit *Permit, err error) (*Permit, error) {
+	if err == nil {
+		err = permit.settle(b)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return permit, nil
 }
 
-// Release releases the permit, even if ctx is done. It reports whether the permit was still held. A second call does no harm.
+func (p *Permit) settle(b bound) error {
+	g := p.semaphore.gate
+	if p.semaphore.Lease != Permanent {
+		return nil
+	}
+	err := p.lease.makePermanent(b.within(g.callTimeout))
+	if err != nil {
+		p.lease.finish()
+		g.release(p.semaphore, p.ID, new(tries))
+	}
+	return err
+}
+
+// ExpiresAt returns the end of the lease by the clock of the server, in ms since 1970; -1: it is permanent.
+func (p *Permit) ExpiresAt() int64 { return p.lease.serverEnd() }
+
+// Remaining returns the time until the lease ends, by this machine's clock: never longer than on the server. Permanent: it has no
+// end.
+func (p *Permit) Remaining() time.Duration { return p.lease.remaining() }
+
+// IsLost reports whether another client may hold it by now. It sends no call. It is true after a release, too.
+func (p *Permit) IsLost() bool { return p.Remaining() == 0 }
+
+// Lost returns a channel that is closed when the permit is lost, not when it is released. Each call returns the same channel.
+func (p *Permit) Lost() <-chan struct{} { return p.lease.watch() }
+
+// Refresh starts the lease anew, or returns ErrLost. It ends with ctx, and within the call timeout of the gate.
+func (p *Permit) Refresh(ctx context.Context) error {
+	if ctx == nil {
+		return invalid("context", nil, "a context, as context.Background()")
+	}
+	b, done := p.semaphore.gate.begin(ctx, p.semaphore.gate.callTimeout)
+	defer done()
+	return p.lease.refresh(b)
+}
+
+// Release releases the permit, also if ctx is done. It reports whether the permit was still held. A second call does no harm. It
+// returns at most 50 ms after ctx is done, and within the call timeout of the gate. After an error the release is repeated in the
+// background.
 func (p *Permit) Release(ctx context.Context) (bool, error) {
 	p.lease.finish()
-	word, _, err := p.semaphore.client.call(ctx, p.semaphore, "release", map[string]any{"id": p.ID, "keep": 0})
+	word, err := p.give(ctx, 0)
 	return word == "released", err
 }
 
-// Permits are permits of several semaphores in the order of the wants. They are held until they are released, or until the first
-// of their leases ends.
-type Permits []*Permit
-
-// Fences returns the fence of each semaphore.
-func (p Permits) Fences() []int64 {
-	var fences []int64
-	for _, permit := range p {
-		fences = append(fences, permit.Fence)
+// Downgrade makes a writer of an RWLock a reader, without a moment in which another writer can come. It returns ErrLost if the
+// permit is lost, and ErrInvalid for a permit of another kind. It ends as Release does.
+func (p *Permit) Downgrade(ctx context.Context) error {
+	if !p.semaphore.isWriter || p.Permits == 1 {
+		return invalid("permit", p.ID, "a permit of Write of an RWLock, which is not a reader yet")
 	}
-	return fences
+	word, err := p.give(ctx, 1)
+	if err == nil && word == "gone" {
+		err = fmt.Errorf("luagate: %s: %w", p.semaphore.key(), ErrLost)
+	}
+	if err == nil {
+		p.Permits = 1
+	}
+	return err
 }
 
-// Remaining returns the time until the first of the leases ends.
-func (p Permits) Remaining() time.Duration {
-	least := time.Duration(math.MaxInt64)
-	for _, permit := range p {
-		least = min(least, permit.Remaining())
+// give releases all permits but keep.
+func (p *Permit) give(ctx context.Context, keep int) (word string, err error) {
+	if ctx == nil {
+		return "", invalid("context", nil, "a context, as context.Background()")
 	}
-	return least
+	g, s := p.semaphore.gate, p.semaphore
+	ctx, end := late(ctx)
+	defer end()
+	b, done := g.begin(ctx, g.callTimeout)
+	defer done()
+	var of tries
+	answer, err := g.call(b, s, "release", map[string]any{"id": p.ID, "keep": keep}, &of)
+	if err != nil && keep == 0 && !errors.Is(err, ErrClosed) {
+		g.release(s, p.ID, &of)
+	}
+	return answer.word, err
 }
 
-// IsLost reports whether another client may hold one of them by now. It sends no call.
-func (p Permits) IsLost() bool { return p.Remaining() == 0 }
-
-// Lost returns a channel that is closed when one of the permits is lost, not when they are released.
-func (p Permits) Lost() <-chan struct{} {
-	lost := make(chan struct{})
-	lose := sync.OnceFunc(func() { close(lost) })
-	for _, permit := range p {
-		permit.Lost() // watches the lease
-		context.AfterFunc(permit.lease.lost, lose)
-	}
-	return lost
+// grant is one permit, or permits of several semaphores.
+type grant interface {
+	IsLost() bool
+	Lost() <-chan struct{}
+	Release(ctx context.Context) (bool, error)
+	gate() *Gate
 }
 
-// Refresh starts all leases anew, or returns ErrLost if one of the permits is lost.
-func (p Permits) Refresh(ctx context.Context) error {
-	for _, permit := range p {
-		if err := permit.Refresh(ctx); err != nil {
-			return err
+func (p *Permit) gate() *Gate { return p.semaphore.gate }
+
+// do runs work and releases, also if work panics. It reports whether the permit was held until its end.
+func do[G grant](ctx context.Context, permit G, work func(context.Context, G) error) (isHeld bool, err error) {
+	working, stop := context.WithCancelCause(ctx)
+	defer func() {
+		stop(nil)
+		isHeld = !permit.IsLost()
+		wasHeld, failed := permit.Release(ctx)
+		if failed != nil {
+			permit.gate().logger.Warn("luagate: a release failed; it is repeated in the background", "error", failed)
 		}
-	}
-	return nil
+		isHeld = isHeld && (wasHeld || failed != nil)
+	}()
+	go func() {
+		select {
+		case <-permit.Lost():
+			stop(ErrLost)
+		case <-working.Done():
+		}
+	}()
+	return false, work(working, permit)
 }
 
-// Release releases all permits, even if ctx is done. It reports whether all were still held. A second call does no harm.
-func (p Permits) Release(ctx context.Context) (bool, error) {
-	wereHeld, failed := true, error(nil)
-	for _, permit := range p {
-		held, err := permit.Release(ctx)
-		wereHeld, failed = wereHeld && held, errors.Join(failed, err)
+func checked(isHeld bool, err error) error {
+	if err == nil && !isHeld {
+		return fmt.Errorf("luagate: %w", ErrLost)
 	}
-	return wereHeld, failed
+	return err
 }

@@ -1,6 +1,7 @@
 package luagate
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -9,41 +10,55 @@ import (
 
 const (
 	patience        = 15 * time.Second // after a call, the server keeps a waiter's place for this time
-	patienceUnheard = 60 * time.Second // the same if messages do not reach the client
+	patienceUnheard = 3 * time.Second  // the same if messages do not reach the client: it asks after a third of it
 	recheck         = 5 * time.Second  // a waiter asks again after this time at the latest
+	outage          = 10 * time.Second // a waiter continues to wait for this time while the server does not answer
 )
 
 // request is the calls of one id for its permits, until they are granted or the caller gives up.
 type request struct {
-	semaphore     *Semaphore
-	id            string
-	permits       int
-	ticket        int64
-	inbox, secret string // the server signs the messages for this request with the secret
-	messages      chan message
-	asked         time.Time // an instant before the last call was sent
-	last          reply     // to this call
+	semaphore *Semaphore
+	id        string
+	permits   int
+	ticket    int64
+	inbox     *inbox
+	secret    string // the server signs the messages for this request with it
+	messages  chan message
+	tries     tries
+	asked     time.Time // an instant before the last call was sent
+	last      reply     // to this call
 }
 
-func newRequest(s *Semaphore, permits int, id string) (*request, error) {
-	if s.err != nil {
-		return nil, s.err
+// newRequest checks all arguments. "": a new id.
+func newRequest(ctx context.Context, s *Semaphore, permits int, id string) (*request, error) {
+	if ctx == nil {
+		return nil, invalid("context", nil, "a context, as context.Background()")
 	}
-	if s.HeadStart < 0 || s.HeadStart > longestHeadStart {
-		return nil, invalid("HeadStart", s.HeadStart.String(), "0 to 24 hours")
+	if err := s.check(); err != nil {
+		return nil, err
 	}
-	if permits < 1 {
-		return nil, invalid("permits", permits, "an integer from 1 on")
+	if err := checkCount("permits", permits, 1); err != nil {
+		return nil, err
+	}
+	if s.isWriter {
+		if permits != 1 {
+			return nil, invalid("permits", permits, "1 for a writer")
+		}
+		permits = s.limit
+	}
+	if id == "" {
+		id = newID(cmp.Or(s.Label, s.gate.label))
 	}
 	return &request{semaphore: s, id: id, permits: permits}, nil
 }
 
-// ask calls the script acquire once: with a wait above 0 it joins the line. It returns nil if no permits are granted.
-func (r *request) ask(ctx context.Context, wait time.Duration) (*Permit, error) {
+// ask calls the script acquire: with a wait above 0 it joins the line. It returns nil if no permits are granted, or if their
+// lease has ended already.
+func (r *request) ask(b bound, wait time.Duration, channel string) (*Permit, error) {
 	s := r.semaphore
 	arguments := map[string]any{
-		"id": r.id, "permits": r.permits, "limit": s.limit, "lease_ms": s.lease().Milliseconds(),
-		"wait_ms": wait.Milliseconds(), "inbox": r.inbox, "ticket": r.ticket,
+		"id": r.id, "permits": r.permits, "limit": s.limit, "lease_ms": s.firstLease().Milliseconds(),
+		"wait_ms": wait.Milliseconds(), "inbox": channel, "ticket": r.ticket,
 	}
 	headStart := s.HeadStart.Milliseconds()
 	if s.MaxWaiting != 0 || s.AtLeast != 0 || headStart != 0 {
@@ -53,88 +68,136 @@ func (r *request) ask(ctx context.Context, wait time.Duration) (*Permit, error) 
 		arguments["head_start_ms"] = headStart
 	}
 	r.asked = time.Now()
-	word, last, err := s.client.call(ctx, s, "acquire", arguments)
+	last, err := s.gate.call(b, s, "acquire", arguments, &r.tries)
 	if err != nil {
-		r.abandon(time.Now().Add(patienceUnheard))
+		r.giveUp()
 		return nil, err
 	}
 	r.last = last
-	switch word {
+	limit := int(last.n("limit"))
+	if s.Strict && limit != s.limit {
+		if released := r.giveUp(); released != nil {
+			b.await(released, s.gate.callTimeout)
+		}
+		return nil, &LimitMismatchError{s.name, s.limit, limit}
+	}
+	switch last.word {
 	case "granted", "held":
-		return r.granted(last["fence"], last["expires_at"], endOf(r.asked, last["expires_at"], last["now"])), nil
+		return r.granted(last.n("fence"), last.n("expires_at"), endOf(r.asked, last.n("expires_at"), last.n("now"))), nil
 	case "queued":
-		r.ticket = last["ticket"]
+		r.ticket = last.n("ticket")
 	case "above_limit":
-		return nil, aboveLimit(s, r.permits, last["limit"])
+		return nil, &AboveLimitError{s.name, r.permits, limit}
 	case "denied":
 		if wait > 0 {
-			return nil, LineFullError{s.key(), int(last["waiting"]), s.MaxWaiting}
+			return nil, &LineFullError{r.usage(), s.MaxWaiting}
 		}
+		return nil, &DeniedError{r.usage()}
 	}
 	return nil, nil
 }
 
 // try asks without waiting: this takes a grant whose message has not arrived yet, or leaves the line.
-func (r *request) try(ctx context.Context, denied error) (*Permit, error) {
-	permit, err := r.ask(ctx, 0)
-	if permit == nil && err == nil {
-		err = denied
-	}
-	return permit, err
-}
-
-func (r *request) acquire(ctx context.Context) (*Permit, error) {
-	s := r.semaphore
-	inbox, err := s.client.listen(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("luagate: %s: the subscription to grant messages: %w", s.key(), err)
-	}
-	r.secret, r.messages = rand.Text(), make(chan message, 8)
-	wait := patienceUnheard
-	if inbox != "" {
-		r.inbox, wait = inbox+"#"+r.secret, patience
-	}
-	s.client.waiting.Store(r.id, r)
-	defer s.client.waiting.Delete(r.id)
-	for ctx.Err() == nil {
-		if permit, err := r.ask(ctx, wait); permit != nil || err != nil {
+func (r *request) try(b bound) (*Permit, error) {
+	for {
+		if permit, err := r.ask(b, 0, ""); permit != nil || err != nil {
 			return permit, err
 		}
-		permit, err := r.sleep(ctx)
-		if err != nil {
-			r.abandon(time.Now().Add(wait)) // a call sent before the message arrived may have joined the line again
+		b.sleep(shortestPause) // its lease ended before the reply was read
+	}
+}
+
+func (r *request) acquire(b bound) (*Permit, error) {
+	g := r.semaphore.gate
+	r.secret, r.messages = rand.Text(), make(chan message, 8)
+	g.waiting.Store(r.id, r)
+	defer g.waiting.Delete(r.id)
+	for {
+		permit, err := r.join(b)
+		if permit == nil && err == nil {
+			permit, err = r.sleep(b)
 		}
 		if permit != nil || err != nil {
 			return permit, err
 		}
+		if b.cause() != nil {
+			return r.end(b)
+		}
 	}
-	over := fmt.Errorf("luagate: %s: %d of %d permits were not granted before the context ended: %w", s.key(), r.permits, s.limit,
-		ctx.Err())
-	return r.try(ctx, over)
 }
 
-// sleep returns when it is time to ask again or ctx is done. It returns a permit if a message grants it before that.
-func (r *request) sleep(ctx context.Context) (*Permit, error) {
-	pause := min(recheck, millis(r.last["retry_after"]))
+// join asks for a place in line, or for the permits of this place.
+func (r *request) join(b bound) (*Permit, error) {
+	b = b.within(outage)
+	channel, wait := "", patienceUnheard
+	if r.inbox = r.semaphore.gate.inboxOf(b, r.semaphore); r.inbox != nil {
+		opened, err := r.inbox.open(b)
+		if err != nil {
+			r.giveUp()
+			return nil, err
+		}
+		if opened != "" {
+			channel, wait = opened+"#"+r.secret, patience
+		}
+	}
+	return r.ask(b, wait, channel)
+}
+
+// end gives up: b has ended.
+func (r *request) end(b bound) (*Permit, error) {
+	why := b.ended(r.semaphore.key(), nil)
+	if b.cause() == ErrClosed {
+		r.giveUp()
+		return nil, why
+	}
+	b.ctx = context.WithoutCancel(b.ctx)
+	permit, err := r.try(b.within(lastCall))
+	if permit != nil {
+		return permit, nil
+	}
+	if _, isDenied := err.(*DeniedError); isDenied {
+		if r.tries.isUnknown {
+			r.giveUp() // an earlier call may join the line again
+		}
+		why = fmt.Errorf("%w. %d permits were not granted: %v", why, r.permits, r.usage())
+	}
+	return nil, why
+}
+
+// sleep returns when it is time to ask again or b ends. It returns a permit if a message grants it before that.
+func (r *request) sleep(b bound) (*Permit, error) {
+	pause := min(recheck, millis(r.last.n("retry_after")))
+	if r.last.word != "queued" { // granted, but the lease ended before the reply was read
+		pause = time.Since(r.asked) + shortestPause
+	}
 	wake := r.asked.Add(pause)
 	for {
 		select {
-		case <-ctx.Done():
+		case <-b.ctx.Done():
+			return nil, nil
+		case <-b.over:
 			return nil, nil
 		case <-time.After(time.Until(wake)):
+			if r.inbox != nil {
+				r.inbox.verify()
+			}
 			return nil, nil
 		case m := <-r.messages:
 			switch {
-			case m.now < r.last["now"]: // older than the last reply
+			case m.now < r.last.n("now"): // older than the last reply
 			case m.fence == 0 && m.at == -1:
+				r.giveUp() // a call sent before the message arrived may have joined the line again
 				return nil, fmt.Errorf("luagate: %s: %w", r.semaphore.key(), ErrRevoked)
 			case m.fence == 0:
 				if at := m.received.Add(millis(m.at - m.now)); at.Before(wake) {
 					wake = at
 				}
 			case r.isNew(m.fence) && m.permits == r.permits:
+				if r.semaphore.Strict {
+					return nil, nil // the message does not tell the limit in force: ask
+				}
 				// The message may have been delayed: its arrival alone would give an end that is too late.
-				end := endOf(r.asked, m.at, r.last["now"])
+				end := endOf(r.asked, m.at, r.last.n("now"))
 				if received := endOf(m.received, m.at, m.now); received.Before(end) {
 					end = received
 				}
@@ -152,19 +215,19 @@ func (r *request) isNew(fence int64) bool {
 
 // granted returns the permit, or nil if its lease has ended already.
 func (r *request) granted(fence, expiresAt int64, end time.Time) *Permit {
-	permit := newPermit(r.semaphore, r.id, r.permits, fence, r.ticket, expiresAt, end)
-	if permit.IsLost() {
+	if !time.Now().Before(end) {
 		return nil
 	}
-	return permit
+	return newPermit(r.semaphore, Permit{ID: r.id, Permits: r.permits, Fence: fence, Ticket: r.ticket, Limit: int(r.last.n("limit"))},
+		expiresAt, end)
 }
 
-// abandon releases the permits of the id, or its place in line. If that fails, it retries each second until the given time.
-func (r *request) abandon(until time.Time) {
-	_, _, err := r.semaphore.client.call(context.Background(), r.semaphore, "release", map[string]any{"id": r.id, "keep": 0})
-	if err != nil && time.Now().Before(until) {
-		time.AfterFunc(time.Second, func() { r.abandon(until) })
+// giveUp releases in the background what the id may hold. The returned channel is closed at its end; nil: it holds nothing.
+func (r *request) giveUp() <-chan struct{} {
+	if r.tries.isUnknown || r.last.word == "queued" || r.last.word == "granted" || r.last.word == "held" {
+		return r.semaphore.gate.release(r.semaphore, r.id, &r.tries)
 	}
+	return nil
 }
 
 // deliver drops the message if the channel is full: the waiter's next call returns the same outcome.
@@ -175,7 +238,10 @@ func (r *request) deliver(m message) {
 	}
 }
 
-func aboveLimit(s *Semaphore, permits int, limit int64) error {
-	return fmt.Errorf("luagate: %s: %w: %d permits are more than the limit in force. Accepted: 1 to %d. Ask for fewer", s.key(),
-		ErrInvalid, permits, limit)
+func (r *request) usage() Usage {
+	return usage(r.semaphore.name, r.last.n("in_use"), r.last.n("limit"), r.last.n("waiting"), r.last.n("next_expiry"))
+}
+
+func usage(name string, inUse, limit, waiting, nextExpiry int64) Usage {
+	return Usage{name, int(inUse), int(limit), int(waiting), millis(nextExpiry)}
 }

@@ -3,32 +3,27 @@ package luagate
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"regexp"
+	"math"
 	"strings"
 	"time"
-	"unicode"
 )
 
-// DefaultLease is the lease of a permit if Semaphore.Lease is 0. It is renewed in the background.
-const DefaultLease = 30 * time.Second
-
-// longestHeadStart is the most that the scripts accept.
-const longestHeadStart = 24 * time.Hour
-
-var (
-	groupedName = regexp.MustCompile(`^\{[^{}]+\}:[^{}]+$`) // a name with a group, which is its hash tag
-	validPrefix = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
+const (
+	// DefaultLease is the lease of a permit if Semaphore.Lease is 0. It is renewed in the background.
+	DefaultLease = 30 * time.Second
+	// Permanent is a Lease that never ends: the permit is held until it is released or revoked.
+	Permanent time.Duration = math.MaxInt64
 )
 
 // Semaphore grants permits. At most its limit are held at a time. Set its fields before the first call. Nothing is re-entrant.
+// Invalid fields let each call return ErrInvalid.
 type Semaphore struct {
-	// The lease of each permit, at least 1 ms. Without AutoRenew a permit ends after this time unless Refresh is called.
-	// 0: DefaultLease, renewed in the background until the permit is released.
+	// The lease of each permit: 1 ms to 100 years. Without AutoRenew a permit ends after this time unless Refresh is called.
+	// 0: DefaultLease, renewed in the background until the permit is released. Permanent: no end.
 	Lease time.Duration
 	// Renews the lease in the background until the permit is released.
 	AutoRenew bool
-	// If this number of callers or more wait in line, Acquire returns a LineFullError. 0: no bound.
+	// If this number of callers or more wait in line, Acquire returns a *LineFullError. 0: no bound.
 	MaxWaiting int
 	// A permit that is released earlier than this after its grant stays in use until then. The lease is not shorter. 0: no
 	// minimum.
@@ -36,43 +31,84 @@ type Semaphore struct {
 	// A call joins the line as if it had come that much earlier, up to a day. Only calls that come within the head start after
 	// a waiter can overtake it. 0: none.
 	HeadStart time.Duration
+	// A text before the id of each permit, which shows its owner: up to 163 bytes without white space. "": the label of the gate.
+	Label string
+	// Refuses to acquire while another limit than the declared one is in force: *LimitMismatchError.
+	Strict bool
+	// Is called in a goroutine of its own when a permit is lost, with its id. It is not called after a release.
+	OnLost func(id string)
 
-	client *Client
-	keys   []string // meta, holders, queue
-	limit  int
-	err    error // why the name or the limit is not valid
+	gate     *Gate
+	name     string
+	keys     []string // meta, holders, queue
+	limit    int
+	isWriter bool  // a permit of the caller is all permits of the lock
+	err      error // why the name or the limit is not valid
 }
 
-func newSemaphore(client *Client, kind, name string, limit int) *Semaphore {
+// RWLock is a lock for readers and writers: many readers, or one writer. Both have the calls and the fields of a mutex, and can
+// be used in Several. Acquire one permit of Read to read, or of Write to write.
+type RWLock struct {
+	Read, Write *Semaphore
+}
+
+func newSemaphore(gate *Gate, kind, name string, limit int) *Semaphore {
 	tag := "{" + name + "}"
 	if groupedName.MatchString(name) {
 		tag = name
 	}
-	key := func(part string) string { return client.prefix + ":" + kind + part + ":" + tag }
+	key := func(part string) string { return gate.prefix + ":" + kind + part + ":" + tag }
 	keys := []string{key(""), key(".holders"), key(".queue")}
-	return &Semaphore{client: client, keys: keys, limit: limit, err: check(name, limit)}
+	return &Semaphore{gate: gate, name: name, keys: keys, limit: limit, err: checkName(name, limit)}
 }
 
-// TryAcquire returns permits at once, or ErrDenied. It does not wait in line.
+// TryAcquire returns permits at once, or a *DeniedError. It does not wait in line. It ends with ctx, and within the call timeout
+// of the gate. After an error nothing stays held.
 func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error) {
-	r, err := newRequest(s, permits, newID())
+	r, err := newRequest(ctx, s, permits, "")
 	if err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("luagate: %s: %w", s.key(), err)
-	}
-	return r.try(ctx, fmt.Errorf("luagate: %s: %w", s.key(), ErrDenied))
+	b, done := s.gate.begin(ctx, s.gate.callTimeout)
+	defer done()
+	permit, err := r.try(b)
+	return settled(b, permit, err)
 }
 
-// Acquire waits in line for permits until ctx is done: first come, first served. Then it asks a last time without waiting. It
-// returns the context's error if the permits are not granted, a LineFullError, or ErrRevoked. After an error nothing stays held.
+// Acquire waits in line for permits until ctx is done: first come, first served. Then it asks a last time without waiting, and
+// returns at most 50 ms later. It returns the context's error if the permits are not granted, a *LineFullError, an
+// *AboveLimitError or ErrRevoked. If the server cannot be reached for 10 s, it returns ErrUnreachable; if no program listens at
+// the address at the first call, at once. After an error nothing stays held.
 func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
-	r, err := newRequest(s, permits, newID())
+	r, err := newRequest(ctx, s, permits, "")
 	if err != nil {
 		return nil, err
 	}
-	return r.acquire(ctx)
+	b, done := s.gate.begin(ctx, 0)
+	defer done()
+	permit, err := r.acquire(b)
+	return settled(b, permit, err)
+}
+
+// Do acquires permits as Acquire does, calls work, and releases them. Its error is that of Acquire, or the one of work as it is. A
+// release that fails is logged, and repeated in the background. The context of work ends with the cause ErrLost when the permit is
+// lost.
+func (s *Semaphore) Do(ctx context.Context, permits int, work func(ctx context.Context, permit *Permit) error) error {
+	permit, err := s.Acquire(ctx, permits)
+	if err != nil {
+		return err
+	}
+	_, err = do(ctx, permit, work)
+	return err
+}
+
+// DoChecked is Do, but it returns ErrLost if work returned no error and the permit was not held until its end.
+func (s *Semaphore) DoChecked(ctx context.Context, permits int, work func(ctx context.Context, permit *Permit) error) error {
+	permit, err := s.Acquire(ctx, permits)
+	if err != nil {
+		return err
+	}
+	return checked(do(ctx, permit, work))
 }
 
 // key stands for the semaphore in errors.
@@ -85,34 +121,14 @@ func (s *Semaphore) tag() string {
 	return tag
 }
 
-func (s *Semaphore) lease() time.Duration {
-	return max(time.Millisecond, cmp.Or(s.Lease, DefaultLease))
-}
-
-func (s *Semaphore) isRenewed() bool { return s.AutoRenew || s.Lease == 0 }
-
-func check(name string, limit int) error {
-	space := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
-	switch {
-	case len(name) < 1 || len(name) > 200 || strings.ContainsFunc(name, space):
-		return invalid("name", name, "1 to 200 bytes without white space and control characters")
-	case strings.ContainsAny(name, "{}") && !groupedName.MatchString(name):
-		return invalid("name", name, "braces only around a group, as in {group}:name")
-	case limit < 1:
-		return invalid("limit", limit, "an integer from 1 on")
+// firstLease is the lease of a grant. A permanent one begins when the caller knows that it holds the permit.
+func (s *Semaphore) firstLease() time.Duration {
+	if s.Lease == Permanent {
+		return DefaultLease
 	}
-	return nil
+	return cmp.Or(s.Lease, DefaultLease)
 }
 
-func checkPrefix(prefix string) error {
-	if !validPrefix.MatchString(prefix) {
-		return invalid("prefix", prefix, "1 to 64 of the letters a-z and A-Z, digits, '.', '_', '-' and ':'")
-	}
-	return nil
-}
-
-func invalid(what string, got any, accepted string) error {
-	return fmt.Errorf("luagate: %w %s: got %#v. Accepted: %s", ErrInvalid, what, got, accepted)
-}
+func (s *Semaphore) isRenewed() bool { return s.AutoRenew && s.Lease != Permanent || s.Lease == 0 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

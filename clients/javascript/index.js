@@ -1,2 +1,15 @@
 export { Luagate } from './lib/luagate.js';
-export { LineFullError, PermitLostError, WaitRevokedError, WaitTimeoutError } from './lib/errors.js';
+export {
+  AboveLimitError,
+  ClosedError,
+  DeniedError,
+  InvalidError,
+  LimitMismatchError,
+  LineFullError,
+  LostError,
+  LuagateError,
+  NoPermissionError,
+  RevokedError,
+  TimedOutError,
+  UnreachableError,
+} from './lib/errors.js';

@@ -46,8 +46,8 @@ pub trait WaitTarget {
 
     fn answer(&self, ask: AskKind, reply: Value) -> Result<Self::Answer, CallError>;
 
-    /// Handles the answer to a call, which was read at `now`.
-    fn answered(&mut self, ask: AskKind, answer: Self::Answer, sent: Sent, now: Moment) -> StepOf<Self>;
+    /// Handles the answer to a call.
+    fn answered(&mut self, ask: AskKind, answer: Self::Answer, sent: Sent) -> StepOf<Self>;
 
     /// Handles a message.
     fn message(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<Self>;
@@ -196,7 +196,7 @@ impl<T: WaitTarget> Waiter<T> {
             }
             (WaiterState::Asks(ask), Event::Answered { answer, sent }) => {
                 self.unreachable_since = None;
-                let step = self.target.answered(ask, answer, sent, now);
+                let step = self.target.answered(ask, answer, sent);
                 self.go_on(step)
             }
             (WaiterState::Asks(ask), Event::Unanswered(error)) => self.unanswered(ask, error, now),
@@ -360,13 +360,13 @@ impl PermitTarget {
     }
 
     /// Handles the answer to a caller that does not wait. `true`: everything that the id has must be given back.
-    pub fn at_once(&mut self, answer: Answer, sent: Sent, now: Moment) -> (Result<Granted, TryAcquireError>, bool) {
+    pub fn at_once(&mut self, answer: Answer, sent: Sent) -> (Result<Granted, TryAcquireError>, bool) {
         if let Answer::Denied { usage, .. } = answer
             && let Err(mismatch) = self.check_limit(usage.limit)
         {
             return (Err(mismatch.into()), false);
         }
-        let step = self.answered(AskKind::Last, answer, sent, now);
+        let step = self.answered(AskKind::Last, answer, sent);
         let gives_back = matches!(step, Step::GiveBack(_));
         let result = match step {
             Step::Done(result) => result.map_err(TryAcquireError::of),
@@ -453,22 +453,13 @@ impl WaitTarget for PermitTarget {
         self.acquire(ask, "").answer(reply)
     }
 
-    fn answered(&mut self, ask: AskKind, answer: Answer, sent: Sent, now: Moment) -> StepOf<PermitTarget> {
-        let Sent { at: sent, repeated } = sent;
+    fn answered(&mut self, ask: AskKind, answer: Answer, Sent { at: sent, repeated }: Sent) -> StepOf<PermitTarget> {
         match answer {
             Answer::Held(grant @ Grant { permits, fence, .. }, _) if !self.is_own(&grant, repeated) => {
                 Step::Leave(AcquireError::AlreadyHeld(AlreadyHeld { id: self.id.clone(), permits, fence }))
             }
             Answer::Granted(grant, usage) | Answer::Held(grant, usage) => match self.check_limit(usage.limit) {
-                Ok(()) => {
-                    let granted = self.granted(grant, usage.limit, sent);
-                    // The lease can be over before the reply is read, for example after a pause of this process.
-                    match ask {
-                        _ if !granted.deadline.is_past(now) => Step::Done(Ok(granted)),
-                        AskKind::First | AskKind::InLine => Step::AskAt(now.instant()),
-                        AskKind::Last => Step::GiveBack(AcquireError::TimedOut(denied(self.keys.name(), usage, 0, None))),
-                    }
-                }
+                Ok(()) => Step::Done(Ok(self.granted(grant, usage.limit, sent))),
                 Err(mismatch) => Step::GiveBack(mismatch.into()),
             },
             Answer::Queued { ticket, position, retry_after, usage, now } if ask == AskKind::InLine => {
@@ -634,7 +625,7 @@ impl WaitTarget for LatchTarget {
         Ok(LatchAnswer::Closed { still: StillClosed { left, count }, retry_after })
     }
 
-    fn answered(&mut self, ask: AskKind, answer: LatchAnswer, sent: Sent, _: Moment) -> StepOf<LatchTarget> {
+    fn answered(&mut self, ask: AskKind, answer: LatchAnswer, sent: Sent) -> StepOf<LatchTarget> {
         let LatchAnswer::Closed { still, retry_after } = answer else {
             return Step::Done(Ok(()));
         };

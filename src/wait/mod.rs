@@ -93,7 +93,7 @@ impl Waits {
         let acquire = target.acquire(AskKind::First, "");
         let denied = |answer: &Answer| matches!(answer, Answer::Denied { .. }).then_some(0);
         let (answer, sent) = self.once(&acquire, &[Part::of(target)], denied, caller).await?;
-        let (result, gives_back) = target.at_once(answer, sent, self.servers.clock.moment());
+        let (result, gives_back) = target.at_once(answer, sent);
         if gives_back {
             self.release_now(target.release(None, self.servers.clock.now()), caller.mode).await;
         }

@@ -56,14 +56,13 @@ func Load(folder fs.FS) (map[string]*Script, error) {
 }
 
 // Run runs the script, and loads it if the server does not have it.
-func (s *Script) Run(ctx context.Context, rdb *redis.Client, keys []string, args ...any) *redis.Cmd {
+func (s *Script) Run(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
 	cmd := rdb.EvalSha(ctx, s.SHA1, keys, args...)
-	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			pipe.ScriptLoad(ctx, s.text)
-			cmd = pipe.EvalSha(ctx, s.SHA1, keys, args...)
-			return nil
-		})
+	if _, isSingle := rdb.(*redis.Client); isSingle && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		// Not in a pipeline: it may have other connections, and go-redis does not close one on which a script failed with
+		// READONLY. Not for a cluster: it would load on all nodes.
+		rdb.ScriptLoad(ctx, s.text)
+		cmd = rdb.EvalSha(ctx, s.SHA1, keys, args...)
 	}
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // another client's SCRIPT FLUSH ran in between
 		cmd = rdb.Eval(ctx, s.text, keys, args...)
@@ -72,20 +71,29 @@ func (s *Script) Run(ctx context.Context, rdb *redis.Client, keys []string, args
 }
 
 // Call runs the script. It returns the word of the reply, and its fields by their names in the manifest.
-func (s *Script) Call(ctx context.Context, rdb *redis.Client, keys []string, args ...any) (string, map[string]any, error) {
+func (s *Script) Call(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) (string, map[string]any, error) {
 	values, err := s.Run(ctx, rdb, keys, args...).Slice()
 	if err != nil {
 		return "", nil, err
 	}
-	word, fields := values[0].(string), map[string]any{}
-	for i, name := range s.Replies[word] {
-		fields[name] = values[i+1]
+	word, fields := "", map[string]any{}
+	names, hasNoWord := s.Replies[""]
+	if !hasNoWord && len(values) > 0 {
+		word, _ = values[0].(string)
+		names, values = s.Replies[word], values[1:]
+	}
+	if names == nil || len(values) < len(names) {
+		return "", nil, fmt.Errorf("luagate: %s: unexpected reply; the script never returns this. Check for a proxy that changes replies",
+			s.File)
+	}
+	for i, name := range names {
+		fields[name] = values[i]
 	}
 	return word, fields, nil
 }
 
 // CallNamed is Call with arguments by their names in the manifest. The last ones may be left out.
-func (s *Script) CallNamed(ctx context.Context, rdb *redis.Client, keys []string, arguments map[string]any) (string, map[string]any, error) {
+func (s *Script) CallNamed(ctx context.Context, rdb redis.UniversalClient, keys []string, arguments map[string]any) (string, map[string]any, error) {
 	var args []any
 	for i, name := range s.Argv {
 		if value, given := arguments[name]; given || i < len(s.Argv)-s.Optional {

@@ -1,26 +1,95 @@
-// The errors of this package. Errors of the server and of the connection are those of `redis`.
+// The errors of this package. Another error of the server reaches the caller as it is.
 
-/** The permits were not granted within the timeout. */
-export class WaitTimeoutError extends Error {
-  name = 'WaitTimeoutError';
-}
+const MOST = 2 ** 31 - 1; // the limit of a reader-writer lock
 
-/** The line has `maxWaiting` waiters or more. `waiting` is their number. */
-export class LineFullError extends Error {
-  name = 'LineFullError';
-
-  constructor(message, waiting) {
-    super(message);
-    this.waiting = waiting;
+/** The base of all errors of this package. */
+export class LuagateError extends Error {
+  constructor(message, options) {
+    super(message, options);
+    this.name = new.target.name;
   }
 }
 
-/** Another client removed this waiter from the line. */
-export class WaitRevokedError extends Error {
-  name = 'WaitRevokedError';
+/** An argument is not valid. Nothing was sent. */
+export class InvalidError extends LuagateError {}
+
+/** Not granted, because of how the semaphore `name` was in use at that time. */
+class UsageError extends LuagateError {
+  constructor(message, name, { in_use, limit, waiting, next_expiry }) {
+    super(message);
+    this.semaphore = name;
+    this.inUse = in_use;
+    this.limit = limit;
+    this.waiting = waiting;
+    this.nextExpiry = next_expiry === -1 ? null : next_expiry;
+  }
+
+  /** Estimates the time until a permit is free, if a permit is held for `hold` ms: at least 1 ms. */
+  retryAfter(hold) {
+    return Math.max(1, (hold * (this.waiting + 1)) / Math.max(1, this.limit));
+  }
 }
 
-/** The permit is no longer held: its lease ended, or it was released or revoked. */
-export class PermitLostError extends Error {
-  name = 'PermitLostError';
+function used({ in_use, limit }) {
+  if (limit < MOST) return `${in_use} of ${limit} permits are in use`;
+  return in_use === MOST ? 'locked for writing' : `locked for reading by ${in_use}`;
 }
+
+/** The permits were not granted at once. */
+export class DeniedError extends UsageError {
+  constructor(name, usage) {
+    super(
+      `${name}: not granted at once: ${used(usage)}, and ${usage.waiting} callers wait in line. Try again later, or wait with \`acquire\``,
+      name,
+      usage,
+    );
+  }
+}
+
+/** The line has `maxWaiting` waiters or more. */
+export class LineFullError extends UsageError {
+  constructor(name, usage, maxWaiting) {
+    const why = `${usage.waiting} callers wait in line already, and maxWaiting is ${maxWaiting}`;
+    super(`${name}: ${why}. Try again later`, name, usage);
+  }
+}
+
+/** More permits than the limit in force: waiting cannot help. */
+export class AboveLimitError extends LuagateError {
+  constructor(name, permits, limit) {
+    const accepted = `1 to ${limit}. Ask for fewer, or raise the limit with \`resize\``;
+    super(`${name}: ${permits} permits are more than the limit in force. Accepted: ${accepted}`);
+    this.limit = limit;
+  }
+}
+
+/** The semaphore is `strict`, and the limit in force is another one. */
+export class LimitMismatchError extends LuagateError {
+  constructor(name, declared, limit) {
+    const remedy = `Declare ${limit}, or change the limit with \`resize\``;
+    super(`${name}: the limit in force is ${limit}, this caller declares ${declared}. ${remedy}`);
+    this.limit = limit;
+  }
+}
+
+/** The permits were not granted within the timeout. */
+export class TimedOutError extends LuagateError {}
+
+/** The permit is no longer held: its lease ended, or it was released or revoked. */
+export class LostError extends LuagateError {}
+
+/** Another client removed this waiter from the line. */
+export class RevokedError extends LuagateError {}
+
+/** The gate was closed. */
+export class ClosedError extends LuagateError {
+  constructor() {
+    super('the gate is closed. Make a new Luagate');
+  }
+}
+
+/** The server's ACL or its password refuses this client. */
+export class NoPermissionError extends LuagateError {}
+
+/** No connection to the server, or no reply in time. */
+export class UnreachableError extends LuagateError {}

@@ -1,61 +1,56 @@
 // The messages from the server, and the requests that they belong to.
-import { randomUUID } from 'node:crypto';
-import { sha1, untilReplied } from './scripts.js';
+import { randomBytes } from 'node:crypto';
+import { connect } from './connections.js';
+import { NoPermissionError } from './errors.js';
+import { isReply, isUnknownCommand, named } from './replies.js';
+import { sha1 } from './scripts.js';
+import { after, pause, within } from './timers.js';
 
 const PATIENCE_MS = 15_000; // after a call, the server keeps a waiter's place for this time
-const PATIENCE_UNHEARD_MS = 60_000; // the same if messages do not reach the client
+const PATIENCE_UNHEARD_MS = 3_000; // the same if messages do not reach the client: it asks every second
+const ATTEMPT_MS = 2_000; // for one attempt to subscribe
+const PING_MS = 700; // after this time without a reply, the subscription counts as dead
+const UNHEARD_MS = 60_000; // after this time, a subscription that heard nothing is tried again
+const FIRST_PAUSE_MS = 20; // between attempts to subscribe; each further pause is twice as long
+const LONGEST_PAUSE_MS = 1_000;
 const MESSAGE = /^([!-~]+) (\d+) (\d+) (-1|\d+) (\d+) ([0-9a-f]{40})$/; // id permits fence expires_at now signature
 
 /** The subscription of a client. The first waiter opens it, and all waiters share it. */
 export class Inbox {
-  #redis;
-  #subscriber;
-  #requests = new Map(); // by id
+  #make;
+  #prefix;
+  #requests = new Map(); // those that wait, by id
+  #given = new Map(); // those that were given up
+  #connection; // the subscription, while messages are heard
+  #attempt; // a promise, while an attempt to subscribe runs
+  #isKept = false; // whether the subscription is being opened
+  #isVerified = false; // whether a verification runs
+  #unheardUntil = 0; // until this time, by `performance.now()`, messages do not reach the client
+  #isClosed = false;
 
-  constructor(redis, prefix) {
-    this.#redis = redis;
-    this.channel = `${prefix}:inbox:${randomUUID()}`;
-    this.isHeard = true; // whether messages reach the client
+  constructor(make, prefix) {
+    this.#make = make;
+    this.#prefix = prefix;
+    this.channel = `${prefix}:inbox:${randomBytes(7).toString('base64url').slice(0, 9)}`;
   }
 
-  async open() {
-    try {
-      await untilReplied(() => this.#subscribe());
-      await untilReplied(() => this.#redis.publish(this.channel, '')); // throws if an ACL forbids it; the scripts send nothing then
-      const [, listeners] = await untilReplied(() => this.#redis.sendCommand(['PUBSUB', 'NUMSUB', this.channel]));
-      this.isHeard = listeners > 0; // a proxy can keep messages away
-      return this;
-    } catch (error) {
-      this.close();
-      throw error;
-    }
-  }
-
-  async #subscribe() {
-    this.close();
-    const subscriber = (this.#subscriber = this.#redis.duplicate());
-    subscriber.on('error', () => {}); // node-redis connects and subscribes again; then all waiters ask again
-    subscriber.on('ready', () => this.#requests.forEach((request) => request.askAgain()));
-    await subscriber.connect();
-    await subscriber.subscribe(this.channel, (text) => this.#receive(text));
-  }
-
-  close() {
-    this.#subscriber?.destroy();
-    this.#subscriber = undefined;
+  /** Waits for the current attempt to subscribe, if one runs. Without a subscription, a waiter only asks again. */
+  async ready(ms) {
+    if (this.#attempt) await within(ms, this.#attempt).catch(() => {});
   }
 
   get patience() {
-    return this.isHeard ? PATIENCE_MS : PATIENCE_UNHEARD_MS;
+    return this.#connection ? PATIENCE_MS : PATIENCE_UNHEARD_MS;
   }
 
   /** The inbox of a request, as an argument of the scripts. The server signs the messages with the secret. */
   address(secret) {
-    return this.isHeard ? `${this.channel}#${secret}` : '';
+    return this.#connection ? `${this.channel}#${secret}` : '';
   }
 
   add(request) {
     this.#requests.set(request.id, request);
+    this.#keep();
   }
 
   remove(request) {
@@ -64,12 +59,106 @@ export class Inbox {
 
   /** Releases a grant that arrives although the request was given up. */
   removeLater(request) {
-    setTimeout(() => this.remove(request), this.patience).unref();
+    this.remove(request);
+    this.#given.set(request.id, request);
+    after(PATIENCE_MS, () => this.#given.delete(request.id), true);
+  }
+
+  /** Checks that the subscription is alive, and opens it again if it is not. */
+  verify() {
+    const connection = this.#connection;
+    if (!connection) return this.#keep();
+    if (this.#isVerified) return;
+    this.#isVerified = true;
+    within(PING_MS, connection.sendCommand(['PING']))
+      .catch((error) => isReply(error) || this.#lose(connection))
+      .finally(() => (this.#isVerified = false));
+  }
+
+  /** Subscribes anew: the server may have moved. */
+  reset() {
+    if (this.#connection) this.#lose(this.#connection);
+  }
+
+  close() {
+    this.#isClosed = true;
+    this.#connection?.end();
+    this.#connection = undefined;
+  }
+
+  #lose(connection) {
+    connection?.end();
+    if (this.#connection !== connection) return;
+    this.#connection = undefined;
+    this.#keep();
+  }
+
+  #isNeeded() {
+    return this.#requests.size > 0 && !this.#connection && !this.#isClosed && performance.now() >= this.#unheardUntil;
+  }
+
+  // Tries to subscribe while waiters need it. Then they ask again: messages may have been lost.
+  async #keep() {
+    if (this.#isKept) return;
+    this.#isKept = true;
+    for (let wait = FIRST_PAUSE_MS; this.#isNeeded(); wait = Math.min(2 * wait, LONGEST_PAUSE_MS)) {
+      this.#attempt = this.#subscribe();
+      const failure = await this.#attempt.catch((error) => error);
+      this.#attempt = undefined;
+      if (failure instanceof NoPermissionError) {
+        this.#requests.forEach((request) => request.fail(failure));
+        break;
+      }
+      if (!failure || wait === FIRST_PAUSE_MS) this.#requests.forEach((request) => request.askAgain());
+      if (failure) await pause(wait, true);
+    }
+    this.#isKept = false;
+  }
+
+  async #subscribe() {
+    let connection;
+    let isOver = false;
+    const onEnd = () => {
+      isOver = true;
+      if (connection) this.#lose(connection);
+    };
+    try {
+      connection = await connect(this.#make, onEnd, ATTEMPT_MS);
+      const receive = (text) => this.#receive(text);
+      await within(ATTEMPT_MS, connection.subscribe(this.channel, receive), true);
+      const listeners = await this.#listeners();
+      if (isOver) throw new Error('the connection broke');
+      if (listeners > 0 && !this.#isClosed) {
+        this.#connection = connection;
+        return;
+      }
+      connection.end(); // a proxy keeps messages away
+    } catch (error) {
+      connection?.end();
+      if (!isUnknownCommand(error)) throw named(error, this.#prefix);
+    }
+    this.#unheardUntil = performance.now() + UNHEARD_MS;
+  }
+
+  // The number of subscribers. Rejects if an ACL forbids a message: the scripts send nothing then. On a connection of its own,
+  // since a proxy may end a connection, or forward nothing any more, at a command that it does not know.
+  async #listeners() {
+    const connection = await connect(this.#make, () => {}, ATTEMPT_MS);
+    const calls = [
+      ['PUBLISH', this.channel, ''],
+      ['PUBSUB', 'NUMSUB', this.channel],
+    ];
+    try {
+      const replies = Promise.all(calls.map((call) => connection.sendCommand(call)));
+      return (await within(ATTEMPT_MS, replies, true))[1][1];
+    } finally {
+      connection.end();
+    }
   }
 
   #receive(text) {
     const [, id, ...words] = MESSAGE.exec(text) ?? [];
-    const request = this.#requests.get(id);
+    const request = this.#requests.get(id) ?? this.#given.get(id);
     const signed = text.slice(0, text.lastIndexOf(' '));
     if (!request || words.pop() !== sha1(request.secret + signed)) return;
     const [permits, fence, expires_at, now] = words.map(Number);

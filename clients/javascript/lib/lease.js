@@ -1,6 +1,6 @@
 // The lease of a permit: its end by this process's clock, and its renewal in the background.
-import { PermitLostError } from './errors.js';
-import { callOnce, MOST_TIMER_MS, replyOf } from './scripts.js';
+import { LostError } from './errors.js';
+import { after } from './timers.js';
 
 export class Lease {
   #gate;
@@ -9,7 +9,7 @@ export class Lease {
   #end; // by `performance.now()`
   #isRenewed;
   #renewAt = Infinity;
-  #timer;
+  #stopTimer;
   #isOver = false; // released, or known to be lost
   #lost = new AbortController();
   #failure; // the last error of a renewal
@@ -20,6 +20,7 @@ export class Lease {
     this.#settings = settings;
     this.#id = id;
     this.#isRenewed = settings.isRenewed;
+    this.isWatched = settings.isWatched;
     this.#starts(expiresAt, clock);
   }
 
@@ -30,8 +31,16 @@ export class Lease {
 
   /** Is aborted when the permit is lost, not when it is released. */
   get signal() {
-    this.#plan(true);
+    this.isWatched = true;
+    this.#plan();
     return this.#lost.signal;
+  }
+
+  /** The error if the permit is lost. */
+  get lostError() {
+    const why = `the lease of ${this.#id} ended, or its permit was released or revoked`;
+    const text = `${this.#settings.key}: ${why}. Stop the work that it protects`;
+    return this.#lost.signal.reason ?? new LostError(text, { cause: this.#failure });
   }
 
   /** From now on, renews the lease in the background, or not. */
@@ -40,11 +49,13 @@ export class Lease {
     this.#planRenewal();
   }
 
-  /** Takes the reply to a refresh. */
-  refreshed(reply) {
-    if (reply.word === 'lost') {
-      const why = `the lease of ${this.#id} ended, or its permit was released or revoked`;
-      const error = new PermitLostError(`${this.#settings.key}: ${why}`);
+  /** Starts the lease anew. The call is repeated until `until`. */
+  async refresh(until) {
+    if (this.#isOver) throw this.lostError;
+    const args = { id: this.#id, lease_ms: this.#settings.lease };
+    const reply = await this.#gate.call(this.#settings, 'refresh', args, until, { isOver: () => this.#isOver });
+    if (this.#isOver || reply.word === 'lost') {
+      const error = this.lostError;
       this.#lose(error);
       throw error;
     }
@@ -54,7 +65,7 @@ export class Lease {
   /** The holder releases the permit. Its signal is not aborted. */
   finish() {
     this.#isOver = true;
-    clearTimeout(this.#timer);
+    this.#stopTimer?.();
   }
 
   #starts(expiresAt, clock) {
@@ -67,38 +78,33 @@ export class Lease {
   #planRenewal() {
     const isPlanned = this.#isRenewed && this.#end < Infinity;
     this.#renewAt = isPlanned ? performance.now() + Math.min(this.remaining, this.#settings.lease) / 3 : Infinity;
-    this.#plan(this.#isRenewed || this.#timer !== undefined);
+    this.#plan();
   }
 
   // Sets the timer, if the lease is renewed or its end is watched.
-  #plan(isNeeded) {
-    clearTimeout(this.#timer);
-    if (!isNeeded || this.#isOver || this.#end === Infinity) return;
-    const pause = Math.max(0, Math.min(this.#renewAt, this.#end) - performance.now());
-    this.#timer = setTimeout(() => this.#work(), Math.min(Math.ceil(pause), MOST_TIMER_MS)).unref();
+  #plan() {
+    this.#stopTimer?.();
+    if (!(this.#isRenewed || this.isWatched) || this.#isOver || this.#end === Infinity) return;
+    const next = Math.min(this.#renewAt, this.#end) - performance.now();
+    this.#stopTimer = after(next, () => this.#work(), true);
   }
 
   #work() {
-    if (!this.remaining) {
-      this.#lose(new PermitLostError(`${this.#settings.key}: the lease of ${this.#id} ended`, { cause: this.#failure }));
-      return;
-    }
+    if (!this.remaining) return this.#lose(this.lostError);
     if (performance.now() >= this.#renewAt && !this.#gate.isClosed) this.#sendRefresh();
-    this.#plan(true);
+    this.#plan();
   }
 
-  // Without retries, so that no renewal follows a release.
   async #sendRefresh() {
     this.#renewAt = Infinity; // until this renewal has ended
-    const { lease, keys } = this.#settings;
-    const { redis, scripts } = this.#gate;
     try {
-      const reply = await replyOf(() => callOnce(redis, scripts['semaphore/refresh'], keys, [this.#id, lease]));
-      if (!this.#isOver) this.refreshed(reply);
+      await this.refresh(Math.min(this.#end, this.#gate.until()));
     } catch (error) {
+      if (this.#isOver || this.#gate.isClosed) return;
       this.#failure = error;
-      this.#renewAt = performance.now() + Math.min(Math.max(lease / 10, 5), 1_000);
-      this.#plan(true);
+      this.#gate.warn(`${this.#settings.key}: the lease of ${this.#id} could not be renewed`, error);
+      this.#renewAt = performance.now() + Math.min(Math.max(this.#settings.lease / 10, 5), 1_000);
+      this.#plan();
     }
   }
 
@@ -106,5 +112,7 @@ export class Lease {
     if (this.#isOver) return;
     this.finish();
     this.#lost.abort(error);
+    this.#gate.warn(error.message, error);
+    this.#gate.quietly(() => this.#settings.onLost?.(error));
   }
 }

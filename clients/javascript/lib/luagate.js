@@ -1,55 +1,133 @@
-// Semaphores and mutexes on one server.
+// Semaphores and locks on one server.
+import { setImmediate as soon } from 'node:timers/promises';
+import { Calls } from './calls.js';
+import { connectionsOf } from './connections.js';
+import { ClosedError, LuagateError } from './errors.js';
 import { Inbox } from './inbox.js';
-import { argvOf, callOnce, loadScripts, untilReplied } from './scripts.js';
+import { argvOf, callOnce, loadScripts } from './scripts.js';
 import { Semaphore } from './semaphore.js';
-import { checkPrefix, Settings } from './settings.js';
+import { checkInteger, checkLabel, checkNames, checkPrefix, checkType, MOST, Settings } from './settings.js';
 import { Several } from './several.js';
+import { Wait } from './wait.js';
+
+const CALL_TIMEOUT_MS = 4_000;
+const LONGEST_CALL_TIMEOUT_MS = 86_400_000;
+const CLOSE_MS = 1_000; // how long `close` waits for calls that still run
+const RELEASE_MS = 60_000; // a release in the background is repeated for this time and the lease
+const NAMES = ['prefix', 'scripts', 'callTimeout', 'label', 'onWarning'];
 
 export class Luagate {
-  #prefix;
-  #inbox; // a promise
+  #calls;
+  #scripts;
+  #callTimeout;
+  #onWarning;
+  #waits = new Set();
+  #closing; // a promise
 
-  constructor(redis, { prefix = 'luagate', scripts } = {}) {
+  constructor(client, options = {}) {
+    checkNames('options', options, NAMES);
+    const { prefix = 'luagate', scripts, callTimeout = CALL_TIMEOUT_MS, label, onWarning = () => {} } = options;
     checkPrefix(prefix);
-    if (typeof redis?.withTypeMapping !== 'function') {
-      throw new TypeError('redis: got another value. Accepted: a client that `createClient` of the package redis returned');
-    }
-    this.#prefix = prefix;
-    const values = { redis: redis.withTypeMapping({}), scripts: loadScripts(scripts) };
-    Object.entries(values).forEach(([name, value]) => Object.defineProperty(this, name, { value }));
-    this.isClosed = false;
+    if (scripts !== undefined) checkType('scripts', scripts, 'string');
+    checkInteger('callTimeout', callTimeout, 1, LONGEST_CALL_TIMEOUT_MS, 'in ms');
+    if (label !== undefined) checkLabel(label);
+    checkType('onWarning', onWarning, 'function');
+    const make = connectionsOf(client);
+    this.#scripts = loadScripts(scripts);
+    this.#callTimeout = callTimeout;
+    this.#onWarning = onWarning;
+    this.#calls = new Calls(make, prefix, callTimeout, () => this.inbox.reset());
+    const inbox = new Inbox(make, prefix);
+    Object.defineProperties(this, { prefix: { value: prefix }, label: { value: label }, inbox: { value: inbox } });
   }
 
   semaphore(name, limit, options) {
-    return new Semaphore(this, new Settings(this.#prefix, 'semaphore', name, limit, options));
+    return new Semaphore(this, new Settings(this, 'semaphore', name, limit, options));
   }
 
   mutex(name, options) {
-    return new Semaphore(this, new Settings(this.#prefix, 'mutex', name, 1, options));
+    return new Semaphore(this, new Settings(this, 'mutex', name, 1, options));
+  }
+
+  rwlock(name, options) {
+    const part = (share) => new Semaphore(this, new Settings(this, 'rwlock', name, MOST, options, share));
+    return { read: part(1), write: part(MOST) };
   }
 
   several(wants) {
     return new Several(this, wants);
   }
 
-  close() {
-    this.isClosed = true;
-    this.#inbox?.then((inbox) => inbox.close()).catch(() => {});
-    this.#inbox = undefined;
+  async close() {
+    return (this.#closing ??= this.#close());
   }
 
-  // The inbox, subscribed. After a failure the next wait opens it again.
-  inbox() {
-    const opening = (this.#inbox ??= new Inbox(this.redis, this.#prefix).open());
-    opening.catch(() => {
-      if (this.#inbox === opening) this.#inbox = undefined;
-    });
-    return opening;
+  get isClosed() {
+    return this.#closing !== undefined;
   }
 
-  // Calls a script of a semaphore with arguments by name, until it replies: a call with the same id has the same outcome.
-  callFor({ keys }, name, args, retries) {
-    const script = this.scripts[`semaphore/${name}`];
-    return untilReplied(() => callOnce(this.redis, script, keys, argvOf(script, args)), retries);
+  async #close() {
+    await null; // from here on, the gate is closed
+    this.#waits.forEach((wait) => wait.fail(new ClosedError()));
+    await soon(); // the waiters send their releases
+    await this.#calls.close(CLOSE_MS);
+    this.inbox.close();
+  }
+
+  checkOpen() {
+    if (this.isClosed) throw new ClosedError();
+  }
+
+  /** The latest time, by `performance.now()`, for a call without a deadline of its own. */
+  until() {
+    return performance.now() + this.#callTimeout;
+  }
+
+  /** Waits in line: runs `work(wait)`. */
+  async wait({ timeout, signal }, work) {
+    const wait = new Wait({ timeout, signal });
+    this.checkOpen();
+    this.#waits.add(wait);
+    try {
+      return await wait.run(work);
+    } finally {
+      this.#waits.delete(wait);
+    }
+  }
+
+  /** Calls a script until it replies: with the same id it has the same outcome. */
+  run(name, keys, argv, until = this.until(), options = undefined) {
+    const script = this.#scripts[`semaphore/${name}`];
+    return this.#calls.run((connection) => callOnce(connection, script, keys, argv), until, options);
+  }
+
+  /** Calls a script of a semaphore with arguments by name. */
+  call({ keys }, name, args, until, options) {
+    return this.run(name, keys, argvOf(this.#scripts[`semaphore/${name}`], args), until, options);
+  }
+
+  /** Releases what the id has, in the background: until the server has confirmed it, or the lease has ended. */
+  async releaseLater(settings, id) {
+    const lease = settings.lease === 0 ? Infinity : Math.max(settings.lease, settings.atLeast);
+    const until = performance.now() + Math.max(lease, RELEASE_MS);
+    try {
+      await this.call(settings, 'release', { id, keep: 0 }, until, { isBackground: true });
+    } catch (error) {
+      this.warn(`${settings.key}: the release of ${id} failed`, error);
+    }
+  }
+
+  warn(message, cause) {
+    const warning = cause instanceof LuagateError && cause.message === message ? cause : new Error(message, { cause });
+    this.quietly(() => this.#onWarning(warning));
+  }
+
+  /** Runs a callback of the user. Its error does not end the renewal. */
+  quietly(callback) {
+    try {
+      callback();
+    } catch (error) {
+      process.emitWarning(error);
+    }
   }
 }

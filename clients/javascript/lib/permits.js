@@ -1,20 +1,23 @@
 // Held permits: of one semaphore, and of several together.
+import { InvalidError, LostError } from './errors.js';
 import { Lease } from './lease.js';
 
 /** A permit that the program no longer references is no longer renewed. */
 const unreferenced = new FinalizationRegistry((lease) => lease.renew(false));
 
-/** A held permit: `id`, `permits`, `fence`, and `ticket` (0: it did not wait in line). */
+/** A held permit: `id`, `permits`, `fence`, `limit`, and `ticket` (0: it did not wait in line). */
 export class Permit {
   #gate;
   #settings;
+  #hasEnded = false; // whether the server has confirmed the release
 
-  constructor(gate, settings, id, ticket, { permits, fence, expires_at }, clock) {
-    Object.assign(this, { id, permits, fence, ticket });
+  constructor(gate, settings, id, ticket, limit, { permits, fence, expires_at }, clock) {
+    Object.assign(this, { id, permits, fence, ticket, limit });
     this.#gate = gate;
     this.#settings = settings;
     const lease = new Lease(gate, settings, id, expires_at, clock);
-    Object.defineProperty(this, 'lease', { value: lease }); // not enumerable: for this package only
+    // For this package only, so not enumerable. `isReleased`: the holder has released it, or it is being released.
+    Object.defineProperties(this, { lease: { value: lease }, isReleased: { value: false, writable: true } });
     unreferenced.register(this, lease);
   }
 
@@ -35,24 +38,54 @@ export class Permit {
   }
 
   async refresh() {
-    const args = { id: this.id, lease_ms: this.#settings.lease };
-    this.lease.refreshed(await this.#gate.callFor(this.#settings, 'refresh', args));
+    this.#gate.checkOpen();
+    await this.lease.refresh(this.#gate.until());
   }
 
   async release() {
+    this.#gate.checkOpen();
+    if (this.#hasEnded) return false;
     this.lease.finish();
-    const { word } = await this.#gate.callFor(this.#settings, 'release', { id: this.id, keep: 0 });
-    return word === 'released';
+    this.isReleased = true;
+    try {
+      const { word } = await this.#gate.call(this.#settings, 'release', { id: this.id, keep: 0 });
+      this.#hasEnded = true;
+      return word === 'released';
+    } catch (error) {
+      this.releaseLater();
+      throw error;
+    }
+  }
+
+  /** Releases it in the background. */
+  releaseLater() {
+    this.lease.finish();
+    this.isReleased = true;
+    return this.#gate.releaseLater(this.#settings, this.id);
+  }
+
+  async downgrade() {
+    this.#gate.checkOpen();
+    if (this.permits === 1) {
+      throw new InvalidError(`downgrade: ${this.id} has 1 permit. Accepted: a writer, or a holder of several permits`);
+    }
+    const { word } = await this.#gate.call(this.#settings, 'release', { id: this.id, keep: 1 });
+    if (word !== 'released') throw new LostError(`${this.#settings.key}: the permit of ${this.id} is no longer held`);
+    this.permits = 1;
   }
 
   [Symbol.asyncDispose]() {
-    return this.release();
+    return endOf(this, this.#gate);
   }
 }
 
 /** Permits of several semaphores: `permits`, in the order of the request. */
 export class Permits {
-  constructor(permits) {
+  #gate;
+  #signal;
+
+  constructor(gate, permits) {
+    this.#gate = gate;
     this.permits = permits;
   }
 
@@ -69,7 +102,19 @@ export class Permits {
   }
 
   get signal() {
-    return AbortSignal.any(this.permits.map((permit) => permit.signal));
+    return (this.#signal ??= AbortSignal.any(this.permits.map((permit) => permit.signal)));
+  }
+
+  get isReleased() {
+    return this.permits.every((permit) => permit.isReleased);
+  }
+
+  releaseLater() {
+    this.permits.forEach((permit) => permit.releaseLater());
+  }
+
+  get lease() {
+    return (this.permits.find((permit) => permit.isLost) ?? this.permits[0]).lease;
   }
 
   async refresh() {
@@ -82,7 +127,7 @@ export class Permits {
   }
 
   [Symbol.asyncDispose]() {
-    return this.release();
+    return endOf(this, this.#gate);
   }
 }
 
@@ -94,11 +139,39 @@ export async function allOf(permits, call) {
   return results.map(({ value }) => value);
 }
 
-/** Runs `work(held)`, and then releases `held`. */
-export async function releasedAfter(held, work) {
+/** Runs `work(held)`, and then releases `held`. With `check` it rejects if the permits were lost before the end. */
+export async function releasedAfter(held, gate, check, work) {
+  let result;
   try {
-    return await work(held);
-  } finally {
-    await held.release();
+    result = await work(held);
+  } catch (error) {
+    await endOf(held, gate);
+    throw error;
+  }
+  const loss = check ? await lossOf(held) : null;
+  await endOf(held, gate);
+  if (loss) throw loss;
+  return result;
+}
+
+// The error if a permit was lost. Only the server knows whether it was revoked.
+async function lossOf(held) {
+  if (held.isReleased) return null;
+  try {
+    await held.refresh();
+    return null;
+  } catch (error) {
+    const loss = error instanceof LostError ? error : held.isLost ? held.lease.lostError : null;
+    held.releaseLater(); // the server may not answer, so nobody waits for this
+    return loss;
+  }
+}
+
+// The end of a block. A failed release does not replace the result or the error of the work.
+async function endOf(held, gate) {
+  try {
+    if (!held.isReleased) await held.release();
+  } catch (error) {
+    gate.warn('the release at the end of a block failed. It goes on in the background', error);
   }
 }

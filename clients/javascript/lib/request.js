@@ -1,163 +1,221 @@
 // The calls of one id for its permits, until they are granted or the caller gives up.
 import { randomUUID } from 'node:crypto';
-import { EventEmitter, once } from 'node:events';
-import { LineFullError, WaitRevokedError, WaitTimeoutError } from './errors.js';
+import {
+  AboveLimitError,
+  DeniedError,
+  LimitMismatchError,
+  LineFullError,
+  RevokedError,
+  UnreachableError,
+} from './errors.js';
 import { Permit } from './permits.js';
-import { replyOf, SHORT_RETRIES_MS } from './scripts.js';
-import { checkInteger } from './settings.js';
+import { after, pause, within } from './timers.js';
+import { LAST_CALL_MS } from './wait.js';
 
-const RECHECK_MS = 5_000; // a waiter asks again after this time at the latest
-const ASK_AGAIN = { fence: 0, expires_at: 0, now: Infinity, clock: 0 }; // a hint that this client creates itself
+const RECHECK_MS = 4_500; // a waiter asks again after this time at the latest
+const OUTAGE_MS = 10_000; // how long a waiter goes on while the server does not answer
+const OPEN_MS = 2_000; // how long the first call waits for the subscription
+export const LOST_PAUSE_MS = 10; // before the next call, after a grant whose lease ended before its reply was read
 
 export class Request {
   #gate;
   #settings;
   #permits;
   #ticket = 0;
-  #events = new EventEmitter();
+  #limit; // in force, by the last reply
+  #newest = 0; // the highest fence that was received
   #messages = [];
-  #failure; // ends the wait
-  #isAbandoned = false;
+  #asksAgain = false; // before the time that the last reply named
+  #wake = () => {};
+  #wait;
+  #isOver = false; // no further call may acquire
+  #mayHold = false; // whether a call may have left permits or a place in line
 
-  constructor(gate, settings, permits, id = randomUUID()) {
-    checkInteger('permits', permits, 1);
+  constructor(gate, settings, permits, id = settings.newId()) {
     this.#gate = gate;
     this.#settings = settings;
     this.#permits = permits;
+    this.#limit = settings.limit;
     this.id = id;
     this.secret = randomUUID();
   }
 
-  /** Permits at once, or `null`. */
+  /** Permits at once. */
   async tryAcquire() {
+    const until = this.#gate.until();
     try {
-      return this.#granted(await this.#ask(0, ''));
+      do {
+        const reply = await this.#ask(0, '', until);
+        const permit = this.#granted(reply);
+        if (permit) return permit;
+        if (reply.word === 'denied') throw new DeniedError(this.#settings.key, reply);
+        await pause(LOST_PAUSE_MS);
+      } while (performance.now() < until); // the lease ended before the reply was read
+      throw new UnreachableError(`${this.#settings.key}: the replies take longer than the lease. Use a longer lease`);
     } catch (error) {
-      await this.abandon();
+      await this.#giveUp(until);
       throw error;
     }
   }
 
-  /** Waits in line until `end`, by `performance.now()`. */
-  async acquire(timeout, end) {
-    const inbox = await replyOf(() => this.#gate.inbox(), Math.max(0, Math.ceil(end - performance.now())));
+  /** Waits in line until the wait ends. */
+  async acquire(wait) {
+    const { inbox } = this.#gate;
+    this.#wait = wait;
     inbox.add(this);
     try {
-      // The last call takes a grant whose message has not arrived yet, or leaves the line.
-      const permit = (await this.#waitInLine(inbox, end)) ?? this.#granted(await this.#ask(0, '', end));
+      const permit = await wait.race(this.#waitInLine(inbox));
       inbox.remove(this);
-      if (permit) return permit;
+      return permit;
     } catch (error) {
-      if (error instanceof LineFullError) {
-        inbox.remove(this); // the id has no permits and no place in line
-      } else {
-        this.#isAbandoned = true;
-        inbox.removeLater(this);
-        await this.abandon();
-      }
+      this.#wake();
+      if (this.#mayHold) inbox.removeLater(this);
+      else inbox.remove(this);
+      await this.#giveUp(wait.latest);
       throw error;
     }
-    const { key, limit } = this.#settings;
-    throw new WaitTimeoutError(`${key}: ${this.#permits} of ${limit} permits were not granted within ${timeout} ms`);
   }
 
-  /** Ends the wait with this error. */
   fail(error) {
-    this.#failure ??= error;
-    this.#events.emit('event');
+    this.#wait.fail(error);
   }
 
-  /** Messages may have been lost, so the waiter asks again. */
+  /** Messages may have been lost. */
   askAgain() {
-    this.deliver(ASK_AGAIN);
+    this.#asksAgain = true;
+    this.#wake();
   }
 
   /** A signed message for this id. */
   deliver(message) {
-    if (this.#isAbandoned) {
-      if (message !== ASK_AGAIN) this.abandon(); // a grant that comes too late
+    if (this.#isOver) {
+      this.#gate.releaseLater(this.#settings, this.id); // a grant that comes too late
       return;
     }
     this.#messages.push(message);
-    this.#events.emit('event');
+    this.#wake();
   }
 
-  /** Releases the permits of the id, or its place in line. If that fails, the lease or the waiter's deadline ends. */
-  async abandon() {
-    const args = { id: this.id, keep: 0 };
-    await this.#gate.callFor(this.#settings, 'release', args, SHORT_RETRIES_MS).catch(() => {});
+  // Releases what the id may have, and goes on in the background if that is not answered at once.
+  async #giveUp(latest) {
+    this.#isOver = true;
+    if (!this.#mayHold) return;
+    const released = this.#gate.releaseLater(this.#settings, this.id);
+    const ms = Math.min(LAST_CALL_MS, latest - performance.now());
+    if (ms > 0) await within(ms, released).catch(() => {});
   }
 
-  // One call of the script `acquire`. With patience, it joins the line. After `end` it is hardly retried.
-  async #ask(patience, inbox, end = Infinity) {
+  // One call of the script `acquire`. With patience, it joins the line.
+  async #ask(patience, inbox, until) {
     const { limit, lease: lease_ms, maxWaiting: max_waiting, atLeast: at_least_ms, headStart, key } = this.#settings;
-    const args = { id: this.id, permits: this.#permits, limit, lease_ms, wait_ms: patience, inbox, ticket: this.#ticket };
+    const args = {
+      id: this.id,
+      permits: this.#permits,
+      limit,
+      lease_ms,
+      wait_ms: patience,
+      inbox,
+      ticket: this.#ticket,
+    };
     if (max_waiting || at_least_ms || headStart) Object.assign(args, { max_waiting, at_least_ms });
     if (headStart) args.head_start_ms = headStart;
-    const retries = Math.max(SHORT_RETRIES_MS, end - performance.now());
-    const reply = await this.#gate.callFor(this.#settings, 'acquire', args, retries);
+    this.#mayHold = true;
+    this.#asksAgain = false;
+    const isOver = () => this.#isOver || this.#wait?.isOver;
+    const reply = await this.#gate.call(this.#settings, 'acquire', args, until, { isOver });
+    if (reply.word === 'denied' || reply.word === 'above_limit') this.#mayHold = false;
     if (reply.word === 'queued') this.#ticket = reply.ticket;
-    if (reply.word === 'above_limit') throw aboveLimit(key, this.#permits, reply.limit);
-    if (reply.word === 'denied' && patience > 0) {
-      const why = `${reply.waiting} callers wait in line already, and maxWaiting is ${max_waiting}`;
-      throw new LineFullError(`${key}: ${why}. Try again later`, reply.waiting);
-    }
+    this.#limit = reply.limit;
+    if (reply.word === 'above_limit') throw new AboveLimitError(key, this.#permits, reply.limit);
+    checkLimit(this.#settings, reply.limit);
+    if (reply.word === 'denied' && patience > 0) throw new LineFullError(key, reply, max_waiting);
     return reply;
   }
 
-  #granted(reply, clock = reply.clock) {
-    if (reply.word !== undefined && reply.word !== 'granted' && reply.word !== 'held') return null;
-    const permit = new Permit(this.#gate, this.#settings, this.id, this.#ticket, reply, clock);
-    return permit.isLost ? null : permit;
-  }
-
-  // Waits in line, and asks again from time to time. `null`: the timeout ended.
-  async #waitInLine(inbox, end) {
-    while (performance.now() < end) {
-      if (this.#failure) throw this.#failure;
-      const reply = await this.#ask(inbox.patience, inbox.address(this.secret), end);
-      const permit = this.#granted(reply);
-      if (permit) return permit;
-      const pause = Math.min(reply.retry_after, RECHECK_MS);
-      const granted = await this.#receive(reply, Math.min(performance.now() + pause, end));
-      if (granted) return granted;
-    }
+  // The permit of this grant; `null` if the reply grants nothing, or the lease has ended by now.
+  #granted({ word = 'granted', ...grant }, clock = grant.clock) {
+    if (word !== 'granted' && word !== 'held') return null;
+    const permit = new Permit(this.#gate, this.#settings, this.id, this.#ticket, this.#limit, grant, clock);
+    if (!permit.isLost && !this.#isOver && !this.#wait?.isOver) return permit;
+    permit.lease.finish();
     return null;
   }
 
-  // Sleeps until it is time to ask again. Returns a permit if a message grants it before that.
-  async #receive(reply, until) {
-    while (performance.now() < until) {
-      if (!this.#messages.length && !this.#failure) {
-        const signal = AbortSignal.timeout(Math.max(0, Math.ceil(until - performance.now())));
-        await once(this.#events, 'event', { signal }).catch(() => {});
+  async #waitInLine(inbox) {
+    const { end, latest } = this.#wait;
+    await inbox.ready(Math.min(OPEN_MS, (end - performance.now()) / 2));
+    let failure;
+    try {
+      while (performance.now() < end) {
+        const until = Math.min(latest, performance.now() + OUTAGE_MS);
+        const reply = await this.#ask(inbox.patience, inbox.address(this.secret), until);
+        const permit = this.#granted(reply) ?? (reply.word === 'queued' ? await this.#receive(reply, inbox) : null);
+        if (permit) return permit;
+        if (this.#wait.isOver) return null;
+        if (reply.word !== 'queued') await pause(LOST_PAUSE_MS); // the lease ended before the reply was read
       }
-      if (this.#failure) throw this.#failure;
+      // The last call takes a grant whose message has not arrived yet, or leaves the line.
+      const permit = this.#granted(await this.#ask(0, '', latest));
+      if (permit) return permit;
+    } catch (error) {
+      if (!(error instanceof UnreachableError) || performance.now() < latest) throw error;
+      failure = error;
+    }
+    throw this.#wait.timedOut(this.#settings.key, failure);
+  }
+
+  // Sleeps until it is time to ask again. Returns a permit if a message grants it before that.
+  async #receive(reply, inbox) {
+    const now = performance.now();
+    let until = Math.min(now + Math.min(reply.retry_after, RECHECK_MS), this.#wait.end);
+    let isSilent = true;
+    while (performance.now() < until && !this.#asksAgain && !this.#wait.isOver) {
+      if (!this.#messages.length) await this.#sleep(until);
       for (const message of this.#messages.splice(0)) {
+        isSilent = false;
         if (message.now < reply.now) continue; // older than the last reply
-        if (message.fence === 0 && message.expires_at === -1) {
-          throw new WaitRevokedError(`${this.#settings.key}: the wait of ${this.id} was revoked`);
-        }
-        if (message.fence === 0) {
-          until = Math.min(until, message.expires_at + message.clock); // a hint: ask again at this time
-        } else if (this.#isNew(message.fence) && message.permits === this.#permits) {
-          // The message may have been delayed: its arrival alone would give a deadline that is too late.
-          const permit = this.#granted(message, Math.min(message.clock, reply.clock));
+        if (message.fence > 0) {
+          if (!this.#isNew(message.fence)) continue; // a copy, or of a place that was given up
+          const permit = this.#grantedBy(message, reply);
           if (permit) return permit;
+          until = 0; // the lease has ended, or the message does not tell enough
+        } else if (message.expires_at === -1) {
+          throw new RevokedError(`${this.#settings.key}: the wait of ${this.id} was revoked. Ask the operator`);
+        } else {
+          until = Math.min(until, message.expires_at + message.clock); // a hint: ask again at this time
         }
       }
     }
+    if (isSilent) inbox.verify();
     return null;
   }
 
   // Whether the server gave this fence after the place in line: the ticket is the next fence of that time, lower by the head
   // start (both in µs).
   #isNew(fence) {
-    return fence > this.#ticket + 1_000 * this.#settings.headStart;
+    return fence > Math.max(this.#newest, this.#ticket + 1_000 * this.#settings.headStart);
+  }
+
+  // A message does not contain the limit in force. The server knows it, and why the number of permits is another one.
+  #grantedBy(message, reply) {
+    this.#newest = message.fence;
+    if (this.#settings.strict || message.permits !== this.#permits) return null;
+    // The message may have been delayed: its arrival alone would give a deadline that is too late.
+    return this.#granted(message, Math.min(message.clock, reply.clock));
+  }
+
+  #sleep(until) {
+    return new Promise((resolve) => {
+      const end = after(until - performance.now(), resolve);
+      this.#wake = () => {
+        end();
+        resolve();
+      };
+    });
   }
 }
 
-export function aboveLimit(key, permits, limit) {
-  const why = `${permits} permits are more than the limit in force`;
-  return new RangeError(`${key}: ${why}. Accepted: 1 to ${limit}. Ask for fewer`);
+/** Throws if the semaphore is strict and declares another limit. */
+export function checkLimit({ strict, key, limit: declared }, limit) {
+  if (strict && limit !== declared) throw new LimitMismatchError(key, declared, limit);
 }

@@ -1,16 +1,10 @@
 // The scripts of this package, their arguments and their replies.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
 const CONTRACT = 1; // the version of lua/README.md that this package implements
 const FOLDER = fileURLToPath(new URL('../lua', import.meta.url));
-export const MOST_TIMER_MS = 2 ** 31 - 1; // the longest time that a timer takes
-const REPLY_MS = 2_000; // after this time without a reply, the reply counts as lost
-const PAUSES_MS = [50, 200, 1_000, 2_000]; // before each retry of a call whose reply was lost
-const RETRIES_MS = 3_500; // no retry begins later than this after the first call
-export const SHORT_RETRIES_MS = 500; // the same after the caller's timeout, and for a release after an error
 
 export const sha1 = (bytes) => createHash('sha1').update(bytes).digest('hex');
 
@@ -45,40 +39,6 @@ export function runScript(redis, { sha1, text }, keys, argv) {
     .catch(ifUnknown(() => redis.sendCommand(['EVAL', text, ...rest])));
 }
 
-/** Runs `call` once. A reply that is late counts as lost. */
-export async function replyOf(call, ms = REPLY_MS) {
-  const alarm = new AbortController();
-  const late = sleep(Math.min(ms, MOST_TIMER_MS), null, { signal: alarm.signal }).then(() => {
-    throw new Error(`no reply within ${ms} ms`);
-  });
-  try {
-    return await Promise.race([call(), late]);
-  } finally {
-    alarm.abort();
-  }
-}
-
-/** Runs `call`, and retries if its reply is lost. */
-export async function untilReplied(call, retries = RETRIES_MS) {
-  const latest = performance.now() + Math.min(retries, RETRIES_MS);
-  for (const pause of [...PAUSES_MS, null]) {
-    try {
-      return await replyOf(call);
-    } catch (error) {
-      if (isErrorReply(error) || pause === null || performance.now() + pause > latest) throw error;
-      await sleep(pause);
-    }
-  }
-}
-
-// Whether the server replied with this error. Without an import: a package that is installed as a link does not find `redis`.
-function isErrorReply(error) {
-  for (let one = error; one; one = Object.getPrototypeOf(one)) {
-    if (one.constructor?.name === 'ErrorReply') return true;
-  }
-  return false;
-}
-
 /** The arguments of a call, in the order of the manifest. The last ones may be left out. */
 export function argvOf(script, args) {
   return script.argv.filter((name) => name in args).map((name) => args[name]);
@@ -90,7 +50,8 @@ export function argvOf(script, args) {
  */
 export async function callOnce(redis, script, keys, argv) {
   const sentAt = performance.now();
-  const [word, ...values] = await runScript(redis, script, keys, argv.map(String));
+  const reply = await runScript(redis, script, keys, argv.map(String));
+  const [word, ...values] = '' in script.replies ? ['', ...reply] : reply;
   const fields = Object.fromEntries(script.replies[word].map((name, i) => [name, values[i]]));
   return { word, ...fields, clock: sentAt - fields.now };
 }

@@ -1,54 +1,125 @@
-// The settings of a semaphore. An invalid setting throws a RangeError.
+// The settings of a semaphore, and the checks of all arguments.
+import { randomUUID } from 'node:crypto';
+import { InvalidError } from './errors.js';
 
+export const MOST = 2 ** 31 - 1; // the highest limit; a reader-writer lock has it, and a writer holds as many permits
 const DEFAULT_LEASE_MS = 30_000;
-const LONGEST_HEAD_START_MS = 86_400_000; // a day; the scripts accept no more
+const LONGEST_MS = 3_155_760_000_000; // a hundred years
+const LONGEST_HEAD_START_MS = 86_400_000; // a day
 const GROUPED = /^\{[^{}]+\}:[^{}]+$/; // a name with a group, which is its hash tag
 const PREFIX = /^[A-Za-z0-9._:-]{1,64}$/;
+const NAMES = ['lease', 'autoRenew', 'maxWaiting', 'atLeast', 'headStart', 'label', 'strict', 'onLost'];
 
 /** What a caller declares about a semaphore. All durations are in milliseconds. */
 export class Settings {
-  constructor(prefix, kind, name, limit, options = {}) {
-    const { lease, autoRenew = false, maxWaiting = 0, atLeast = 0, headStart = 0 } = options;
+  /** `share`: the permits of one reader or writer; 0: the caller chooses their number. */
+  constructor(gate, kind, name, limit, options = {}, share = 0) {
+    checkNames('options', options, NAMES);
+    const { lease, autoRenew = false, maxWaiting = 0, atLeast = 0, headStart = 0, label = gate.label } = options;
+    const { strict = false, onLost } = options;
     checkName(name);
-    checkInteger('limit', limit, 1);
-    if (lease !== undefined) checkInteger('lease', lease, 0);
-    checkInteger('maxWaiting', maxWaiting, 0);
-    checkInteger('atLeast', atLeast, 0);
-    if (!Number.isSafeInteger(headStart) || headStart < 0 || headStart > LONGEST_HEAD_START_MS) {
-      const accepted = `an integer from 0 to ${LONGEST_HEAD_START_MS}, in ms`;
-      throw new RangeError(`headStart: got ${headStart}. Accepted: ${accepted}`);
+    checkInteger('limit', limit, 1, MOST);
+    if (lease !== undefined && lease !== 'permanent') {
+      checkInteger('lease', lease, 1, LONGEST_MS, "in ms, or 'permanent'");
     }
+    checkType('autoRenew', autoRenew, 'boolean');
+    checkInteger('maxWaiting', maxWaiting, 0, MOST, '(0: no bound)');
+    checkInteger('atLeast', atLeast, 0, LONGEST_MS, 'in ms (0: none)');
+    checkInteger('headStart', headStart, 0, LONGEST_HEAD_START_MS, 'in ms (0: none)');
+    checkType('strict', strict, 'boolean');
+    if (onLost !== undefined) checkType('onLost', onLost, 'function');
+    if (label !== undefined) checkLabel(label);
     const tag = name.startsWith('{') ? name : `{${name}}`;
-    this.keys = ['', '.holders', '.queue'].map((part) => `${prefix}:${kind}${part}:${tag}`);
+    this.keys = ['', '.holders', '.queue'].map((part) => `${gate.prefix}:${kind}${part}:${tag}`);
     this.key = this.keys[0]; // stands for the semaphore in errors
     this.tag = /\{(.*?)\}/.exec(tag)[1]; // the hash tag of the keys
-    this.lease = lease ?? DEFAULT_LEASE_MS;
+    this.lease = lease === 'permanent' ? 0 : (lease ?? DEFAULT_LEASE_MS); // 0: permanent
     this.isRenewed = autoRenew || lease === undefined;
-    Object.assign(this, { limit, maxWaiting, atLeast, headStart });
+    this.isWatched = onLost !== undefined;
+    Object.assign(this, { limit, maxWaiting, atLeast, headStart, label, strict, onLost, share });
   }
+
+  newId() {
+    return this.label === undefined ? randomUUID() : `${this.label}/${randomUUID()}`;
+  }
+
+  /** The number of permits to ask for. Of a reader-writer lock, a caller asks for one. */
+  permitsOf(permits = 1) {
+    checkInteger('permits', permits, 1, this.share ? 1 : MOST);
+    return this.share || permits;
+  }
+}
+
+/** The label of an id that was made with one, or `null`. */
+export function labelOf(id) {
+  return /^(.+)\/[0-9a-f-]{36}$/.exec(id)?.[1] ?? null;
+}
+
+function refuse(what, value, accepted) {
+  const got =
+    typeof value === 'string' ? JSON.stringify(value) : typeof value === 'bigint' ? `${value}n` : shown(value);
+  throw new InvalidError(`${what}: got ${got}. Accepted: ${accepted}`);
+}
+
+// Objects and symbols may not have a text.
+function shown(value) {
+  return value !== null && ['object', 'symbol', 'function'].includes(typeof value)
+    ? `a ${typeof value}`
+    : String(value);
+}
+
+/** Checks that the options are an object with no other names than these. */
+export function checkNames(what, options, names) {
+  if (typeof options !== 'object' || options === null) refuse(what, options, `an object with ${names.join(', ')}`);
+  const other = Object.keys(options).find((name) => !names.includes(name));
+  if (other !== undefined) refuse(what, other, names.join(', '));
+}
+
+export function checkType(what, value, type) {
+  if (typeof value !== type) refuse(what, value, `a ${type}`);
+}
+
+export function checkInteger(what, value, least, most, unit = '') {
+  if (!Number.isSafeInteger(value) || value < least || value > most) {
+    refuse(what, value, `an integer from ${least} to ${most} ${unit}`.trimEnd());
+  }
+}
+
+/** Checks how long a call waits, in ms. Without a timeout it waits for ever. */
+export function checkTimeout(timeout) {
+  const isNumber = typeof timeout === 'number' && (timeout === 0 || (timeout >= 1 && timeout <= LONGEST_MS));
+  if (timeout !== undefined && !isNumber) {
+    refuse('timeout', timeout, `1 to ${LONGEST_MS}, in ms; 0: does not wait; undefined: waits for ever`);
+  }
+}
+
+export function checkSignal(signal) {
+  if (signal !== undefined && !(signal instanceof AbortSignal)) refuse('signal', signal, 'an AbortSignal');
 }
 
 export function checkPrefix(prefix) {
   if (typeof prefix !== 'string' || !PREFIX.test(prefix)) {
-    const accepted = "1 to 64 of the letters a-z and A-Z, digits, '.', '_', '-' and ':'";
-    throw new RangeError(`prefix: got ${JSON.stringify(prefix)}. Accepted: ${accepted}`);
+    refuse('prefix', prefix, "1 to 64 of the letters a-z and A-Z, digits, '.', '_', '-' and ':'");
   }
 }
 
-/** Checks that the value is an integer from `least` on. The scripts check the upper bounds. */
-export function checkInteger(what, value, least) {
-  if (!Number.isSafeInteger(value) || value < least) {
-    throw new RangeError(`${what}: got ${value}. Accepted: an integer from ${least} on`);
-  }
+export function checkLabel(label) {
+  checkWord('label', label, 163);
+}
+
+export function checkId(id) {
+  checkWord('id', id, 200);
 }
 
 function checkName(name) {
-  const bytes = typeof name === 'string' ? Buffer.byteLength(name) : 0;
-  const got = `name: got ${JSON.stringify(name)}`;
-  if (bytes < 1 || bytes > 200 || /[\s\p{Cc}]/u.test(name)) {
-    throw new RangeError(`${got}. Accepted: 1 to 200 bytes without white space and control characters`);
-  }
-  if (/[{}]/.test(name) && !GROUPED.test(name)) {
-    throw new RangeError(`${got}. Accepted: braces only around a group, as in {group}:name`);
+  checkWord('name', name, 200);
+  if (/[{}]/.test(name) && !GROUPED.test(name)) refuse('name', name, 'braces only around a group, as in {group}:name');
+}
+
+function checkWord(what, text, most) {
+  const isText = typeof text === 'string' && text.isWellFormed();
+  const bytes = isText ? Buffer.byteLength(text) : 0;
+  if (bytes < 1 || bytes > most || /[\s\p{Cc}]/u.test(text)) {
+    refuse(what, text, `1 to ${most} bytes without white space and control characters`);
   }
 }

@@ -1,109 +1,152 @@
 // Permits of several semaphores, all or none.
-import { randomUUID } from 'node:crypto';
-import { PermitLostError } from './errors.js';
-import { allOf, Permit, Permits, releasedAfter } from './permits.js';
-import { aboveLimit, Request } from './request.js';
-import { callOnce, untilReplied } from './scripts.js';
-import { endedBy } from './semaphore.js';
-import { checkInteger } from './settings.js';
+import { AboveLimitError, DeniedError, InvalidError, LostError, UnreachableError } from './errors.js';
+import { allOf, Permit, Permits } from './permits.js';
+import { checkLimit, LOST_PAUSE_MS, Request } from './request.js';
+import { Semaphore, use } from './semaphore.js';
+import { checkNames } from './settings.js';
+import { pause, within } from './timers.js';
+import { LAST_CALL_MS } from './wait.js';
 
 const MOST_SEMAPHORES = 64; // the most semaphores that `several` takes
+const WAIT_NAMES = ['timeout', 'signal'];
 
 export class Several {
-  #gate;
   #wants;
 
   constructor(gate, wants) {
+    if (!Array.isArray(wants) || !wants.every((want) => Array.isArray(want) && want[0] instanceof Semaphore)) {
+      throw new InvalidError('several: got another value. Accepted: [[semaphore, permits], ...]');
+    }
     const keys = wants.map(([semaphore]) => semaphore.settings.key);
     const twice = keys.find((key, i) => keys.indexOf(key) < i);
     if (keys.length < 1 || keys.length > MOST_SEMAPHORES) {
-      throw new RangeError(`several: got ${keys.length} semaphores. Accepted: 1 to ${MOST_SEMAPHORES}`);
+      throw new InvalidError(`several: got ${keys.length} semaphores. Accepted: 1 to ${MOST_SEMAPHORES}`);
     }
     if (twice) {
       const instead = 'Ask for more permits of it instead';
-      throw new RangeError(`several: got ${twice} twice. Accepted: each semaphore once. ${instead}`);
+      throw new InvalidError(`several: got ${twice} twice. Accepted: each semaphore once. ${instead}`);
     }
     if (wants.some(([semaphore]) => semaphore.gate !== gate)) {
-      throw new RangeError('several: got a semaphore of another Luagate. Accepted: semaphores of the same Luagate');
+      throw new InvalidError('several: got a semaphore of another Luagate. Accepted: semaphores of the same Luagate');
     }
-    wants.forEach(([, permits]) => checkInteger('permits', permits, 1));
-    this.#gate = gate;
-    this.#wants = wants.map(([{ settings }, permits]) => ({ settings, permits }));
+    Object.defineProperty(this, 'gate', { value: gate });
+    this.#wants = wants.map(([{ settings }, permits]) => ({ settings, permits: settings.permitsOf(permits) }));
   }
 
-  async tryAcquire() {
+  async tryAcquire(options = {}) {
+    checkNames('tryAcquire', options, []);
     const tags = new Set(this.#wants.map(({ settings }) => settings.tag));
     if (tags.size > 1) {
       const accepted = 'names with one hash tag, as {x}:a and {x}:b. For other names, call acquire';
-      throw new RangeError(`tryAcquire: got the hash tags ${[...tags].join(', ')}. Accepted: ${accepted}`);
+      throw new InvalidError(`tryAcquire: got the hash tags ${[...tags].join(', ')}. Accepted: ${accepted}`);
     }
-    const id = randomUUID();
+    this.gate.checkOpen();
+    const id = this.#wants[0].settings.newId();
+    const until = this.gate.until();
     try {
-      return await this.#tryAcquire(id);
+      return await this.#tryAcquire(id, until);
     } catch (error) {
-      await this.#abandon(id);
+      const holdsNothing = error instanceof DeniedError || error instanceof AboveLimitError;
+      if (!holdsNothing) await this.#atOnce(until, this.#releaseLater(id));
       throw error;
     }
   }
 
-  async #abandon(id) {
-    await Promise.all(this.#wants.map(({ settings, permits }) => new Request(this.#gate, settings, permits, id).abandon()));
+  #releaseLater(id) {
+    return this.#wants.map(({ settings }) => this.gate.releaseLater(settings, id));
   }
 
-  async #tryAcquire(id) {
-    const { redis, scripts } = this.#gate;
+  // Waits for these releases, but only for a short time: they go on in the background.
+  async #atOnce(latest, releases) {
+    const ms = Math.min(LAST_CALL_MS, latest - performance.now());
+    if (ms > 0) await within(ms, Promise.all(releases)).catch(() => {});
+  }
+
+  async #tryAcquire(id, until) {
     const keys = this.#wants.flatMap(({ settings }) => settings.keys);
     const terms = ({ settings, permits }) => [permits, settings.limit, settings.lease, settings.atLeast];
     const argv = [id, ...this.#wants.flatMap(terms)];
-    const script = scripts['semaphore/try_acquire_several'];
-    const reply = await untilReplied(() => callOnce(redis, script, keys, argv));
-    if (reply.word === 'denied') {
-      if (reply.still_held > 0) await this.#abandon(id); // by an earlier run of this call, whose reply was lost
-      return null;
-    }
-    if (reply.word === 'above_limit') {
-      const { settings, permits } = this.#wants[reply.index - 1];
-      throw aboveLimit(settings.key, permits, reply.limit);
-    }
-    const permits = this.#wants.map(({ settings }, i) => {
-      const [permits, fence, expires_at] = reply.permits[i];
-      return new Permit(this.#gate, settings, id, 0, { permits, fence, expires_at }, reply.clock);
-    });
-    return new Permits(permits);
+    do {
+      const reply = await this.gate.run('try_acquire_several', keys, argv, until);
+      if (reply.still_held > 0) this.#releaseLater(id); // granted by an earlier run of this call, whose reply was lost
+      this.#refuse(reply);
+      this.#wants.forEach(({ settings }, i) => checkLimit(settings, reply.permits[i][4]));
+      const permits = this.#wants.map(({ settings }, i) => {
+        const [permits, fence, expires_at, , limit] = reply.permits[i];
+        return new Permit(this.gate, settings, id, 0, limit, { permits, fence, expires_at }, reply.clock);
+      });
+      const held = new Permits(this.gate, permits);
+      if (!held.isLost) return held;
+      permits.forEach((permit) => permit.lease.finish());
+      await pause(LOST_PAUSE_MS);
+    } while (performance.now() < until); // a lease ended before the reply was read
+    throw new UnreachableError('several: the replies take longer than the lease. Use a longer lease');
   }
 
-  async acquire({ timeout = Infinity, signal } = {}) {
-    const end = performance.now() + timeout;
+  // Throws if the reply grants nothing.
+  #refuse({ word, index, next_expiry, limit, usages }) {
+    if (word === 'above_limit') {
+      const { settings, permits } = this.#wants[index - 1];
+      throw new AboveLimitError(settings.key, permits, limit);
+    }
+    if (word === 'denied') {
+      this.#wants.forEach(({ settings }, i) => checkLimit(settings, usages[i][1]));
+      const [in_use, limit, waiting] = usages[index - 1];
+      throw new DeniedError(this.#wants[index - 1].settings.key, { in_use, limit, waiting, next_expiry });
+    }
+  }
+
+  async acquire(options = {}) {
+    checkNames('acquire', options, WAIT_NAMES);
+    return this.gate.wait(options, (wait) => this.#acquire(wait));
+  }
+
+  async #acquire(wait) {
     const byBytes = (a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b));
     const inOrder = this.#wants.toSorted(
       ({ settings: a }, { settings: b }) => a.limit - b.limit || byBytes(a.key, b.key),
     );
     const granted = new Map(); // by settings
-    let waits; // the current request
     try {
       for (const { settings, permits } of inOrder) {
-        const request = (waits = new Request(this.#gate, settings, permits));
-        const permit = await endedBy(signal, request, () => request.acquire(timeout, end));
+        const permit = await new Request(this.gate, settings, permits).acquire(wait);
         granted.set(settings, permit);
         permit.lease.renew(true);
-        const why = `several: the lease of ${settings.key} ended during the wait`;
-        permit.signal.addEventListener('abort', () => waits.fail(new PermitLostError(why)));
-        if (permit.isLost) throw new PermitLostError(why);
+        const lost = () => wait.fail(new LostError(`several: the lease of ${settings.key} ended during the wait`));
+        permit.signal.addEventListener('abort', lost);
+        if (permit.isLost) lost();
       }
       const held = [...granted.values()];
-      await allOf(held.slice(0, -1), (permit) => permit.refresh());
+      await this.#refresh(wait, held.slice(0, -1));
       if (held.some((permit) => permit.isLost)) {
-        throw new PermitLostError('several: a lease ended before all permits were granted');
+        throw new LostError('several: a lease ended before all permits were granted');
       }
     } catch (error) {
-      await allOf([...granted.values()], (permit) => permit.release()).catch(() => {});
+      await this.#atOnce(
+        wait.latest,
+        [...granted.values()].map((permit) => permit.releaseLater()),
+      );
       throw error;
     }
     granted.forEach((permit, settings) => permit.lease.renew(settings.isRenewed));
-    return new Permits(this.#wants.map(({ settings }) => granted.get(settings)));
+    return new Permits(
+      this.gate,
+      this.#wants.map(({ settings }) => granted.get(settings)),
+    );
+  }
+
+  // Checks that the permits are still held, and renews them.
+  async #refresh(wait, permits) {
+    const until = Math.min(this.gate.until(), wait.latest);
+    try {
+      await wait.race(allOf(permits, (permit) => permit.lease.refresh(until)));
+    } catch (error) {
+      if (!(error instanceof UnreachableError) || performance.now() < wait.latest) throw error;
+      throw wait.timedOut('several', error);
+    }
   }
 
   async use(options, work) {
-    return releasedAfter(await this.acquire(options), work);
+    return use(this, options, WAIT_NAMES, work);
   }
 }

@@ -1,6 +1,6 @@
 """Counting semaphores and locks on Redis and Valkey.
 
-    gate = Luagate(redis.Redis(socket_timeout=2))
+    gate = Luagate(redis.Redis())
     with gate.semaphore("market:account:17", 5).acquire(timeout=2):
         ...  # at most five at a time, first come, first served
 
@@ -11,19 +11,46 @@
 `luagate.aio` has the same for asyncio. All durations are in seconds.
 """
 
-from luagate.errors import Invalid, LineFull, Lost, LuagateError, Revoked, TimedOut
-from luagate.threads import Luagate, Permit, Permits, Semaphore, Several
+from luagate.errors import (
+    AboveLimit,
+    Closed,
+    Denied,
+    Invalid,
+    LimitMismatch,
+    LineFull,
+    Lost,
+    LuagateError,
+    NoPermission,
+    Revoked,
+    TimedOut,
+    Unreachable,
+)
+from luagate.settings import PERMANENT
+from luagate.state import Holder, Resized, State, Waiter
+from luagate.threads import Luagate, Permit, Permits, RwLock, Semaphore, Several
 
 __all__ = [
+    "PERMANENT",
+    "AboveLimit",
+    "Closed",
+    "Denied",
+    "Holder",
     "Invalid",
+    "LimitMismatch",
     "LineFull",
     "Lost",
     "Luagate",
     "LuagateError",
+    "NoPermission",
     "Permit",
     "Permits",
+    "Resized",
     "Revoked",
+    "RwLock",
     "Semaphore",
     "Several",
+    "State",
     "TimedOut",
+    "Unreachable",
+    "Waiter",
 ]

@@ -1,329 +1,451 @@
-"""The API for asyncio. All objects belong to one event loop.
+"""The API for asyncio.
 
-    gate = Luagate(redis.asyncio.Redis(socket_timeout=2))
+    gate = Luagate(redis.asyncio.Redis())
     async with await gate.semaphore("market:account:17", 5).acquire(timeout=2):
         ...  # at most five at a time, first come, first served
 
-Every method can be cancelled: a cancelled call leaves no permit and no place in line. Its release is finished in the background.
+Every method can be cancelled: a cancelled call leaves no permit and no place in line. Its release is sent in the background.
+A Luagate may be used in one event loop after the other, and after a fork: each has connections of its own.
 """
 
 import asyncio
+import inspect
 import math
-import time
-import uuid
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
 
-import redis.asyncio
-from luagate import several_steps, steps
-from luagate.api import Gate, SeveralValues, Values, wants_of
-from luagate.errors import Invalid, LineFull, Lost, LuagateError, Revoked, TimedOut
+import redis
+from luagate import clients, failures, process, several_steps, steps
+from luagate.agenda import Agenda
+from luagate.api import Gate, RwLock, SemaphoreValues, SeveralValues, Values, log_failed_release, wants_of
+from luagate.errors import (
+    AboveLimit,
+    Closed,
+    Denied,
+    Invalid,
+    LimitMismatch,
+    LineFull,
+    Lost,
+    LuagateError,
+    NoPermission,
+    Revoked,
+    TimedOut,
+    Unreachable,
+)
+from luagate.held import Held
 from luagate.inbox import Inbox
-from luagate.scripts import text
+from luagate.operation import CLEAN_UP, Job, Operation, Steps, T
+from luagate.scripts import FOLDER, Commands
+from luagate.session import Session
+from luagate.settings import PERMANENT, check_id, check_timeout
+from luagate.state import Holder, Resized, State, Waiter
 
 __all__ = [
+    "PERMANENT",
+    "AboveLimit",
+    "Closed",
+    "Denied",
+    "Holder",
     "Invalid",
+    "LimitMismatch",
     "LineFull",
     "Lost",
     "Luagate",
     "LuagateError",
+    "NoPermission",
     "Permit",
     "Permits",
+    "Resized",
     "Revoked",
+    "RwLock",
     "Semaphore",
     "Several",
+    "State",
     "TimedOut",
+    "Unreachable",
+    "Waiter",
 ]
 
 
-FINISHING = "luagate-call"  # the name of tasks that `close` waits for
+class _Block:
+    """The end of an `async with` block releases, and never replaces the error of the work."""
 
-
-class Permit(Values):
-    """A held permit. Leaving the `async with` block releases it."""
-
-    async def refresh(self) -> None:
-        """Starts the lease anew. Raises Lost."""
-        await self.gate.run(steps.refresh(self.gate, self.held))
+    _gate: Any
+    _was_held = True
 
     async def release(self) -> bool:
-        """Releases the permit and returns whether it was still held. If this is cancelled, the release is still sent."""
-        return await self.gate.to_the_end(steps.release(self.gate, self.held))
+        raise NotImplementedError
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._was_held = not self.is_lost  # type: ignore[attr-defined]
+        try:
+            self._was_held = await self.release()
+        except (LuagateError, redis.RedisError) as failed:
+            log_failed_release(self, failed)
+
+
+class Permit(Values, _Block):
+    """A held permit. Leaving the `async with` block releases it; an error of this release is only logged."""
+
+    async def refresh(self) -> None:
+        """Starts the lease anew. Takes one call, at most `call_timeout`. Raises Lost."""
+        await self._gate.run(f"refresh {self._held.settings.key}", steps.refresh, self._held)
+
+    async def release(self) -> bool:
+        """Releases the permit and returns whether it was still held. A second call does no harm.
+
+        Takes one call, at most `call_timeout`. After an error, also if it is cancelled, the release is repeated in the
+        background until the lease ends.
+        """
+        return bool(await self._gate.run(f"release {self._held.settings.key}", steps.release, [self._held]))
+
+    async def downgrade(self) -> None:
+        """A writer of a lock for readers and writers becomes a reader, and keeps its fence. Raises Lost."""
+        self._check_writer()
+        await self._gate.run(f"downgrade {self._held.settings.key}", steps.downgrade, self._held)
 
     async def __aenter__(self) -> "Permit":
         return self
 
-    async def __aexit__(self, *_) -> None:
-        await self.release()
 
-
-class Permits(SeveralValues):
+class Permits(SeveralValues[Permit], _Block):
     """Held permits of several semaphores. Leaving the `async with` block releases all."""
-
-    def __init__(self, gate, held):
-        super().__init__([gate.keep(Permit(gate, one)) for one in held])
-        self.gate, self.held = gate, held
 
     async def refresh(self) -> None:
         """Refreshes all, each with the lease of its semaphore. Raises Lost if one of them is lost."""
-        await self.gate.run(several_steps.refresh_each(self.gate, self.held))
+        await self._gate.run(f"refresh {self!r}", several_steps.refresh_each, self._held)
 
     async def release(self) -> bool:
-        """Releases all and returns whether all were still held. If this is cancelled, the releases are still sent."""
-        return await self.gate.to_the_end(several_steps.release_each(self.gate, self.held))
+        """Releases all and returns whether all were still held. A second call does no harm. As `Permit.release`."""
+        return bool(await self._gate.run(f"release {self!r}", steps.release, self._held))
 
     async def __aenter__(self) -> "Permits":
         return self
 
-    async def __aexit__(self, *_) -> None:
-        await self.release()
 
-
-class Semaphore:
+class Semaphore(SemaphoreValues):
     """A counting semaphore or, with a limit of 1, a lock. Nothing is re-entrant."""
 
-    def __init__(self, gate, settings):
-        self.gate, self.settings = gate, settings
+    async def try_acquire(self, permits: int = 1) -> Permit:
+        """Returns permits at once. Does not wait in line. Takes one call, at most `call_timeout`.
 
-    async def try_acquire(self, permits: int = 1) -> Permit | None:
-        """Returns permits at once, or None. Does not wait in line."""
-        held = await self.gate.run(steps.try_acquire(self.gate, self.settings, permits))
-        return held and self.gate.keep(Permit(self.gate, held))
+        Raises Denied, AboveLimit, LimitMismatch, Unreachable.
+        """
+        return await self._permit(None, steps.try_acquire, self._settings, permits)
 
-    async def acquire(self, permits: int = 1, timeout: float = math.inf) -> Permit:
-        """Waits in line for permits: first come, first served. Raises TimedOut, LineFull or Revoked."""
-        end = time.monotonic() + timeout
-        held = await self.gate.run(steps.acquire(self.gate, self.settings, permits, timeout, end))
-        return self.gate.keep(Permit(self.gate, held))
+    async def acquire(self, permits: int = 1, timeout: float | None = None) -> Permit:
+        """Waits in line for permits: first come, first served. At most `timeout` seconds; None: no limit.
+
+        With a timeout of 0 it asks once. Raises TimedOut, LineFull, Revoked, AboveLimit, LimitMismatch, Unreachable, Closed.
+        After an error, also if it is cancelled, nothing stays held: what was granted is released in the background.
+        """
+        seconds = check_timeout(timeout)
+        return await self._permit(seconds, steps.acquire, self._settings, permits)
+
+    @asynccontextmanager
+    async def hold(self, permits: int = 1, timeout: float | None = None, *, check: bool = False) -> AsyncIterator[Permit]:
+        """Acquires for an `async with` block, or as a decorator for each call of a function. Raises what `acquire` raises.
+
+        The error of the work is never replaced. With `check`, the block ends with Lost if the permit was lost meanwhile and the
+        work has raised no error.
+        """
+        async with await self.acquire(permits, timeout) as permit:
+            yield permit
+        if check and not permit._was_held:
+            raise permit._held.lost()
+
+    async def inspect(self) -> State:
+        """The limit, the holders and the waiters. Writes nothing. Takes one call for every 1,000 of them."""
+        return State.of(await self._run("inspect", steps.inspect, self._settings))
+
+    async def revoke(self, id: str) -> bool:
+        """Takes the permits or the place in line from this id. Returns whether it held or waited."""
+        check_id(id)
+        return bool(await self._run("revoke", steps.revoke, self._settings, id))
+
+    async def resize(self, limit: int) -> Resized:
+        """Sets the limit for all callers and pins it. A lower limit takes no permit away."""
+        self._check_limit(limit)
+        reply = await self._run("resize", steps.resize, self._settings, limit)
+        return Resized(reply.old or None, reply.new, reply.in_use)
+
+    async def _run(self, name: str, make: Callable[..., Steps[Any]], *arguments: Any) -> Any:
+        return await self._gate.run(f"{name} {self._settings.key}", make, *arguments)
+
+    async def _permit(self, timeout: float | None, make: Callable[..., Steps[Held]], *arguments: Any) -> Permit:
+        gate = self._gate
+
+        def keep(held: Held, agenda: Agenda) -> Permit:
+            return gate.keep(Permit(gate, held), agenda)  # type: ignore[no-any-return]
+
+        return await gate.run(self._settings.key, make, *arguments, timeout=timeout, keep=keep)  # type: ignore[no-any-return]
 
 
 class Several:
     """Grants permits of several semaphores, all or none."""
 
-    def __init__(self, gate, wants):
-        self.gate, self.wants = gate, wants_of(gate, wants)
+    def __init__(self, gate: "Luagate", wants: Iterable[tuple[Semaphore, int]]) -> None:
+        self._gate, self._wants = gate, wants_of(gate, wants)
 
-    async def try_acquire(self) -> Permits | None:
-        """Returns permits of all at once, or None. The names must share a group, as in `{market}:user:7` and `{market}:total`.
+    async def try_acquire(self) -> Permits:
+        """Returns permits of all at once. The names must share a group, as in `{market}:user:7` and `{market}:total`.
 
-        Ignores `head_start`.
+        Ignores `head_start`. Raises what `Semaphore.try_acquire` raises.
         """
-        held = await self.gate.run(several_steps.try_acquire_several(self.gate, self.wants))
-        return held and Permits(self.gate, held)
+        return await self._permits(None, several_steps.try_acquire_several, self._wants)
 
-    async def acquire(self, timeout: float = math.inf) -> Permits:
+    async def acquire(self, timeout: float | None = None) -> Permits:
         """Waits in line for permits of all, one semaphore after the other: by limit, smallest first, then by key.
 
         Permits that are already held are renewed meanwhile. Raises what `Semaphore.acquire` raises, and Lost. After an
-        exception nothing stays held.
+        error nothing stays held.
         """
-        end = time.monotonic() + timeout
-        return Permits(self.gate, await self.gate.run(several_steps.acquire_several(self.gate, self.wants, timeout, end)))
+        seconds = check_timeout(timeout)
+        return await self._permits(seconds, several_steps.acquire_several, self._wants)
+
+    @asynccontextmanager
+    async def hold(self, timeout: float | None = None, *, check: bool = False) -> AsyncIterator[Permits]:
+        """Acquires for an `async with` block, or as a decorator. As `Semaphore.hold`."""
+        async with await self.acquire(timeout) as permits:
+            yield permits
+        if check and not permits._was_held:
+            raise permits._held[0].lost()
+
+    async def _permits(self, timeout: float | None, make: Callable[..., Steps[list[Held]]], *arguments: Any) -> Permits:
+        gate, name = self._gate, "several " + ", ".join(settings.key for settings, _ in self._wants)
+
+        def keep(held: list[Held], agenda: Agenda) -> Permits:
+            return Permits(gate, held, [gate.keep(Permit(gate, one), agenda) for one in held])
+
+        return await gate.run(name, make, *arguments, timeout=timeout, keep=keep)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<several {', '.join(settings.key for settings, _ in self._wants)}>"
 
 
-class Luagate(Gate):
-    """Semaphores and mutexes on one server. `client`: a `redis.asyncio.Redis`, which should have a `socket_timeout`."""
+class Luagate(Gate[Semaphore, Permit]):
+    """Semaphores, mutexes and locks on one server, for the tasks of one event loop at a time.
 
-    mailbox = asyncio.Queue
+    `client`: a `redis.asyncio.Redis`, the master of a `redis.asyncio.Sentinel`, or a `redis.asyncio.RedisCluster`. Its settings
+    are used; the connections are luagate's own.
+    `call_timeout`: seconds after which a call without a timeout of its own raises Unreachable.
+    `label`: the part of the ids before the `/`, which tools show.
+    """
 
-    def __init__(self, client: redis.asyncio.Redis, prefix: str = "luagate", **options):
-        self._inbox, self._opening, self._is_closed = None, None, False
-        self._tasks, self._calls = set(), {}  # the calls that run, by id
-        super().__init__(client, prefix, **options)
-        self._renewal = _Worker(lambda: self.keeper.next_renewal, lambda: self.run(self.keeper.renew()), self._start)
-        self._losses = _Worker(lambda: self.keeper.next_loss, self._report, self._start)  # waits for no reply
+    semaphore_class = Semaphore
 
-    def semaphore(
+    def __init__(
         self,
-        name: str,
-        limit: int,
-        lease: float | None = None,
+        client: Any,
+        prefix: str = "luagate",
         *,
-        auto_renew: bool = False,
-        max_waiting: int = 0,
-        at_least: float = 0,
-        head_start: float = 0,
-        on_lost: Callable[[Permit], object] | None = None,
-    ) -> Semaphore:
-        """At most `limit` permits are held at a time. The settings are those of `luagate.Luagate.semaphore`.
-
-        `on_lost(permit)` is called once in the event loop if the permit is lost, not if it is released.
-        """
-        settings = self.settings("semaphore", name, limit, lease, auto_renew, max_waiting, at_least, head_start, on_lost)
-        return Semaphore(self, settings)
-
-    def mutex(
-        self,
-        name: str,
-        lease: float | None = None,
-        *,
-        auto_renew: bool = False,
-        max_waiting: int = 0,
-        at_least: float = 0,
-        head_start: float = 0,
-        on_lost: Callable[[Permit], object] | None = None,
-    ) -> Semaphore:
-        """A lock: a semaphore with one permit, with the same settings."""
-        settings = self.settings("mutex", name, 1, lease, auto_renew, max_waiting, at_least, head_start, on_lost)
-        return Semaphore(self, settings)
+        call_timeout: float = 4,
+        label: str | None = None,
+        scripts: str | Path = FOLDER,
+    ) -> None:
+        clients.check(client, clients.ASYNC, clients.SYNC, "For threads use luagate.Luagate")
+        super().__init__(client, prefix, call_timeout=call_timeout, label=label, scripts=scripts)
+        self._sessions: dict[tuple[int, asyncio.AbstractEventLoop], _Session] = {}  # by process and event loop
 
     def several(self, wants: Iterable[tuple[Semaphore, int]]) -> Several:
         """Permits of several semaphores together, all or none: `[(semaphore, permits), ...]`."""
         return Several(self, wants)
 
     async def close(self) -> None:
-        """Finishes pending releases, and ends the subscription and the renewal. Permits end with their leases."""
-        self._is_closed = True
-        while self._tasks:
-            for task in self._tasks:
-                if task.get_name() != FINISHING:
-                    task.cancel()
-            await asyncio.wait(self._tasks)
+        """Ends waiting calls with Closed, finishes pending releases, and ends all tasks. Takes at most about a second.
+
+        Permits stay held until their leases end. Later calls raise Closed. Does not close the client.
+        """
+        self.is_closed = True
+        if session := self._sessions.get((process.number(), asyncio.get_running_loop())):
+            await session.close()
 
     async def __aenter__(self) -> "Luagate":
         return self
 
-    async def __aexit__(self, *_) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # --- Runs the steps ---
-
-    async def run(self, generator):
-        result = None
+    async def run(
+        self,
+        name: str,
+        make: Callable[..., Steps[Any]],
+        *arguments: Any,
+        timeout: float | None = None,
+        keep: Callable[[Any, Agenda], Any] = lambda value, _: value,
+    ) -> Any:
+        """Runs the steps that `make` returns. `keep`: makes the result of what was granted."""
+        session = self._session()
+        operation = Operation(session, name, timeout)
         try:
-            step = next(generator)
-            while True:
-                name, *arguments = step
-                try:
-                    result = await getattr(self, f"_{name}")(*arguments)
-                except BaseException as error:
-                    step = generator.throw(error)
-                else:
-                    step = generator.send(result)
-        except StopIteration as end:
-            return end.value
+            return keep(await session.run(operation, make(operation, *arguments)), session.agenda)
+        except BaseException:  # also if it is cancelled: nothing stays held
+            operation.give_up()
+            raise
 
-    def to_the_end(self, generator):
-        """Runs the steps in a task, which goes on if the caller is cancelled."""
-        return asyncio.shield(self._start(self.run(generator), FINISHING))
+    def _session(self) -> "_Session":
+        here = process.number(), asyncio.get_running_loop()
+        session = self._sessions.get(here)
+        if session is None:
+            if self.is_closed:
+                raise Closed("this Luagate is closed")
+            for (number, loop), other in list(self._sessions.items()):
+                if number != here[0] or loop.is_closed():
+                    del self._sessions[number, loop]
+                    other.leave()
+            session = self._sessions[here] = _Session(self)
+        return session
 
-    def _start(self, coroutine, name):
-        task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self._tasks.add(task)  # the loop itself keeps no strong reference
+
+class _Session(Session):
+    """Tasks that work for a Luagate in one event loop."""
+
+    def __init__(self, gate: Luagate) -> None:
+        super().__init__(gate)
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps no strong references
+        self._agenda: asyncio.Task[None] | None = None
+        self._listeners: dict[Inbox, asyncio.Task[None]] = {}
+
+    def mailbox(self) -> "_Mailbox":
+        return _Mailbox()
+
+    async def run(self, operation: Operation, steps: Steps[T]) -> T:
+        """Runs an operation to its end. The caller waits only for events."""
+        try:
+            self.begin(operation)
+            return await _run(operation.steps(steps), operation.mailbox)
+        finally:
+            self.ended(operation)
+
+    def run_in_background(self, job: Job) -> None:
+        self._agenda = self._agenda or self._start(_run(self.agenda.loop(), self.agenda.mailbox), "luagate-agenda")
+        self._start(self._execute(job), "luagate-call")
+
+    def _start(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = self._loop.create_task(coroutine, name=name)
+        self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _script(self, name, keys, argv):
-        # A cancelled call may still reach the server. So it is finished, and the next call for its id waits for that.
-        id = argv[0]
-        if earlier := self._calls.get(id):
-            await asyncio.wait([earlier])
-        call = self._calls[id] = self._start(self.scripts.run[name](keys, argv), FINISHING)
-        call.add_done_callback(lambda _: self._calls.pop(id, None))
-        return await asyncio.shield(call)
-
-    async def _scripts(self, name, calls):
-        async with self.client.pipeline(transaction=False) as pipeline:
-            for keys, argv in calls:
-                pipeline.evalsha(self.scripts.run[name].sha, len(keys), *keys, *argv)
-            return await pipeline.execute(raise_on_error=False)
-
-    async def _load(self, name):
-        await self.client.script_load(self.scripts.run[name].script)
-
-    async def _sleep(self, seconds):
-        await asyncio.sleep(seconds)
-
-    async def _receive(self, request, seconds):
+    async def _execute(self, job: Job) -> None:
+        client = self.own()
         try:
-            return await asyncio.wait_for(request.events.get(), None if seconds == math.inf else seconds)
-        except asyncio.TimeoutError:
-            return None
-
-    async def _finish(self, generator, error):
-        finishing = self.to_the_end(generator)
-        if not isinstance(error, asyncio.CancelledError):
-            await finishing
-
-    async def _open_inbox(self, end):
-        """The inbox: one subscription, which the first waiter opens. Its task ends when the gate is closed."""
-        if self._inbox is None:
-            if self._opening is None or self._opening.done():  # done: it failed
-                inbox = Inbox(f"{self.prefix}:inbox:{uuid.uuid4()}")
-                self._opening = self._start(self._subscribe(inbox), "luagate-subscribe")
-                self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())  # it is read here
-            left = None if end == math.inf else max(0, end - time.monotonic())
-            try:
-                await asyncio.wait_for(asyncio.shield(self._opening), left)
-            except asyncio.TimeoutError:
-                raise redis.TimeoutError("the subscription to grant messages was not established in time") from None
-        return self._inbox
-
-    async def _subscribe(self, inbox):
-        subscription = self.client.pubsub()
-        try:
-            await subscription.subscribe(inbox.channel)
-            while await subscription.get_message(timeout=steps.RECHECK) is None:
-                pass
-            await self.client.publish(inbox.channel, "")  # raises if an ACL forbids it; the scripts would only send no messages
-            [(_, listeners)] = await self.client.pubsub_numsub(inbox.channel)
-        except BaseException:
-            await subscription.aclose()
+            value = await _execute(client, job.commands)
+        except Exception as error:
+            if failures.is_retried(error):
+                self.failed(client, failures.is_read_only(error))
+            job.end(None, error)
+        except asyncio.CancelledError:  # the loop ends
+            job.end(None, redis.ConnectionError("the event loop has ended"))
             raise
-        inbox.is_heard = listeners > 0  # a proxy can keep messages away
-        self._start(self._listen(inbox, subscription), "luagate-inbox")
-        self._inbox = inbox
+        else:
+            job.end(value)
 
-    # --- Tasks ---
+    def notify(self, held: Held) -> None:
+        self._loop.call_soon(Agenda.tell, held)
 
-    async def _listen(self, inbox, subscription):
+    def listen(self, inbox: Inbox) -> None:
+        if inbox not in self._listeners and not self.is_closed:
+            self._listeners[inbox] = self._start(self._listen(inbox), "luagate-inbox")
+
+    async def _listen(self, inbox: Inbox) -> None:
+        steps = inbox.listen(partial(self.connect, inbox))
         try:
+            step = next(steps)
             while True:
+                target, name, *arguments = step
                 try:
-                    message = await subscription.get_message(timeout=60)
-                except steps.LOST_REPLY:
-                    await asyncio.sleep(steps.PAUSES[0])  # the next get_message connects and subscribes again
-                    continue
-                if message is None:
-                    continue
-                if message["type"] == "subscribe":
-                    inbox.subscribed_again()
-                elif late := inbox.deliver(text(message["data"])):
-                    self.to_the_end(late.abandon())
+                    if name == "pause":
+                        result = await asyncio.sleep(*arguments)
+                    else:
+                        result = getattr(target, "aclose" if name == "close" else name)(*arguments)
+                        result = await result if inspect.isawaitable(result) else result
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration:
+            pass
         finally:
-            await subscription.aclose()
+            steps.close()
+            self._listeners.pop(inbox, None)
+            if inbox.subscription:
+                await inbox.subscription.aclose()
 
-    async def _report(self):
-        self.keeper.report()
+    async def close(self) -> None:
+        self.end_all()
+        if self._agenda:
+            await asyncio.wait([self._agenda], timeout=CLEAN_UP)
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._own is not None:
+            with suppress(Exception):
+                await self._own.aclose()
 
-    def wake(self, renewal, loss):
-        if not self._is_closed:
-            self._renewal.wake(renewal)
-            self._losses.wake(loss)
+    def leave(self) -> None:
+        """The loop has ended, or belongs to the parent of this process: its connections are no longer used."""
+        self.is_closed = True
 
 
-class _Worker:
-    """Runs `work` whenever `next_time`, by `time.monotonic`, is over. `start` starts its task with the first `wake`."""
+class _Mailbox:
+    """A queue of events for one task."""
 
-    def __init__(self, next_time, work, start):
-        self._next_time, self._work, self._start = next_time, work, start
-        self._changed, self._sleeps_until, self._task = asyncio.Event(), -math.inf, None
+    def __init__(self) -> None:
+        self._events: deque[Any] = deque()
+        self._waiter: asyncio.Future[None] | None = None
 
-    def wake(self, at):
-        """Something is due at this time."""
-        self._task = self._task or self._start(self._run(), "luagate-worker")
-        if at < self._sleeps_until:
-            self._changed.set()
+    def put_nowait(self, event: Any) -> None:
+        self._events.append(event)
+        self._wake()
 
-    async def _run(self):
-        while True:
-            self._changed.clear()
-            left = self._next_time() - time.monotonic()
-            if left <= 0:
-                await self._work()
-                continue
-            self._sleeps_until = time.monotonic() + left
+    def _wake(self) -> None:
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def get(self, seconds: float) -> Any:
+        """The next event, or None if there is none within this time."""
+        if not self._events:
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            timer = loop.call_later(max(0, seconds), self._wake) if seconds < math.inf else None
             try:
-                await asyncio.wait_for(self._changed.wait(), None if left == math.inf else left)
-            except asyncio.TimeoutError:
-                pass
-            self._sleeps_until = -math.inf
+                await self._waiter
+            finally:
+                if timer:
+                    timer.cancel()
+        return self._events.popleft() if self._events else None
+
+
+async def _run(steps: Steps[T], mailbox: _Mailbox) -> T:
+    try:
+        seconds = next(steps)
+        while True:
+            seconds = steps.send(await mailbox.get(seconds))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()
+
+
+async def _execute(client: Any, commands: Commands) -> Any:
+    try:
+        command = next(commands)
+        while True:
+            try:
+                reply = await client.execute_command(*command)
+            except Exception as error:
+                command = commands.throw(error)
+            else:
+                command = commands.send(reply)
+    except StopIteration as end:
+        return end.value

@@ -1,110 +1,263 @@
-"""What the APIs for threads and for asyncio share: settings, and the values of permits."""
+"""What the APIs for threads and for asyncio share: settings, and the values of permits and semaphores."""
 
+import logging
 import weakref
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from luagate.keeper import Keeper
-from luagate.several_steps import check
-from luagate.errors import Invalid
+from luagate.errors import MOST, Invalid
+from luagate.held import Held
 from luagate.scripts import FOLDER, Scripts
-from luagate.settings import Settings, check_prefix
+from luagate.settings import Lease, Settings, check_label, check_number, check_prefix, milliseconds
+from luagate.several_steps import Wants, check
+
+LOG = logging.getLogger("luagate")
+S = TypeVar("S")  # the class of a semaphore
+P = TypeVar("P")  # the class of a permit
 
 
-class Gate:
-    """The semaphores of one server. A subclass runs the steps."""
+class RwLock(Generic[S]):
+    """A lock for readers and writers: many readers, or one writer. Readers and writers wait in one line. Nothing is re-entrant.
 
-    def __init__(self, client, prefix="luagate", *, scripts=FOLDER):
+    `read` and `write` have the calls of a mutex.
+    """
+
+    def __init__(self, read: S, write: S) -> None:
+        self.read, self.write = read, write
+
+    def __repr__(self) -> str:
+        return f"RwLock({self.read!r}, {self.write!r})"
+
+
+class Gate(Generic[S, P]):
+    """The semaphores of one server. A subclass runs the operations."""
+
+    semaphore_class: Any
+
+    def __init__(
+        self,
+        client: Any,
+        prefix: str = "luagate",
+        *,
+        call_timeout: float = 4,
+        label: str | None = None,
+        scripts: str | Path = FOLDER,
+    ) -> None:
         check_prefix(prefix)
-        self.client, self.prefix = client, prefix
-        self.scripts = Scripts(client, scripts)
-        self.keeper = Keeper(self.scripts, self.wake)
+        check_label(label)
+        self.client, self.prefix, self.label = client, prefix, label
+        self.call_timeout = milliseconds("call_timeout", call_timeout) / 1000
+        self.scripts = Scripts(scripts)
+        self.is_closed = False
 
-    def settings(self, kind, name, limit, lease, auto_renew, max_waiting, at_least, head_start, on_lost):
-        if not isinstance(limit, int):
-            raise Invalid(f"limit: got {limit!r}. Accepted: an integer from 1 on")
-        return Settings(self.prefix, kind, name, limit, lease, auto_renew, max_waiting, at_least, head_start, on_lost)
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        lease: Lease = None,
+        *,
+        auto_renew: bool = False,
+        max_waiting: int = 0,
+        at_least: float = 0,
+        head_start: float = 0,
+        on_lost: Callable[[P], object] | None = None,
+        label: str | None = None,
+        strict: bool = False,
+    ) -> S:
+        """At most `limit` permits (1 to 2147483647) are held at a time. All durations are in seconds. Sends nothing.
 
-    def keep(self, permit):
+        A permit has a lease of 30 s, which is renewed in the background until the permit is released. With `lease` (0.001 to a
+        hundred years) it ends after this time, unless `auto_renew` is set or `refresh` is called. With `lease=PERMANENT` it
+        never ends.
+        If `max_waiting` or more callers wait in line, `acquire` raises LineFull and does not wait. 0: no bound.
+        A permit that is released earlier than `at_least` seconds after its grant stays in use until then. The lease is not
+        shorter than `at_least`.
+        With `head_start` (0 to a day) a call joins the line as if it had come that much earlier. Only calls that come within
+        the head start after a waiter can overtake it.
+        `on_lost(permit)` is called once if the permit is lost, not if it is released: on another thread, or in the event loop.
+        `label` is the part of the ids before the `/`: 1 to 163 bytes without white space.
+        With `strict` an acquire raises LimitMismatch if the limit in force is another one.
+        Raises Invalid.
+        """
+        return self._semaphore(
+            "semaphore", name, limit, 1, lease, auto_renew, max_waiting, at_least, head_start, on_lost, label, strict
+        )
+
+    def mutex(
+        self,
+        name: str,
+        lease: Lease = None,
+        *,
+        auto_renew: bool = False,
+        max_waiting: int = 0,
+        at_least: float = 0,
+        head_start: float = 0,
+        on_lost: Callable[[P], object] | None = None,
+        label: str | None = None,
+        strict: bool = False,
+    ) -> S:
+        """A lock: a semaphore with one permit, with the same settings."""
+        return self._semaphore(
+            "mutex", name, 1, 1, lease, auto_renew, max_waiting, at_least, head_start, on_lost, label, strict
+        )  # fmt: skip
+
+    def rwlock(
+        self,
+        name: str,
+        lease: Lease = None,
+        *,
+        auto_renew: bool = False,
+        max_waiting: int = 0,
+        at_least: float = 0,
+        head_start: float = 0,
+        on_lost: Callable[[P], object] | None = None,
+        label: str | None = None,
+        strict: bool = False,
+    ) -> RwLock[S]:
+        """A lock for readers and writers, with the same settings as a semaphore."""
+        more = lease, auto_renew, max_waiting, at_least, head_start, on_lost, label, strict
+        read, write = (self._semaphore("rwlock", name, MOST, unit, *more) for unit in (1, MOST))
+        return RwLock(read, write)
+
+    def _semaphore(self, *settings: Any) -> S:
+        return self.semaphore_class(self, Settings(self.prefix, *settings))  # type: ignore[no-any-return]
+
+    def keep(self, permit: Any, agenda: Any) -> Any:
         """Renews the permit in the background and reports its loss, until it is released or no longer referenced."""
-        held = permit.held
+        held = permit._held
         if not held.settings.is_kept:
             return permit
         if on_lost := held.settings.on_lost:
             itself = weakref.ref(permit)
             held.on_lost = lambda _: (permit := itself()) and on_lost(permit)
-        weakref.finalize(permit, self.keeper.remove, held).atexit = False
-        self.keeper.add(held)
+        weakref.finalize(permit, agenda.remove, held).atexit = False
+        agenda.add(held)
         return permit
+
+    def __repr__(self) -> str:
+        return f"<luagate {self.prefix!r}{', closed' if self.is_closed else ''}>"
+
+
+class SemaphoreValues:
+    """The settings of a semaphore."""
+
+    def __init__(self, gate: Any, settings: Settings) -> None:
+        self._gate, self._settings = gate, settings
+
+    @property
+    def name(self) -> str:
+        """The name that it was declared with."""
+        return self._settings.name
+
+    def _check_limit(self, limit: object) -> None:
+        check_number("limit", limit, 1)
+        if self._settings.kind != "semaphore":
+            raise Invalid(f"resize: got a {self._settings.kind}. Accepted: a semaphore")
+
+    def __repr__(self) -> str:
+        kind, unit = self._settings.kind, self._settings.unit
+        detail = f", {self._settings.limit}" if kind == "semaphore" else ""
+        detail = f", {'read' if unit == 1 else 'write'}" if kind == "rwlock" else detail
+        return f"<{kind} {self.name!r}{detail}>"
 
 
 class Values:
     """The values of a permit."""
 
-    def __init__(self, gate, held):
-        self.gate, self.held = gate, held
+    def __init__(self, gate: Any, held: Held) -> None:
+        self._gate, self._held = gate, held
 
     @property
     def id(self) -> str:
         """The id of the holder."""
-        return self.held.id
+        return self._held.id
 
     @property
     def permits(self) -> int:
         """The number of permits."""
-        return self.held.permits
+        return self._held.permits
+
+    @property
+    def limit(self) -> int:
+        """The limit in force when the permits were granted."""
+        return self._held.limit
 
     @property
     def fence(self) -> int:
         """A number that is higher than that of every earlier grant. Pass it to what the permit protects."""
-        return self.held.fence
+        return self._held.fence
 
     @property
     def ticket(self) -> int:
         """The ticket with which it waited in line; 0: it did not wait."""
-        return self.held.ticket
+        return self._held.ticket
 
     @property
     def expires_at(self) -> int:
         """The end of the lease in ms of the server's clock; -1: never."""
-        return self.held.expires_at
+        return self._held.expires_at
 
     @property
     def remaining(self) -> float:
-        """Seconds until the lease ends, by this machine's clock: never later than on the server."""
-        return self.held.remaining
+        """Seconds until the lease ends, by this machine's clock: never later than on the server. Permanent: infinite."""
+        return self._held.remaining
 
     @property
     def is_lost(self) -> bool:
         """Whether another client may hold it by now. Sends no call."""
         return self.remaining == 0
 
+    def _check_writer(self) -> None:
+        if self._held.settings.unit == 1:
+            raise Invalid(f"downgrade: got a permit of {self._held.settings.key}. Accepted: a permit of a writer")
 
-class SeveralValues:
+    def __repr__(self) -> str:
+        held = self._held
+        return f"<permit {held.settings.key} id={held.id} fence={held.fence} {'lost' if self.is_lost else 'held'}>"
+
+
+class SeveralValues(Generic[P]):
     """The values of permits of several semaphores, in the order of the request."""
 
-    def __init__(self, permits):
+    def __init__(self, gate: Any, held: list[Held], permits: list[P]) -> None:
+        self._gate, self._held = gate, held
         self.permits = permits
 
     @property
     def fences(self) -> list[int]:
         """The fence of each semaphore."""
-        return [permit.fence for permit in self.permits]
+        return [held.fence for held in self._held]
 
     @property
     def remaining(self) -> float:
         """Seconds until the first of the leases ends."""
-        return min(permit.remaining for permit in self.permits)
+        return min(held.remaining for held in self._held)
 
     @property
     def is_lost(self) -> bool:
         """Whether another client may hold one of them by now. Sends no call."""
         return self.remaining == 0
 
+    def __repr__(self) -> str:
+        return f"<permits {', '.join(map(repr, self.permits))}>"
 
-def wants_of(gate, wants):
+
+def wants_of(gate: Any, wants: Iterable[tuple[Any, int]]) -> Wants:
     """The settings and the number of permits of each."""
-    wants = list(wants)
-    if any(semaphore.gate is not gate for semaphore, _ in wants):
-        raise Invalid("several: got a semaphore of another Luagate. Accepted: semaphores of the same Luagate")
-    wants = [(semaphore.settings, permits) for semaphore, permits in wants]
-    check(wants)
-    return wants
+    try:
+        pairs = [(semaphore, permits) for semaphore, permits in wants]
+    except (TypeError, ValueError):
+        raise Invalid(f"several: got {wants!r}. Accepted: pairs of a semaphore and a number of permits") from None
+    for semaphore, permits in pairs:
+        if not isinstance(semaphore, gate.semaphore_class) or semaphore._gate is not gate:
+            raise Invalid(f"several: got {semaphore!r}. Accepted: semaphores of the same Luagate")
+        check_number("permits", permits, 1)
+    settings = [(semaphore._settings, permits) for semaphore, permits in pairs]
+    check(settings)
+    return settings
+
+
+def log_failed_release(permit: Any, error: Exception) -> None:
+    """The end of a block: the error of the release must not replace the result of the work."""
+    LOG.warning("%r was not released; the release is repeated in the background: %s", permit, error)

@@ -1,20 +1,76 @@
-"""The errors of this package. Errors of the server and of the connection are those of `redis`."""
+"""The errors of this package. Other errors of the server stay errors of `redis`."""
+
+MOST = 2147483647  # the highest limit. The writer of a lock for readers and writers takes as many permits
 
 
 class LuagateError(Exception):
     """The base class."""
 
 
-class TimedOut(LuagateError):
-    """The permits were not granted within the timeout."""
+class Refused(LuagateError):
+    """The base class of `Denied` and `LineFull`: why the server did not grant.
+
+    `next_expiry`: seconds until a lease may end; None: every lease is permanent.
+    """
+
+    def __init__(self, name: str, in_use: int, limit: int, waiting: int, next_expiry: float | None) -> None:
+        super().__init__(name, in_use, limit, waiting, next_expiry)
+        self.name, self.in_use, self.limit = name, in_use, limit
+        self.waiting, self.next_expiry = waiting, next_expiry
+
+    def retry_after(self, hold: float) -> float:
+        """Estimates the seconds until a permit is free: hold × (waiting + 1) / limit, at least 1 ms.
+
+        `hold`: for how many seconds a permit is typically held.
+        """
+        return max(0.001, hold * (self.waiting + 1) / max(1, self.limit))
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self._usage}, and {self.waiting} callers wait in line"
+
+    @property
+    def _usage(self) -> str:
+        if self.limit < MOST:
+            return f"{self.in_use} of {self.limit} permits are in use"
+        readers = f"locked for reading by {self.in_use}" if self.in_use else "not locked"
+        return "locked for writing" if self.in_use == MOST else readers
 
 
-class LineFull(LuagateError):
-    """The line has `max_waiting` waiters or more. `waiting` is their number."""
+class Denied(Refused):
+    """`try_acquire`: the permits are not free now, or other callers wait in line."""
 
-    def __init__(self, why: str, waiting: int):
-        super().__init__(why)
-        self.waiting = waiting
+
+class LineFull(Refused):
+    """`acquire`: the line has `max_waiting` waiters or more."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, which is max_waiting or more. Try again later"
+
+
+class TimedOut(LuagateError, TimeoutError):
+    """The permits were not granted within the timeout. The cause is the last error of the connection, if there was one."""
+
+
+class AboveLimit(LuagateError):
+    """The caller asks for more permits than the limit in force."""
+
+    def __init__(self, name: str, permits: int, limit: int) -> None:
+        super().__init__(name, permits, limit)
+        self.name, self.permits, self.limit = name, permits, limit
+
+    def __str__(self) -> str:
+        return f"{self.name}: got {self.permits} permits, which is more than the limit in force. Accepted: 1 to {self.limit}"
+
+
+class LimitMismatch(LuagateError):
+    """The semaphore is `strict`, and another limit is in force."""
+
+    def __init__(self, name: str, declared: int, limit: int) -> None:
+        super().__init__(name, declared, limit)
+        self.name, self.declared, self.limit = name, declared, limit
+
+    def __str__(self) -> str:
+        return f"{self.name}: the limit in force is {self.limit}, not {self.declared}. Change it with `resize`, or declare it"
 
 
 class Lost(LuagateError):
@@ -25,5 +81,17 @@ class Revoked(LuagateError):
     """Another client removed this waiter from the line."""
 
 
+class Closed(LuagateError):
+    """The Luagate was closed."""
+
+
 class Invalid(LuagateError, ValueError):
-    """An argument is not valid. The message names it, and says what is accepted."""
+    """An argument is not valid. The message names it, and says what is accepted. Nothing was sent."""
+
+
+class NoPermission(LuagateError):
+    """The server's ACL or its password refuses this client. The message says what to add."""
+
+
+class Unreachable(LuagateError):
+    """No connection, or no reply in time. What the call may have acquired is released in the background, or its lease ends."""

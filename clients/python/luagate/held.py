@@ -2,42 +2,58 @@
 
 import math
 import time
+from collections.abc import Callable
+from typing import Any
 
+from luagate import process
 from luagate.errors import Lost
+from luagate.settings import Settings
 
 
 class Held:
     """The state of a permit. Threads may share it. `expires_at`: server time in ms; -1: never."""
 
-    def __init__(self, settings, id, ticket, permits, fence, expires_at, deadline):
+    def __init__(
+        self, settings: Settings, id: str, ticket: int, permits: int, limit: int, fence: int, expires_at: int, deadline: float
+    ) -> None:
         self.settings, self.id, self.ticket = settings, id, ticket
-        self.permits, self.fence = permits, fence
+        self.permits, self.limit, self.fence = permits, limit, fence
         self.expires_at, self._deadline = expires_at, deadline
         self.auto_renew = settings.is_renewed
-        self.on_lost = None  # is called once with this object if the permit is lost
+        self.on_lost: Callable[[Any], object] | None = None  # is called once with this object if the permit is lost
+        self.keeper: Any = None  # the agenda that renews it
         self._is_over = False  # released, or known to be lost
+        self._process = process.number()
 
     @property
-    def remaining(self):
+    def remaining(self) -> float:
         """Seconds until the lease ends, by this machine's clock: never later than on the server."""
         return max(0, self.deadline - time.monotonic())
 
     @property
-    def deadline(self):
+    def deadline(self) -> float:
         """The end of the lease by `time.monotonic`."""
-        return -math.inf if self._is_over else self._deadline
+        return -math.inf if self._is_over or not self.is_of_this_process else self._deadline
 
-    def end(self):
+    @property
+    def is_of_this_process(self) -> bool:
+        """A permit belongs to the process that acquired it, not to a child that was forked later."""
+        return self._process == process.number()
+
+    def end(self) -> None:
         """The holder releases it, or it is lost."""
         self._is_over = True
 
-    def refreshed(self, reply, asked):
+    def refreshed(self, reply: Any, asked: float) -> None:
         """Takes the reply to a refresh that was sent after `asked`."""
         if reply.word == "lost":
-            raise Lost(f"{self.settings.key}: the lease of {self.id} ended, or its permit was released or revoked")
+            raise self.lost()
         self.expires_at, self._deadline = reply.expires_at, deadline(asked, reply.expires_at, reply.now)
 
+    def lost(self) -> Lost:
+        return Lost(f"{self.settings.key}: the lease of {self.id} ended, or its permit was released or revoked")
 
-def deadline(instant, expires_at, now):
+
+def deadline(instant: float, expires_at: int, now: int) -> float:
     """The end of a lease by this machine's clock, counted from an instant before the server's `now`, less 1 ms for rounding."""
     return math.inf if expires_at == -1 else instant + (expires_at - now - 1) / 1000

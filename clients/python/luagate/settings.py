@@ -1,17 +1,34 @@
-"""The settings of a semaphore. An invalid setting raises Invalid."""
+"""The settings of a semaphore, and the checks of all arguments. An invalid argument raises Invalid."""
 
+import enum
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Literal
 
-from luagate.errors import Invalid
+from luagate.errors import MOST, Invalid
 
 DEFAULT_LEASE = 30  # seconds
+LONGEST = 3155760000  # seconds: a hundred years, the longest lease
 LONGEST_HEAD_START = 86400  # seconds; the scripts accept no more
+LONGEST_LABEL = 163  # bytes
 GROUPED = re.compile(r"\{([^{}]+)\}:([^{}]+)")  # a name with a group, which is its hash tag
 SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 PREFIX = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+
+
+class Permanent(enum.Enum):
+    """The type of `PERMANENT`."""
+
+    PERMANENT = "permanent"
+
+    def __repr__(self) -> str:
+        return "PERMANENT"
+
+
+PERMANENT: Final = Permanent.PERMANENT  # a lease that never ends: the permit is held until it is released
+Lease = float | Literal[Permanent.PERMANENT] | None
 
 
 @dataclass(frozen=True)
@@ -19,68 +36,112 @@ class Settings:
     """What a caller declares about a semaphore. All durations are in seconds."""
 
     prefix: str
-    kind: str  # "semaphore" or "mutex"
+    kind: str  # "semaphore", "mutex" or "rwlock"
     name: str
     limit: int
-    lease: float | None  # None: 30 s, renewed in the background
+    unit: int  # the permits that one permit of the caller stands for: all of them for a writer, else 1
+    lease: Lease  # None: 30 s, renewed in the background
     auto_renew: bool
     max_waiting: int
     at_least: float
     head_start: float
     on_lost: Callable[[Any], object] | None
+    label: str | None
+    strict: bool
     keys: list[str] = field(init=False)  # meta, holders, queue
+    lease_ms: int = field(init=False)  # 0: permanent
+    first_lease_ms: int = field(init=False)  # a permanent lease begins as an ordinary one: the reply may be lost
+    at_least_ms: int = field(init=False)
+    head_start_ms: int = field(init=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_name(self.name)
-        check_prefix(self.prefix)
-        for what, value in [("lease", self.lease), ("at_least", self.at_least)]:
-            if value is not None and not isinstance(value, (int, float)):
-                raise Invalid(f"{what}: got {value!r}. Accepted: seconds, as a number")
-        if not isinstance(self.head_start, (int, float)) or not 0 <= self.head_start <= LONGEST_HEAD_START:
-            raise Invalid(f"head_start: got {self.head_start!r}. Accepted: 0 to {LONGEST_HEAD_START}, in seconds")
+        check_number("limit", self.limit, 1)
+        check_number("max_waiting", self.max_waiting, 0)
+        check_label(self.label)
+        for what, flag in (("auto_renew", self.auto_renew), ("strict", self.strict)):
+            if not isinstance(flag, bool):
+                raise Invalid(f"{what}: got {flag!r}. Accepted: True or False")
+        if self.on_lost is not None and not callable(self.on_lost):
+            raise Invalid(f"on_lost: got {self.on_lost!r}. Accepted: a function of one argument, or None")
         tag = self.name if self.name.startswith("{") else f"{{{self.name}}}"
         keys = [f"{self.prefix}:{self.kind}{part}:{tag}" for part in ("", ".holders", ".queue")]
-        object.__setattr__(self, "keys", keys)
+        lease_ms = 0
+        if self.lease is not PERMANENT:
+            lease_ms = milliseconds("lease", DEFAULT_LEASE if self.lease is None else self.lease)
+        elif self.auto_renew:
+            raise Invalid("auto_renew: got True. Accepted: False for a PERMANENT lease, which needs no renewal")
+        at_least_ms = milliseconds("at_least", self.at_least, or_none=True)
+        head_start_ms = milliseconds("head_start", self.head_start, LONGEST_HEAD_START, or_none=True)
+        for what, value in (
+            ("keys", keys), ("lease_ms", lease_ms), ("first_lease_ms", lease_ms or DEFAULT_LEASE * 1000),
+            ("at_least_ms", at_least_ms), ("head_start_ms", head_start_ms),
+        ):  # fmt: skip
+            object.__setattr__(self, what, value)
 
     @property
-    def key(self):
+    def key(self) -> str:
         """The first key. It stands for the semaphore in errors."""
         return self.keys[0]
 
     @property
-    def tag(self):
+    def tag(self) -> str:
         """The hash tag of the keys."""
         return self.key.partition("{")[2].partition("}")[0]
 
     @property
-    def lease_ms(self):
-        return round((DEFAULT_LEASE if self.lease is None else self.lease) * 1000)
+    def is_renewed(self) -> bool:
+        return self.auto_renew or self.lease is None
 
     @property
-    def at_least_ms(self):
-        return round(self.at_least * 1000)
-
-    @property
-    def head_start_ms(self):
-        return round(self.head_start * 1000)
-
-    @property
-    def is_kept(self):
+    def is_kept(self) -> bool:
         """Whether a held permit needs the background: to be renewed, or to report its loss."""
         return self.is_renewed or self.on_lost is not None
 
-    @property
-    def is_renewed(self):
-        return self.auto_renew or self.lease is None
+
+def milliseconds(what: str, seconds: object, longest: float = LONGEST, or_none: bool = False) -> int:
+    """A duration. `or_none`: 0 is accepted, and means that there is none."""
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    if is_number and (0.001 <= seconds <= longest or or_none and seconds == 0):  # type: ignore[operator]
+        return round(seconds * 1000)  # type: ignore[operator]
+    zero = "0 for none, or " if or_none else ""
+    raise Invalid(f"{what}: got {seconds!r}. Accepted: {zero}0.001 to {longest} seconds, as a number")
 
 
-def check_name(name):
-    if not isinstance(name, str) or not 1 <= len(name.encode()) <= 200 or SPACE.search(name):
+def check_timeout(timeout: object) -> float:
+    """The timeout in seconds. None: unlimited."""
+    return math.inf if timeout is None else milliseconds("timeout", timeout, or_none=True) / 1000
+
+
+def check_number(what: str, number: object, least: int) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= MOST:
+        raise Invalid(f"{what}: got {number!r}. Accepted: a whole number from {least} to {MOST}")
+
+
+def check_name(name: object) -> None:
+    if not isinstance(name, str) or not 1 <= len(encoded(name)) <= 200 or SPACE.search(name):
         raise Invalid(f"name: got {name!r}. Accepted: 1 to 200 bytes without white space and control characters")
     if re.search(r"[{}]", name) and not GROUPED.fullmatch(name):
         raise Invalid(f"name: got {name!r}. Accepted: braces only around a group, as in {{group}}:name")
 
 
-def check_prefix(prefix):
+def check_prefix(prefix: object) -> None:
     if not isinstance(prefix, str) or not PREFIX.fullmatch(prefix):
         raise Invalid(f"prefix: got {prefix!r}. Accepted: 1 to 64 of the letters a-z and A-Z, digits, '.', '_', '-' and ':'")
+
+
+def check_id(id: object) -> None:
+    if not isinstance(id, str) or not 1 <= len(encoded(id)) <= 200 or SPACE.search(id):
+        raise Invalid(f"id: got {id!r}. Accepted: 1 to 200 bytes without white space and control characters")
+
+
+def check_label(label: object) -> None:
+    if label is None:
+        return
+    if not isinstance(label, str) or not 1 <= len(encoded(label)) <= LONGEST_LABEL or SPACE.search(label):
+        why = f"1 to {LONGEST_LABEL} bytes without white space and control characters, or None"
+        raise Invalid(f"label: got {label!r}. Accepted: {why}")
+
+
+def encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")

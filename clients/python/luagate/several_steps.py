@@ -1,16 +1,20 @@
-"""The rules of several semaphores at once. See `steps`."""
+"""The steps of several semaphores at once, see `operation`."""
 
-import contextlib
 import time
+from typing import Any
 
-import redis
-from luagate.errors import Invalid, Lost
+from luagate.errors import AboveLimit, Denied, Invalid, LimitMismatch, Lost
 from luagate.held import Held, deadline
-from luagate.steps import MOST_SEMAPHORES, Request, above_limit, acquire, call, refresh, release
+from luagate.operation import GRACE, Operation, Steps
+from luagate.request import Request
+from luagate.settings import PERMANENT, Settings
+from luagate.steps import refresh, wait
+
+MOST_SEMAPHORES = 64  # the most semaphores that `several` takes
+Wants = list[tuple[Settings, int]]
 
 
-def check(wants):
-    """`wants`: pairs of settings and a number of permits."""
+def check(wants: Wants) -> None:
     if not 1 <= len(wants) <= MOST_SEMAPHORES:
         raise Invalid(f"several: got {len(wants)} semaphores. Accepted: 1 to {MOST_SEMAPHORES}")
     keys = [settings.key for settings, _ in wants]
@@ -19,97 +23,92 @@ def check(wants):
             raise Invalid(f"several: got {key} twice. Accepted: each semaphore once. Ask for more permits of it instead")
 
 
-def try_acquire_several(gate, wants):
-    """Permits of all at once, in the order of the wants; or None."""
+def try_acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]:
+    """Permits of all at once, in the order of the wants. Raises Denied."""
     tags = sorted({settings.tag for settings, _ in wants})
     if len(tags) > 1:
         accepted = "names with one hash tag, as {x}:a and {x}:b. For other names, call acquire"
         raise Invalid(f"try_acquire: got the hash tags {', '.join(tags)}. Accepted: {accepted}")
-    requests = [Request(gate, settings, permits) for settings, permits in wants]
-    for request in requests:
-        request.id = requests[0].id
-    try:
-        return (yield from _ask(gate, requests))
-    except BaseException as error:
-        for request in requests:
-            yield "finish", request.abandon(), error
-        raise
+    requests: list[Request] = []
+    for settings, permits in wants:
+        requests.append(Request(operation, settings, permits, requests[0].id if requests else None))
+    while True:
+        held = yield from _ask(operation, requests)
+        if all(one.remaining for one in held):  # otherwise this process was paused for longer than a lease
+            yield from _made_permanent(operation, held)
+            return held
 
 
-def _ask(gate, requests):
-    keys, argv, asked = [], [requests[0].id], time.monotonic()
+def _ask(operation: Operation, requests: list[Request]) -> Steps[list[Held]]:
+    keys: list[str] = []
+    argv: list[Any] = [requests[0].id]
+    asked = time.monotonic()
     for request in requests:
         settings = request.settings
         keys += settings.keys
-        argv += [request.permits, settings.limit, settings.lease_ms, settings.at_least_ms]
-    reply = yield from call(gate.scripts, "semaphore/try_acquire_several", keys, argv)
+        argv += [request.permits, settings.limit, settings.first_lease_ms, settings.at_least_ms]
+        request.is_clean = False
+    reply = yield from operation.call_with(operation.session.scripts["semaphore/try_acquire_several"], keys, argv)
+    if reply.word in ("above_limit", "denied"):
+        for request in requests:  # still held: by an earlier run of this call, whose reply was lost
+            request.is_clean = not (reply.still_held or operation.is_unsure)
+        raise _refusal(requests[reply.index - 1], reply)
+    held = []
+    for request, (permits, fence, expires_at, _, limit) in zip(requests, reply.permits):
+        settings = request.settings
+        if settings.strict and limit != settings.limit:
+            raise LimitMismatch(settings.key, settings.limit, limit)
+        end = deadline(asked, expires_at, reply.now)
+        held.append(Held(settings, request.id, 0, permits, limit, fence, expires_at, end))
+    return held
+
+
+def _refusal(request: Request, reply: Any) -> AboveLimit | Denied:
+    key = request.settings.key
     if reply.word == "above_limit":
-        above = requests[reply.index - 1]
-        raise above_limit(above.settings, above.permits, reply.limit)
-    if reply.word == "denied":
-        if reply.still_held:  # by an earlier run of this call, whose reply was lost
-            for request in requests:
-                yield from request.abandon()
-        return None
-    grants = zip(requests, reply.permits)
-    return [
-        Held(request.settings, request.id, 0, permits, fence, expires_at, deadline(asked, expires_at, reply.now))
-        for request, (permits, fence, expires_at, *_) in grants
-    ]
+        return AboveLimit(key, request.permits, reply.limit)
+    next_expiry = None if reply.next_expiry == -1 else reply.next_expiry / 1000
+    in_use, limit, waiting = reply.usages[reply.index - 1]
+    return Denied(key, in_use, limit, waiting, next_expiry)
 
 
-def acquire_several(gate, wants, timeout, end):
+def acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]:
     """Waits in line for permits of all, one semaphore after the other. Returns them in the order of the wants.
 
     The order of the waits is by limit, the smallest first, then by key. All clients use it, so no two callers wait for each
     other. Permits that are already held are renewed meanwhile. If one of them is lost, the wait ends.
     """
-    held, waiting = [], []
+    agenda, held = operation.session.agenda, []
 
-    def lost(one):
-        if waiting:
-            waiting[-1].events.put_nowait(Lost(f"several: the lease of {one.settings.key} ended during the wait"))
+    def lost(one: Held) -> None:
+        operation.mailbox.put_nowait(Lost(f"several: the lease of {one.settings.key} ended during the wait"))
 
     try:
         for settings, permits in sorted(wants, key=lambda want: (want[0].limit, want[0].key.encode())):
-            one = yield from acquire(gate, settings, permits, timeout, end, waiting.append)
+            one = yield from wait(operation, Request(operation, settings, permits))
             one.auto_renew, one.on_lost = True, lost
-            gate.keeper.add(one)
+            agenda.add(one)
             held.append(one)
-        waiting.clear()
+        operation.end = max(operation.end, time.monotonic() + GRACE)
         for one in held[:-1]:
-            yield from refresh(gate, one)
+            yield from refresh(operation, one)
+        yield from _made_permanent(operation, held)
         if not all(one.remaining for one in held):
-            raise Lost(f"several: a lease ended before the permits of all of {', '.join(w.key for w, _ in wants)} were granted")
-    except BaseException as error:
-        yield "finish", release_each(gate, held), error
-        raise
-    for one in held:
-        gate.keeper.remove(one)
-        one.auto_renew, one.on_lost = one.settings.is_renewed, None
+            keys = ", ".join(settings.key for settings, _ in wants)
+            raise Lost(f"several: a lease ended before the permits of all of {keys} were granted")
+    finally:
+        for one in held:
+            agenda.remove(one)
+            one.auto_renew, one.on_lost = one.settings.is_renewed, None
     return [next(one for one in held if one.settings is settings) for settings, _ in wants]
 
 
-def release_each(gate, held):
-    """Releases all permits, whatever happens. Errors of the server are ignored: the leases end."""
+def _made_permanent(operation: Operation, held: list[Held]) -> Steps[None]:
     for one in held:
-        with contextlib.suppress(redis.RedisError):
-            yield from release(gate, one)
+        if one.settings.lease is PERMANENT:
+            yield from refresh(operation, one)
 
 
-def refresh_each(gate, held):
+def refresh_each(operation: Operation, held: list[Held]) -> Steps[None]:
     for one in held:
-        yield from refresh(gate, one)
-
-
-def release_each(gate, held):
-    """Releases all, and returns whether all were still held. Raises the last error of the server at the end."""
-    were_held, failed = True, None
-    for one in held:
-        try:
-            were_held &= yield from release(gate, one)
-        except redis.RedisError as error:
-            failed = error
-    if failed:
-        raise failed
-    return were_held
+        yield from refresh(operation, one)

@@ -1,193 +1,130 @@
-"""All rules of the client, without threads and tasks.
+"""The steps of each operation on one semaphore, see `operation`."""
 
-Each operation is a generator. It yields a step, as the name of a method of the driver and its arguments, and receives the result.
-One driver runs the steps with threads, the other one with asyncio:
+from types import SimpleNamespace
+from typing import Any
 
-- `script name keys argv`: calls a script once, and returns its reply
-- `sleep seconds`
-- `open_inbox end`: the inbox of the client, subscribed; raises a redis.TimeoutError at `end`
-- `receive request seconds`: the next event of a request, or None
-- `scripts name calls`: calls a script several times in one packet, and returns the replies and errors
-- `load name`: stores a script on the server
-- `finish steps error`: runs these steps to their end, after an operation ended with this error, and also if it was cancelled
-"""
-
-import math
-import secrets
 import time
-import uuid
 
-import redis
-from luagate.errors import Invalid, LineFull, Lost, Revoked, TimedOut
-from luagate.held import Held, deadline
-from luagate.inbox import ASK_AGAIN
+from luagate.errors import Lost, TimedOut
+from luagate.held import Held
+from luagate.operation import GRACE, Operation, Steps
+from luagate.request import Claim, Request
+from luagate.settings import PERMANENT, Settings
 
-LOST_REPLY = (redis.ConnectionError, redis.TimeoutError)
-PAUSES = (0.05, 0.2, 1, 2)  # before each retry of a call whose reply was lost
-RETRIES = 3.5  # no retry begins later than this after the first call
-SHORT_RETRIES = 0.5  # the same after the caller's timeout, and for a release after an error
-RECHECK = 5  # a waiter asks again after this time at the latest
-MOST_SEMAPHORES = 64  # the most semaphores that `several` takes
+PAGE = 1000  # the most holders and the most waiters that one call of `inspect` returns
+FROM_WRITER = 1  # the permits that a writer keeps when it becomes a reader
 
 
-def call(scripts, name, keys, argv, retries=RETRIES):
-    """Calls a script. Retries if the reply is lost: a call with the same id has the same outcome."""
-    latest = time.monotonic() + retries
-    for pause in (*PAUSES, None):
-        try:
-            return scripts.reply(name, (yield "script", name, keys, argv))
-        except LOST_REPLY:
-            if pause is None or time.monotonic() + pause > latest:
-                raise
-            yield "sleep", pause
+def try_acquire(operation: Operation, settings: Settings, permits: int) -> Steps[Held]:
+    """Permits at once. Raises Denied."""
+    request = Request(operation, settings, permits)
+    while (held := (yield from request.ask())) is None:
+        if not request.is_granted:
+            raise request.denied()
+    return (yield from made_permanent(operation, held))
 
 
-def call_for(gate, settings, name, retries=RETRIES, **arguments):
-    """Calls a script of a semaphore with arguments by name."""
-    name = f"semaphore/{name}"
-    return call(gate.scripts, name, settings.keys, gate.scripts.argv(name, arguments), retries)
+def acquire(operation: Operation, settings: Settings, permits: int) -> Steps[Held]:
+    """Waits in line for permits."""
+    held = yield from wait(operation, Request(operation, settings, permits))
+    return (yield from made_permanent(operation, held))
 
 
-def try_acquire(gate, settings, permits):
-    """Permits at once, or None."""
-    request = Request(gate, settings, permits)
-    try:
-        return (yield from request.ask())
-    except BaseException as error:
-        yield "finish", request.abandon(), error
-        raise
-
-
-def acquire(gate, settings, permits, timeout, end, wait=None):
-    """Waits in line for permits until `end`, by `time.monotonic`. `wait`: is called with the request."""
-    request = Request(gate, settings, permits)
-    if wait:
-        wait(request)
-    inbox = yield "open_inbox", end
-    inbox.requests[request.id] = request
-    try:
-        # The last call takes a grant whose message has not arrived yet, or leaves the line.
-        held = (yield from request.wait(inbox, end)) or (yield from request.ask(end=end))
-    except LineFull:
-        raise  # the id has no permits and no place in line
-    except BaseException as error:
-        yield "finish", request.abandon(), error
-        raise
-    finally:
-        if not request.is_abandoned:
-            inbox.requests.pop(request.id, None)  # otherwise the inbox still releases a late grant
+def wait(operation: Operation, request: Request) -> Steps[Held]:
+    held = yield from request.wait()
+    if held is None:  # The last call takes a grant whose message has not arrived yet, or leaves the line.
+        operation.end = time.monotonic() + GRACE
+        held = yield from request.ask()
     if held is None:
-        raise TimedOut(f"{settings.key}: {permits} of {settings.limit} permits were not granted within {timeout} s")
+        raise operation.expired() if request.is_granted else timed_out(operation, request)
     return held
 
 
-def refresh(gate, held):
+def timed_out(operation: Operation, request: Request) -> TimedOut:
+    return TimedOut(f"{request.denied()}. The permits were not granted within {operation.timeout:g} s")
+
+
+def made_permanent(operation: Operation, held: Held) -> Steps[Held]:
+    """A permanent permit begins with an ordinary lease: the reply to its grant may be lost."""
+    if held.settings.lease is PERMANENT:
+        operation.end = max(operation.end, time.monotonic() + GRACE)
+        yield from refresh(operation, held)
+    return held
+
+
+def refresh(operation: Operation, held: Held) -> Steps[None]:
     """Starts the lease anew."""
+    if not held.is_of_this_process:
+        raise held.lost()
     asked = time.monotonic()
-    reply = yield from call_for(gate, held.settings, "refresh", id=held.id, lease_ms=held.settings.lease_ms)
+    reply = yield from operation.call("refresh", held.settings.keys, id=held.id, lease_ms=held.settings.lease_ms)
     try:
         held.refreshed(reply, asked)
     except Lost:
-        held.end()
-        gate.keeper.remove(held)
+        end(held)
         raise
-    gate.keeper.changed(held)
+    if held.keeper:
+        held.keeper.changed(held)
 
 
-def release(gate, held):
-    """Releases the permit. Returns whether it was still held."""
-    gate.keeper.remove(held)
+def release(operation: Operation, held: list[Held]) -> Steps[bool]:
+    """Releases permits. Returns whether all were still held.
+
+    The claims are made at once, not with the first step: if an interrupt comes before it, the release is sent all the same.
+    """
+    claims = []
+    for one in held:
+        if one.is_of_this_process:
+            claims.append(Claim(operation, one.settings, one.id, one.remaining))
+            claims[-1].is_clean = False
+        end(one)
+    return _release(operation, claims, len(claims) == len(held))
+
+
+def _release(operation: Operation, claims: list[Claim], were_held: bool) -> Steps[bool]:
+    for claim in claims:
+        reply = yield from operation.call("release", claim.settings.keys, id=claim.id, keep=0)
+        claim.is_clean = True
+        were_held &= reply.word == "released"
+    return were_held
+
+
+def downgrade(operation: Operation, held: Held) -> Steps[None]:
+    """A writer becomes a reader."""
+    if not held.is_of_this_process:
+        raise held.lost()
+    reply = yield from operation.call("release", held.settings.keys, id=held.id, keep=FROM_WRITER)
+    if reply.word != "released":
+        end(held)
+        raise held.lost()
+    held.permits = FROM_WRITER
+
+
+def end(held: Held) -> None:
+    """It is released or lost, and no longer renewed."""
+    if held.keeper:
+        held.keeper.remove(held)
     held.end()
-    reply = yield from call_for(gate, held.settings, "release", id=held.id, keep=0)
-    return reply.word == "released"
 
 
-class Request:
-    """The calls of one id for its permits, until they are granted or the caller gives up."""
-
-    def __init__(self, gate, settings, permits):
-        if not isinstance(permits, int):
-            raise Invalid(f"permits: got {permits!r}. Accepted: an integer from 1 on")
-        self.gate, self.settings, self.permits = gate, settings, permits
-        self.id, self.secret = str(uuid.uuid4()), secrets.token_hex(16)
-        self.ticket, self.is_abandoned = 0, False
-        self.events = gate.mailbox()  # messages, ASK_AGAIN, or an exception that ends the wait
-
-    def ask(self, patience=0, inbox="", end=math.inf):
-        """One call of the script `acquire`. None: denied or, with patience, in line. After `end` it is hardly retried."""
-        settings, more = self.settings, {}
-        if settings.max_waiting or settings.at_least_ms or settings.head_start_ms:
-            more = {"max_waiting": settings.max_waiting, "at_least_ms": settings.at_least_ms}
-        if settings.head_start_ms:
-            more["head_start_ms"] = settings.head_start_ms
-        self.asked = time.monotonic()
-        retries = min(RETRIES, max(SHORT_RETRIES, end - self.asked))
-        self.reply = reply = yield from call_for(
-            self.gate, settings, "acquire", retries, id=self.id, permits=self.permits, limit=settings.limit,
-            lease_ms=settings.lease_ms, wait_ms=patience * 1000, inbox=inbox, ticket=self.ticket, **more,
-        )  # fmt: skip
-        if reply.word in ("granted", "held"):
-            return self.granted(reply.fence, reply.expires_at, deadline(self.asked, reply.expires_at, reply.now))
-        if reply.word == "queued":
-            self.ticket = reply.ticket
-        if reply.word == "above_limit":
-            raise above_limit(settings, self.permits, reply.limit)
-        if reply.word == "denied" and patience:
-            why = f"{reply.waiting} callers wait in line already, and max_waiting is {settings.max_waiting}. Try again later"
-            raise LineFull(f"{settings.key}: {why}", reply.waiting)
-
-    def granted(self, fence, expires_at, end):
-        held = Held(self.settings, self.id, self.ticket, self.permits, fence, expires_at, end)
-        return held if held.remaining else None
-
-    def wait(self, inbox, end):
-        """Waits in line, and asks again from time to time. None: the timeout ended."""
-        while time.monotonic() < end:
-            if held := (yield from self.ask(inbox.patience, inbox.address(self.secret), end)):
-                return held
-            sleep = min(self.reply.retry_after / 1000, RECHECK)
-            if held := (yield from self.receive(min(end, self.asked + sleep))):
-                return held
-
-    def receive(self, until):
-        """Sleeps until it is time to ask again. Returns a permit if a message grants it before that."""
-        while (left := until - time.monotonic()) > 0:
-            event = yield "receive", self, left
-            if event is ASK_AGAIN:
-                return None
-            if isinstance(event, Exception):
-                raise event
-            if event is None or event.now < self.reply.now:
-                continue  # older than the last reply
-            if event.fence == 0 and event.at == -1:
-                raise Revoked(f"{self.settings.key}: the wait of {self.id} was revoked")
-            if event.fence == 0:
-                until = min(until, event.received + (event.at - event.now) / 1000)
-            elif self.is_new(event.fence) and event.permits == self.permits:
-                # The message may have been delayed: its arrival alone would give a deadline that is too late.
-                by_call = deadline(self.asked, event.at, self.reply.now)
-                return self.granted(event.fence, event.at, min(by_call, deadline(event.received, event.at, event.now)))
-
-    def is_new(self, fence):
-        """Whether the server gave this fence after the place in line.
-
-        The ticket is the next fence of that time, lower by the head start (both in µs).
-        """
-        return fence > self.ticket + 1000 * self.settings.head_start_ms
-
-    def abandon(self):
-        """Releases the permits of the id, or its place in line.
-
-        If the call fails, the inbox calls this again when a grant arrives. Otherwise the lease or the waiter's deadline on the
-        server ends.
-        """
-        self.is_abandoned = True
-        try:
-            yield from call_for(self.gate, self.settings, "release", SHORT_RETRIES, id=self.id, keep=0)
-            self.is_abandoned = False
-        except redis.RedisError:
-            pass
+def revoke(operation: Operation, settings: Settings, id: str) -> Steps[bool]:
+    """Releases whatever the id holds. Returns whether it held or waited."""
+    reply = yield from operation.call("release", settings.keys, id=id, keep=0)
+    return bool(reply.word != "gone")
 
 
-def above_limit(settings, permits, limit):
-    return Invalid(f"{settings.key}: {permits} permits are more than the limit in force. Accepted: 1 to {limit}. Ask for fewer")
+def resize(operation: Operation, settings: Settings, limit: int) -> Steps[SimpleNamespace]:
+    """Sets the limit for all callers."""
+    return (yield from operation.call("resize", settings.keys, limit=limit, expected=-1))
+
+
+def inspect(operation: Operation, settings: Settings) -> Steps[Any]:
+    """The state, with all holders and waiters."""
+    state = yield from operation.call("inspect", settings.keys, offset=0, count=PAGE)
+    offset = PAGE
+    while offset < max(state.holder_count, state.waiter_count):
+        page = yield from operation.call("inspect", settings.keys, offset=offset, count=PAGE)
+        state.holders += page.holders
+        state.waiters += page.waiters
+        offset += PAGE
+    return state

@@ -1,250 +1,376 @@
 """The API for threads. Threads may share all objects."""
 
-import math
 import queue
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import redis
-from luagate import several_steps, steps
-from luagate.api import Gate, SeveralValues, Values, wants_of
+from luagate import clients, process, several_steps, steps
+from luagate.agenda import Agenda
+from luagate.api import Gate, RwLock, SemaphoreValues, SeveralValues, Values, log_failed_release, wants_of
+from luagate.calls import Calls, Workers
+from luagate.errors import Closed, LuagateError
+from luagate.held import Held
 from luagate.inbox import Inbox
-from luagate.scripts import text
-from luagate.worker import Worker
+from luagate.operation import CLEAN_UP, Job, Operation, Steps, T
+from luagate.scripts import FOLDER
+from luagate.session import Session
+from luagate.settings import check_id, check_timeout
+from luagate.state import Resized, State
+
+ENDING = 0.1  # seconds: for a thread to end that has nothing more to do
+
+__all__ = ["Luagate", "Permit", "Permits", "RwLock", "Semaphore", "Several"]
 
 
-class Permit(Values):
-    """A held permit. Leaving the `with` block releases it."""
+class _Block:
+    """The end of a `with` block releases, and never replaces the error of the work."""
 
-    def refresh(self) -> None:
-        """Starts the lease anew. Raises Lost."""
-        self.gate.run(steps.refresh(self.gate, self.held))
+    _gate: Any
+    _was_held = True
 
     def release(self) -> bool:
-        """Releases the permit and returns whether it was still held. A second call does no harm."""
-        return self.gate.run(steps.release(self.gate, self.held))
+        raise NotImplementedError
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._was_held = not self.is_lost  # type: ignore[attr-defined]
+        try:
+            self._was_held = self.release()
+        except (LuagateError, redis.RedisError) as failed:
+            log_failed_release(self, failed)
+
+
+class Permit(Values, _Block):
+    """A held permit. Leaving the `with` block releases it; an error of this release is only logged."""
+
+    def refresh(self) -> None:
+        """Starts the lease anew. Blocks for one call, at most `call_timeout`. Raises Lost."""
+        self._gate.run(f"refresh {self._held.settings.key}", steps.refresh, self._held)
+
+    def release(self) -> bool:
+        """Releases the permit and returns whether it was still held. A second call does no harm.
+
+        Blocks for one call, at most `call_timeout`. After an error, also after an interrupt, the release is repeated in the
+        background until the lease ends.
+        """
+        return bool(self._gate.run(f"release {self._held.settings.key}", steps.release, [self._held]))
+
+    def downgrade(self) -> None:
+        """A writer of a lock for readers and writers becomes a reader and keeps its fence. Blocks for one call. Raises Lost."""
+        self._check_writer()
+        self._gate.run(f"downgrade {self._held.settings.key}", steps.downgrade, self._held)
 
     def __enter__(self) -> "Permit":
         return self
 
-    def __exit__(self, *_) -> None:
-        self.release()
 
-
-class Permits(SeveralValues):
+class Permits(SeveralValues[Permit], _Block):
     """Held permits of several semaphores. Leaving the `with` block releases all."""
-
-    def __init__(self, gate, held):
-        super().__init__([gate.keep(Permit(gate, one)) for one in held])
-        self.gate, self.held = gate, held
 
     def refresh(self) -> None:
         """Refreshes all, each with the lease of its semaphore. Raises Lost if one of them is lost."""
-        self.gate.run(several_steps.refresh_each(self.gate, self.held))
+        self._gate.run(f"refresh {self!r}", several_steps.refresh_each, self._held)
 
     def release(self) -> bool:
-        """Releases all and returns whether all were still held. A second call does no harm."""
-        return self.gate.run(several_steps.release_each(self.gate, self.held))
+        """Releases all and returns whether all were still held. A second call does no harm. As `Permit.release`."""
+        return bool(self._gate.run(f"release {self!r}", steps.release, self._held))
 
     def __enter__(self) -> "Permits":
         return self
 
-    def __exit__(self, *_) -> None:
-        self.release()
 
-
-class Semaphore:
+class Semaphore(SemaphoreValues):
     """A counting semaphore or, with a limit of 1, a lock. Nothing is re-entrant."""
 
-    def __init__(self, gate, settings):
-        self.gate, self.settings = gate, settings
+    def try_acquire(self, permits: int = 1) -> Permit:
+        """Returns permits at once. Does not wait in line. Blocks for one call, at most `call_timeout`.
 
-    def try_acquire(self, permits: int = 1) -> Permit | None:
-        """Returns permits at once, or None. Does not wait."""
-        held = self.gate.run(steps.try_acquire(self.gate, self.settings, permits))
-        return held and self.gate.keep(Permit(self.gate, held))
+        Raises Denied, AboveLimit, LimitMismatch, Unreachable.
+        """
+        return self._permit(None, steps.try_acquire, self._settings, permits)
 
-    def acquire(self, permits: int = 1, timeout: float = math.inf) -> Permit:
-        """Waits in line for permits: first come, first served. Blocks. Raises TimedOut, LineFull or Revoked."""
-        end = time.monotonic() + timeout
-        held = self.gate.run(steps.acquire(self.gate, self.settings, permits, timeout, end))
-        return self.gate.keep(Permit(self.gate, held))
+    def acquire(self, permits: int = 1, timeout: float | None = None) -> Permit:
+        """Waits in line for permits: first come, first served. Blocks for at most `timeout` seconds; None: no limit.
+
+        With a timeout of 0 it asks once. Raises TimedOut, LineFull, Revoked, AboveLimit, LimitMismatch, Unreachable, Closed.
+        After an error, also after an interrupt, nothing stays held: what was granted is released in the background.
+        """
+        seconds = check_timeout(timeout)
+        return self._permit(seconds, steps.acquire, self._settings, permits)
+
+    @contextmanager
+    def hold(self, permits: int = 1, timeout: float | None = None, *, check: bool = False) -> Iterator[Permit]:
+        """Acquires for a `with` block, or as a decorator for each call of a function. Raises what `acquire` raises.
+
+        The error of the work is never replaced. With `check`, the block ends with Lost if the permit was lost meanwhile and the
+        work has raised no error.
+        """
+        with self.acquire(permits, timeout) as permit:
+            yield permit
+        if check and not permit._was_held:
+            raise permit._held.lost()
+
+    def inspect(self) -> State:
+        """The limit, the holders and the waiters. Writes nothing. Blocks for one call for every 1,000 of them."""
+        return State.of(self._run("inspect", steps.inspect, self._settings))
+
+    def revoke(self, id: str) -> bool:
+        """Takes the permits or the place in line from this id. Returns whether it held or waited. Blocks for one call."""
+        check_id(id)
+        return bool(self._run("revoke", steps.revoke, self._settings, id))
+
+    def resize(self, limit: int) -> Resized:
+        """Sets the limit for all callers and pins it. A lower limit takes no permit away. Blocks for one call."""
+        self._check_limit(limit)
+        reply = self._run("resize", steps.resize, self._settings, limit)
+        return Resized(reply.old or None, reply.new, reply.in_use)
+
+    def _run(self, name: str, make: Callable[..., Steps[Any]], *arguments: Any) -> Any:
+        return self._gate.run(f"{name} {self._settings.key}", make, *arguments)
+
+    def _permit(self, timeout: float | None, make: Callable[..., Steps[Held]], *arguments: Any) -> Permit:
+        gate = self._gate
+
+        def keep(held: Held, agenda: Agenda) -> Permit:
+            return gate.keep(Permit(gate, held), agenda)  # type: ignore[no-any-return]
+
+        return gate.run(self._settings.key, make, *arguments, timeout=timeout, keep=keep)  # type: ignore[no-any-return]
 
 
 class Several:
     """Grants permits of several semaphores, all or none."""
 
-    def __init__(self, gate, wants):
-        self.gate, self.wants = gate, wants_of(gate, wants)
+    def __init__(self, gate: "Luagate", wants: Iterable[tuple[Semaphore, int]]) -> None:
+        self._gate, self._wants = gate, wants_of(gate, wants)
 
-    def try_acquire(self) -> Permits | None:
-        """Returns permits of all at once, or None. The names must share a group, as in `{market}:user:7` and `{market}:total`.
+    def try_acquire(self) -> Permits:
+        """Returns permits of all at once. The names must share a group, as in `{market}:user:7` and `{market}:total`.
 
-        Ignores `head_start`.
+        Ignores `head_start`. Raises what `Semaphore.try_acquire` raises.
         """
-        held = self.gate.run(several_steps.try_acquire_several(self.gate, self.wants))
-        return held and Permits(self.gate, held)
+        return self._permits(None, several_steps.try_acquire_several, self._wants)
 
-    def acquire(self, timeout: float = math.inf) -> Permits:
+    def acquire(self, timeout: float | None = None) -> Permits:
         """Waits in line for permits of all, one semaphore after the other: by limit, smallest first, then by key. Blocks.
 
         Permits that are already held are renewed meanwhile. Raises what `Semaphore.acquire` raises, and Lost. After an
-        exception nothing stays held.
+        error nothing stays held.
         """
-        end = time.monotonic() + timeout
-        return Permits(self.gate, self.gate.run(several_steps.acquire_several(self.gate, self.wants, timeout, end)))
+        seconds = check_timeout(timeout)
+        return self._permits(seconds, several_steps.acquire_several, self._wants)
+
+    @contextmanager
+    def hold(self, timeout: float | None = None, *, check: bool = False) -> Iterator[Permits]:
+        """Acquires for a `with` block, or as a decorator. As `Semaphore.hold`."""
+        with self.acquire(timeout) as permits:
+            yield permits
+        if check and not permits._was_held:
+            raise permits._held[0].lost()
+
+    def _permits(self, timeout: float | None, make: Callable[..., Steps[list[Held]]], *arguments: Any) -> Permits:
+        gate, name = self._gate, "several " + ", ".join(settings.key for settings, _ in self._wants)
+
+        def keep(held: list[Held], agenda: Agenda) -> Permits:
+            return Permits(gate, held, [gate.keep(Permit(gate, one), agenda) for one in held])
+
+        return gate.run(name, make, *arguments, timeout=timeout, keep=keep)  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<several {', '.join(settings.key for settings, _ in self._wants)}>"
 
 
-class Luagate(Gate):
-    """Semaphores and mutexes on one server. `client`: a `redis.Redis`, which should have a `socket_timeout`."""
+class Luagate(Gate[Semaphore, Permit]):
+    """Semaphores, mutexes and locks on one server. Threads may share it. After a fork, the child uses connections of its own.
 
-    mailbox = queue.SimpleQueue
+    `client`: a `redis.Redis`, the master of a `redis.Sentinel`, or a `redis.RedisCluster`. Its settings are used; the
+    connections are luagate's own.
+    `call_timeout`: seconds after which a call without a timeout of its own raises Unreachable.
+    `label`: the part of the ids before the `/`, which tools show.
+    """
 
-    def __init__(self, client: redis.Redis, prefix: str = "luagate", **options):
-        self._inbox, self._opening, self._is_closed = None, threading.Lock(), False
-        super().__init__(client, prefix, **options)
-        keeper = self.keeper
-        self._renewal = Worker("luagate-renewal", lambda: keeper.next_renewal, lambda: self.run(keeper.renew()))
-        self._losses = Worker("luagate-losses", lambda: keeper.next_loss, keeper.report)  # waits for no reply
+    semaphore_class = Semaphore
 
-    def semaphore(
+    def __init__(
         self,
-        name: str,
-        limit: int,
-        lease: float | None = None,
+        client: Any,
+        prefix: str = "luagate",
         *,
-        auto_renew: bool = False,
-        max_waiting: int = 0,
-        at_least: float = 0,
-        head_start: float = 0,
-        on_lost: Callable[[Permit], object] | None = None,
-    ) -> Semaphore:
-        """At most `limit` permits are held at a time. All durations are in seconds.
-
-        A permit has a lease of 30 s, which is renewed in the background until the permit is released. With `lease` it ends
-        after this time, unless `auto_renew` is set or `refresh` is called.
-        If `max_waiting` or more callers wait in line, `acquire` raises LineFull and does not wait. 0: no bound.
-        A permit that is released earlier than `at_least` seconds after its grant stays in use until then. The lease is not
-        shorter than `at_least`.
-        With `head_start` (0 to a day) a call joins the line as if it had come that much earlier. Only calls that come within
-        the head start after a waiter can overtake it.
-        `on_lost(permit)` is called once on a background thread if the permit is lost, not if it is released.
-        """
-        settings = self.settings("semaphore", name, limit, lease, auto_renew, max_waiting, at_least, head_start, on_lost)
-        return Semaphore(self, settings)
-
-    def mutex(
-        self,
-        name: str,
-        lease: float | None = None,
-        *,
-        auto_renew: bool = False,
-        max_waiting: int = 0,
-        at_least: float = 0,
-        head_start: float = 0,
-        on_lost: Callable[[Permit], object] | None = None,
-    ) -> Semaphore:
-        """A lock: a semaphore with one permit, with the same settings."""
-        settings = self.settings("mutex", name, 1, lease, auto_renew, max_waiting, at_least, head_start, on_lost)
-        return Semaphore(self, settings)
+        call_timeout: float = 4,
+        label: str | None = None,
+        scripts: str | Path = FOLDER,
+    ) -> None:
+        clients.check(client, clients.SYNC, clients.ASYNC, "For asyncio use luagate.aio.Luagate")
+        super().__init__(client, prefix, call_timeout=call_timeout, label=label, scripts=scripts)
+        self._sessions: dict[int, _Session] = {}  # by process
 
     def several(self, wants: Iterable[tuple[Semaphore, int]]) -> Several:
         """Permits of several semaphores together, all or none: `[(semaphore, permits), ...]`."""
         return Several(self, wants)
 
     def close(self) -> None:
-        """Ends the subscription and the renewal. Permits stay held until they are released or their leases end."""
-        self._is_closed = True
-        self._renewal.close()
-        self._losses.close()
+        """Ends waiting calls with Closed, the subscription, the renewal and the threads. Blocks for at most about a second.
+
+        Permits stay held until their leases end. Later calls raise Closed. Does not close the client.
+        """
+        self.is_closed = True
+        if session := self._sessions.get(process.number()):
+            session.close()
 
     def __enter__(self) -> "Luagate":
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- Runs the steps ---
-
-    def run(self, generator):
-        result = None
+    def run(
+        self,
+        name: str,
+        make: Callable[..., Steps[Any]],
+        *arguments: Any,
+        timeout: float | None = None,
+        keep: Callable[[Any, Agenda], Any] = lambda value, _: value,
+    ) -> Any:
+        """Runs the steps that `make` returns. `keep`: makes the result of what was granted."""
+        session = self._session()
+        operation = Operation(session, name, timeout)
         try:
-            step = next(generator)
-            while True:
-                name, *arguments = step
-                try:
-                    result = getattr(self, f"_{name}")(*arguments)
-                except BaseException as error:
-                    step = generator.throw(error)
-                else:
-                    step = generator.send(result)
-        except StopIteration as end:
-            return end.value
+            return keep(session.run(operation, make(operation, *arguments)), session.agenda)
+        except BaseException as error:  # also an interrupt, at any point: nothing stays held
+            operation.is_unsure |= not isinstance(error, (LuagateError, redis.RedisError))
+            operation.give_up()
+            raise
 
-    def _script(self, name, keys, argv):
-        return self.scripts.run[name](keys, argv)
+    def _session(self) -> "_Session":
+        here = process.number()
+        session = self._sessions.get(here)
+        if session is None:
+            if self.is_closed:
+                raise Closed("this Luagate is closed")
+            for other in list(self._sessions.values()):
+                other.leave_to_parent()
+            session = self._sessions.setdefault(here, _Session(self))
+        return session
 
-    def _scripts(self, name, calls):
-        with self.client.pipeline(transaction=False) as pipeline:
-            for keys, argv in calls:
-                pipeline.evalsha(self.scripts.run[name].sha, len(keys), *keys, *argv)
-            return pipeline.execute(raise_on_error=False)
 
-    def _load(self, name):
-        self.client.script_load(self.scripts.run[name].script)
+class _Session(Session):
+    """Threads that work for a Luagate in one process."""
 
-    def _sleep(self, seconds):
-        time.sleep(seconds)
+    mailbox = queue.SimpleQueue
 
-    def _receive(self, request, seconds):
+    def __init__(self, gate: Luagate) -> None:
+        super().__init__(gate)
+        self._workers = Workers()
+        self._calls = Calls(self, self._workers)
+        self._lock = threading.Lock()  # is taken only on threads of luagate, which no signal interrupts
+        self._agenda: threading.Thread | None = None
+        self._listeners: dict[Inbox, threading.Thread] = {}
+        self._closing: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def run(self, operation: Operation, steps: Steps[T]) -> T:
+        """Runs an operation to its end. The caller waits only for events."""
         try:
-            return request.events.get(timeout=min(seconds, threading.TIMEOUT_MAX))
-        except queue.Empty:
-            return None
-
-    def _finish(self, generator, _error):
-        self.run(generator)
-
-    def _open_inbox(self, end):
-        """The inbox: one subscription, which the first waiter opens. Its thread ends when the gate is closed."""
-        if not self._opening.acquire(timeout=min(max(0, end - time.monotonic()), threading.TIMEOUT_MAX)):
-            raise redis.TimeoutError("the subscription to grant messages was not established in time")
-        try:
-            if self._inbox is None:
-                inbox = Inbox(f"{self.prefix}:inbox:{uuid.uuid4()}")
-                subscription = self.client.pubsub()
-                subscription.subscribe(inbox.channel)
-                while subscription.get_message(timeout=steps.RECHECK) is None:
-                    pass
-                self.client.publish(inbox.channel, "")  # raises if an ACL forbids it; the scripts would only send no messages
-                [(_, listeners)] = self.client.pubsub_numsub(inbox.channel)
-                inbox.is_heard = listeners > 0  # a proxy can keep messages away
-                thread = threading.Thread(target=self._listen, args=(inbox, subscription), name="luagate-inbox", daemon=True)
-                thread.start()
-                self._inbox = inbox
-            return self._inbox
+            self.begin(operation)
+            return _run(operation.steps(steps), operation.mailbox)
         finally:
-            self._opening.release()
+            self.ended(operation)
 
-    # --- Threads ---
+    def run_in_background(self, job: Job) -> None:
+        self._calls.start(job)
 
-    def _listen(self, inbox, subscription):
-        while not self._is_closed:
+    def notify(self, held: Held) -> None:
+        self._workers.put(partial(Agenda.tell, held))
+
+    def start_agenda(self) -> None:
+        """Starts the thread of the agenda. Is called on threads of luagate only."""
+        if self._agenda is None:
+            with self._lock:
+                if self._agenda is None:
+                    work = partial(_run, self.agenda.loop(), self.agenda.mailbox)
+                    self._agenda = threading.Thread(target=work, name="luagate-agenda", daemon=True)
+                    self._agenda.start()
+
+    def listen(self, inbox: Inbox) -> None:
+        if inbox not in self._listeners:
+            self._workers.put(partial(self._start_listening, inbox))
+
+    def _start_listening(self, inbox: Inbox) -> None:
+        with self._lock:
+            if inbox not in self._listeners and not self.is_closed:
+                thread = threading.Thread(target=self._listen, args=(inbox,), name="luagate-inbox", daemon=True)
+                self._listeners[inbox] = thread
+                thread.start()
+
+    def _listen(self, inbox: Inbox) -> None:
+        steps = inbox.listen(partial(self.connect, inbox))
+        with suppress(StopIteration):
+            step = next(steps)
+            while not self.is_closed:
+                target, name, *arguments = step
+                try:
+                    call: Any = self._pause if name == "pause" else getattr(target, name)
+                    result = call(*arguments)
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        steps.close()
+        if inbox.subscription:
+            inbox.subscription.close()
+        self._listeners.pop(inbox, None)
+
+    def _pause(self, seconds: float) -> None:
+        with suppress(queue.Empty):
+            self._closing.get(timeout=seconds)
+
+    def close(self) -> None:
+        end = time.monotonic() + CLEAN_UP
+        self.end_all()
+        listeners = dict(self._listeners)
+        for inbox in listeners:
+            self._closing.put(None)
+            _disconnect(inbox)
+        if self._agenda:
+            _join(self._agenda, end)
+        self._workers.close()
+        end = max(end, time.monotonic() + ENDING)
+        for thread in [*listeners.values(), *list(self._workers.threads)]:
+            _join(thread, end)
+        self._own = None
+
+    def leave_to_parent(self) -> None:
+        """In a child: closes the copy of the parent's subscription, so that the server notices when the parent ends."""
+        self.is_closed = True
+        for inbox in self._listeners:
+            _disconnect(inbox)
+
+
+def _run(steps: Steps[T], mailbox: Any) -> T:
+    try:
+        seconds = next(steps)
+        while True:
             try:
-                message = subscription.get_message(timeout=1)
-            except steps.LOST_REPLY:
-                time.sleep(steps.PAUSES[0])  # the next get_message connects and subscribes again
-                continue
-            if message is None:
-                continue
-            if message["type"] == "subscribe":
-                inbox.subscribed_again()
-            elif late := inbox.deliver(text(message["data"])):
-                self.run(late.abandon())
-        subscription.close()
+                event = mailbox.get(timeout=min(max(0, seconds), threading.TIMEOUT_MAX))
+            except queue.Empty:
+                event = None
+            seconds = steps.send(event)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()
 
-    def wake(self, renewal, loss):
-        self._renewal.wake(renewal)
-        self._losses.wake(loss)
+
+def _disconnect(inbox: Inbox) -> None:
+    """Ends the wait of the subscription's thread."""
+    with suppress(Exception):
+        inbox.subscription.connection.disconnect()
+
+
+def _join(thread: threading.Thread, end: float) -> None:
+    if thread is not threading.current_thread():
+        thread.join(max(0, end - time.monotonic()))

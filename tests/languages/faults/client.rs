@@ -9,22 +9,28 @@ pub struct Client {
     pub name: String,
     /// Nothing for the two forms of the Rust API.
     language: Option<Language>,
-    /// With the oldest supported version of the underlying library.
-    is_oldest: bool,
+    /// The value of `LUAGATE_CLIENT`: another version of the underlying library, or another library.
+    variant: Option<&'static str>,
 }
 
 impl Client {
-    pub fn all() -> Vec<Client> {
-        let rust =
-            ["rust", "rust_async"].map(|name| Client { name: name.to_owned(), language: None, is_oldest: false });
+    pub fn all(languages: &[Language]) -> Vec<Client> {
+        let rust = ["rust", "rust_async"].map(|name| Client { name: name.to_owned(), language: None, variant: None });
         let mut clients = Vec::from(rust);
-        for language in Language::all() {
-            for is_oldest in [false, true] {
-                let name = if is_oldest { format!("{}_oldest", language.name) } else { language.name.to_owned() };
-                clients.push(Client { name, language: Some(language.clone()), is_oldest });
+        for language in languages {
+            clients.push(Client::of(language));
+            let more: &[&str] = if language.name == "javascript" { &["ioredis", "ioredis-oldest"] } else { &[] };
+            for variant in more.iter().copied().chain(["oldest"]) {
+                let name = format!("{}_{variant}", language.name);
+                clients.push(Client { name, variant: Some(variant), ..Client::of(language) });
             }
         }
         clients
+    }
+
+    /// With the newest supported version of the underlying library.
+    pub fn of(language: &Language) -> Client {
+        Client { name: language.name.to_owned(), language: Some(language.clone()), variant: None }
     }
 
     /// Why this machine cannot run it.
@@ -37,17 +43,15 @@ impl Client {
         self.language.is_none()
     }
 
-    /// The name without the version of the underlying library.
+    /// The name without the variant.
     pub fn base(&self) -> &str {
-        self.name.strip_suffix("_oldest").unwrap_or(&self.name)
+        self.language.as_ref().map_or(&*self.name, |language| language.name)
     }
 
     pub fn command(&self) -> Command {
-        let Some(language) = &self.language else { return process(&self.name, &[]) };
+        let Some(language) = &self.language else { return process(&format!("{} driver", self.name), &[]) };
         let mut command = language.run("driver", &[]);
-        if self.is_oldest {
-            command.env("LUAGATE_CLIENT", "oldest");
-        }
+        command.envs(self.variant.map(|variant| ("LUAGATE_CLIENT", variant)));
         command
     }
 }

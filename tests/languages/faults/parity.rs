@@ -65,7 +65,7 @@ pub fn is_current(clients: &[Client]) -> Result<(), Failed> {
         std::fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}"))?;
     } else if now != table {
         return Err(format!(
-            "{path} is not up to date. Run `LUAGATE_RECORD=1 cargo test -p luagate-languages --test faults -- table`"
+            "{path} is not up to date. Run `LUAGATE_RECORD=1 cargo test -p luagate-languages -- table`"
         )
         .into());
     }

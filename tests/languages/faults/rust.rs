@@ -13,8 +13,9 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 
-/// The name of the form with futures.
-const TASKS: &str = "rust_async";
+/// The names of the two forms.
+pub const THREADS: &str = "rust driver";
+pub const TASKS: &str = "rust_async driver";
 
 /// As good as no timeout.
 const FOR_EVER: Duration = Duration::from_secs(1_000_000);

@@ -78,14 +78,16 @@ impl Scene {
         eventually("the callers wait", || (waiting() == count).then_some(()));
     }
 
-    /// Nothing is held, and nobody waits, soon.
+    /// Nothing is held, and nobody waits, soon. Returns the number of its own calls.
     #[track_caller]
-    pub fn is_free(&self, name: &str) {
+    pub fn is_free(&self, name: &str) -> u64 {
         let semaphore = self.semaphore(name);
+        let mut calls = 0;
         eventually("nothing is held, and nobody waits", || {
+            calls += 1;
             let state = semaphore.inspect().unwrap();
-            (state.in_use == 0 && state.waiter_count == 0).then_some(())
-        });
+            (state.in_use == 0 && state.waiter_count == 0).then_some(calls)
+        })
     }
 
     #[track_caller]

@@ -7,16 +7,16 @@ use libtest_mimic::Failed;
 pub struct Fault {
     pub name: &'static str,
     pub test: fn(&Client) -> Result<(), Failed>,
-    /// Also with the oldest supported version of the underlying library.
-    pub on_oldest: bool,
+    /// Also with the oldest supported version of the underlying library, and with other libraries.
+    pub on_variants: bool,
 }
 
 const fn new(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> Fault {
-    Fault { name, test, on_oldest: false }
+    Fault { name, test, on_variants: false }
 }
 
 const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> Fault {
-    Fault { name, test, on_oldest: true }
+    Fault { name, test, on_variants: true }
 }
 
 pub const FAULTS: [Fault; 42] = [
@@ -77,7 +77,7 @@ const NO_CLIENT: &str = "the library has no client of another library below it";
 /// A fault, the clients that it cannot happen to, and the reason.
 pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("process_forks", &["javascript", "go", "java"], NO_FORK),
-    ("process_forks", &["rust", "rust_async"], "`tests/fork` tests it"),
+    ("process_forks", &["rust", "rust_async"], "`tests/permits/forks.rs` tests it"),
     ("process_forks", &["asyncio"], "an event loop cannot be used after a fork"),
     ("second_event_loop", &["python", "javascript", "go", "java", "rust", "rust_async"], NO_LOOP),
     ("silent_server_and_a_cancelled_call", &["python"], "a thread in Python cannot be cancelled"),
@@ -96,7 +96,7 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("close_while_the_server_is_silent", &["rust", "rust_async"], CLOSE),
     ("client_is_closed_before_the_gate", &["rust", "rust_async"], NO_CLIENT),
     ("other_kinds_of_client_objects", &["rust", "rust_async"], NO_CLIENT),
-    ("invalid_arguments", &["rust", "rust_async"], "`tests/arguments` tests it"),
+    ("invalid_arguments", &["rust", "rust_async"], "`tests/contract/fuzz_arguments` tests it"),
     ("work_loses_its_permit_and_does_not_ask", &["rust_async"], "`run` always reports a loss"),
     ("work_loses_its_permit_and_fails", &["rust_async"], "`run` ends the work at the loss"),
 ];

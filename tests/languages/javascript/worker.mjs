@@ -1,7 +1,7 @@
 // Acquires and releases permits of the semaphore `together` until its input ends: worker <url> <prefix> <seed>
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Luagate } from 'luagate';
+import { DeniedError, Luagate } from 'luagate';
 import { createClient, ErrorReply } from 'redis';
 
 const [url, prefix, seed] = process.argv.slice(2);
@@ -9,7 +9,8 @@ const redis = await createClient({ url })
   .on('error', () => {}) // node-redis connects again
   .connect();
 const luagate = new Luagate(redis, { prefix });
-const together = luagate.semaphore('together', 3, { lease: 2_000 });
+const HEAD_START = 50; // of one call in four, in ms
+const together = (headStart) => luagate.semaphore('together', 3, { lease: 2_000, headStart });
 
 let isWorking = true;
 process.stdin.on('end', () => (isWorking = false)).resume();
@@ -34,9 +35,10 @@ async function log(entry) {
   }
 }
 
-async function stay(permit) {
+async function stay(permit, headStart) {
   const { id, permits, fence, ticket, expiresAt } = permit;
-  const numbers = { permits: `${permits}`, fence: `${fence}`, ticket: `${ticket}`, expires_at: `${expiresAt}` };
+  const grant = { permits: `${permits}`, fence: `${fence}`, ticket: `${ticket}`, expires_at: `${expiresAt}` };
+  const numbers = { ...grant, head_start: `${headStart}` };
   try {
     await log({ event: 'enter', language: 'javascript', id, ...numbers });
     await sleep(random() * 20);
@@ -52,16 +54,22 @@ while (isWorking) {
   try {
     const permits = random() < 1 / 2 ? 1 : 2;
     const isPatient = random() >= 1 / 4;
+    const headStart = random() < 1 / 4 ? HEAD_START : 0;
+    const semaphore = together(headStart);
     const permit = await (isPatient
-      ? together.acquire({ permits, timeout: 20_000 })
-      : together.tryAcquire({ permits }));
-    await (permit ? stay(permit) : sleep(1 + random() * 19));
+      ? semaphore.acquire({ permits, timeout: 20_000 })
+      : semaphore.tryAcquire({ permits }));
+    await stay(permit, headStart);
   } catch (error) {
+    if (error instanceof DeniedError) {
+      await sleep(1 + random() * 19);
+      continue;
+    }
     console.log(`error ${error.message.replaceAll('\n', ' ')}`);
     await sleep(50);
   }
 }
 
 console.log('finished');
-luagate.close();
+await luagate.close();
 redis.destroy();

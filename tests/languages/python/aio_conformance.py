@@ -5,22 +5,18 @@ import sys
 
 import conformance
 import redis.asyncio
-from luagate.scripts import Scripts
 
 
-class SyncScripts:
-    """The scripts of an asyncio client, each of which blocks."""
+class Blocking:
+    """An asyncio client, each call of which blocks."""
 
-    def __init__(self, _, folder):
-        scripts = Scripts(redis.asyncio.Redis.from_url(sys.argv[1]), folder)
-        loop = asyncio.new_event_loop()
-        self.manifest = scripts.manifest
-        self.run = {name: self.blocking(loop, script) for name, script in scripts.run.items()}
+    def __init__(self, url):
+        self.client, self.loop = redis.asyncio.Redis.from_url(url), asyncio.new_event_loop()
 
-    @staticmethod
-    def blocking(loop, script):
-        return lambda keys, argv: loop.run_until_complete(script(keys, argv))
+    def execute_command(self, *command):
+        return self.loop.run_until_complete(self.client.execute_command(*command))
 
 
-conformance.Scripts = SyncScripts
+client = Blocking(sys.argv[1])
+conformance.Case.run_script = lambda _, commands: conformance.execute(client, commands)
 sys.exit(conformance.main(*sys.argv[1:]))

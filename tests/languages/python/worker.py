@@ -6,15 +6,15 @@ import threading
 import time
 
 import redis
-from luagate import Luagate
+from luagate import Denied, Luagate
 
 LIMIT, LEASE, IN_LINE = 3, 2, 20
+HEAD_START = 0.05  # of one call in four
 
 url, prefix, seed = sys.argv[1:]
 dice = random.Random(int(seed))
 client = redis.Redis.from_url(url, socket_timeout=2)
 gate = Luagate(client, prefix)
-together = gate.semaphore("together", LIMIT, LEASE)
 should_end = threading.Event()
 
 
@@ -32,18 +32,15 @@ def log(**fields):
             time.sleep(0.01)
 
 
-def enter():
-    permits = dice.randint(1, 2)
-    if dice.random() < 0.25:
-        return together.try_acquire(permits)
-    return together.acquire(permits, IN_LINE)
-
-
-def stay(permit):
-    with permit:
+def stay():
+    permits, head_start = dice.randint(1, 2), HEAD_START if dice.random() < 0.25 else 0
+    together = gate.semaphore("together", LIMIT, LEASE, head_start=head_start)
+    is_hasty = dice.random() < 0.25
+    with together.try_acquire(permits) if is_hasty else together.acquire(permits, IN_LINE) as permit:
         log(
             event="enter", language="python", id=permit.id, permits=permit.permits,
             fence=permit.fence, ticket=permit.ticket, expires_at=permit.expires_at,
+            head_start=round(head_start * 1000),
         )  # fmt: skip
         try:
             time.sleep(dice.uniform(0, 0.02))
@@ -56,11 +53,10 @@ def stay(permit):
 threading.Thread(target=watch_standard_input, daemon=True).start()
 while not should_end.is_set():
     try:
-        if permit := enter():
-            stay(permit)
-            print("served", flush=True)
-        else:
-            time.sleep(dice.uniform(0.001, 0.02))
+        stay()
+        print("served", flush=True)
+    except Denied:
+        time.sleep(dice.uniform(0.001, 0.02))
     except Exception as error:
         print("error", type(error).__name__, *str(error).split(), flush=True)
         time.sleep(0.05)

@@ -4,10 +4,12 @@
 #[path = "../../support/mod.rs"]
 mod support;
 
+#[path = "../faults/mod.rs"]
+mod faults;
+
 mod languages {
     pub mod alone;
     pub mod caller;
-    pub mod cancellation;
     pub mod language;
     pub mod limits;
     pub mod line;
@@ -20,7 +22,7 @@ mod languages {
 }
 
 use languages::language::Language;
-use languages::{alone, cancellation, limits, line, readme, renewal, together, worker};
+use languages::{alone, limits, line, readme, renewal, together, worker};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use support::Server;
@@ -40,8 +42,11 @@ fn trial(name: String, missing: Option<&str>, test: impl FnOnce() -> Result<(), 
 }
 
 fn main() -> ExitCode {
-    if let Some((language, arguments)) = support::job() {
-        worker::work(&language, &arguments);
+    if let Some((job, arguments)) = support::job() {
+        match &*job {
+            faults::rust::THREADS | faults::rust::TASKS => faults::rust::drive(&job),
+            language => worker::work(language, &arguments),
+        }
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::from_args();
@@ -61,16 +66,12 @@ fn main() -> ExitCode {
             let (name, language) = (format!("{}::{name}", language.name), language.clone());
             trials.push(trial(name, missing, move || test(&language)));
         }
-        if cancellation::LANGUAGES.contains(&language.name) {
-            let (name, language) = (format!("{}::cancelled_calls_leave_nothing", language.name), language.clone());
-            trials.push(trial(name, missing, move || cancellation::cancelled_calls_leave_nothing(&language)));
-        }
     }
-    if let Some(language) = languages.iter().find(|language| language.name == "javascript").cloned() {
-        let missing = language.missing.clone();
-        let test = move || alone::type_definitions_are_complete(&language);
-        trials.push(trial("javascript::type_definitions_are_complete".to_owned(), missing.as_deref(), test));
+    for language in languages.iter().filter(|language| ["javascript", "python"].contains(&language.name)).cloned() {
+        let (name, missing) = (format!("{}::types_are_strict", language.name), language.missing.clone());
+        trials.push(trial(name, missing.as_deref(), move || alone::types_are_strict(&language)));
     }
+    trials.extend(faults::trials(&languages, no_server));
     let here: Vec<Language> = languages.into_iter().filter(|language| language.missing.is_none()).collect();
     for (name, test) in together::TESTS {
         let here = here.clone();

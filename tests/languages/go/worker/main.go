@@ -20,11 +20,14 @@ import (
 	"luagate"
 )
 
+// headStart is the head start of one call in four.
+const headStart = 50 * time.Millisecond
+
 type worker struct {
-	rdb       *redis.Client
-	stream    string
-	semaphore *luagate.Semaphore
-	random    *rand.Rand
+	rdb    *redis.Client
+	stream string
+	gate   *luagate.Gate
+	random *rand.Rand
 }
 
 func main() {
@@ -41,14 +44,12 @@ func main() {
 	}
 	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = 2*time.Second, 2*time.Second, 2*time.Second
 	rdb, prefix := redis.NewClient(options), os.Args[2]
-	client, err := luagate.New(rdb, luagate.WithPrefix(prefix))
+	gate, err := luagate.New(rdb, luagate.WithPrefix(prefix))
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
-	together := client.Semaphore("together", 3)
-	together.Lease = 2 * time.Second
-	w := worker{rdb, prefix + ":log", together, rand.New(rand.NewPCG(seed, 0))}
+	defer gate.Close()
+	w := worker{rdb, prefix + ":log", gate, rand.New(rand.NewPCG(seed, 0))}
 	running, stop := context.WithCancel(context.Background())
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
@@ -71,12 +72,18 @@ func main() {
 
 // round acquires permits, holds them for a moment, and releases them.
 func (w *worker) round(ctx context.Context) error {
-	permit, err := w.acquire(ctx, 1+w.random.IntN(2))
+	together := w.gate.Semaphore("together", 3)
+	together.Lease = 2 * time.Second
+	if w.random.IntN(4) == 0 {
+		together.HeadStart = headStart
+	}
+	permit, err := w.acquire(ctx, together, 1+w.random.IntN(2))
 	if err != nil {
 		return err
 	}
 	err = w.log(ctx, "event", "enter", "language", "go", "id", permit.ID, "permits", permit.Permits,
-		"fence", permit.Fence, "ticket", permit.Ticket, "expires_at", permit.ExpiresAt())
+		"fence", permit.Fence, "ticket", permit.Ticket, "expires_at", permit.ExpiresAt(),
+		"head_start", together.HeadStart.Milliseconds())
 	if err == nil {
 		w.sleep(0, 20)
 		if w.random.IntN(3) == 0 {
@@ -90,13 +97,13 @@ func (w *worker) round(ctx context.Context) error {
 	return errors.Join(err, released)
 }
 
-func (w *worker) acquire(ctx context.Context, permits int) (*luagate.Permit, error) {
+func (w *worker) acquire(ctx context.Context, together *luagate.Semaphore, permits int) (*luagate.Permit, error) {
 	if w.random.IntN(4) == 0 {
-		return w.semaphore.TryAcquire(ctx, permits)
+		return together.TryAcquire(ctx, permits)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	return w.semaphore.Acquire(ctx, permits)
+	return together.Acquire(ctx, permits)
 }
 
 // log writes to the log. After a connection error go-redis retries.

@@ -1,26 +1,23 @@
 //! The client of one language: cases, refusals and messages.
 
-use super::caller::Caller;
 use super::language::{Language, ROOT};
 use super::stays;
 use super::team::Member;
 use super::worker::{LIMIT, NAME};
 use crate::server;
-use crate::support::{SOON, eventually};
+use crate::support::eventually;
 use libtest_mimic::Failed;
 use redis::{Commands, Connection, RedisResult};
 use serde_json::Value;
 use std::fs::File;
 use std::path::Path;
-use std::time::Instant;
 
 type Test = fn(&Language) -> Result<(), Failed>;
 
-pub const TESTS: [(&str, Test); 5] = [
+pub const TESTS: [(&str, Test); 4] = [
     ("passes_every_case", every_case),
     ("refuses_scripts_of_another_contract", other_contract),
     ("refuses_a_script_whose_sha1_differs_from_the_manifest", other_text),
-    ("a_server_that_does_not_reply_is_reported_soon_after_the_timeout", no_reply),
     ("a_signed_message_grants_the_permit_and_a_forged_one_does_not", granted_by_message),
 ];
 
@@ -47,8 +44,8 @@ fn every_case(language: &Language) -> Result<(), Failed> {
     Err(format!("expected {all}:\n{text}{errors}").into())
 }
 
-/// A program in TypeScript that uses every name of the package compiles, and wrong arguments do not.
-pub fn type_definitions_are_complete(language: &Language) -> Result<(), Failed> {
+/// The strict check of types accepts the package and a program that uses it, and refuses wrong arguments.
+pub fn types_are_strict(language: &Language) -> Result<(), Failed> {
     let output = language.run("types", &[]).output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())
@@ -89,20 +86,6 @@ fn other_text(language: &Language) -> Result<(), Failed> {
     }
     let said = refusal(language, folder.path())?;
     assert!(said.contains("latch/wait: the SHA-1"), "{said}");
-    Ok(())
-}
-
-/// A wait with a timeout of 1 s. Its last call, the retries and the release of its place end soon after that.
-fn no_reply(language: &Language) -> Result<(), Failed> {
-    let mut server = server();
-    let mut caller = Caller::new(language, &server);
-    caller.is_granted("acquire 10000 silent/1/1/30000/0/0");
-    assert_eq!(caller.call("release"), "released true");
-    server.pause();
-    let asked = Instant::now();
-    let answer = caller.call("acquire 1000 silent/1/1/30000/0/0");
-    assert!(answer.starts_with("refused "), "{answer}");
-    assert!(asked.elapsed() < 2 * SOON, "{:?}", asked.elapsed());
     Ok(())
 }
 

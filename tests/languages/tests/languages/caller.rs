@@ -1,19 +1,27 @@
-//! The program `limits` of a language: it reads commands and prints their results.
+//! A driver that makes one call at a time, in a short notation.
+//!
+//! | command | answer |
+//! |---|---|
+//! | `acquire MS WANT`, `several MS WANT...` | `held FENCE...`, `timed_out`, `full WAITING`, `lost`, or `refused ERROR` |
+//! | `try WANT`, `try_several WANT...` | `held FENCE...`, `none`, or `refused ERROR` |
+//! | `refresh` | `refreshed` or `lost`, for the permits granted last |
+//! | `release` | `released true` or `released false` |
+//! | `look` | `held MS` or `lost 0`: the time that remains |
+//! | `await_lost MS` | `lost` when the notice of loss arrives, or `held` after MS without one |
+//!
+//! A WANT is `NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS`, and `/HEAD_START_MS` if it has one. A LEASE_MS that ends with
+//! `+` is renewed in the background; `-` means no explicit lease.
 
 use super::language::Language;
-use crate::support::{SOON, Server, within};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use crate::faults::client::Client;
+use crate::faults::driver::{Call, Driver, Reply, encode};
+use crate::support::Server;
 use std::time::Duration;
 
-/// The longest time for an answer: a virtual machine starts slowly on a busy machine.
-const BOUND: Duration = SOON.saturating_mul(3);
-
 pub struct Caller {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    answers: Receiver<String>,
+    driver: Driver,
+    /// The call in progress, and its command.
+    call: Option<(Call, String)>,
 }
 
 impl Caller {
@@ -22,23 +30,21 @@ impl Caller {
     }
 
     /// Connects to the server at this URL.
+    #[track_caller]
     pub fn at(language: &Language, url: &str, server: &Server) -> Caller {
-        let mut command = language.run("limits", &[url, &server.prefix]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let stdin = child.stdin.take();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (sender, answers) = channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Caller { child, stdin, answers }
+        let mut driver = Driver::start(&Client::of(language));
+        driver.call(format!("open gate=g url={} prefix={}", encode(url), server.prefix)).expect("done");
+        Caller { driver, call: None }
     }
 
     pub fn ask(&mut self, command: &str) {
-        writeln!(self.stdin.as_ref().expect("an open input"), "{command}").unwrap();
+        self.call = Some((self.driver.send(in_full(command)), command.to_owned()));
     }
 
     #[track_caller]
     pub fn answer(&mut self) -> String {
-        self.answers.recv_timeout(BOUND).expect("an answer")
+        let (call, command) = self.call.take().expect("a call");
+        in_short(&command, &self.driver.end(&call).0)
     }
 
     #[track_caller]
@@ -56,8 +62,51 @@ impl Caller {
 
     /// Closes its input. Returns whether it ended within this time.
     pub fn ends_within(&mut self, time: Duration) -> bool {
-        drop(self.stdin.take());
-        within(time, || self.child.try_wait().unwrap()).is_some()
+        self.driver.ends_itself(time)
+    }
+}
+
+/// The command of the driver.
+fn in_full(command: &str) -> String {
+    let mut words = command.split(' ');
+    let verb = words.next().unwrap_or_default();
+    let mut text = match verb {
+        "acquire" | "several" => format!("acquire gate=g permit=p timeout={}", words.next().unwrap_or_default()),
+        "try" | "try_several" => "try gate=g permit=p".to_owned(),
+        "look" => "state permit=p".to_owned(),
+        "await_lost" => format!("await_lost permit=p timeout={}", words.next().unwrap_or_default()),
+        verb => format!("{verb} permit=p"),
+    };
+    if verb.ends_with("several") {
+        text += " several=1";
+    }
+    for want in words {
+        let keys = ["name", "limit", "permits", "lease", "max_waiting", "at_least", "head_start"];
+        let is_set = |(key, value): &(&str, &str)| match *key {
+            "lease" => *value != "-",
+            "max_waiting" | "at_least" => *value != "0",
+            _ => true,
+        };
+        for (key, value) in keys.into_iter().zip(want.split('/')).filter(is_set) {
+            text += &format!(" {key}={}", encode(value));
+        }
+    }
+    text
+}
+
+/// The reply of the driver.
+fn in_short(command: &str, reply: &Reply) -> String {
+    match (&*reply.word, reply.get("kind")) {
+        ("granted", _) => format!("held {}", reply.get("fence").replace(',', " ")),
+        ("released", _) => format!("released {}", reply.get("held")),
+        ("held", _) if reply.get("remaining").is_empty() => "held".to_owned(),
+        ("held", _) => format!("held {}", reply.get("remaining")),
+        ("lost", _) if command == "look" => "lost 0".to_owned(),
+        ("error", "denied") => "none".to_owned(),
+        ("error", "full") => format!("full {}", reply.get("waiting")),
+        ("error", kind @ ("timed_out" | "lost")) => kind.to_owned(),
+        ("error", _) => format!("refused {}", reply.get("message")),
+        (word, _) => word.to_owned(),
     }
 }
 
@@ -66,11 +115,4 @@ impl Caller {
 pub fn fences(answer: &str) -> Vec<u64> {
     let fences = answer.strip_prefix("held ").unwrap_or_else(|| panic!("not granted: {answer}"));
     fences.split(' ').map(|fence| fence.parse().unwrap()).collect()
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

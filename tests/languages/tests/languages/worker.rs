@@ -2,7 +2,7 @@
 
 use super::team::{RUST, TOKIO};
 use crate::support::random::Random;
-use luagate::{Error, Gate, Permit, Semaphore};
+use luagate::{Error, Gate, Semaphore};
 use redis::{Cmd, Connection, FromRedisValue};
 use std::io::Read;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ pub const NAME: &str = "together";
 pub const LIMIT: u32 = 3;
 const LEASE: Duration = Duration::from_secs(2);
 const IN_LINE: Duration = Duration::from_secs(20);
+/// One call in four has a head start, in ms.
+const HEAD_START: u64 = 50;
 
 /// Writes to the log, with the server's time.
 struct Log {
@@ -43,12 +45,12 @@ impl Log {
     }
 
     /// `left`: what is left of the lease, early rather than late.
-    fn enter(&mut self, language: &str, left: Option<Duration>, fields: [(&str, String); 4]) {
+    fn enter(&mut self, language: &str, left: Option<Duration>, fields: [(&str, String); 5]) {
         let (seconds, micros): (u128, u128) = self.run(&redis::cmd("TIME"));
         let end = seconds * 1_000 + micros / 1_000 + left.unwrap_or_default().as_millis();
-        let [id, permits, fence, ticket] = fields;
+        let [id, permits, fence, ticket, head_start] = fields;
         let (event, language) = (("event", "enter".to_owned()), ("language", language.to_owned()));
-        self.write(&[event, language, id, permits, fence, ticket, ("expires_at", end.to_string())]);
+        self.write(&[event, language, id, permits, fence, ticket, head_start, ("expires_at", end.to_string())]);
     }
 
     fn leave(&mut self, id: &str) {
@@ -58,27 +60,30 @@ impl Log {
 
 /// The fields of a permit of either API.
 macro_rules! fields {
-    ($permit:ident) => {
+    ($permit:ident, $head_start:expr) => {
         [
             ("id", $permit.id().to_owned()),
             ("permits", $permit.permits().to_string()),
             ("fence", $permit.fence().to_string()),
             ("ticket", $permit.ticket().unwrap_or(0).to_string()),
+            ("head_start", $head_start.to_string()),
         ]
     };
 }
 
-fn enter(semaphore: &Semaphore, random: &mut Random) -> Result<Permit, Error> {
-    let permits = 1 + random.below(2) as u32;
-    Ok(match random.below(4) {
-        0 => semaphore.try_acquire_many(permits)?,
-        _ => semaphore.acquire_many_timeout(permits, IN_LINE)?,
-    })
+/// The head start of the next call, in ms.
+fn head_start(random: &mut Random) -> u64 {
+    if random.below(4) == 0 { HEAD_START } else { 0 }
 }
 
 fn stay(semaphore: &Semaphore, random: &mut Random, log: &mut Log) -> Result<(), Error> {
-    let permit = enter(semaphore, random)?;
-    log.enter(RUST, permit.remaining(), fields!(permit));
+    let (permits, head_start) = (1 + random.below(2) as u32, head_start(random));
+    let semaphore = semaphore.clone().head_start(Duration::from_millis(head_start));
+    let permit = match random.below(4) {
+        0 => semaphore.try_acquire_many(permits)?,
+        _ => semaphore.acquire_many_timeout(permits, IN_LINE)?,
+    };
+    log.enter(RUST, permit.remaining(), fields!(permit, head_start));
     sleep(Duration::from_millis(random.below(20)));
     let refreshed = match random.below(3) {
         0 => permit.refresh(),
@@ -92,12 +97,13 @@ fn stay(semaphore: &Semaphore, random: &mut Random, log: &mut Log) -> Result<(),
 
 /// The same with tasks.
 async fn stay_in_task(semaphore: &Semaphore, random: &mut Random, log: &mut Log) -> Result<(), Error> {
-    let permits = 1 + random.below(2) as u32;
+    let (permits, head_start) = (1 + random.below(2) as u32, head_start(random));
+    let semaphore = semaphore.clone().head_start(Duration::from_millis(head_start));
     let permit = match random.below(4) {
         0 => semaphore.try_acquire_many_async(permits).await?,
         _ => semaphore.acquire_many_timeout_async(permits, IN_LINE).await?,
     };
-    log.enter(TOKIO, permit.remaining(), fields!(permit));
+    log.enter(TOKIO, permit.remaining(), fields!(permit, head_start));
     sleep(Duration::from_millis(random.below(20)));
     let refreshed = match random.below(3) {
         0 => permit.refresh_async().await,

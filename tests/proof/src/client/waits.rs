@@ -337,7 +337,7 @@ impl Client {
         let sent = answered.sent();
         let answer = answered.read(|reply| target.acquire(AskKind::First, "").answer(reply));
         let (result, gives_back) = match answer {
-            Ok(answer) => target.at_once(answer, sent, now),
+            Ok(answer) => target.at_once(answer, sent),
             Err(Unanswered { error, connection }) => {
                 let unknown = matches!(error, CallError::Unknown(_));
                 if unknown {

@@ -30,14 +30,9 @@ fn reported(target: PermitTarget, answer: Answer) -> String {
 }
 
 /// The same for a call that was repeated, so many ms after the first attempt.
-fn reported_of(target: PermitTarget, answer: Answer, repeated: Option<u64>) -> String {
-    reported_at(target, answer, repeated, 10)
-}
-
-/// The same for a reply that is read at this time, in ms.
-fn reported_at(mut target: PermitTarget, answer: Answer, repeated: Option<u64>, now: u64) -> String {
+fn reported_of(mut target: PermitTarget, answer: Answer, repeated: Option<u64>) -> String {
     let repeated = repeated.map(Duration::from_millis);
-    let (result, gives_back) = target.at_once(answer, Sent { at: at(10), repeated }, at(now));
+    let (result, gives_back) = target.at_once(answer, Sent { at: at(10), repeated });
     let reported = match result {
         Ok(granted) => {
             let end = granted.deadline.instant().map(|end| (micros(end) - 1_000_000) / 1_000);
@@ -68,9 +63,6 @@ fn answers() {
     assert_eq!(reported(of(false), granted(OTHER)), "granted 60 until Some(3009), ticket None");
     let error = reported(of(true), granted(OTHER));
     assert!(error.starts_with("LimitMismatch: ") && error.ends_with(", given back"), "{error}");
-    // The lease is over before the reply is read.
-    let error = reported_at(of(true), granted(USAGE), None, 3_009);
-    assert!(error.starts_with("Denied: ") && error.ends_with(", given back"), "{error}");
     let of_another = Answer::Denied { next_expiry: None, usage: OTHER, waiting: 0, now: 0 };
     let error = reported(of(true), of_another);
     assert!(error.starts_with("LimitMismatch: ") && !error.ends_with("given back"), "{error}");
@@ -86,7 +78,7 @@ fn answers() {
     assert!(reported(of(false), queued).starts_with("Unknown: "), "the caller did not ask to wait");
     // "All that are free" means at least one.
     let mut all = target(None, "id", false, false);
-    let (result, _) = all.at_once(Answer::AboveLimit { limit: 0, now: 0 }, Sent { at: at(10), repeated: None }, at(10));
+    let (result, _) = all.at_once(Answer::AboveLimit { limit: 0, now: 0 }, Sent { at: at(10), repeated: None });
     let error = result.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("1 permit") && error.contains("0"), "{error}");
 }

@@ -80,7 +80,6 @@ pub(super) fn check() {
     own_ids();
     tickets();
     timeouts();
-    late_replies();
     outages();
     cancellations();
     limits();
@@ -279,23 +278,6 @@ fn timeouts() {
     wait.start(true);
     wait.timer(510);
     assert_eq!(wait.unanswered(failed(FailureKind::Unreachable), 520), "Failed");
-}
-
-/// A reply that is read after the end of the lease, for example after a pause of the process, grants nothing: the wait asks
-/// again, or is over.
-fn late_replies() {
-    let granted = || Answer::Granted(grant(60, 8_000, 5_000), USAGE); // until 2,999 ms after the call
-    let mut wait = Wait::<PermitTarget>::new(None, false, false);
-    wait.start(false);
-    assert_eq!(wait.answered(granted(), 0, 2_998), "granted 60 until Some(2999), ticket None");
-    let mut wait = Wait::<PermitTarget>::new(None, false, false);
-    wait.start(false);
-    assert_eq!(wait.answered(granted(), 0, 2_999), "sleeps until 2999");
-    assert_eq!(wait.timer(2_999), "asks InLine");
-    assert_eq!(wait.answered(granted(), 2_999, 6_000), "sleeps until 6000");
-    let mut wait = Wait::in_line(Some(500), false);
-    wait.timer(500);
-    assert_eq!(wait.answered(granted(), 500, 3_499), "TimedOut, gives back now true, later false");
 }
 
 /// While the server is unreachable, a waiter in line asks every 100 ms, up to its outage limit.

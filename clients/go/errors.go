@@ -1,0 +1,183 @@
+package luagate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The kinds of errors. Compare with errors.Is. A context that ended is context.DeadlineExceeded or context.Canceled. Every other
+// error of the server is returned as go-redis returns it.
+var (
+	// ErrDenied: TryAcquire did not grant. The error is a *DeniedError.
+	ErrDenied = errors.New("not enough permits are free")
+	// ErrLineFull: MaxWaiting callers wait in line already. The error is a *LineFullError.
+	ErrLineFull = errors.New("the line is full")
+	// ErrAboveLimit: more permits than the limit in force, so waiting cannot help. The error is an *AboveLimitError.
+	ErrAboveLimit = errors.New("more permits than the limit in force")
+	// ErrLimitMismatch: the semaphore is Strict, and another limit is in force. The error is a *LimitMismatchError.
+	ErrLimitMismatch = errors.New("another limit is in force")
+	// ErrLost: the lease of the permit ended, or it was released or revoked.
+	ErrLost = errors.New("the permit is lost: its lease ended, or it was released or revoked. Stop the work that it protects, " +
+		"then acquire again")
+	// ErrRevoked: another client removed the caller from the line.
+	ErrRevoked = errors.New("the place in line was revoked. Call again to join the end of the line")
+	// ErrClosed: Close was called, for the gate or for the client of go-redis.
+	ErrClosed = errors.New("the gate is closed. Create another one with New")
+	// ErrInvalid: an argument is not valid. Nothing was sent. The error says what is accepted.
+	ErrInvalid = errors.New("invalid")
+	// ErrNoPermission: the ACL or the password of the server refuses the client. The error says what to add.
+	ErrNoPermission = errors.New("the server refuses the client")
+	// ErrUnreachable: no connection, or no reply in time. The error wraps the last error of go-redis.
+	ErrUnreachable = errors.New("the server cannot be reached")
+)
+
+// Usage is the state of a semaphore when it refused a call.
+type Usage struct {
+	Name         string        // of the semaphore
+	InUse, Limit int           // permits in use, and the limit in force
+	Waiting      int           // callers in line
+	NextExpiry   time.Duration // until the next lease ends, unless it is renewed; negative: no lease ends
+}
+
+// RetryAfter estimates the time until a permit is free for the caller: hold × (Waiting + 1) / Limit, at least 1 ms. hold is the
+// typical time for which a permit is held. It sends nothing.
+func (u Usage) RetryAfter(hold time.Duration) time.Duration {
+	estimate := float64(hold) * (float64(u.Waiting) + 1) / float64(max(1, u.Limit))
+	if estimate >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return max(time.Millisecond, time.Duration(estimate))
+}
+
+func (u Usage) String() string {
+	next := "never"
+	if u.NextExpiry >= 0 {
+		next = fmt.Sprintf("in %v or later", u.NextExpiry)
+	}
+	return fmt.Sprintf("%d of %d permits are in use, waiting in line: %d, next lease end: %s", u.InUse, u.Limit, u.Waiting, next)
+}
+
+// DeniedError: too few permits are free, or callers wait in line.
+type DeniedError struct{ Usage }
+
+func (e *DeniedError) Error() string {
+	return fmt.Sprintf("luagate: %s: %v: %v. Try again later, or wait in line with Acquire", e.Name, ErrDenied, e.Usage)
+}
+
+// Is makes it an ErrDenied.
+func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
+
+// LineFullError: the line has MaxWaiting waiters or more.
+type LineFullError struct {
+	Usage
+	MaxWaiting int
+}
+
+func (e *LineFullError) Error() string {
+	return fmt.Sprintf("luagate: %s: %v, MaxWaiting is %d: %v. Try again later, or raise MaxWaiting", e.Name, ErrLineFull,
+		e.MaxWaiting, e.Usage)
+}
+
+// Is makes it an ErrLineFull.
+func (e *LineFullError) Is(target error) bool { return target == ErrLineFull }
+
+// AboveLimitError: the caller asked for more permits than the limit in force.
+type AboveLimitError struct {
+	Name           string // of the semaphore
+	Permits, Limit int    // the requested permits, and the limit in force
+}
+
+func (e *AboveLimitError) Error() string {
+	return fmt.Sprintf("luagate: %s: %d permits are %v. Accepted: 1 to %d. Ask for fewer, or raise the limit with Resize", e.Name,
+		e.Permits, ErrAboveLimit, e.Limit)
+}
+
+// Is makes it an ErrAboveLimit.
+func (e *AboveLimitError) Is(target error) bool { return target == ErrAboveLimit }
+
+// LimitMismatchError: the semaphore is Strict, and the limit in force is not the one that it declares.
+type LimitMismatchError struct {
+	Name            string // of the semaphore
+	Declared, Limit int    // the declared limit, and the limit in force
+}
+
+func (e *LimitMismatchError) Error() string {
+	return fmt.Sprintf("luagate: %s: the limit in force is %d, this caller declares %d. Declare %d, or change the limit with Resize",
+		e.Name, e.Limit, e.Declared, e.Limit)
+}
+
+// Is makes it an ErrLimitMismatch.
+func (e *LimitMismatchError) Is(target error) bool { return target == ErrLimitMismatch }
+
+func invalid(what string, got any, accepted string) error {
+	return fmt.Errorf("luagate: %w %s: got %#v. Accepted: %s", ErrInvalid, what, got, accepted)
+}
+
+// --- Errors of go-redis ---
+
+// errNoReply is the cause of a call that ended because the server did not answer.
+var errNoReply = errors.New("no reply in time")
+
+func unreachable(place string, cause error) error {
+	if cause == nil || errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, context.Canceled) {
+		cause = errNoReply // the context of the caller did not end
+	}
+	return fmt.Errorf("luagate: %s: %w. Check that it runs and that the address is right: %w", place, ErrUnreachable, cause)
+}
+
+// answerOf returns the text of the server, or "" if the error is not a reply.
+func answerOf(err error) string {
+	var answer redis.Error
+	if errors.As(err, &answer) {
+		return answer.Error()
+	}
+	return ""
+}
+
+// The server replies with these when it has run nothing, and may run the same call later.
+var passing = regexp.MustCompile(`^(LOADING|BUSY|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN) |-READONLY |max number of clients`)
+
+func isReadOnly(answer string) bool {
+	return strings.HasPrefix(answer, "READONLY ") || strings.Contains(answer, "-READONLY ") // of a script, before Redis 7
+}
+
+// isRefused is whether no program listens at the address, or none that this client trusts.
+func isRefused(err error) bool {
+	var dial *net.OpError
+	var name *net.DNSError
+	return errors.As(err, &dial) && dial.Op == "dial" && !dial.Timeout() || errors.As(err, &name) && name.IsNotFound
+}
+
+var (
+	refusal = regexp.MustCompile(`^(NOPERM|NOAUTH|WRONGPASS) |ACL failure|can't run this command|can't access|invalid password`)
+	command = regexp.MustCompile(`'([a-z|]+)' command`)
+)
+
+// permission returns the error for a client that the server refuses, or nil if the answer is another one.
+func (g *Gate) permission(place, answer string, err error) error {
+	if !refusal.MatchString(answer) {
+		return nil
+	}
+	var add string
+	switch named := command.FindStringSubmatch(answer); {
+	case strings.HasPrefix(answer, "WRONGPASS"), strings.HasPrefix(answer, "NOAUTH"), strings.Contains(answer, "invalid password"):
+		return fmt.Errorf("luagate: %s: %w. Correct the user name and the password: %w", place, ErrNoPermission, err)
+	case named != nil:
+		add = "+" + named[1]
+	case strings.Contains(answer, "channel"):
+		add = "&" + g.prefix + ":inbox:*"
+	case strings.Contains(answer, "key"):
+		add = "~" + g.prefix + ":*"
+	default:
+		add = "..., with the commands that the README of this package lists"
+	}
+	return fmt.Errorf("luagate: %s: %w. Run: ACL SETUSER <user> %s: %w", place, ErrNoPermission, add, err)
+}

@@ -1,0 +1,124 @@
+// Connections of the supported packages. A connection is opened once, and never used again after its end.
+import { InvalidError } from './errors.js';
+import { within } from './timers.js';
+
+const CONNECT_MS = 2_000; // after this time without a connection, the attempt has failed. The packages would wait longer
+
+/** A connection of the package `redis`, with the settings of the given client. */
+class NodeRedisConnection {
+  #client;
+  #isSettled = false; // whether the attempt to connect has ended
+  #isOver = false;
+
+  constructor(client, onEnd) {
+    const socket = {
+      ...client.options?.socket,
+      connectTimeout: 2 * CONNECT_MS,
+      reconnectStrategy: false,
+      socketTimeout: undefined,
+    };
+    const plain = { RESP: 2, maintNotifications: 'disabled', clientSideCache: undefined, emitInvalidate: false };
+    const once = { disableOfflineQueue: true, commandsQueueMaxLength: undefined, pingInterval: undefined };
+    this.#client = client.duplicate({ ...plain, ...once, socket, commandOptions: { timeout: undefined } });
+    const broken = () => {
+      this.#isSettled = true;
+      this.end();
+      onEnd();
+    };
+    const connected = () => {
+      this.#isSettled = true;
+      if (this.#isOver) this.end();
+    };
+    this.#client.on('error', broken).on('end', onEnd).on('connect', connected);
+    this.#client.unref();
+  }
+
+  async open() {
+    await this.#client.connect();
+  }
+
+  sendCommand(args) {
+    return this.#client.sendCommand(args);
+  }
+
+  subscribe(channel, receive) {
+    return this.#client.subscribe(channel, receive);
+  }
+
+  end() {
+    this.#isOver = true;
+    if (!this.#isSettled) return; // redis 5.0 would connect all the same. This ends it then
+    try {
+      this.#client.destroy();
+    } catch {
+      // It has ended already.
+    }
+  }
+}
+
+/** A connection of the package `ioredis`, with the settings of the given client. */
+class IoRedisConnection {
+  #client;
+  #failure; // names the cause, which the error of `connect` does not
+  #isOver = false;
+
+  constructor(client, onEnd) {
+    const once = { lazyConnect: true, retryStrategy: null, reconnectOnError: null, enableOfflineQueue: false };
+    const plain = { protocol: 2, stringNumbers: false, keyPrefix: '', enableReadyCheck: false, autoResubscribe: false };
+    const bounds = {
+      connectTimeout: 2 * CONNECT_MS,
+      commandTimeout: undefined,
+      socketTimeout: undefined,
+      disconnectTimeout: 1,
+    };
+    this.#client = client.duplicate({ ...once, ...plain, ...bounds, enableAutoPipelining: false });
+    this.#client.on('error', (error) => (this.#failure = error)).on('end', onEnd);
+    this.#client.on('connect', () => this.#client.stream.unref());
+  }
+
+  async open() {
+    await this.#client.connect().catch((error) => {
+      throw this.#failure ?? error;
+    });
+  }
+
+  sendCommand(args) {
+    return this.#client.call(...args);
+  }
+
+  subscribe(channel, receive) {
+    this.#client.on('message', (_, text) => receive(text));
+    return this.#client.subscribe(channel);
+  }
+
+  end() {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#client.disconnect();
+  }
+}
+
+/** Returns a function that makes connections with the settings of this client: `(onEnd) => connection`. */
+export function connectionsOf(client) {
+  if (typeof client?.duplicate === 'function') {
+    if (typeof client.createPool === 'function') return (onEnd) => new NodeRedisConnection(client, onEnd);
+    if (typeof client.call === 'function' && !client.isCluster) return (onEnd) => new IoRedisConnection(client, onEnd);
+  }
+  const got = client?.constructor?.name ?? String(client);
+  const accepted = '`createClient(...)` of the package redis 5 or 6, or `new Redis(...)` of the package ioredis 5 or 6';
+  throw new InvalidError(
+    `client: got ${got}. Accepted: ${accepted}. Clusters, pools and sentinels of redis are not accepted`,
+  );
+}
+
+/** Makes a connection and opens it within this time. It does not keep the process alive: the calls that need it do. */
+export async function connect(make, onEnd, ms) {
+  const connection = make(onEnd);
+  try {
+    await within(Math.min(ms, CONNECT_MS), connection.open(), true);
+    return connection;
+  } catch (error) {
+    connection.end();
+    throw error;
+  }
+}

@@ -1,0 +1,66 @@
+// One call that waits in line: its deadline, and what ends it earlier.
+import { TimedOutError } from './errors.js';
+import { checkSignal, checkTimeout } from './settings.js';
+
+export const LAST_CALL_MS = 40; // after the deadline, for the call that takes a grant or leaves the line
+
+const waits = new WeakMap(); // by signal: a signal has one listener, also if many calls wait with it
+
+function abortAll({ target }) {
+  waits.get(target).forEach((wait) => wait.fail(target.reason));
+}
+
+function listen(signal, wait) {
+  if (!waits.get(signal)?.size) {
+    waits.set(signal, new Set());
+    signal.addEventListener('abort', abortAll);
+  }
+  waits.get(signal).add(wait);
+}
+
+function forget(signal, wait) {
+  waits.get(signal).delete(wait);
+  if (!waits.get(signal).size) signal.removeEventListener('abort', abortAll);
+}
+
+export class Wait {
+  #reject;
+  #failed = new Promise((_, reject) => (this.#reject = reject));
+
+  constructor({ timeout, signal }) {
+    checkTimeout(timeout);
+    checkSignal(signal);
+    this.timeout = timeout;
+    this.end = timeout === undefined ? Infinity : performance.now() + timeout; // by `performance.now()`
+    this.latest = this.end + LAST_CALL_MS;
+    this.signal = signal;
+    this.isOver = false; // whether it was ended early
+    this.#failed.catch(() => {});
+  }
+
+  /** Runs `work(wait)`. `fail` ends it, also by an abort of the signal. */
+  async run(work) {
+    this.signal?.throwIfAborted();
+    if (this.signal) listen(this.signal, this);
+    try {
+      return await work(this);
+    } finally {
+      if (this.signal) forget(this.signal, this);
+    }
+  }
+
+  /** Settles as the promise does, unless the wait ends before. */
+  race(promise) {
+    return Promise.race([this.#failed, promise]);
+  }
+
+  /** Ends the wait with this error. */
+  fail(error) {
+    this.isOver = true;
+    this.#reject(error);
+  }
+
+  timedOut(name, cause) {
+    return new TimedOutError(`${name}: not granted within ${this.timeout} ms. Try again later`, { cause });
+  }
+}

@@ -1,0 +1,42 @@
+//! Promise: a fault that the Rust library survives, every client survives. See `README.md`.
+
+mod access;
+mod calls;
+pub mod client;
+pub mod driver;
+mod ending;
+mod failover;
+mod parity;
+mod process;
+pub mod rust;
+mod scene;
+mod silence;
+mod subscription;
+mod table;
+mod work;
+
+use crate::languages::language::{self, Language};
+use crate::{support, trial};
+use client::Client;
+use libtest_mimic::Trial;
+
+/// Every fault with every client. `no_server`: why none can run.
+pub fn trials(languages: &[Language], no_server: Option<&str>) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    let clients = Client::all(languages);
+    for client in &clients {
+        for fault in table::FAULTS.iter().chain(&table::MORE) {
+            let runs = fault.on_variants || client.name == client.base();
+            if !runs || table::exception(fault.name, client).is_some() {
+                continue; // in the table of `clients/README.md`
+            }
+            let (client, test) = (client.clone(), fault.test);
+            let missing = client.missing().map(str::to_owned);
+            let name = format!("{}::{}", client.name, fault.name);
+            trials.push(trial(name, missing.as_deref().or(no_server), move || test(&client)));
+        }
+    }
+    let up_to_date = move || parity::is_current(&clients);
+    trials.push(Trial::test("the_table_of_the_faults_is_up_to_date", up_to_date));
+    trials
+}

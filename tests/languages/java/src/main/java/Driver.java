@@ -13,7 +13,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Collectors;
 import luagate.AboveLimitException;
 import luagate.ClosedException;
@@ -205,7 +204,6 @@ public final class Driver {
       case "arguments" -> arguments(line);
       case "clients" -> clients(line);
       case "interrupts" -> interrupts(line);
-      case "paused" -> paused(line);
       default -> throw new IllegalArgumentException("no such verb: " + line.verb);
     };
   }
@@ -240,7 +238,7 @@ public final class Driver {
     boolean waits = !line.verb.equals("try");
     Duration timeout =
         line.get("timeout") == null ? null : Duration.ofMillis(line.number("timeout"));
-    if (wants.length > 1) {
+    if (wants.length != 1 || "1".equals(line.get("several"))) {
       Several several = gate.several(wants);
       Permits all =
           !waits
@@ -435,25 +433,5 @@ public final class Driver {
     if (isInterrupted) {
       Thread.currentThread().interrupt();
     }
-  }
-
-  private String paused(Line line) throws Exception {
-    Opened opened = gates.get(line.get("gate"));
-    var delayMs = new AtomicLong();
-    UnifiedJedis redis = Clients.delayed(opened.url, delayMs);
-    Luagate gate = new Luagate(redis, opened.prefix);
-    Semaphore semaphore = semaphore(gate, line.wants.get(0));
-    semaphore.acquire(Duration.ofSeconds(10)).release(); // the script is loaded, and the inbox open
-    delayMs.set(line.number("by"));
-    Thread end = new Thread(() -> endDelay(delayMs, line.number("by")));
-    end.setDaemon(true);
-    end.start();
-    return granted(line, gate);
-  }
-
-  /** Only the first reply is late. */
-  private static void endDelay(AtomicLong delayMs, long ms) {
-    java.util.concurrent.locks.LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(ms / 2));
-    delayMs.set(0);
   }
 }

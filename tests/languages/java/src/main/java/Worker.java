@@ -53,12 +53,14 @@ public final class Worker {
   private void round() throws InterruptedException {
     int permits = 1 + random.nextInt(2);
     boolean waits = random.nextInt(4) > 0;
+    int headStartMs = random.nextInt(4) == 0 ? 50 : 0;
+    Semaphore now = together.headStart(Duration.ofMillis(headStartMs));
     try {
       Permit permit =
           waits
-              ? together.acquire(permits, Duration.ofSeconds(20))
-              : together.tryAcquire(permits);
-      stay(permit);
+              ? now.acquire(permits, Duration.ofSeconds(20))
+              : now.tryAcquire(permits);
+      stay(permit, headStartMs);
       System.out.println("served");
     } catch (DeniedException denied) {
       Thread.sleep(1 + random.nextInt(20));
@@ -68,7 +70,7 @@ public final class Worker {
     }
   }
 
-  private void stay(Permit permit) throws InterruptedException {
+  private void stay(Permit permit, int headStartMs) throws InterruptedException {
     try (permit) {
       try {
         log(
@@ -78,6 +80,7 @@ public final class Worker {
             "permits", "" + permit.permits(),
             "fence", "" + permit.fence(),
             "ticket", "" + permit.ticket(),
+            "head_start", "" + headStartMs,
             "expires_at", "" + permit.expiresAt());
         Thread.sleep(random.nextInt(21));
         if (random.nextInt(3) == 0) {

@@ -60,6 +60,39 @@ pub fn closed(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
+/// A subscription that works is kept, however long a caller waits.
+pub fn kept(client: &Client) -> Result<(), Failed> {
+    let mut scene = Scene::new(client).has_waited();
+    let held = scene.semaphore("line").try_acquire()?;
+    let call = scene.driver.send("acquire gate=g permit=p timeout=60000 name=line");
+    scene.waits("line", 1);
+    let mut con = scene.server.connection();
+    let mut before = subscriptions(&mut con)?;
+    // Two questions of the waiter, with a test of the subscription each.
+    let line = scene.semaphore("line");
+    for _ in 0..2 {
+        let mut last = None;
+        eventually("the waiter asks again", || {
+            let now = line.inspect().unwrap().waiters.first()?.patience;
+            let earlier = last.replace(now)?;
+            (now > earlier).then_some(())
+        });
+    }
+    let mut after = subscriptions(&mut con)?;
+    before.sort();
+    after.sort();
+    assert_eq!(before, after, "the subscription was replaced");
+    held.release()?;
+    scene.driver.end(&call).0.expect("granted");
+    Ok(())
+}
+
+/// The ids of the connections that are subscribed.
+fn subscriptions(con: &mut redis::Connection) -> redis::RedisResult<Vec<String>> {
+    let list: String = redis::cmd("CLIENT").arg(&["LIST", "TYPE", "pubsub"]).query(con)?;
+    Ok(list.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
+}
+
 fn without(client: &Client, command: &str) -> Result<(), Failed> {
     let mut scene = Scene::on(client, server(&["--rename-command", command, ""]), "");
     let held = scene.semaphore("line").try_acquire()?;

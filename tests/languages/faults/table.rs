@@ -19,7 +19,7 @@ const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> 
     Fault { name, test, on_variants: true }
 }
 
-pub const FAULTS: [Fault; 42] = [
+pub const FAULTS: [Fault; 43] = [
     new("silent_server_before_the_first_wait", silence::before_the_first_wait),
     on_all("silent_server_during_the_wait", silence::during_the_wait),
     new("silent_server_after_the_wait", silence::after_the_wait),
@@ -32,6 +32,7 @@ pub const FAULTS: [Fault; 42] = [
     new("no_server", silence::no_server),
     on_all("subscription_is_silently_dead", subscription::silently_dead),
     new("subscription_is_closed", subscription::closed),
+    new("subscription_is_kept_during_a_long_wait", subscription::kept),
     new("server_without_subscribe_publish_or_pubsub", subscription::unknown_commands),
     on_all("wrong_password", access::wrong_password),
     new("missing_permission", access::missing_permission),

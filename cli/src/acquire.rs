@@ -53,10 +53,8 @@ pub fn acquire(server: &ServerArgs, mut args: AcquireArgs, matches: &ArgMatches)
     let is_told = args.pid.is_none() && !args.permit.quiet;
     let (name, permit) = obtain(server, args.permit, matches)?;
     let kept = Kept::new(server, Held::new(&name, permit.id()), lease, process.clone(), args.at_most);
-    hand_over(keeper, &kept, permit, &name)?;
-    if is_told {
-        output::warn(format!("{} is kept while process {process} runs", name.name));
-    }
+    let told = is_told.then(|| format!("{} is kept while process {process} runs", name.name));
+    hand_over(keeper, &kept, permit, &name, told)?;
     Ok(0)
 }
 
@@ -65,7 +63,7 @@ fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Result
 }
 
 /// From the answer of the keeper on, only the keeper renews the permit, since it knows the whole lease.
-fn hand_over(keeper: Keeper, kept: &Kept, permit: Permit, name: &Name) -> Result<(), Ended> {
+fn hand_over(keeper: Keeper, kept: &Kept, permit: Permit, name: &Name, told: Option<String>) -> Result<(), Ended> {
     let line = line(name, &permit);
     let keeper = match keeper.take_over(kept) {
         Ok(keeper) => keeper,
@@ -76,7 +74,10 @@ fn hand_over(keeper: Keeper, kept: &Kept, permit: Permit, name: &Name) -> Result
     };
     drop(permit.into_id());
     match print(&line) {
-        Ok(()) => keeper.confirm(),
+        Ok(()) => {
+            told.into_iter().for_each(output::warn);
+            keeper.confirm()
+        }
         Err(ended) => {
             keeper.release();
             Err(ended)

@@ -6,9 +6,10 @@ mod process;
 pub use keeper::keep;
 
 use crate::address::ServerArgs;
-use crate::args::AcquireArgs;
+use crate::args::{AcquireArgs, PermitArgs};
 use crate::ended::{Ended, LOST};
 use crate::held::Held;
+use crate::output;
 use crate::run::{self, Deadline};
 use clap::ArgMatches;
 use keeper::{Keeper, Kept};
@@ -17,6 +18,10 @@ use luagate::admin::Name;
 use nix::unistd::getppid;
 use process::Process;
 use std::io::{self, Write};
+use std::time::Duration;
+
+/// The longest lease until the keeper has taken over. If this process is killed before, the permit ends after it.
+const FIRST_LEASE: Duration = Duration::from_secs(5);
 
 /// Acquires a permit, prints it, and leaves a keeper behind. `matches`: of the subcommand.
 pub fn acquire(server: &ServerArgs, mut args: AcquireArgs, matches: &ArgMatches) -> Result<u8, Ended> {
@@ -25,43 +30,80 @@ pub fn acquire(server: &ServerArgs, mut args: AcquireArgs, matches: &ArgMatches)
     let [name] = &args.permit.names[..] else {
         return Err(Ended::usage(format!("acquire: got {} names. Accepted: one NAME", args.permit.names.len())));
     };
-    let keeper = if args.no_keeper {
+    if output::is_closed() {
+        return Err(Ended::new(1, "nothing was acquired: the standard output is closed, so the id cannot be printed"));
+    }
+    if args.no_keeper {
         if matches.value_source("lease") != Some(clap::parser::ValueSource::CommandLine) {
             return Err(Ended::usage("--no-keeper: no --lease given. Accepted: --no-keeper with --lease DURATION"));
         }
         args.permit.process = Some(getppid().as_raw().unsigned_abs());
-        None
-    } else {
-        let process = watched(args.pid)?;
-        let keeper = Keeper::start(name)?;
-        args.permit.process = Some(keeper.id());
-        Some((keeper, process))
-    };
-    let obtained = run::obtain(server, args.permit, matches)?;
-    let (name, permit) = obtained.ok_or_else(|| Ended::new(LOST, "no permit was obtained"))?;
-    let kept = |process| Kept::new(server, Held::new(&name, permit.id()), lease, process, args.at_most);
-    let keeper = keeper.map(|(keeper, process)| keeper.take_over(&kept(process))).transpose();
-    let handed_over = keeper.and_then(|keeper| {
-        print(&name, &permit)?;
-        keeper.map_or(Ok(()), Keeper::confirm)
-    });
-    match handed_over {
-        Ok(()) => drop(permit.into_id()),
-        Err(_) => drop(permit.release()),
+        let (name, permit) = obtain(server, args.permit, matches)?;
+        let printed = print(&line(&name, &permit));
+        match printed {
+            Ok(()) => drop(permit.into_id()),
+            Err(_) => drop(permit.release()),
+        }
+        return printed.map(|()| 0);
     }
-    handed_over.map(|()| 0)
+    let process = watched(args.pid)?;
+    let keeper = Keeper::start(name)?;
+    args.permit.process = Some(keeper.id());
+    args.permit.lease = lease.min(FIRST_LEASE);
+    let is_told = args.pid.is_none() && !args.permit.quiet;
+    let (name, permit) = obtain(server, args.permit, matches)?;
+    let kept = Kept::new(server, Held::new(&name, permit.id()), lease, process.clone(), args.at_most);
+    let told = is_told.then(|| format!("{} is kept while process {process} runs", name.name));
+    hand_over(keeper, &kept, permit, &name, told)?;
+    Ok(0)
+}
+
+fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Result<(Name, Permit), Ended> {
+    run::obtain(server, args, matches)?.ok_or_else(|| Ended::new(LOST, "no permit was obtained"))
+}
+
+/// From the answer of the keeper on, only the keeper renews the permit, since it knows the whole lease.
+fn hand_over(keeper: Keeper, kept: &Kept, permit: Permit, name: &Name, told: Option<String>) -> Result<(), Ended> {
+    let line = line(name, &permit);
+    let keeper = match keeper.take_over(kept) {
+        Ok(keeper) => keeper,
+        Err(ended) => {
+            let _ = permit.release();
+            return Err(ended);
+        }
+    };
+    drop(permit.into_id());
+    match print(&line) {
+        Ok(()) => {
+            told.into_iter().for_each(output::warn);
+            keeper.confirm()
+        }
+        Err(ended) => {
+            keeper.release();
+            Err(ended)
+        }
+    }
 }
 
 /// The process whose end releases the permit.
 fn watched(id: Option<i32>) -> Result<Process, Ended> {
-    let id = id.unwrap_or_else(|| getppid().as_raw());
+    let parent = getppid().as_raw();
+    if id.is_none() && parent == 0 {
+        return Err(Ended::usage(
+            "acquire: its parent is outside of this container, so it cannot be watched. Accepted: --pid PID",
+        ));
+    }
+    let id = id.unwrap_or(parent);
     Process::of(id)
         .ok_or_else(|| Ended::usage(format!("--pid: no process {id} is running here. Accepted: one that is")))
 }
 
-fn print(name: &Name, permit: &Permit) -> Result<(), Ended> {
+fn line(name: &Name, permit: &Permit) -> String {
+    format!("{} {} {}\n", name.name, permit.id(), permit.fence())
+}
+
+fn print(line: &str) -> Result<(), Ended> {
     let mut output = io::stdout().lock();
-    let line = format!("{} {} {}\n", name.name, permit.id(), permit.fence());
     let printed = output.write_all(line.as_bytes()).and_then(|()| output.flush());
     printed.map_err(|error| Ended::new(1, format!("the permit was released: the output cannot be written: {error}")))
 }

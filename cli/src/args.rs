@@ -10,6 +10,15 @@ use std::time::Duration;
 /// Fits a screen of 24 lines. `{options}` includes the positional arguments that are not hidden.
 const SHORT: &str = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}";
 
+/// The same without an empty line before the options.
+const DENSE: &str = "{about}\n{usage-heading} {usage}\n{all-args}{after-help}";
+
+const TRY: &str = "\
+Several names: all or none; they must share a group, as in {shop}:a {shop}:b.
+Status: that of COMMAND, signal n (a shell shows 128+n), 64 usage, 69 server,
+75 no permit, 79 permit lost, 126/127 cannot run COMMAND.
+Example: luagate try -E 0 -q --at-least 10m nightly -- ./nightly.sh";
+
 /// Limits how many processes run at once on machines that share a Redis server
 #[derive(Parser)]
 #[command(name = "luagate", version, help_template = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}")]
@@ -42,7 +51,13 @@ pub enum Command {
     /// Run a command while holding a permit; wait in line for it
     Run(RunArgs),
     /// As run, but do not wait: status 75 if no permit is free
-    #[command(override_usage = "luagate try [OPTIONS] [-n LIMIT] NAME... -- COMMAND [ARG]...")]
+    #[command(
+        override_usage = "luagate try [OPTIONS] [-n LIMIT] NAME... -- COMMAND [ARG]...",
+        after_help = TRY,
+        mut_arg("wait", |arg| arg.hide(true)),
+        mut_arg("max_waiting", |arg| arg.hide(true)),
+        mut_arg("quiet", |arg| arg.help("Print nothing if no permit is free"))
+    )]
     Try(RunArgs),
     /// Acquire a permit that another process releases
     Acquire(AcquireArgs),
@@ -106,9 +121,10 @@ pub enum Command {
 }
 
 #[derive(clap::Args, Clone)]
-#[command(help_template = SHORT, override_usage = "luagate run [OPTIONS] [-n LIMIT] NAME... -- COMMAND [ARG]...", after_help = "\
-Several names: all or none. Status: that of COMMAND, 128+n after signal n,
-64 usage, 69 server, 75 no permit, 79 permit lost, 126/127 cannot run COMMAND.
+#[command(help_template = DENSE, override_usage = "luagate run [OPTIONS] [-n LIMIT] NAME... -- COMMAND [ARG]...", after_help = "\
+Several names: all or none. A mutex, a semaphore (-n) and a reader-writer lock
+of one NAME do not exclude each other. Status: that of COMMAND, signal n (a
+shell shows 128+n), 64 usage, 69 server, 75 no permit, 79 lost, 126/127 not run.
 Example: luagate run -n 5 -w 2.5s market:account:17 -- ./trade --all")]
 pub struct RunArgs {
     #[command(flatten)]
@@ -127,9 +143,10 @@ pub struct RunArgs {
 }
 
 #[derive(clap::Args)]
-#[command(help_template = SHORT, override_usage = "luagate acquire [OPTIONS] [-n LIMIT] NAME", after_help = "\
+#[command(help_template = DENSE, override_usage = "luagate acquire [OPTIONS] [-n LIMIT] NAME", after_help = "\
 Prints NAME ID FENCE. A keeper process renews the lease until `luagate release`.
-Example: luagate acquire --pid $PPID --at-most 1h deploy:shop")]
+Example: luagate acquire --pid $PPID --at-most 1h deploy:shop
+Example: luagate acquire --no-keeper --lease 10m deploy:shop")]
 pub struct AcquireArgs {
     #[command(flatten)]
     pub permit: PermitArgs,
@@ -162,7 +179,8 @@ pub struct PrintedArgs {
 #[derive(clap::Args)]
 #[command(help_template = SHORT, override_usage = "luagate release [OPTIONS] NAME ID [FENCE]", after_help = "\
 Status: 0 released, 1 the ID had nothing, 64 usage, 69 server.
-Example: luagate release deploy:shop \"$ID\"")]
+Before a NAME or an ID that begins with `-`, put `--`.
+Example: luagate release -- deploy:shop \"$ID\"")]
 pub struct ReleaseArgs {
     #[command(flatten)]
     pub printed: PrintedArgs,
@@ -171,7 +189,8 @@ pub struct ReleaseArgs {
 #[derive(clap::Args)]
 #[command(help_template = SHORT, override_usage = "luagate refresh [OPTIONS] NAME ID [FENCE]", after_help = "\
 Status: 0 the new lease has begun, 1 the ID holds nothing, 64 usage, 69 server.
-Example: luagate refresh --lease 10m deploy:shop \"$ID\"")]
+Before a NAME or an ID that begins with `-`, put `--`.
+Example: luagate refresh --lease 10m -- deploy:shop \"$ID\"")]
 pub struct RefreshArgs {
     #[command(flatten)]
     pub printed: PrintedArgs,
@@ -189,7 +208,7 @@ pub struct PermitArgs {
     /// Permits of the next NAME to take [default: 1]
     #[arg(short, long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=MOST), action = ArgAction::Append)]
     pub permits: Vec<u32>,
-    /// Wait at most this long; 0: do not wait
+    /// Wait at most this long, also for the server
     #[arg(short, long, value_name = "DURATION", value_parser = duration, conflicts_with = "at_once")]
     pub wait: Option<Duration>,
     /// Do not wait
@@ -352,8 +371,9 @@ pub struct TopArgs {
 
 #[derive(clap::Args)]
 #[command(help_template = SHORT, override_usage = "luagate revoke [OPTIONS] NAME [ID]...", after_help = "\
-A holder notices it when it renews its lease, at the latest after a third of it.
-Only the fence stops its writes until then. A waiter notices it at once.
+A command under `luagate run` is ended within 1.5 s. Other programs notice it at
+the latest after a third of their lease; only the fence stops their writes until
+then. A waiter notices it at once. Before an ID that begins with `-`, put `--`.
 Status: 0 taken away, 1 an ID had nothing, 64 usage or not confirmed, 69 server.
 Example: luagate revoke market:account:17 host7:4711")]
 pub struct RevokeArgs {

@@ -47,6 +47,7 @@ pub fn find(gate: &Gate, name: &str, kind: Option<KindArg>, most: u32) -> Result
         match read(gate, &name, most).map_err(Ended::of)? {
             Ok(state) if state.limit.is_some() => found.push((name, state)),
             Ok(_) => {}
+            Err(Unreadable { error: error @ CallError::Invalid(_), .. }) => return Err(Ended::of(error)),
             Err(skipped) => unreadable.push(skipped),
         }
     }

@@ -27,21 +27,36 @@ mod unreadable;
 mod words;
 
 use args::{Args, Command};
+use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
-use ended::{Ended, USAGE};
+use ended::{Ended, NOT_EXECUTABLE, USAGE};
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     address::hide_password();
-    let matches = match Args::command().try_get_matches() {
+    let matches = match Args::command().try_get_matches_from(arguments()) {
         Ok(matches) => matches,
-        Err(error) => {
-            let printed = error.print();
-            return if error.use_stderr() { ExitCode::from(USAGE) } else { end(output::written(printed).map(|()| 0)) };
+        Err(error) if error.use_stderr() => {
+            output::to_stderr(move || drop(error.print()));
+            return ExitCode::from(USAGE);
         }
+        Err(help) => return end(output::written(help.print()).map(|()| 0)),
     };
     let ended = Args::from_arg_matches(&matches).map_err(|error| Ended::usage(error.to_string()));
     end(ended.and_then(|args| carry_out(args, &matches)))
+}
+
+/// The arguments. `luagate help run` means `luagate run --help`.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = env::args_os().collect();
+    if arguments.get(1).is_some_and(|word| word == "help") {
+        arguments.remove(1);
+        arguments.push("--help".into());
+    }
+    arguments
 }
 
 /// Writes the message of an error. Returns the exit status.
@@ -60,12 +75,15 @@ fn end(result: Result<u8, Ended>) -> ExitCode {
 fn carry_out(Args { server, command, .. }: Args, matches: &clap::ArgMatches) -> Result<u8, Ended> {
     let own = matches.subcommand().map_or(matches, |(_, own)| own); // clap has checked that there is one
     match command {
-        Command::Run(args) => run::run(&server, args, own, false),
-        Command::Try(args) => run::run(&server, args, own, true),
+        Command::Run(args) => needs_processes().and_then(|()| run::run(&server, args, own, false)),
+        Command::Try(args) => {
+            refuse_waiting(own)?;
+            needs_processes().and_then(|()| run::run(&server, args, own, true))
+        }
         Command::Guard => run::guard(),
         Command::Launch { parent, command } => run::launch(parent, &command),
         Command::Keeper { .. } => acquire::keep(),
-        Command::Acquire(args) => acquire::acquire(&server, args, own),
+        Command::Acquire(args) => needs_processes().and_then(|()| acquire::acquire(&server, args, own)),
         Command::Release(args) => release::release(&server, &args),
         Command::Refresh(args) => release::refresh(&server, &args),
         Command::Ls(args) => list::ls(&server, &args),
@@ -79,5 +97,22 @@ fn carry_out(Args { server, command, .. }: Args, matches: &clap::ArgMatches) -> 
         Command::Completions { shell } => completions::script(shell),
         Command::Complete { index, words } => completions::complete(index, words),
         Command::Man { folder } => man::man(&folder),
+    }
+}
+
+/// Linux shows processes in /proc: this program, to start it again, and those of a command.
+fn needs_processes() -> Result<(), Ended> {
+    match cfg!(target_os = "linux") && Path::new("/proc/self/exe").symlink_metadata().is_err() {
+        true => Err(Ended::new(NOT_EXECUTABLE, "/proc is missing here. Mount it: mount -t proc proc /proc")),
+        false => Ok(()),
+    }
+}
+
+/// `luagate try` does not wait, so these options would have no effect. Its help does not show them.
+fn refuse_waiting(matches: &clap::ArgMatches) -> Result<(), Ended> {
+    let is_given = |option: &str| matches.value_source(option) == Some(ValueSource::CommandLine);
+    match [("wait", "--wait"), ("max_waiting", "--max-waiting")].iter().find(|(id, _)| is_given(id)) {
+        Some((_, option)) => Err(Ended::usage(format!("try: it does not wait. Accepted: `luagate run` with {option}"))),
+        None => Ok(()),
     }
 }

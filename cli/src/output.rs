@@ -4,8 +4,16 @@
 //! invisible characters would make two of them look the same. So such characters are written as escapes: `\u{202e}`.
 
 use crate::ended::Ended;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::{fstat, stat};
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+/// How long a message may take if the standard error is blocked.
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Writes lines of text. A reader that has gone, as in `luagate ls | head`, is no error: the command goes on without it.
 pub fn print(text: impl Display) -> Result<(), Ended> {
@@ -32,7 +40,34 @@ pub fn written(result: io::Result<()>) -> Result<(), Ended> {
 
 /// Writes a message as one line to the standard error. If this fails, there is no place to report it, so it is no error.
 pub fn warn(message: impl Display) {
-    let _ = writeln!(io::stderr().lock(), "luagate: {}", visible(&message.to_string()));
+    let line = format!("luagate: {}\n", visible(&message.to_string()));
+    to_stderr(move || drop(io::stderr().write_all(line.as_bytes())));
+}
+
+/// Writes to the standard error. If it is blocked, such as a full pipe, this returns nevertheless: a process that has handlers
+/// for signals could not be ended otherwise.
+pub fn to_stderr(write: impl Fn() + Send + Sync + 'static) {
+    let write = Arc::new(write);
+    let (done, is_done) = mpsc::channel();
+    let other = write.clone();
+    let started = thread::Builder::new().spawn(move || {
+        other();
+        let _ = done.send(());
+    });
+    match started {
+        Ok(_) => drop(is_done.recv_timeout(LONGEST)),
+        Err(_) => write(),
+    }
+}
+
+/// Whether the standard output was closed when this process began. Then the standard library has opened `/dev/null` in its
+/// place, for reading too, which a shell does not.
+pub fn is_closed() -> bool {
+    let out = io::stdout();
+    let is_null = fstat(&out).is_ok_and(|out| stat("/dev/null").is_ok_and(|null| null.st_rdev == out.st_rdev));
+    is_null
+        && fcntl(&out, FcntlArg::F_GETFL)
+            .is_ok_and(|flags| OFlag::from_bits_retain(flags) & OFlag::O_ACCMODE == OFlag::O_RDWR)
 }
 
 /// The text with escapes in place of characters that are invisible or that a terminal carries out. A text that this

@@ -36,7 +36,7 @@ const TEXTS: [(&str, &str); 26] = [
         "To read the state without waiting, use `luagate latch NAME show`",
     ),
     ("different gates or groups. Accepted: one gate and one group", "different groups. Accepted: names of one group"),
-    ("For any other semaphores use `acquire_timeout`", "For any other names, omit --try"),
+    ("For any other semaphores use `acquire_timeout`", "For any other names, wait with `luagate run`"),
     (
         "this process is a fork of the one that opened the gate. Open a new gate in this process",
         "this process is a fork",

@@ -18,6 +18,7 @@ use signal_hook::iterator::Signals;
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -105,6 +106,11 @@ impl Keeper {
             Ok(Ok(())) => Ok(()),
             _ => Err(Ended::new(LOST, "the permit was released: the keeper process has ended")),
         }
+    }
+
+    /// The permit could not be printed. Returns when the keeper has released it and has ended.
+    pub fn release(self) {
+        let _ = self.socket.shutdown(Shutdown::Write).and_then(|()| self.answer().map(drop));
     }
 
     fn send(&self, value: &impl Serialize) -> io::Result<()> {

@@ -16,8 +16,23 @@ impl Process {
         Some(Process { id, start: start(id)? })
     }
 
+    /// The name of its program, where the system tells it.
+    fn name(&self) -> Option<String> {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", self.id)).ok()?;
+        Some(name.trim_end().to_owned())
+    }
+
     pub fn is_running(&self) -> bool {
         start(self.id).is_some_and(|start| start == self.start)
+    }
+}
+
+impl std::fmt::Display for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.name() {
+            Some(name) => write!(f, "{} ({name})", self.id),
+            None => write!(f, "{}", self.id),
+        }
     }
 }
 

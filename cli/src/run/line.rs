@@ -2,14 +2,17 @@
 
 use super::report::Report;
 use crate::label;
+use crate::output::visible;
 use crate::table::age;
 use luagate::Semaphore;
 use luagate::admin;
 use luagate::inspection::Inspection;
+use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use unicode_width::UnicodeWidthChar;
 
 /// A wait shorter than this shows no line.
 const FIRST: Duration = Duration::from_millis(300);
@@ -17,6 +20,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many holders and waiters are read. A place beyond that is shown as one above it.
 const MOST: u32 = 1_000;
+
+/// What every line on stderr begins with.
+const PREFIX: &str = "luagate: ";
 
 /// Shows a text now and then, until `is_over`. `own`: the id of this caller. Of several names only its label is known.
 pub fn watch(semaphores: Vec<Semaphore>, own: Arc<Mutex<String>>, is_over: Arc<AtomicBool>, report: Report) {
@@ -32,11 +38,33 @@ pub fn watch(semaphores: Vec<Semaphore>, own: Arc<Mutex<String>>, is_over: Arc<A
             });
             // During an outage, the last text stays.
             if let Some(text) = shown {
-                report.show_line(text);
+                show(&report, &text);
             }
             thread::sleep(INTERVAL);
         }
     });
+}
+
+/// On a terminal, as much as fits a row: a letter may take two columns.
+fn show(report: &Report, text: &str) {
+    if !io::stderr().is_terminal() {
+        return report.show_line(text.to_owned());
+    }
+    let columns = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
+    // The last column stays free: after a letter there, some terminals begin a new row.
+    if let Some(left) = columns.checked_sub(PREFIX.len() + 1) {
+        report.show_line(cut(&visible(text), left));
+    }
+}
+
+/// The beginning of a text, in at most this many columns.
+fn cut(text: &str, columns: usize) -> String {
+    let mut used = 0;
+    let fits = |letter: &char| {
+        used += letter.width().unwrap_or(0);
+        used <= columns
+    };
+    text.chars().take_while(fits).collect()
 }
 
 /// The text, if this caller waits there, as far as that is known.
@@ -61,4 +89,18 @@ fn text(name: &str, state: &Inspection, own: &str, since: Duration) -> Option<St
     };
     let waiting = state.waiter_count;
     Some(format!("waiting for {name} since {}: place {place} of {waiting}, held by {held}", age(since)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut;
+
+    #[test]
+    fn a_text_is_cut_by_columns_and_not_by_letters() {
+        assert_eq!(
+            ["abc", "東京都", "a東京", "e\u{301}ab"].map(|text| cut(text, 4)),
+            ["abc", "東京", "a東", "e\u{301}ab"]
+        );
+        assert_eq!(cut("東", 1), "");
+    }
 }

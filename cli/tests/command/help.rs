@@ -32,6 +32,7 @@ fn each_help_fits_a_screen_and_has_an_example() {
         let long = text.lines().find(|line| line.chars().count() > 80);
         assert_eq!(long, None, "{command}:\n{text}");
         assert_eq!(bare().args(words(command)).arg("--help").done().out(), text, "{command}");
+        assert_eq!(bare().arg("help").args(words(command)).done().out(), text, "{command}");
     }
     let help = bare().arg("--help").done().out();
     for word in ["LUAGATE_URL", "REDIS_URL", "--prefix", "--ca", "--cert", "--key"] {
@@ -82,4 +83,15 @@ fn each_command_has_a_man_page_with_all_sections_and_the_date_of_the_release() {
 #[test]
 fn the_version_is_that_of_the_package() {
     assert_eq!(bare().arg("--version").done().out(), format!("luagate {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn the_help_of_try_shows_no_option_of_a_wait() {
+    let help = bare().args(words("try --help")).done().out();
+    assert!(
+        !help.contains("--wait") && !help.contains("--max-waiting") && help.contains("Example: luagate try"),
+        "{help}"
+    );
+    let unknown = bare().args(words("help walk")).done();
+    assert_eq!((unknown.code(), unknown.out()), (64, String::new()), "{unknown:?}");
 }

@@ -48,7 +48,7 @@ fn has_ended(name: &str) {
 /// Acquires this mutex. Returns the words that were printed.
 #[track_caller]
 fn acquire(server: &Server, options: &str, name: &str) -> Vec<String> {
-    let ended = luagate(server).arg("acquire").args(words(options)).arg(name).done();
+    let ended = luagate(server).args(["acquire", "-q"]).args(words(options)).arg(name).done();
     assert_eq!((ended.code(), ended.err()), (0, String::new()));
     let words: Vec<String> = ended.out().split_whitespace().map(str::to_owned).collect();
     assert_eq!(ended.out(), words.join(" ") + "\n");
@@ -261,6 +261,71 @@ fn if_acquire_is_ended_before_it_has_printed_the_permit_it_is_released() {
         assert_eq!(run.output().status.signal(), Some(number));
         eventually("it was released", || (!is_locked(&server, &name)).then_some(()));
         has_ended(&name);
+    }
+}
+
+#[test]
+fn if_acquire_and_its_keeper_are_killed_at_the_grant_little_of_the_lease_is_left() {
+    let server = Server::any();
+    let name = name();
+    let held = server.gate().mutex(&name).lock().unwrap();
+    let acquire = luagate(&server).args(["acquire", "-q", "--lease", "1h", &name]).started();
+    waits(server.gate().mutex(&name).to_lock().0, 1);
+    let keeper = started(&name);
+    assert!(signal_to(keeper, "STOP"));
+    held.release().unwrap();
+    eventually("it holds", || {
+        let holders = server.gate().mutex(&name).inspect().unwrap().holders;
+        holders.first().is_some_and(|holder| holder.label().is_some_and(|label| label.contains(':'))).then_some(())
+    });
+    acquire.signal("KILL");
+    assert!(signal_to(keeper, "KILL"));
+    eventually("it was released", || (!is_locked(&server, &name)).then_some(()));
+}
+
+#[test]
+fn the_whole_lease_begins_when_the_keeper_takes_over() {
+    let server = Server::any();
+    let name = name();
+    acquire(&server, "--lease 1h", &name);
+    let left = || server.gate().mutex(&name).inspect().unwrap().holders.pop().unwrap().remaining.unwrap();
+    assert!(left() > Duration::from_secs(3_500), "{:?}", left());
+    assert!(signal_to(started(&name), "STOP"));
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(left() > Duration::from_secs(3_500), "{:?}", left());
+    let keeper = started(&name);
+    assert!(signal_to(keeper, "TERM") && signal_to(keeper, "CONT"));
+    has_ended(&name);
+}
+
+#[test]
+fn nothing_is_acquired_if_the_output_is_closed() {
+    let server = Server::any();
+    for options in ["", "--no-keeper --lease 5s"] {
+        let name = name();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec \"$0\" acquire {options} \"$1\" >&-"), env!("CARGO_BIN_EXE_luagate"), &name]);
+        shell.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).env(MARK, mark());
+        let ended = shell.done();
+        assert_eq!(ended.code(), 1, "{options}: {ended:?}");
+        assert!(ended.err().contains("the standard output is closed"), "{ended:?}");
+        assert!(!is_locked(&server, &name), "{options}");
+        assert_eq!(keeper(&name), None, "{options}");
+    }
+}
+
+#[test]
+fn acquire_tells_whose_end_releases_the_permit_unless_it_was_told() {
+    let server = Server::any();
+    let own = std::process::id();
+    for (options, is_told) in [("", true), ("-q", false), (&*format!("--pid {own}"), false)] {
+        let name = name();
+        let ended = luagate(&server).arg("acquire").args(words(options)).arg(&name).done();
+        assert_eq!(ended.code(), 0, "{ended:?}");
+        let told = format!("luagate: {name} is kept while process {own} (command-");
+        assert_eq!(ended.err().starts_with(&told), is_told, "{options}: {ended:?}");
+        assert_eq!(ended.err().lines().count(), usize::from(is_told), "{ended:?}");
+        assert!(signal_to(started(&name), "TERM"));
     }
 }
 

@@ -38,6 +38,9 @@ fn an_error_names_the_options() {
             ("run --try -n stored a -- true", 64, "or store one with `luagate resize --create`"),
             ("run --head-start 2d a -- true", 64, "--head-start: "),
             ("run --try a b -- true", 64, "NAME: different groups. Accepted: names of one group"),
+            ("try a b -- true", 64, "For any other names, wait with `luagate run`"),
+            ("try -w 5 a -- true", 64, "try: it does not wait. Accepted: `luagate run` with --wait"),
+            ("try --max-waiting 5 a -- true", 64, "`luagate run` with --max-waiting"),
             ("run a{b -- true", 64, "NAME: \"a{b\" contains a brace"),
             ("latch nightly -n 2 wait -w 50ms", 75, "Run the command again, or raise --wait"),
             ("latch nightly -n 2 wait -w 0", 64, "--wait: got 0"),
@@ -70,4 +73,51 @@ fn an_error_of_tls_names_the_options() {
         assert_eq!(ended.code(), 64, "{ended:?}");
         assert!(ended.err().starts_with(expected), "{ended:?}");
     }
+}
+
+#[test]
+fn a_name_that_is_not_valid_is_a_wrong_argument_and_not_an_unreadable_name() {
+    let server = Server::any();
+    let ended = luagate(&server).args(["inspect", "a b"]).done();
+    assert_eq!(ended.code(), 64, "{ended:?}");
+    assert!(ended.err().starts_with("luagate: NAME: \"a b\" contains"), "{ended:?}");
+}
+
+/// A command with its own namespaces, where the system allows it: `sh -c SCRIPT LUAGATE`.
+fn apart(server: &Server, options: &str, script: &str) -> Option<std::process::Output> {
+    let unshare = |script: &str| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(words(options)).args(["sh", "-c", script, env!("CARGO_BIN_EXE_luagate")]);
+        command.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).done()
+    };
+    unshare("true").status.success().then(|| unshare(script))
+}
+
+#[test]
+fn the_first_process_of_a_container_is_told_to_pass_a_process() {
+    let server = Server::any();
+    let Some(ended) = apart(&server, "--fork --pid", "exec \"$0\" acquire a") else { return };
+    assert_eq!(ended.code(), 64, "{ended:?}");
+    assert!(ended.err().contains("acquire: its parent is outside of this container"), "{ended:?}");
+    assert!(ended.err().contains("Accepted: --pid PID"), "{ended:?}");
+}
+
+#[test]
+fn a_missing_proc_is_named() {
+    let server = Server::any();
+    for arguments in ["run a -- true", "try a -- true", "acquire a"] {
+        let script = format!("mount -t tmpfs none /proc && exec \"$0\" {arguments}");
+        let Some(ended) = apart(&server, "--mount", &script) else { return };
+        assert_eq!(ended.code(), 126, "{arguments}: {ended:?}");
+        assert!(ended.err().contains("/proc is missing"), "{arguments}: {ended:?}");
+    }
+}
+
+#[test]
+fn after_two_dashes_a_name_and_an_id_may_begin_with_a_dash() {
+    let server = Server::any();
+    let printed = luagate(&server).args(["acquire", "-q", "--label=-l", "--pid", "1", "--", "-a"]).done();
+    assert_eq!(printed.code(), 0, "{printed:?}");
+    let ended = luagate(&server).args(["release", "--"]).args(words(&printed.out())).done();
+    assert_eq!(ended.code(), 0, "{ended:?}");
 }

@@ -4,7 +4,9 @@ use super::tool::{Run, Text, bare, luagate, words};
 use crate::support::Server;
 use luagate::Permit;
 use std::fs::File;
+use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The end of a pipe whose reader has gone.
 fn closed() -> Stdio {
@@ -97,4 +99,35 @@ fn a_message_that_cannot_be_written_does_not_change_the_status() {
     }
     let away = |stderr| without_stderr(bare().env("LUAGATE_URL", "redis://127.0.0.1:1/").arg("ls"), stderr);
     assert_eq!(away(closed()), Some(69));
+}
+
+/// A pipe that is full, so that a process that writes to it is blocked.
+fn blocked() -> (std::io::PipeReader, std::io::PipeWriter) {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    // As many bytes as a pipe has room for.
+    writer.write_all(&vec![b'x'; 65_536]).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn a_blocked_message_does_not_delay_the_end() {
+    let server = Server::any();
+    let held = server.gate().mutex("busy").lock().unwrap();
+    for (arguments, status) in [
+        ("acquire -w 200ms busy", 75),
+        ("acquire b{d", 64),
+        ("release busy nobody", 1),
+        ("run -w 200ms busy -- true", 75),
+        ("walk", 64),
+    ] {
+        let (_reader, writer) = blocked();
+        let begun = Instant::now();
+        let mut child = luagate(&server).args(words(arguments)).stdout(Stdio::null()).stderr(writer).spawn().unwrap();
+        let ended = crate::support::within(crate::support::SOON, || child.try_wait().unwrap());
+        let _ = child.kill();
+        let _ = child.wait();
+        assert_eq!(ended.and_then(|ended| ended.code()), Some(status), "{arguments}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{arguments}: {:?}", begun.elapsed());
+    }
+    held.release().unwrap();
 }

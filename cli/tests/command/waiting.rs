@@ -6,6 +6,7 @@ use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 use luagate::Gate;
 use luagate::scripts::semaphore::Ask;
+use std::time::{Duration, Instant};
 
 fn gate(server: &Server) -> Gate {
     Gate::builder(&server.url).prefix(&server.prefix).label("web1").open().unwrap()
@@ -91,4 +92,26 @@ fn a_permit_in_use_until_its_minimum_hold_ends_is_held_by_nobody() {
     let ended = luagate(&server).args(words("run -w 2s -n 1 a -- true")).done();
     assert_eq!(ended.code(), 75, "{ended:?}");
     assert!(ended.err().contains("held by nobody, but in use until a minimum hold ends\n"), "{ended:?}");
+}
+
+#[test]
+fn the_line_fits_a_row_with_wide_letters_and_on_a_narrow_terminal() {
+    let server = Server::any();
+    let gate = Gate::builder(&server.url).prefix(&server.prefix).label(&"東京".repeat(20)).open().unwrap();
+    let held = gate.mutex("a").lock().unwrap();
+    for (columns, is_shown) in [(80, true), (40, true), (13, true), (5, false)] {
+        let terminal = Terminal::new(6, columns);
+        let mut run = terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "a", "--", "true"]);
+        let begun = Instant::now();
+        let mut seen = String::new();
+        while begun.elapsed() < Duration::from_millis(1_700) {
+            let text = terminal.text();
+            assert!(text.trim_end().lines().count() <= 1, "{columns} columns: {text}");
+            seen = if text.len() > seen.len() { text } else { seen };
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(seen.starts_with("luagate: wa"), is_shown, "{columns} columns: {seen}");
+        run.kill().unwrap();
+    }
+    held.release().unwrap();
 }

@@ -64,7 +64,8 @@ fn a_gate_works_again_after_a_restart_of_the_server() {
     server.kill();
     assert!(semaphore.try_acquire().is_err());
     server.start_again();
-    let after = semaphore.try_acquire().unwrap();
+    // For 5 ms, a call can get the failure of another attempt to connect, which began before the restart.
+    let after = eventually("the gate works again", || semaphore.try_acquire().ok());
     assert!(after.fence() > before.fence());
     assert!(before.refresh().is_err(), "the server lost its data at the restart");
     after.release().unwrap();

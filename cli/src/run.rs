@@ -1,5 +1,6 @@
 //! `luagate run` and `luagate try`: a command under a permit.
 
+mod change;
 mod claim;
 mod clock;
 mod deadline;
@@ -10,6 +11,7 @@ mod report;
 mod running;
 mod signals;
 mod terminal;
+mod thread;
 mod wait;
 
 pub use deadline::Deadline;
@@ -21,14 +23,13 @@ use crate::address::ServerArgs;
 use crate::args::{PermitArgs, RunArgs};
 use crate::ended::{Ended, NOT_OBTAINED, UNREACHABLE};
 use crate::held::Held;
+use change::Change;
 use claim::Claim;
 use clap::ArgMatches;
 use guard::Guard;
 use luagate::Permit;
 use luagate::admin::Name;
-use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg, raise};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp};
 use report::Report;
 use running::Running;
@@ -37,7 +38,6 @@ use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
 use std::time::Duration;
 use terminal::Terminal;
 use wait::{Wait, Waiter};
@@ -86,7 +86,7 @@ pub fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Re
     caller.guard.end();
     let (mut permits, _) = obtained?;
     let events = caller.events;
-    thread::Builder::new().spawn(move || {
+    thread::start(move || {
         let ends = |event| match event {
             Event::Signal { signal, .. } if signals::ends(signal) => Some(signal),
             _ => None,
@@ -187,20 +187,12 @@ impl Caller {
     }
 
     /// The next child that has changed, apart from those that do not belong to the command.
-    fn changed(&mut self) -> Option<WaitStatus> {
-        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-        loop {
-            match waitpid(None, Some(flags)) {
-                Ok(WaitStatus::StillAlive) => return None,
-                Ok(status @ (WaitStatus::Exited(child, _) | WaitStatus::Signaled(child, ..))) => {
-                    self.guard.has_ended(child);
-                    return Some(status);
-                }
-                Ok(status) => return Some(status),
-                Err(Errno::EINTR) => {}
-                Err(_) => return None,
-            }
+    fn changed(&mut self) -> Option<Change> {
+        let change = Change::next().ok()??;
+        if change.is_end() {
+            self.guard.has_ended(change.child);
         }
+        Some(change)
     }
 
     /// As the first process of a container, this one gets the children of all processes that have ended.

@@ -4,6 +4,7 @@
 //! when they must have ended. If the input ends, `run` has died. Then the guard ends the command, and releases the permits once
 //! no process of the command is left.
 
+use super::change;
 use super::clock::now;
 use super::processes::{GUARD, Processes, has_ended, own_program};
 use super::report::Report;
@@ -15,7 +16,6 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, read, setsid};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -132,7 +132,9 @@ impl Guard {
     /// The command has ended, so the guard is ended too.
     pub fn end(self) {
         if let Some((id, _)) = self.process {
-            let _ = kill(id, Signal::SIGKILL).and_then(|()| waitpid(id, None).map(drop));
+            if kill(id, Signal::SIGKILL).is_ok() {
+                change::await_end(id);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The line on stderr that shows a wait: the place in line, and the holders.
 
 use super::report::Report;
+use super::thread;
 use crate::label;
 use crate::table::age;
 use luagate::Semaphore;
@@ -8,7 +9,7 @@ use luagate::admin;
 use luagate::inspection::Inspection;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// A wait shorter than this shows no line.
@@ -18,11 +19,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How many holders and waiters are read. A place beyond that is shown as one above it.
 const MOST: u32 = 1_000;
 
-/// Shows a text now and then, until `is_over`. `own`: the id of this caller. Of several names only its label is known.
+/// Shows a text now and then, if the system permits a thread for that, until `is_over`. `own`: the id of this caller. Of several names only its label is known.
 pub fn watch(semaphores: Vec<Semaphore>, own: Arc<Mutex<String>>, is_over: Arc<AtomicBool>, report: Report) {
-    thread::spawn(move || {
+    let _ = thread::start(move || {
         let begun = Instant::now();
-        thread::sleep(FIRST);
+        sleep(FIRST);
         while !is_over.load(Ordering::Acquire) {
             let id = own.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let own = if semaphores.len() == 1 { &id } else { id.rsplit_once('/').map_or("", |(label, _)| label) };
@@ -34,7 +35,7 @@ pub fn watch(semaphores: Vec<Semaphore>, own: Arc<Mutex<String>>, is_over: Arc<A
             if let Some(text) = shown {
                 report.show_line(text);
             }
-            thread::sleep(INTERVAL);
+            sleep(INTERVAL);
         }
     });
 }

@@ -1,10 +1,11 @@
 //! The processes of the command: how they are started, found and ended.
 
+use super::change::Change;
+use super::report::Report;
 use crate::address::HIDDEN_URL;
 use crate::ended::{Ended, NOT_EXECUTABLE, NOT_FOUND};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -151,8 +152,8 @@ impl Processes {
 
 /// The children that this process has before it starts any, as after `exec` in a shell.
 pub fn children_before() -> HashSet<Pid> {
-    match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-        Err(Errno::ECHILD) => HashSet::new(), // usually: then the processes need not be searched
+    match Change::next() {
+        Err(rustix::io::Errno::CHILD) => HashSet::new(), // usually: then the processes need not be searched
         _ => children(&snapshot(UpdateKind::Never)).remove(&getpid()).into_iter().flatten().collect(),
     }
 }
@@ -188,7 +189,11 @@ pub fn launch(parent: i32, command: &[OsString]) -> Result<u8, Ended> {
         error = Command::new("/bin/sh").arg(path_of(program)).args(arguments).exec();
     }
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
-    Err(Ended::new(status, format!("cannot run {}: {error}", program.display())))
+    // Its report does not wait for a stderr that is blocked: meanwhile the permit would be held.
+    let report = Report::start()?;
+    report.tell(format!("cannot run {}: {error}", program.display()));
+    report.flush();
+    Err(Ended::silently(status))
 }
 
 /// The file of a program, as the system finds it.

@@ -6,6 +6,7 @@ mod clock;
 mod deadline;
 mod guard;
 mod line;
+mod mark;
 mod processes;
 mod report;
 mod running;

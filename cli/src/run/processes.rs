@@ -1,6 +1,7 @@
 //! The processes of the command: how they are started, found and ended.
 
 use super::change::Change;
+use super::mark;
 use super::report::Report;
 use crate::address::HIDDEN_URL;
 use crate::ended::{Ended, NOT_EXECUTABLE, NOT_FOUND};
@@ -27,7 +28,7 @@ pub const GUARD: &CStr = c"permit-guard";
 /// How often the processes are searched: one of them may start another one meanwhile.
 const SEARCHES: usize = 10;
 
-/// The processes that the command has started: those in its process group, those below it, and those that have its variables.
+/// The processes that the command has started: those in its process group, those below it, and those that have its variables or its mark.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Processes {
     leader: i32,
@@ -35,17 +36,23 @@ pub struct Processes {
     has_group: bool,
     /// The id of a permit, which they have in their variables.
     mark: String,
-    /// Children of this process that do not belong to the command.
-    #[serde(skip)]
-    others: HashSet<Pid>,
+    /// See `mark`.
+    #[serde(default)]
+    limit: Option<u64>,
+    /// The process of `luagate run`, as long as it lives: what the command leaves behind becomes its child.
+    #[serde(default)]
+    owner: Option<i32>,
+    /// Its children that do not belong to the command.
+    #[serde(default)]
+    others: HashSet<i32>,
 }
 
 impl Processes {
-    /// Starts the command. `mark`: the id of one of its permits. `others`: see `children_before`.
+    /// Starts the command. `id`: that of one of its permits. `others`: see `children_before`.
     pub fn start(
         command: &[OsString],
         variables: &[(&str, String)],
-        mark: &str,
+        id: &str,
         has_group: bool,
         others: HashSet<Pid>,
     ) -> Result<Processes, Ended> {
@@ -58,8 +65,15 @@ impl Processes {
         if has_group {
             process.process_group(0);
         }
-        let child = process.spawn().map_err(|error| Ended::new(NOT_EXECUTABLE, error))?;
-        Ok(Processes { leader: child.id() as i32, has_group, mark: mark.to_owned(), others })
+        let (child, limit) = mark::starting(|| process.spawn());
+        let leader = child.map_err(|error| Ended::new(NOT_EXECUTABLE, error))?.id() as i32;
+        let (owner, others) = (Some(getpid().as_raw()), others.into_iter().map(Pid::as_raw).collect());
+        Ok(Processes { leader, has_group, mark: id.to_owned(), limit, owner, others })
+    }
+
+    /// `luagate run` has died. Another process may get its id.
+    pub fn lose_owner(&mut self) {
+        self.owner = None;
     }
 
     /// The process of the command itself.
@@ -120,7 +134,9 @@ impl Processes {
         let system = snapshot(UpdateKind::Always);
         let mut children = children(&system);
         let mut next = vec![self.leader()];
-        next.extend(children.remove(&getpid()).into_iter().flatten().filter(|child| !self.others.contains(child)));
+        let owner = self.owner.map(Pid::from_raw);
+        let below = owner.and_then(|owner| children.remove(&owner)).unwrap_or_default();
+        next.extend(below.into_iter().filter(|child| !self.others.contains(&child.as_raw())));
         let mut found = HashSet::new();
         while let Some(process) = next.pop() {
             found.insert(process);
@@ -130,8 +146,8 @@ impl Processes {
             .processes()
             .iter()
             .map(|(id, process)| (pid(*id), process))
-            .filter(|(id, process)| found.contains(id) || self.is_in_group(*id) || self.has_mark(process))
-            .filter(|(id, process)| !is_over(process) && *id != getpid())
+            .filter(|(id, process)| !is_over(process) && *id != getpid() && Some(*id) != owner)
+            .filter(|(id, process)| found.contains(id) || self.is_in_group(*id) || self.has_mark(*id, process))
             .map(|(id, _)| id)
             .collect()
     }
@@ -141,12 +157,12 @@ impl Processes {
         self.has_group && getpgid(Some(process)) == Ok(self.leader())
     }
 
-    fn has_mark(&self, process: &Process) -> bool {
+    fn has_mark(&self, id: Pid, process: &Process) -> bool {
         let held = |variable: &OsString| {
             let value = variable.as_bytes().strip_prefix(HELD.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
             value.is_some_and(|ids| ids.split(|byte| *byte == b' ').any(|id| id == self.mark.as_bytes()))
         };
-        process.environ().iter().any(held)
+        process.environ().iter().any(held) || self.limit.is_some_and(|limit| mark::is_on(id, limit))
     }
 }
 
@@ -241,6 +257,30 @@ fn children(system: &System) -> HashMap<Pid, Vec<Pid>> {
         }
     }
     children
+}
+
+/// A process that was found, and when it began: another one may get its id later.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Found {
+    id: Pid,
+    begun: u64,
+}
+
+impl Found {
+    /// `None`: it has ended.
+    pub fn of(id: Pid) -> Option<Found> {
+        look_at(id, |process| (!is_over(process)).then(|| Found { id, begun: process.start_time() }))?
+    }
+
+    pub fn is_there(self) -> bool {
+        Found::of(self.id) == Some(self)
+    }
+
+    pub fn kill(self) {
+        if self.is_there() {
+            let _ = kill(self.id, Signal::SIGKILL);
+        }
+    }
 }
 
 /// Whether a process has ended, also if its parent has not taken notice of that.

@@ -3,6 +3,7 @@
 mod change;
 mod claim;
 mod clock;
+mod cue;
 mod deadline;
 mod guard;
 mod line;
@@ -185,6 +186,26 @@ impl Caller {
     /// Whether a shell can continue this process after a stop.
     fn may_stop(&self) -> bool {
         self.terminal.is_some() && !terminal::is_orphaned()
+    }
+
+    /// The signal that has ended this process before its command: all that have come so far are known when this returns.
+    fn ended_by(&self) -> Option<Signal> {
+        let (mut ended_by, mut others) = (None, Vec::new());
+        // The signals that came before this one are events before this one, or with it: so the second one is after all of them.
+        for _ in 0..2 {
+            let _ = raise(Signal::SIGCHLD);
+            loop {
+                match self.events.recv_timeout(Duration::from_secs(1)) {
+                    Ok(Event::Signal { signal, .. }) if signals::ends(signal) => ended_by = Some(signal),
+                    Ok(Event::ChildChanged) | Err(_) => break,
+                    Ok(event) => others.push(event),
+                }
+            }
+        }
+        for event in others.into_iter().chain([Event::ChildChanged]) {
+            let _ = self.sender.send(event);
+        }
+        ended_by
     }
 
     /// The next child that has changed, apart from those that do not belong to the command.

@@ -83,15 +83,27 @@ impl<'a> Running<'a> {
         let mark = permits.first().map(Permit::id).unwrap_or_default();
         caller.stops.store(caller.may_stop(), Ordering::Release);
         let others = take(&mut caller.others);
-        let processes = match Processes::start(&args.command, &variables, mark, has_group, others) {
-            Ok(processes) => processes,
+        let started = Processes::start(&args.command, &variables, mark, has_group, others).and_then(|started| {
+            caller.guard.watches(&started.0);
+            match caller.ended_by() {
+                None => Ok(started),
+                Some(signal) => {
+                    started.0.give_up(started.1); // it may have come before the command was there to get it
+                    Err(Ended::by_signal(signal))
+                }
+            }
+        });
+        let processes = match started {
+            Ok((processes, cue)) => {
+                cue.give();
+                processes
+            }
             Err(ended) => {
                 signals::block();
                 Permit::release_each(permits);
                 return Err(ended);
             }
         };
-        caller.guard.watches(&processes);
         let (permits, last_look) = (Permits::new(permits), clock::now());
         let (reason, has_reported, last_left) = (None, false, Duration::ZERO);
         Ok(Running { caller, args, deadline, processes, permits, names, reason, has_reported, last_left, last_look })

@@ -132,10 +132,10 @@ impl Guard {
 
     /// The command has ended, so the guard is ended too.
     pub fn end(self) {
-        if let Some((id, _)) = self.process {
-            if kill(id, Signal::SIGKILL).is_ok() {
-                change::await_end(id);
-            }
+        if let Some((id, _)) = self.process
+            && kill(id, Signal::SIGKILL).is_ok()
+        {
+            change::await_end(id);
         }
     }
 }

@@ -68,7 +68,8 @@ impl Processes {
         }
         let (cue, _reader) = Cue::of(&mut process)?;
         let (child, limit) = mark::starting(|| process.spawn());
-        let leader = child.map_err(|error| Ended::new(NOT_EXECUTABLE, error))?.id() as i32;
+        let leader =
+            child.map_err(|error| Ended::new(NOT_EXECUTABLE, format!("cannot start a process: {error}")))?.id() as i32;
         let (owner, others) = (Some(getpid().as_raw()), others.into_iter().map(Pid::as_raw).collect());
         Ok((Processes { leader, has_group, mark: id.to_owned(), limit, owner, others }, cue))
     }

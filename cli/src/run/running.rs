@@ -83,21 +83,18 @@ impl<'a> Running<'a> {
         let mark = permits.first().map(Permit::id).unwrap_or_default();
         caller.stops.store(caller.may_stop(), Ordering::Release);
         let others = take(&mut caller.others);
-        let started = Processes::start(&args.command, &variables, mark, has_group, others).and_then(|started| {
-            caller.guard.watches(&started.0);
-            match caller.ended_by() {
-                None => Ok(started),
-                Some(signal) => {
-                    started.0.give_up(started.1); // it may have come before the command was there to get it
-                    Err(Ended::by_signal(signal))
+        let started =
+            Processes::start(&args.command, &variables, mark, has_group, others).and_then(|(processes, cue)| {
+                caller.guard.watches(&processes);
+                if let Some(signal) = caller.ended_by() {
+                    processes.give_up(cue); // the signal may have come before the command was there to get it
+                    return Err(Ended::by_signal(signal));
                 }
-            }
-        });
-        let processes = match started {
-            Ok((processes, cue)) => {
                 cue.give();
-                processes
-            }
+                Ok(processes)
+            });
+        let processes = match started {
+            Ok(processes) => processes,
             Err(ended) => {
                 signals::block();
                 Permit::release_each(permits);

@@ -35,7 +35,11 @@ fn as_the_first_process_it_gives_128_and_the_number_of_the_signal() {
     let server = Server::any();
     for (signal, status) in [("TERM", 143), ("INT", 130), ("KILL", 137), ("SEGV", 139)] {
         let mut first = Command::new("env");
-        first.args(words(FIRST)).arg(env!("CARGO_BIN_EXE_luagate")).args(words("run a -- sh -c"));
+        first
+            .arg("--default-signal")
+            .args(words(FIRST))
+            .arg(env!("CARGO_BIN_EXE_luagate"))
+            .args(words("run a -- sh -c"));
         first.arg(format!("kill -{signal} $$")).env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix);
         let ended = first.env(MARK, mark()).started().output();
         assert_eq!(ended.status.code(), Some(status), "{signal}: {ended:?}");

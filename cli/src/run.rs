@@ -31,7 +31,7 @@ use clap::ArgMatches;
 use guard::Guard;
 use luagate::Permit;
 use luagate::admin::Name;
-use nix::sys::signal::{Signal, killpg, raise};
+use nix::sys::signal::{SigSet, Signal, killpg, raise};
 use nix::unistd::{Pid, getpgrp};
 use report::Report;
 use running::Running;
@@ -191,6 +191,9 @@ impl Caller {
     /// The signal that has ended this process before its command: all that have come so far are known when this returns.
     fn ended_by(&self) -> Option<Signal> {
         let (mut ended_by, mut others) = (None, Vec::new());
+        if SigSet::thread_get_mask().is_ok_and(|blocked| blocked.contains(Signal::SIGCHLD)) {
+            return None; // the caller has blocked signals, so none would come
+        }
         // The signals that came before this one are events before this one, or with it: so the second one is after all of them.
         for _ in 0..2 {
             let _ = raise(Signal::SIGCHLD);

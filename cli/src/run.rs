@@ -1,15 +1,19 @@
 //! `luagate run` and `luagate try`: a command under a permit.
 
+mod change;
 mod claim;
 mod clock;
+mod cue;
 mod deadline;
 mod guard;
 mod line;
+mod mark;
 mod processes;
 mod report;
 mod running;
 mod signals;
 mod terminal;
+mod thread;
 mod wait;
 
 pub use deadline::Deadline;
@@ -21,14 +25,13 @@ use crate::address::ServerArgs;
 use crate::args::{PermitArgs, RunArgs};
 use crate::ended::{Ended, NOT_OBTAINED, UNREACHABLE};
 use crate::held::Held;
+use change::Change;
 use claim::Claim;
 use clap::ArgMatches;
 use guard::Guard;
 use luagate::Permit;
 use luagate::admin::Name;
-use nix::errno::Errno;
-use nix::sys::signal::{Signal, killpg, raise};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::signal::{SigSet, Signal, killpg, raise};
 use nix::unistd::{Pid, getpgrp};
 use report::Report;
 use running::Running;
@@ -37,7 +40,6 @@ use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
 use std::time::Duration;
 use terminal::Terminal;
 use wait::{Wait, Waiter};
@@ -86,7 +88,7 @@ pub fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Re
     caller.guard.end();
     let (mut permits, _) = obtained?;
     let events = caller.events;
-    thread::Builder::new().spawn(move || {
+    thread::start(move || {
         let ends = |event| match event {
             Event::Signal { signal, .. } if signals::ends(signal) => Some(signal),
             _ => None,
@@ -186,21 +188,36 @@ impl Caller {
         self.terminal.is_some() && !terminal::is_orphaned()
     }
 
-    /// The next child that has changed, apart from those that do not belong to the command.
-    fn changed(&mut self) -> Option<WaitStatus> {
-        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-        loop {
-            match waitpid(None, Some(flags)) {
-                Ok(WaitStatus::StillAlive) => return None,
-                Ok(status @ (WaitStatus::Exited(child, _) | WaitStatus::Signaled(child, ..))) => {
-                    self.guard.has_ended(child);
-                    return Some(status);
+    /// The signal that has ended this process before its command: all that have come so far are known when this returns.
+    fn ended_by(&self) -> Option<Signal> {
+        let (mut ended_by, mut others) = (None, Vec::new());
+        if SigSet::thread_get_mask().is_ok_and(|blocked| blocked.contains(Signal::SIGCHLD)) {
+            return None; // the caller has blocked signals, so none would come
+        }
+        // The signals that came before this one are events before this one, or with it: so the second one is after all of them.
+        for _ in 0..2 {
+            let _ = raise(Signal::SIGCHLD);
+            loop {
+                match self.events.recv_timeout(Duration::from_secs(1)) {
+                    Ok(Event::Signal { signal, .. }) if signals::ends(signal) => ended_by = Some(signal),
+                    Ok(Event::ChildChanged) | Err(_) => break,
+                    Ok(event) => others.push(event),
                 }
-                Ok(status) => return Some(status),
-                Err(Errno::EINTR) => {}
-                Err(_) => return None,
             }
         }
+        for event in others.into_iter().chain([Event::ChildChanged]) {
+            let _ = self.sender.send(event);
+        }
+        ended_by
+    }
+
+    /// The next child that has changed, apart from those that do not belong to the command.
+    fn changed(&mut self) -> Option<Change> {
+        let change = Change::next().ok()??;
+        if change.is_end() {
+            self.guard.has_ended(change.child);
+        }
+        Some(change)
     }
 
     /// As the first process of a container, this one gets the children of all processes that have ended.

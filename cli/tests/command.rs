@@ -8,6 +8,7 @@ mod command {
     pub mod completions;
     pub mod crashes;
     pub mod doctor;
+    pub mod ends;
     pub mod export;
     pub mod fault;
     pub mod flock;
@@ -18,6 +19,7 @@ mod command {
     pub mod lists;
     pub mod managing;
     pub mod messages;
+    pub mod orphans;
     pub mod output;
     pub mod promises;
     pub mod reasons;

@@ -4,8 +4,9 @@
 //! when they must have ended. If the input ends, `run` has died. Then the guard ends the command, and releases the permits once
 //! no process of the command is left.
 
+use super::change;
 use super::clock::now;
-use super::processes::{GUARD, Processes, has_ended, own_program};
+use super::processes::{Found, GUARD, Processes, own_program};
 use super::report::Report;
 use super::signals;
 use crate::address::ServerArgs;
@@ -15,9 +16,9 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, read, setsid};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::process::{ChildStdin, Stdio};
@@ -131,8 +132,10 @@ impl Guard {
 
     /// The command has ended, so the guard is ended too.
     pub fn end(self) {
-        if let Some((id, _)) = self.process {
-            let _ = kill(id, Signal::SIGKILL).and_then(|()| waitpid(id, None).map(drop));
+        if let Some((id, _)) = self.process
+            && kill(id, Signal::SIGKILL).is_ok()
+        {
+            change::await_end(id);
         }
     }
 }
@@ -163,7 +166,8 @@ pub fn guard() -> Result<u8, Ended> {
             Next::End => break,
         }
     }
-    let all_have_ended = processes.is_none_or(|processes| {
+    let all_have_ended = processes.is_none_or(|mut processes| {
+        processes.lose_owner();
         report.tell("`luagate run` has died; its command is ended");
         end_all(&processes, end.unwrap_or_default())
     });
@@ -176,16 +180,21 @@ pub fn guard() -> Result<u8, Ended> {
 
 /// Sends TERM, and KILL after `grace`, but at `at` at the latest. Returns whether none is left before that.
 fn end_all(processes: &Processes, (at, grace): (Duration, Duration)) -> bool {
-    let found = processes.find(); // those of other users are known only as long as their parents are there
     let kill_at = at.min(now() + grace);
+    // What was found once stays known: some are found only as long as their parents are there.
+    let find = || processes.find().into_iter().filter_map(Found::of);
+    let mut known: HashSet<Found> = find().collect();
     processes.terminate();
     loop {
-        if processes.find().is_empty() && found.iter().all(|process| has_ended(*process)) {
+        known.extend(find());
+        known.retain(|process| process.is_there());
+        if known.is_empty() {
             return true;
         }
         let now = now();
         if now >= kill_at {
             processes.kill();
+            known.iter().for_each(|process| process.kill());
         }
         if now >= at {
             return false;

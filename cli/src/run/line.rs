@@ -1,6 +1,7 @@
 //! The line on stderr that shows a wait: the place in line, and the holders.
 
 use super::report::Report;
+use super::thread;
 use crate::label;
 use crate::output::visible;
 use crate::table::age;
@@ -10,7 +11,7 @@ use luagate::inspection::Inspection;
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 use unicode_width::UnicodeWidthChar;
 
@@ -24,11 +25,12 @@ const MOST: u32 = 1_000;
 /// What every line on stderr begins with.
 const PREFIX: &str = "luagate: ";
 
-/// Shows a text now and then, until `is_over`. `own`: the id of this caller. Of several names only its label is known.
+/// Shows a text now and then, if the system permits a thread for that, until `is_over`. `own`: the id of this caller. Of
+/// several names only its label is known.
 pub fn watch(semaphores: Vec<Semaphore>, own: Arc<Mutex<String>>, is_over: Arc<AtomicBool>, report: Report) {
-    thread::spawn(move || {
+    let _ = thread::start(move || {
         let begun = Instant::now();
-        thread::sleep(FIRST);
+        sleep(FIRST);
         while !is_over.load(Ordering::Acquire) {
             let id = own.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let own = if semaphores.len() == 1 { &id } else { id.rsplit_once('/').map_or("", |(label, _)| label) };
@@ -40,7 +42,7 @@ pub fn watch(semaphores: Vec<Semaphore>, own: Arc<Mutex<String>>, is_over: Arc<A
             if let Some(text) = shown {
                 show(&report, &text);
             }
-            thread::sleep(INTERVAL);
+            sleep(INTERVAL);
         }
     });
 }

@@ -1,10 +1,13 @@
 //! The processes of the command: how they are started, found and ended.
 
+use super::change::Change;
+use super::cue::{CUE, Cue};
+use super::report::Report;
+use super::{change, cue, mark};
 use crate::address::HIDDEN_URL;
 use crate::ended::{Ended, NOT_EXECUTABLE, NOT_FOUND};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -26,7 +29,7 @@ pub const GUARD: &CStr = c"permit-guard";
 /// How often the processes are searched: one of them may start another one meanwhile.
 const SEARCHES: usize = 10;
 
-/// The processes that the command has started: those in its process group, those below it, and those that have its variables.
+/// The processes that the command has started: those in its process group, those below it, and those that have its variables or its mark.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Processes {
     leader: i32,
@@ -34,20 +37,26 @@ pub struct Processes {
     has_group: bool,
     /// The id of a permit, which they have in their variables.
     mark: String,
-    /// Children of this process that do not belong to the command.
-    #[serde(skip)]
-    others: HashSet<Pid>,
+    /// See `mark`.
+    #[serde(default)]
+    limit: Option<u64>,
+    /// The process of `luagate run`, as long as it lives: what the command leaves behind becomes its child.
+    #[serde(default)]
+    owner: Option<i32>,
+    /// Its children that do not belong to the command.
+    #[serde(default)]
+    others: HashSet<i32>,
 }
 
 impl Processes {
-    /// Starts the command. `mark`: the id of one of its permits. `others`: see `children_before`.
+    /// Starts the command, which awaits its cue. `id`: that of one of its permits. `others`: see `children_before`.
     pub fn start(
         command: &[OsString],
         variables: &[(&str, String)],
-        mark: &str,
+        id: &str,
         has_group: bool,
         others: HashSet<Pid>,
-    ) -> Result<Processes, Ended> {
+    ) -> Result<(Processes, Cue), Ended> {
         // The processes that the command leaves behind become children of this process, so it knows when they have ended.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let _ = nix::sys::prctl::set_child_subreaper(true);
@@ -57,8 +66,25 @@ impl Processes {
         if has_group {
             process.process_group(0);
         }
-        let child = process.spawn().map_err(|error| Ended::new(NOT_EXECUTABLE, error))?;
-        Ok(Processes { leader: child.id() as i32, has_group, mark: mark.to_owned(), others })
+        let (cue, _reader) = Cue::of(&mut process)?;
+        let (child, limit) = mark::starting(|| process.spawn());
+        let leader =
+            child.map_err(|error| Ended::new(NOT_EXECUTABLE, format!("cannot start a process: {error}")))?.id() as i32;
+        let (owner, others) = (Some(getpid().as_raw()), others.into_iter().map(Pid::as_raw).collect());
+        Ok((Processes { leader, has_group, mark: id.to_owned(), limit, owner, others }, cue))
+    }
+
+    /// Ends the launch step, which has not executed the command.
+    pub fn give_up(self, cue: Cue) {
+        drop(cue);
+        if kill(self.leader(), Signal::SIGKILL).is_ok() {
+            change::await_end(self.leader());
+        }
+    }
+
+    /// `luagate run` has died. Another process may get its id.
+    pub fn lose_owner(&mut self) {
+        self.owner = None;
     }
 
     /// The process of the command itself.
@@ -119,7 +145,9 @@ impl Processes {
         let system = snapshot(UpdateKind::Always);
         let mut children = children(&system);
         let mut next = vec![self.leader()];
-        next.extend(children.remove(&getpid()).into_iter().flatten().filter(|child| !self.others.contains(child)));
+        let owner = self.owner.map(Pid::from_raw);
+        let below = owner.and_then(|owner| children.remove(&owner)).unwrap_or_default();
+        next.extend(below.into_iter().filter(|child| !self.others.contains(&child.as_raw())));
         let mut found = HashSet::new();
         while let Some(process) = next.pop() {
             found.insert(process);
@@ -129,8 +157,8 @@ impl Processes {
             .processes()
             .iter()
             .map(|(id, process)| (pid(*id), process))
-            .filter(|(id, process)| found.contains(id) || self.is_in_group(*id) || self.has_mark(process))
-            .filter(|(id, process)| !is_over(process) && *id != getpid())
+            .filter(|(id, process)| !is_over(process) && *id != getpid() && Some(*id) != owner)
+            .filter(|(id, process)| found.contains(id) || self.is_in_group(*id) || self.has_mark(*id, process))
             .map(|(id, _)| id)
             .collect()
     }
@@ -140,19 +168,19 @@ impl Processes {
         self.has_group && getpgid(Some(process)) == Ok(self.leader())
     }
 
-    fn has_mark(&self, process: &Process) -> bool {
+    fn has_mark(&self, id: Pid, process: &Process) -> bool {
         let held = |variable: &OsString| {
             let value = variable.as_bytes().strip_prefix(HELD.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
             value.is_some_and(|ids| ids.split(|byte| *byte == b' ').any(|id| id == self.mark.as_bytes()))
         };
-        process.environ().iter().any(held)
+        process.environ().iter().any(held) || self.limit.is_some_and(|limit| mark::is_on(id, limit))
     }
 }
 
 /// The children that this process has before it starts any, as after `exec` in a shell.
 pub fn children_before() -> HashSet<Pid> {
-    match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-        Err(Errno::ECHILD) => HashSet::new(), // usually: then the processes need not be searched
+    match Change::next() {
+        Err(rustix::io::Errno::CHILD) => HashSet::new(), // usually: then the processes need not be searched
         _ => children(&snapshot(UpdateKind::Never)).remove(&getpid()).into_iter().flatten().collect(),
     }
 }
@@ -176,19 +204,23 @@ pub fn own_program() -> io::Result<Command> {
 pub fn launch(parent: i32, command: &[OsString]) -> Result<u8, Ended> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
-    if getppid().as_raw() != parent {
+    if getppid().as_raw() != parent || !cue::is_given() {
         return Err(Ended::silently(NOT_EXECUTABLE)); // it has died already
     }
     let [program, arguments @ ..] = command else {
         return Err(Ended::usage("no COMMAND"));
     };
-    let mut error = Command::new(program).args(arguments).exec();
+    let mut error = Command::new(program).args(arguments).env_remove(CUE).exec();
     if error.raw_os_error() == Some(Errno::ENOEXEC as i32) {
         // A script without `#!`: the shell runs it, as for execvp(3).
-        error = Command::new("/bin/sh").arg(path_of(program)).args(arguments).exec();
+        error = Command::new("/bin/sh").arg(path_of(program)).args(arguments).env_remove(CUE).exec();
     }
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
-    Err(Ended::new(status, format!("cannot run {}: {error}", program.display())))
+    // Its report does not wait for a stderr that is blocked: meanwhile the permit would be held.
+    let report = Report::start()?;
+    report.tell(format!("cannot run {}: {error}", program.display()));
+    report.flush();
+    Err(Ended::silently(status))
 }
 
 /// The file of a program, as the system finds it.
@@ -236,6 +268,30 @@ fn children(system: &System) -> HashMap<Pid, Vec<Pid>> {
         }
     }
     children
+}
+
+/// A process that was found, and when it began: another one may get its id later.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Found {
+    id: Pid,
+    begun: u64,
+}
+
+impl Found {
+    /// `None`: it has ended.
+    pub fn of(id: Pid) -> Option<Found> {
+        look_at(id, |process| (!is_over(process)).then(|| Found { id, begun: process.start_time() }))?
+    }
+
+    pub fn is_there(self) -> bool {
+        Found::of(self.id) == Some(self)
+    }
+
+    pub fn kill(self) {
+        if self.is_there() {
+            let _ = kill(self.id, Signal::SIGKILL);
+        }
+    }
 }
 
 /// Whether a process has ended, also if its parent has not taken notice of that.

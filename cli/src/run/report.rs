@@ -1,9 +1,10 @@
 //! What this process writes to stderr. Its thread writes, so a stderr that is blocked delays nothing else.
 
+use super::thread;
+use crate::ended::Ended;
 use crate::output::visible;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::thread;
 use std::time::Duration;
 
 /// How many texts wait for a blocked stderr. Further ones are lost.
@@ -29,9 +30,9 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn start() -> io::Result<Report> {
+    pub fn start() -> Result<Report, Ended> {
         let (sender, texts) = mpsc::sync_channel(MOST);
-        thread::Builder::new().spawn(move || {
+        thread::start(move || {
             super::signals::block();
             write_all(&texts);
         })?;

@@ -1,21 +1,21 @@
 //! The command while it runs under its permits.
 
+use super::change::How;
 use super::deadline::{self, Deadline, Need};
 use super::processes::{self, HELD, Processes};
-use super::{Caller, Event, clock, signals};
+use super::{Caller, Event, clock, signals, thread};
 use crate::args::{Limit, RunArgs};
 use crate::ended::{Ended, LOST};
 use crate::held::Held;
 use luagate::errors::RefreshError;
 use luagate::{Permit, Released};
 use nix::sys::signal::{Signal, kill, raise};
-use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The longest time between two looks at the permits. A suspended machine is noticed after that.
@@ -83,7 +83,17 @@ impl<'a> Running<'a> {
         let mark = permits.first().map(Permit::id).unwrap_or_default();
         caller.stops.store(caller.may_stop(), Ordering::Release);
         let others = take(&mut caller.others);
-        let processes = match Processes::start(&args.command, &variables, mark, has_group, others) {
+        let started =
+            Processes::start(&args.command, &variables, mark, has_group, others).and_then(|(processes, cue)| {
+                caller.guard.watches(&processes);
+                if let Some(signal) = caller.ended_by() {
+                    processes.give_up(cue); // the signal may have come before the command was there to get it
+                    return Err(Ended::by_signal(signal));
+                }
+                cue.give();
+                Ok(processes)
+            });
+        let processes = match started {
             Ok(processes) => processes,
             Err(ended) => {
                 signals::block();
@@ -91,7 +101,6 @@ impl<'a> Running<'a> {
                 return Err(ended);
             }
         };
-        caller.guard.watches(&processes);
         let (permits, last_look) = (Permits::new(permits), clock::now());
         let (reason, has_reported, last_left) = (None, false, Duration::ZERO);
         Ok(Running { caller, args, deadline, processes, permits, names, reason, has_reported, last_left, last_look })
@@ -106,26 +115,26 @@ impl<'a> Running<'a> {
                 self.got(signal, by_terminal);
             }
             match self.change() {
-                Some(WaitStatus::Exited(_, status)) => break Ok(status as u8),
-                Some(WaitStatus::Signaled(_, signal, _)) => {
-                    if signal == Signal::SIGKILL {
+                Some(How::Exited(status)) => break Ok(status),
+                Some(How::Killed(signal)) => {
+                    if signal == Signal::SIGKILL as i32 {
                         self.look(); // perhaps the guard has ended it, because its permit ended
                     }
-                    break Err(signal);
+                    break Err(signals::ended_by(signal));
                 }
-                Some(WaitStatus::Stopped(_, signal)) => self.has_stopped(signal),
-                _ => {}
+                Some(How::Stopped(signal)) => self.has_stopped(signal),
+                Some(How::Continued) | None => {}
             }
         };
         self.end(status)
     }
 
     /// The next change of the command itself.
-    fn change(&mut self) -> Option<WaitStatus> {
+    fn change(&mut self) -> Option<How> {
         loop {
-            let status = self.caller.changed()?;
-            if status.pid() == Some(self.processes.leader()) {
-                return Some(status);
+            let change = self.caller.changed()?;
+            if change.child == self.processes.leader() {
+                return Some(change.how);
             }
         }
     }
@@ -143,11 +152,11 @@ impl<'a> Running<'a> {
 
     /// The command was stopped. At a terminal this process stops too, so that the shell goes on. Returns when it is continued.
     /// Meanwhile nothing renews the lease.
-    fn has_stopped(&mut self, by: Signal) {
+    fn has_stopped(&mut self, by: i32) {
         let Some(terminal) = self.caller.terminal.as_ref().filter(|_| self.caller.stops.load(Ordering::Acquire)) else {
             return;
         };
-        let wanted_terminal = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
+        let wanted_terminal = [Signal::SIGTTIN, Signal::SIGTTOU].map(|signal| signal as i32).contains(&by);
         if wanted_terminal && terminal.is_foreground() {
             self.processes.pass_on(Signal::SIGCONT); // `fg` came in between
         } else if self.processes.is_stopped() {
@@ -197,7 +206,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn end(mut self, status: Result<u8, Signal>) -> Result<u8, Ended> {
+    fn end(mut self, status: Result<u8, Ended>) -> Result<u8, Ended> {
         if self.reason.is_some() {
             self.kill(); // also what has left the group
         }
@@ -224,7 +233,7 @@ impl<'a> Running<'a> {
                     "the permit of {names} was lost before the command ended. Another one may have run at the same time"
                 ));
             }
-            return status.map_err(Ended::by_signal);
+            return status;
         };
         let why = match reason {
             Reason::Revoked => "it was revoked, or the server has lost it".to_owned(),
@@ -295,7 +304,7 @@ impl Permits {
         let permits = Arc::new(permits);
         let (stop, stopped) = channel();
         let renewed = permits.clone();
-        let renewal = thread::Builder::new().spawn(move || {
+        let renewal = thread::start(move || {
             signals::block();
             while stopped.recv_timeout(RENEWAL) == Err(RecvTimeoutError::Timeout) {
                 let results = Permit::refresh_each(renewed.iter());

@@ -1,7 +1,9 @@
 //! The signals that this process receives, as events.
 
-use super::Event;
+use super::{Event, thread};
+use crate::ended::Ended;
 use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::getpid;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
@@ -9,7 +11,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
-use std::thread;
 
 /// Those that are passed on to the command or stop the wait. SIGKILL and SIGSTOP cannot be received.
 const RECEIVED: [Signal; 11] = [
@@ -27,11 +28,11 @@ const RECEIVED: [Signal; 11] = [
 ];
 
 /// Sends an event for each signal from now on. A signal that this process ignores stays ignored, as after `nohup`.
-pub fn listen(events: Sender<Event>) -> io::Result<()> {
+pub fn listen(events: Sender<Event>) -> Result<(), Ended> {
     let received = not_ignored(RECEIVED);
     let received = received.chain([Signal::SIGCHLD]).map(|signal| signal as i32);
     let mut signals = SignalsInfo::<WithOrigin>::new(received)?;
-    thread::Builder::new().spawn(move || {
+    thread::start(move || {
         for origin in &mut signals {
             let Ok(signal) = Signal::try_from(origin.signal) else { continue };
             // A terminal sends its signals, such as INT for Ctrl-C, to all processes of the group.
@@ -73,8 +74,11 @@ pub fn stops(signal: Signal) -> bool {
 }
 
 /// Ends this process by the signal that has ended its command or its wait, so that a shell notices it: after Ctrl-C it ends the
-/// script too. Returns if this process is the first one of a container, which no signal ends.
+/// script too. The first process of a container, which no signal ends, exits with 128 + n instead.
 pub fn end_by(signal: Signal) {
+    if getpid().as_raw() == 1 {
+        std::process::exit(128 + signal as i32);
+    }
     let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
     let _ = SigSet::all().thread_unblock();
     if signal == Signal::SIGKILL {
@@ -82,6 +86,11 @@ pub fn end_by(signal: Signal) {
     } else {
         let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
     }
+}
+
+/// The end after a signal has ended the command. A real-time signal has no name here: then the exit status is 128 + n.
+pub fn ended_by(signal: i32) -> Ended {
+    Signal::try_from(signal).map_or_else(|_| Ended::silently(128_u8.saturating_add(signal as u8)), Ended::by_signal)
 }
 
 /// Those of these signals that this process does not ignore. All where the system does not tell.

@@ -4,17 +4,17 @@ use super::claim::{self, Claim};
 use super::line;
 use super::processes::HELD;
 use super::report::Report;
-use super::{Event, signals};
+use super::{Event, signals, thread};
 use crate::address::ServerArgs;
 use crate::args::PermitArgs;
 use crate::ended::{Ended, UNREACHABLE};
 use luagate::{Cancel, Gate, Permit, Semaphore};
 use std::cell::Cell;
-use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The pause between two attempts to reach the server.
@@ -29,19 +29,20 @@ pub struct Wait {
 
 impl Wait {
     /// Begins to wait. The result is an event.
-    pub fn start(waiter: Waiter, events: &Sender<Event>, report: &Report) -> io::Result<Wait> {
+    pub fn start(waiter: Waiter, events: &Sender<Event>, report: &Report) -> Result<Wait, Ended> {
         let (turns, next_turns) = mpsc::channel();
         let is_over: Arc<AtomicBool> = Arc::default();
         let mut wait = Wait { turns, cancel: Cancel::new(), is_over: is_over.clone() };
         wait.go_on();
         let (events, report) = (events.clone(), report.clone());
-        thread::Builder::new().spawn(move || {
+        thread::start(move || {
             signals::block();
-            waiter.take_turns(
-                &next_turns,
-                &events,
-                &Shown { report, is_started: Cell::new(false), own: Arc::default(), is_over },
-            );
+            let shown = Shown { report, is_started: Cell::new(false), own: Arc::default(), is_over };
+            let waited = AssertUnwindSafe(|| waiter.take_turns(&next_turns, &events, &shown));
+            if catch_unwind(waited).is_err() {
+                let failed = Ended::new(UNREACHABLE, "the wait ended without a result");
+                let _ = events.send(Event::Obtained(Err(failed)));
+            }
         })?;
         Ok(wait)
     }

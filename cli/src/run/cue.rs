@@ -1,0 +1,36 @@
+//! What the launch step awaits before it executes the command: a byte through a pipe. The pipe ends with `luagate run`.
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::unistd::close;
+use std::env;
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+
+/// The variable with the number of the file.
+pub const CUE: &str = "LUAGATE_CUE";
+
+pub struct Cue(PipeWriter);
+
+impl Cue {
+    /// Of a launch step that is not started yet. It inherits the reader.
+    pub fn of(process: &mut Command) -> io::Result<(Cue, PipeReader)> {
+        let (reader, writer) = io::pipe()?;
+        fcntl(&reader, FcntlArg::F_SETFD(FdFlag::empty()))?;
+        process.env(CUE, reader.as_raw_fd().to_string());
+        Ok((Cue(writer), reader))
+    }
+
+    pub fn give(mut self) {
+        let _ = self.0.write_all(b"\n"); // an error: the launch step has ended
+    }
+}
+
+/// Blocks until the cue. Returns whether it was given.
+pub fn is_given() -> bool {
+    let Some(file) = env::var(CUE).ok().and_then(|number| number.parse::<i32>().ok()) else { return false };
+    let opened = File::open(format!("/dev/fd/{file}"));
+    let _ = close(file);
+    opened.is_ok_and(|mut opened| opened.read_exact(&mut [0]).is_ok())
+}

@@ -1,0 +1,106 @@
+//! `luagate run` ends, whatever ends its command, and whatever the system refuses.
+
+use super::terminal::Terminal;
+use super::tool::{Run, Shared, Text, luagate, waits, words};
+use crate::support::leftovers::{MARK, mark};
+use crate::support::{SOON, Server, within};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+#[test]
+fn a_command_that_a_real_time_signal_has_ended_gives_128_and_its_number() {
+    let server = Server::any();
+    for (signal, status) in [(35, 163), (64, 192)] {
+        let run = luagate(&server).args(words("run a -- sh -c")).arg(format!("kill -{signal} $$")).started();
+        let ended = run.output();
+        assert_eq!((ended.code(), ended.err()), (status, String::new()));
+        assert!(!server.gate().mutex("a").is_locked().unwrap());
+    }
+}
+
+/// Whether this user may do what the words say.
+fn may(text: &str) -> bool {
+    let mut command = Command::new("env");
+    let command = command.args(words(text)).arg("true").stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn as_the_first_process_it_gives_128_and_the_number_of_the_signal() {
+    const FIRST: &str = "unshare --pid --fork --mount-proc";
+    if !may(FIRST) {
+        return; // only a privileged user
+    }
+    let server = Server::any();
+    for (signal, status) in [("TERM", 143), ("INT", 130), ("KILL", 137), ("SEGV", 139)] {
+        let mut first = Command::new("env");
+        first
+            .arg("--default-signal")
+            .args(words(FIRST))
+            .arg(env!("CARGO_BIN_EXE_luagate"))
+            .args(words("run a -- sh -c"));
+        first.arg(format!("kill -{signal} $$")).env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix);
+        let ended = first.env(MARK, mark()).started().output();
+        assert_eq!(ended.status.code(), Some(status), "{signal}: {ended:?}");
+    }
+}
+
+#[test]
+fn it_ends_if_the_system_refuses_threads() {
+    const OTHER: &str = "setpriv --reuid 54321 --clear-groups";
+    if !may(OTHER) {
+        return; // only a privileged user
+    }
+    let server = crate::own!(Server::private_tcp(&[]));
+    let shared = Shared::new();
+    // Another user may not read the folder of the program.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_luagate")).arg(shared.path("luagate")).status();
+    assert!(copied.unwrap().success());
+    assert!(Command::new("chmod").args(["a+x"]).arg(shared.path("")).status().unwrap().success());
+    let held = server.gate().mutex("a").lock().unwrap();
+    for most in 1..=12 {
+        let mut run = Command::new("env");
+        let run = run.args(words(OTHER)).args(["bash", "-c", "ulimit -u $0; exec \"$@\""]).arg(most.to_string());
+        let run = run.arg(shared.path("luagate")).args(words("run -w 0.5s a -- echo ok"));
+        let run = run.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).env(MARK, mark());
+        let ended = run.started().output();
+        assert!([69, 75].contains(&ended.code()), "{most}: {ended:?}");
+        assert!(ended.err().starts_with("luagate: ") && !ended.err().contains("panicked"), "{most}: {ended:?}");
+    }
+    held.release().unwrap();
+}
+
+#[test]
+fn ctrl_c_at_the_grant_is_not_lost() {
+    let server = Server::any();
+    let mutex = server.gate().mutex("a");
+    for attempt in 0..60 {
+        let held = mutex.lock().unwrap();
+        let mut terminal = Terminal::new(10, 80);
+        let mut run = terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "-q", "a", "--", "sleep", "60"]);
+        waits(mutex.to_lock().0, 1);
+        held.release().unwrap();
+        std::thread::sleep(Duration::from_micros(attempt * 100));
+        terminal.type_in("\x03");
+        let ended = within(SOON / 2, || run.try_wait().unwrap());
+        let _ = run.kill();
+        assert!(ended.is_some(), "attempt {attempt}: the command runs on");
+        assert!(!mutex.is_locked().unwrap(), "attempt {attempt}");
+    }
+}
+
+#[test]
+fn a_blocked_stderr_does_not_delay_the_release() {
+    let server = Server::any();
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    let filled = writer.try_clone().unwrap();
+    std::thread::spawn(move || while writer.write_all(&[b' '; 4_096]).is_ok() {});
+    std::thread::sleep(Duration::from_millis(300));
+    let mut run = luagate(&server);
+    let mut run = run.args(words("run a -- /nonexistent")).stderr(filled).spawn().unwrap();
+    let ended = within(SOON, || run.try_wait().unwrap());
+    let _ = run.kill();
+    assert_eq!(ended.and_then(|status| status.code()), Some(127));
+    assert!(!server.gate().mutex("a").is_locked().unwrap());
+}

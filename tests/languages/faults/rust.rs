@@ -146,130 +146,149 @@ impl Program {
         let keys =
             Keys(words.filter_map(|word| word.split_once('=')).map(|(key, value)| (key, decode(value))).collect());
         match verb {
-            "open" => {
-                let builder = Gate::builder(keys.get("url").unwrap_or_default());
-                let builder = builder.prefix(keys.get("prefix").unwrap_or("luagate"));
-                let gate = match &self.runtime {
-                    None => builder.open(),
-                    Some(_) => self.run(call, builder.open_async())?,
-                };
-                let gate = gate.map_err(failed)?;
-                self.gates.lock().unwrap().insert(keys.get("gate").unwrap_or_default().to_owned(), gate);
-                Ok("done".to_owned())
-            }
-            "acquire" | "try" => {
-                let held = self.acquire(call, verb, &keys)?;
-                let granted = held.granted();
-                let name = keys.get("permit").unwrap_or_default().to_owned();
-                self.held.lock().unwrap().insert(name, Arc::new(held));
-                Ok(granted)
-            }
-            "refresh" => {
-                let held = self.held(&keys)?;
-                match &self.runtime {
-                    None => match &*held {
-                        Held::One(permit) => permit.refresh(),
-                        Held::Several(permits) => permits.refresh(),
-                    },
-                    Some(_) => self.run(call, async move {
-                        match &*held {
-                            Held::One(permit) => permit.refresh_async().await,
-                            Held::Several(permits) => permits.refresh_async().await,
-                        }
-                    })?,
-                }
-                .map_err(|error| error_of(error.into()))?;
-                Ok("refreshed".to_owned())
-            }
-            "release" => {
-                let name = keys.get("permit").unwrap_or_default();
-                let Some(held) = self.held.lock().unwrap().remove(name) else {
-                    return Ok("released held=false".to_owned()); // a permit can be released only once
-                };
-                let held = Arc::into_inner(held).ok_or("error kind=other message=in%20use")?;
-                self.release(call, held)
-            }
-            "state" => {
-                let held = self.held(&keys)?;
-                let (is_lost, remaining) = match &*held {
-                    Held::One(permit) => (permit.is_lost(), permit.remaining()),
-                    Held::Several(permits) => (permits.is_lost(), permits.remaining()),
-                };
-                let remaining = remaining.map_or("never".to_owned(), |left| left.as_millis().to_string());
-                Ok(if is_lost { "lost".to_owned() } else { format!("held remaining={remaining}") })
-            }
-            "await_lost" => {
-                let held = self.held(&keys)?;
-                let (sender, lost) = channel();
-                // Its own runtime: `lost` works on each.
-                std::thread::spawn(move || {
-                    let runtime = Runtime::new().unwrap();
-                    runtime.block_on(async {
-                        match &*held {
-                            Held::One(permit) => permit.lost().await,
-                            Held::Several(permits) => permits.lost().await,
-                        };
-                    });
-                    let _ = sender.send(());
-                });
-                let heard = lost.recv_timeout(keys.duration("timeout").unwrap_or(FOR_EVER));
-                Ok(if heard == Err(RecvTimeoutError::Timeout) { "held" } else { "lost" }.to_owned())
-            }
+            "open" => self.open(call, &keys),
+            "acquire" | "try" => self.keep(call, verb, &keys),
+            "refresh" => self.refresh(call, &keys),
+            "release" => self.release(call, &keys),
+            "state" => self.state(&keys),
+            "await_lost" => self.await_lost(&keys),
+            "inspect" => self.inspect(call, &keys),
+            "revoke" => self.revoke(call, &keys),
+            "resize" => self.resize(call, &keys),
+            "cancel" => self.cancel(&keys),
+            "close" => self.close(call, &keys),
+            "threads" => threads(),
             "use" => self.use_permit(call, &keys),
-            "inspect" => {
-                let (semaphore, _) = self.semaphore(&keys, &keys.wants()[0])?;
-                let state = match &self.runtime {
-                    None => semaphore.inspect(),
-                    Some(_) => self.run(call, async move { semaphore.inspect_async().await })?,
-                };
-                Ok(state_of(&state.map_err(failed)?))
-            }
-            "revoke" => {
-                let (semaphore, _) = self.semaphore(&keys, &keys.wants()[0])?;
-                let id = keys.get("id").unwrap_or_default().to_owned();
-                let revoked = match &self.runtime {
-                    None => semaphore.revoke(&id),
-                    Some(_) => self.run(call, async move { semaphore.revoke_async(&id).await })?,
-                };
-                Ok(if revoked.map_err(failed)? == Revoked::Nothing { "gone" } else { "revoked" }.to_owned())
-            }
-            "resize" => {
-                let (semaphore, _) = self.semaphore(&keys, &keys.wants()[0])?;
-                let to = keys.number("to").unwrap_or(0);
-                let resized = match &self.runtime {
-                    None => semaphore.resize(to),
-                    Some(_) => self.run(call, async move { semaphore.resize_async(to).await })?,
-                };
-                match resized.map_err(failed)? {
-                    Resized::Resized { old, .. } => Ok(format!("resized old={old} new={to}")),
-                    Resized::Unchanged { current, .. } => Ok(format!("unchanged current={current}")),
-                }
-            }
-            "cancel" => {
-                match self.calls.lock().unwrap().get_mut(keys.get("call").unwrap_or_default()) {
-                    Some(Canceller::Thread(cancel)) => cancel.cancel(),
-                    Some(Canceller::Task(task)) => task.abort(),
-                    Some(new) => *new = Canceller::Cancelled,
-                    None => return Err("error kind=other message=no%20such%20call".to_owned()),
-                }
-                Ok("done".to_owned())
-            }
-            "close" => {
-                let name = keys.get("gate").unwrap_or_default();
-                let gate = self.gates.lock().unwrap().remove(name).ok_or("error kind=closed")?;
-                let closed = match &self.runtime {
-                    None => gate.close(),
-                    Some(_) => self.run(call, gate.close_async())?,
-                };
-                closed.map_err(failed)?;
-                Ok("done".to_owned())
-            }
-            "threads" => {
-                let tasks = std::fs::read_dir("/proc/self/task").map_err(|_| "error kind=other")?;
-                Ok(format!("done count={}", tasks.count()))
-            }
             _ => Err(format!("error kind=other message=unknown%20verb%20{verb}")),
         }
+    }
+
+    fn open(&self, call: &str, keys: &Keys) -> Answer {
+        let builder = Gate::builder(keys.get("url").unwrap_or_default());
+        let builder = builder.prefix(keys.get("prefix").unwrap_or("luagate"));
+        let gate = match &self.runtime {
+            None => builder.open(),
+            Some(_) => self.run(call, builder.open_async())?,
+        };
+        let gate = gate.map_err(failed)?;
+        self.gates.lock().unwrap().insert(keys.get("gate").unwrap_or_default().to_owned(), gate);
+        Ok("done".to_owned())
+    }
+
+    fn keep(&self, call: &str, verb: &str, keys: &Keys) -> Answer {
+        let held = self.acquire(call, verb, keys)?;
+        let granted = held.granted();
+        let name = keys.get("permit").unwrap_or_default().to_owned();
+        self.held.lock().unwrap().insert(name, Arc::new(held));
+        Ok(granted)
+    }
+
+    fn refresh(&self, call: &str, keys: &Keys) -> Answer {
+        let held = self.held(keys)?;
+        match &self.runtime {
+            None => match &*held {
+                Held::One(permit) => permit.refresh(),
+                Held::Several(permits) => permits.refresh(),
+            },
+            Some(_) => self.run(call, async move {
+                match &*held {
+                    Held::One(permit) => permit.refresh_async().await,
+                    Held::Several(permits) => permits.refresh_async().await,
+                }
+            })?,
+        }
+        .map_err(|error| error_of(error.into()))?;
+        Ok("refreshed".to_owned())
+    }
+
+    fn release(&self, call: &str, keys: &Keys) -> Answer {
+        let name = keys.get("permit").unwrap_or_default();
+        let Some(held) = self.held.lock().unwrap().remove(name) else {
+            return Ok("released held=false".to_owned()); // a permit can be released only once
+        };
+        let held = Arc::into_inner(held).ok_or("error kind=other message=in%20use")?;
+        self.release_held(call, held)
+    }
+
+    fn state(&self, keys: &Keys) -> Answer {
+        let held = self.held(keys)?;
+        let (is_lost, remaining) = match &*held {
+            Held::One(permit) => (permit.is_lost(), permit.remaining()),
+            Held::Several(permits) => (permits.is_lost(), permits.remaining()),
+        };
+        let remaining = remaining.map_or("never".to_owned(), |left| left.as_millis().to_string());
+        Ok(if is_lost { "lost".to_owned() } else { format!("held remaining={remaining}") })
+    }
+
+    fn await_lost(&self, keys: &Keys) -> Answer {
+        let held = self.held(keys)?;
+        let (sender, lost) = channel();
+        // Its own runtime: `lost` works on each.
+        std::thread::spawn(move || {
+            let runtime = Runtime::new().unwrap();
+            runtime.block_on(async {
+                match &*held {
+                    Held::One(permit) => permit.lost().await,
+                    Held::Several(permits) => permits.lost().await,
+                };
+            });
+            let _ = sender.send(());
+        });
+        let heard = lost.recv_timeout(keys.duration("timeout").unwrap_or(FOR_EVER));
+        Ok(if heard == Err(RecvTimeoutError::Timeout) { "held" } else { "lost" }.to_owned())
+    }
+
+    fn inspect(&self, call: &str, keys: &Keys) -> Answer {
+        let (semaphore, _) = self.semaphore(keys, &keys.wants()[0])?;
+        let state = match &self.runtime {
+            None => semaphore.inspect(),
+            Some(_) => self.run(call, async move { semaphore.inspect_async().await })?,
+        };
+        Ok(state_of(&state.map_err(failed)?))
+    }
+
+    fn revoke(&self, call: &str, keys: &Keys) -> Answer {
+        let (semaphore, _) = self.semaphore(keys, &keys.wants()[0])?;
+        let id = keys.get("id").unwrap_or_default().to_owned();
+        let revoked = match &self.runtime {
+            None => semaphore.revoke(&id),
+            Some(_) => self.run(call, async move { semaphore.revoke_async(&id).await })?,
+        };
+        Ok(if revoked.map_err(failed)? == Revoked::Nothing { "gone" } else { "revoked" }.to_owned())
+    }
+
+    fn resize(&self, call: &str, keys: &Keys) -> Answer {
+        let (semaphore, _) = self.semaphore(keys, &keys.wants()[0])?;
+        let to = keys.number("to").unwrap_or(0);
+        let resized = match &self.runtime {
+            None => semaphore.resize(to),
+            Some(_) => self.run(call, async move { semaphore.resize_async(to).await })?,
+        };
+        match resized.map_err(failed)? {
+            Resized::Resized { old, .. } => Ok(format!("resized old={old} new={to}")),
+            Resized::Unchanged { current, .. } => Ok(format!("unchanged current={current}")),
+        }
+    }
+
+    fn cancel(&self, keys: &Keys) -> Answer {
+        match self.calls.lock().unwrap().get_mut(keys.get("call").unwrap_or_default()) {
+            Some(Canceller::Thread(cancel)) => cancel.cancel(),
+            Some(Canceller::Task(task)) => task.abort(),
+            Some(new) => *new = Canceller::Cancelled,
+            None => return Err("error kind=other message=no%20such%20call".to_owned()),
+        }
+        Ok("done".to_owned())
+    }
+
+    fn close(&self, call: &str, keys: &Keys) -> Answer {
+        let name = keys.get("gate").unwrap_or_default();
+        let gate = self.gates.lock().unwrap().remove(name).ok_or("error kind=closed")?;
+        let closed = match &self.runtime {
+            None => gate.close(),
+            Some(_) => self.run(call, gate.close_async())?,
+        };
+        closed.map_err(failed)?;
+        Ok("done".to_owned())
     }
 
     fn gate(&self, keys: &Keys) -> Result<Gate, String> {
@@ -359,7 +378,7 @@ impl Program {
         permits.map(Held::Several).map_err(error_of)
     }
 
-    fn release(&self, call: &str, held: Held) -> Answer {
+    fn release_held(&self, call: &str, held: Held) -> Answer {
         fn answer<P>(released: Result<Released, ReleaseError<P>>) -> Answer {
             let released = released.map_err(|error| failed_text(error.error()))?;
             Ok(format!("released held={}", released == Released::Released))
@@ -382,7 +401,7 @@ impl Program {
             let held = self.acquire(call, "acquire", keys)?;
             let _ = writeln!(std::io::stdout().lock(), "{working}");
             std::thread::sleep(hold);
-            let is_lost = self.release(call, held).is_ok_and(|released| released == "released held=false");
+            let is_lost = self.release_held(call, held).is_ok_and(|released| released == "released held=false");
             let reports = is_lost && returns && keys.get("check") == Some("1");
             return if reports { Err("error kind=lost".to_owned()) } else { Ok(answer) };
         }
@@ -402,6 +421,12 @@ impl Program {
             Err(error) => Err(error_of(error.into())),
         }
     }
+}
+
+/// The number of threads of this process.
+fn threads() -> Answer {
+    let tasks = std::fs::read_dir("/proc/self/task").map_err(|_| "error kind=other")?;
+    Ok(format!("done count={}", tasks.count()))
 }
 
 fn own((semaphore, permits): (&Semaphore, u32)) -> (Semaphore, u32) {

@@ -275,10 +275,7 @@ impl ProxyState {
                 rename(&mut buffer[..count], there, here);
             }
             if !replies {
-                script.store(is_script(&buffer[..count]), Ordering::SeqCst);
-                if contains(&buffer[..count], b"\r\nSUBSCRIBE\r\n") {
-                    sent.subscription.store(self.lost.load(Ordering::SeqCst), Ordering::SeqCst);
-                }
+                self.note(&buffer[..count], sent);
                 if self.forgets.load(Ordering::SeqCst) {
                     change_loaded(&mut buffer[..count]);
                 }
@@ -325,6 +322,14 @@ impl ProxyState {
         }
         let _ = from.shutdown(Shutdown::Both);
         let _ = to.shutdown(Shutdown::Both);
+    }
+
+    /// Notes what a piece of calls contains.
+    fn note(&self, piece: &[u8], sent: &Sent) {
+        sent.script.store(is_script(piece), Ordering::SeqCst);
+        if contains(piece, b"\r\nSUBSCRIBE\r\n") {
+            sent.subscription.store(self.lost.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
     }
 
     /// Whether the subscription of a connection was lost.

@@ -263,7 +263,6 @@ impl Proxy {
 impl ProxyState {
     /// `replies`: the direction is from the server to the client.
     fn copy(&self, mut from: TcpStream, mut to: TcpStream, place: Place, sent: &Sent, replies: bool) {
-        let script = &sent.script;
         let keeps = if replies { &self.kept } else { &self.held };
         let mut buffer = [0; 65_536];
         let mut is_silent = false;
@@ -281,7 +280,7 @@ impl ProxyState {
                 }
             }
             self.wait_while(|| place.number < keeps.load(Ordering::SeqCst));
-            if !replies && script.load(Ordering::SeqCst) && take(&self.overtaken) {
+            if !replies && sent.script.load(Ordering::SeqCst) && take(&self.overtaken) {
                 let _ = from.shutdown(Shutdown::Both);
                 while self.late.load(Ordering::SeqCst) {
                     std::thread::sleep(Duration::from_millis(1));
@@ -290,7 +289,7 @@ impl ProxyState {
                 break;
             }
             let is_message = buffer[0] == b'>'; // on the connection for calls
-            let is_reply_of_script = replies && !is_message && script.load(Ordering::SeqCst);
+            let is_reply_of_script = replies && !is_message && sent.script.load(Ordering::SeqCst);
             match self.fate(replies, is_reply_of_script) {
                 Fate::Carried => {}
                 Fate::Delayed(time) => std::thread::sleep(time),

@@ -132,8 +132,9 @@ impl Caller {
         }
         let (quiet, status) = (args.quiet, args.conflict_exit_code);
         let waiter = Waiter::new(server, args, &self.claims)?;
+        // Before the wait: Ctrl-Z would stop a guard that has not begun, and this process waits until it has.
+        self.guard.start();
         let wait = Wait::start(waiter, &self.sender, &self.report)?;
-        self.guard.start(); // while the server is connected
         let obtained = self.await_permits(wait);
         self.report.end_line();
         self.report.flush(); // before the command writes to the same terminal

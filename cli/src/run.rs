@@ -99,7 +99,7 @@ pub fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Re
     Ok(caller.claims.pop().map(|claim| claim.name).zip(permits.pop()))
 }
 
-/// What both the wait and the running command need.
+/// The parts that both the wait and the running command need.
 struct Caller {
     claims: Vec<Claim>,
     guard: Guard,

@@ -149,7 +149,7 @@ func isReadOnly(answer string) bool {
 	return strings.HasPrefix(answer, "READONLY ") || strings.Contains(answer, "-READONLY ") // of a script, before Redis 7
 }
 
-// isRefused is whether no program listens at the address, or none that this client trusts.
+// isRefused is whether no program listens at the address, or only one that this client does not trust.
 func isRefused(err error) bool {
 	var dial *net.OpError
 	var name *net.DNSError

@@ -37,7 +37,7 @@ type Waiter struct {
 	Ticket    int64
 }
 
-// Inspect returns who holds and who waits. It ends with ctx, and within the call timeout of the gate.
+// Inspect returns the holders and the waiters. It ends with ctx, and within the call timeout of the gate.
 func (s *Semaphore) Inspect(ctx context.Context) (*State, error) {
 	b, done, err := s.begin(ctx)
 	if err != nil {

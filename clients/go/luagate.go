@@ -8,7 +8,7 @@
 // Goroutines may share all values. Programs in other languages share the same semaphores.
 //
 // Every call returns when its context ends. A call without a deadline ends within the call timeout of the gate, except Acquire,
-// which waits. What a call may have acquired is then released in the background.
+// which waits. Permits that a call may have acquired are then released in the background.
 package luagate
 
 import (

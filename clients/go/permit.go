@@ -12,7 +12,7 @@ import (
 type Permit struct {
 	ID      string // of the holder
 	Permits int    // their number; a writer of an RWLock has all
-	Fence   int64  // higher than the fence of every earlier grant; pass it to what the permit protects
+	Fence   int64  // higher than the fence of every earlier grant; pass it to the resource that the permit protects
 	Ticket  int64  // with which it waited in line; 0: it did not wait
 	Limit   int    // in force when it was granted
 

@@ -111,7 +111,7 @@ func (s *Semaphore) DoChecked(ctx context.Context, permits int, work func(ctx co
 	return checked(do(ctx, permit, work))
 }
 
-// key stands for the semaphore in errors.
+// key is the name of the semaphore in errors.
 func (s *Semaphore) key() string { return s.keys[0] }
 
 // tag is the hash tag of the keys.

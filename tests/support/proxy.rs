@@ -57,7 +57,7 @@ struct Place {
     number: i32,
 }
 
-/// What was sent to the server on a connection.
+/// The calls that a connection has sent to the server.
 struct Sent {
     /// Whether the last call was a script.
     script: AtomicBool,

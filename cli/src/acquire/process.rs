@@ -16,7 +16,7 @@ impl Process {
         Some(Process { id, start: start(id)? })
     }
 
-    /// The name of its program, where the system tells it.
+    /// The name of its program, where the system shows it.
     fn name(&self) -> Option<String> {
         let name = std::fs::read_to_string(format!("/proc/{}/comm", self.id)).ok()?;
         Some(name.trim_end().to_owned())

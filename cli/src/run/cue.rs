@@ -1,4 +1,4 @@
-//! What the launch step awaits before it executes the command: a byte through a pipe. The pipe ends with `luagate run`.
+//! The sign for which the launch step waits before it executes the command: a byte through a pipe. The pipe ends with `luagate run`.
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::close;

@@ -99,7 +99,7 @@ impl Guard {
         self.restart();
     }
 
-    /// Starts another one if there is none.
+    /// Starts another one unless one runs.
     pub fn restart(&mut self) {
         if self.process.is_none() && self.started.elapsed() >= RESTART {
             self.start();
@@ -181,7 +181,7 @@ pub fn guard() -> Result<u8, Ended> {
 /// Sends TERM, and KILL after `grace`, but at `at` at the latest. Returns whether none is left before that.
 fn end_all(processes: &Processes, (at, grace): (Duration, Duration)) -> bool {
     let kill_at = at.min(now() + grace);
-    // What was found once stays known: some are found only as long as their parents are there.
+    // A process that was found once stays known: some are found only as long as their parents are there.
     let find = || processes.find().into_iter().filter_map(Found::of);
     let mut known: HashSet<Found> = find().collect();
     processes.terminate();

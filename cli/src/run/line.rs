@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How many holders and waiters are read. A place beyond that is shown as one above it.
 const MOST: u32 = 1_000;
 
-/// What every line on stderr begins with.
+/// The beginning of every line on stderr.
 const PREFIX: &str = "luagate: ";
 
 /// Shows a text now and then, if the system permits a thread for that, until `is_over`. `own`: the id of this caller. Of

@@ -1,4 +1,4 @@
-//! What this process writes to stderr. Its thread writes, so a stderr that is blocked delays nothing else.
+//! The texts that this process writes to stderr. Its thread writes, so a stderr that is blocked delays nothing else.
 
 use super::thread;
 use crate::ended::Ended;

@@ -1,4 +1,4 @@
-// What an error says: whether the server replied it, and what to do.
+// The meaning of an error: whether the server replied it, and what to do.
 import { NoPermissionError } from './errors.js';
 
 // Nothing was run, and the same call can succeed a little later.

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -40,7 +39,7 @@ from luagate.errors import (
 from luagate.held import Held
 from luagate.inbox import Inbox
 from luagate.operation import CLEAN_UP, Job, Operation, Steps, T
-from luagate.scripts import FOLDER, Commands
+from luagate.scripts import Commands
 from luagate.session import Session
 from luagate.settings import PERMANENT, check_id, check_timeout
 from luagate.state import Holder, Resized, State, Waiter
@@ -240,19 +239,8 @@ class Luagate(Gate[Semaphore, Permit]):
     """
 
     semaphore_class = Semaphore
-
-    def __init__(
-        self,
-        client: Any,
-        prefix: str = "luagate",
-        *,
-        call_timeout: float = 4,
-        label: str | None = None,
-        scripts: str | Path = FOLDER,
-    ) -> None:
-        clients.check(client, clients.ASYNC, clients.SYNC, "For threads use luagate.Luagate")
-        super().__init__(client, prefix, call_timeout=call_timeout, label=label, scripts=scripts)
-        self._sessions: dict[tuple[int, asyncio.AbstractEventLoop], _Session] = {}  # by process and event loop
+    accepted = clients.ASYNC, clients.SYNC, "For threads use luagate.Luagate"
+    _sessions: "dict[tuple[int, asyncio.AbstractEventLoop], _Session]"  # by process and event loop
 
     def several(self, wants: Iterable[tuple[Semaphore, int]]) -> Several:
         """Permits of several semaphores together, all or none: `[(semaphore, permits), ...]`."""
@@ -413,7 +401,7 @@ class _Mailbox:
             self._waiter.set_result(None)
 
     async def get(self, seconds: float) -> Any:
-        """The next event, or None if there is none within this time."""
+        """The next event, or None if no event comes within this time."""
         if not self._events:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()

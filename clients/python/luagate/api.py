@@ -1,4 +1,4 @@
-"""What the APIs for threads and for asyncio share: settings, and the values of permits and semaphores."""
+"""The common part of the APIs for threads and for asyncio: settings, and the values of permits and semaphores."""
 
 import logging
 import weakref
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from luagate import clients
 from luagate.errors import MOST, Invalid
 from luagate.held import Held
 from luagate.scripts import FOLDER, Scripts
@@ -34,6 +35,8 @@ class Gate(Generic[S, P]):
     """The semaphores of one server. A subclass runs the operations."""
 
     semaphore_class: Any
+    accepted: tuple[Any, Any, str]  # the kinds of `client`, those of the other API, and what to use for these
+    _sessions: Any
 
     def __init__(
         self,
@@ -44,8 +47,10 @@ class Gate(Generic[S, P]):
         label: str | None = None,
         scripts: str | Path = FOLDER,
     ) -> None:
+        clients.check(client, *self.accepted)
         check_prefix(prefix)
         check_label(label)
+        self._sessions = {}
         self.client, self.prefix, self.label = client, prefix, label
         self.call_timeout = milliseconds("call_timeout", call_timeout) / 1000
         self.scripts = Scripts(scripts)
@@ -185,7 +190,7 @@ class Values:
 
     @property
     def fence(self) -> int:
-        """A number that is higher than that of every earlier grant. Pass it to what the permit protects."""
+        """A number that is higher than that of every earlier grant. Pass it to the resource that the permit protects."""
         return self._held.fence
 
     @property

@@ -94,4 +94,4 @@ class NoPermission(LuagateError):
 
 
 class Unreachable(LuagateError):
-    """No connection, or no reply in time. What the call may have acquired is released in the background, or its lease ends."""
+    """No connection, or no reply in time. Permits that the call may have acquired are released in the background, or their leases end."""

@@ -1,4 +1,4 @@
-"""What an error of `redis` means for a call: whether it is repeated, and which error the caller gets."""
+"""The meaning of an error of `redis` for a call: whether it is repeated, and which error the caller gets."""
 
 import re
 

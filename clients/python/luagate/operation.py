@@ -26,7 +26,7 @@ Steps = Generator[float, Any, T]
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1)  # seconds before each repetition of a call
 GRACE = 0.05  # seconds: for the last call of a waiter, after its deadline
 NO_SERVER = 0.5  # seconds: for repetitions, if no server has ever answered
-OUTAGE = 10  # seconds: a waiter in line waits so long for a server that does not answer
+OUTAGE = 10  # seconds: how long a waiter in line waits for a server that does not answer
 CLEAN_UP = 1  # seconds: the longest wait for releases after an error
 
 

@@ -18,7 +18,7 @@ RECHECK_UNHEARD = 1  # seconds: the same while messages do not reach the client
 
 
 class Claim:
-    """What an id may hold: permits, or a place in line."""
+    """The permits, or the place in line, that an id may have."""
 
     def __init__(self, operation: Operation, settings: Settings, id: str, lasts: float) -> None:
         self.operation, self.settings, self.id = operation, settings, id

@@ -1,4 +1,4 @@
-"""What a Luagate has in one process, or in one event loop: connections, a subscription, and work in the background."""
+"""The parts of a Luagate in one process, or in one event loop: connections, a subscription, and work in the background."""
 
 import secrets
 import string

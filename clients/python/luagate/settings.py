@@ -33,7 +33,7 @@ Lease = float | Literal[Permanent.PERMANENT] | None
 
 @dataclass(frozen=True)
 class Settings:
-    """What a caller declares about a semaphore. All durations are in seconds."""
+    """The settings that a caller declares for a semaphore. All durations are in seconds."""
 
     prefix: str
     kind: str  # "semaphore", "mutex" or "rwlock"
@@ -100,7 +100,7 @@ class Settings:
 
 
 def milliseconds(what: str, seconds: object, longest: float = LONGEST, or_none: bool = False) -> int:
-    """A duration. `or_none`: 0 is accepted, and means that there is none."""
+    """A duration. `or_none`: 0 is accepted, and means no such duration."""
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
     if is_number and (0.001 <= seconds <= longest or or_none and seconds == 0):  # type: ignore[operator]
         return round(seconds * 1000)  # type: ignore[operator]

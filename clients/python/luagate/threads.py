@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -19,7 +18,6 @@ from luagate.errors import Closed, LuagateError
 from luagate.held import Held
 from luagate.inbox import Inbox
 from luagate.operation import CLEAN_UP, Job, Operation, Steps, T
-from luagate.scripts import FOLDER
 from luagate.session import Session
 from luagate.settings import check_id, check_timeout
 from luagate.state import Resized, State
@@ -195,19 +193,8 @@ class Luagate(Gate[Semaphore, Permit]):
     """
 
     semaphore_class = Semaphore
-
-    def __init__(
-        self,
-        client: Any,
-        prefix: str = "luagate",
-        *,
-        call_timeout: float = 4,
-        label: str | None = None,
-        scripts: str | Path = FOLDER,
-    ) -> None:
-        clients.check(client, clients.SYNC, clients.ASYNC, "For asyncio use luagate.aio.Luagate")
-        super().__init__(client, prefix, call_timeout=call_timeout, label=label, scripts=scripts)
-        self._sessions: dict[int, _Session] = {}  # by process
+    accepted = clients.SYNC, clients.ASYNC, "For asyncio use luagate.aio.Luagate"
+    _sessions: "dict[int, _Session]"  # by process
 
     def several(self, wants: Iterable[tuple[Semaphore, int]]) -> Several:
         """Permits of several semaphores together, all or none: `[(semaphore, permits), ...]`."""

@@ -1,4 +1,4 @@
-//! What every client can do, and what it refuses.
+//! The calls and settings that every client has, and the arguments that it refuses.
 
 use super::client::Client;
 use super::driver::Driver;

@@ -88,7 +88,7 @@ pub fn cancelled_calls(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Interrupts at random points of acquire and release, by what the language has.
+/// Interrupts at random points of acquire and release, if the language has such interrupts.
 pub fn interrupts(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client).has_waited();
     let call = scene.driver.send("interrupts gate=g count=500 name=line lease=2000+");

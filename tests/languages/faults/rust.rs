@@ -50,7 +50,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// What a call acquired.
+/// The permits that a call acquired.
 enum Held {
     One(Permit),
     Several(SeveralPermits),

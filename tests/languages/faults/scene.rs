@@ -1,4 +1,4 @@
-//! What most faults need: a server, a proxy to it, and a driver with an open gate.
+//! The parts that most faults need: a server, a proxy to it, and a driver with an open gate.
 
 use super::client::Client;
 use super::driver::{Driver, Reply, encode};
@@ -7,7 +7,7 @@ use super::support::{Server, eventually};
 use luagate::{Gate, Semaphore};
 use std::time::Duration;
 
-/// A call ends at most so long after its deadline.
+/// The longest time from the deadline of a call to its end.
 pub const LATE: Duration = Duration::from_millis(100);
 
 pub struct Scene {

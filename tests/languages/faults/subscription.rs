@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A dead subscription is noticed within this time.
 const NOTICED: Duration = Duration::from_secs(6);
 
-/// The server has closed the subscription, and the client has not heard of it. The line is always busy.
+/// The server has closed the subscription, and the client does not know it. The line is always busy.
 pub fn silently_dead(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client).has_waited();
     scene.proxy.lose_subscriptions();

@@ -1,4 +1,4 @@
-//! The table of faults, and what a language cannot have.
+//! The table of faults, and the exceptions.
 
 use super::client::Client;
 use super::{access, calls, ending, failover, process, silence, subscription, work};
@@ -57,8 +57,8 @@ pub const FAULTS: [Fault; 43] = [
     new("client_is_closed_before_the_gate", ending::client_closed_first),
     new("program_ends_without_close", ending::exit_without_close),
     new("close_leaves_no_thread", ending::close_leaves_no_thread),
-    new("limit_in_force_is_told", calls::limits),
-    new("denials_tell_their_numbers", calls::denials),
+    new("limit_in_force_is_reported", calls::limits),
+    new("denials_contain_their_numbers", calls::denials),
     new("permanent_lease", calls::permanent),
     new("labels_and_revocation", calls::labels_and_revocation),
     new("readers_and_writers", calls::readers_and_writers),

@@ -233,25 +233,6 @@ const verbs = {
     connected.destroy();
     return line('checked', lists);
   },
-
-  async interrupts(command) {
-    const count = Number(command.count);
-    const semaphore = command.from();
-    let [grants, interrupted] = [0, 0];
-    for (let i = 0; i < count; i++) {
-      const enough = new AbortController();
-      const timer = setTimeout(() => enough.abort(cancelled), Math.random() * 4);
-      if (i % 10 === 0) globalThis.gc?.();
-      try {
-        await semaphore.use({ signal: enough.signal }, () => grants++);
-      } catch (error) {
-        if (error !== cancelled) throw error;
-        interrupted++;
-      }
-      clearTimeout(timer);
-    }
-    return line('done', { granted: grants, interrupted });
-  },
 };
 
 function lastUrl() {

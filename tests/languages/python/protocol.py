@@ -1,4 +1,4 @@
-"""What the drivers for threads and for asyncio share: commands, wants, replies and errors. See ../faults/README.md."""
+"""The common part of the drivers for threads and for asyncio: commands, wants, replies and errors. See ../faults/README.md."""
 
 import math
 import os

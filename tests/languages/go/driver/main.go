@@ -115,10 +115,6 @@ func (d *driver) answer(ctx context.Context, c command) ([]string, error) {
 		return checkArguments()
 	case "clients":
 		return checkClients(c)
-	case "interrupts":
-		return d.interrupt(ctx, c)
-	case "paused":
-		return d.paused(ctx, c)
 	default:
 		return nil, fmt.Errorf("unknown verb %s", c.verb)
 	}

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"math/rand/v2"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -163,62 +160,4 @@ func tryClient(rdb redis.UniversalClient, c command) error {
 	}
 	_, err = permit.Release(ctx)
 	return err
-}
-
-// interrupt cancels calls at random times, and collects garbage meanwhile.
-func (d *driver) interrupt(ctx context.Context, c command) ([]string, error) {
-	s := semaphore(d.gate(c).Gate, c.wants[0])
-	granted, interrupted := 0, 0
-	for i := range number(c.of("count")) {
-		limited, cancel := context.WithCancel(ctx)
-		time.AfterFunc(rand.N(2*time.Millisecond), cancel)
-		permit, err := s.Acquire(limited, 1)
-		switch {
-		case errors.Is(err, context.Canceled):
-			interrupted++
-		case err != nil:
-			cancel()
-			return nil, err
-		default:
-			granted++
-			if _, err := permit.Release(limited); err != nil && !errors.Is(err, context.Canceled) {
-				cancel()
-				return nil, err
-			}
-		}
-		cancel()
-		if i%20 == 0 {
-			runtime.GC()
-		}
-	}
-	return []string{"done", fmt.Sprint("granted=", granted), fmt.Sprint("interrupted=", interrupted)}, nil
-}
-
-// slow is a client whose first reply that grants is read only after a while.
-type slow struct {
-	redis.UniversalClient
-	by     time.Duration
-	isDone atomic.Bool
-}
-
-func (s *slow) EvalSha(ctx context.Context, sha1 string, keys []string, args ...any) *redis.Cmd {
-	cmd := s.UniversalClient.EvalSha(ctx, sha1, keys, args...)
-	if values, err := cmd.Slice(); err == nil && len(values) > 0 && values[0] == "granted" && s.isDone.CompareAndSwap(false, true) {
-		time.Sleep(s.by) // the fault itself: the process is paused
-	}
-	return cmd
-}
-
-func (d *driver) paused(ctx context.Context, c command) ([]string, error) {
-	rdb := &slow{UniversalClient: d.gate(c).rdb, by: c.duration("by")}
-	g, err := newGate(rdb, d.gate(c).opened)
-	if err != nil {
-		return nil, err
-	}
-	permit, err := semaphore(g, c.wants[0]).Acquire(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	d.keep(c, held{permit: permit})
-	return granted(permit), nil
 }

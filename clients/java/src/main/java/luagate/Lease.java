@@ -23,7 +23,7 @@ final class Lease {
   private boolean isOver; // released, or known to be lost
   private boolean isRenewed;
   private boolean isFailing; // the last renewal was not answered
-  private Runnable onLost; // null: nobody is told
+  private Runnable onLost; // null: no notice
   private Future<?> renewal;
   private Future<?> expiry;
 

@@ -3,7 +3,6 @@
 mod change;
 mod claim;
 mod clock;
-mod cue;
 mod deadline;
 mod guard;
 mod line;
@@ -12,6 +11,7 @@ mod processes;
 mod report;
 mod running;
 mod signals;
+mod start_sign;
 mod terminal;
 mod thread;
 mod wait;

@@ -1,9 +1,9 @@
 //! The processes of the command: how they are started, found and ended.
 
 use super::change::Change;
-use super::cue::{CUE, Cue};
 use super::report::Report;
-use super::{change, cue, mark};
+use super::start_sign::{START_SIGN, StartSign};
+use super::{change, mark, start_sign};
 use crate::address::HIDDEN_URL;
 use crate::ended::{Ended, NOT_EXECUTABLE, NOT_FOUND};
 use nix::errno::Errno;
@@ -49,14 +49,14 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts the command, which awaits its cue. `id`: that of one of its permits. `others`: see `children_before`.
+    /// Starts the command, which waits for its start sign. `id`: that of one of its permits. `others`: see `children_before`.
     pub fn start(
         command: &[OsString],
         variables: &[(&str, String)],
         id: &str,
         has_group: bool,
         others: HashSet<Pid>,
-    ) -> Result<(Processes, Cue), Ended> {
+    ) -> Result<(Processes, StartSign), Ended> {
         // The processes that the command leaves behind become children of this process, so it knows when they have ended.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let _ = nix::sys::prctl::set_child_subreaper(true);
@@ -66,17 +66,17 @@ impl Processes {
         if has_group {
             process.process_group(0);
         }
-        let (cue, _reader) = Cue::of(&mut process)?;
+        let (start_sign, _reader) = StartSign::of(&mut process)?;
         let (child, limit) = mark::starting(|| process.spawn());
         let leader =
             child.map_err(|error| Ended::new(NOT_EXECUTABLE, format!("cannot start a process: {error}")))?.id() as i32;
         let (owner, others) = (Some(getpid().as_raw()), others.into_iter().map(Pid::as_raw).collect());
-        Ok((Processes { leader, has_group, mark: id.to_owned(), limit, owner, others }, cue))
+        Ok((Processes { leader, has_group, mark: id.to_owned(), limit, owner, others }, start_sign))
     }
 
     /// Ends the launch step, which has not executed the command.
-    pub fn give_up(self, cue: Cue) {
-        drop(cue);
+    pub fn give_up(self, start_sign: StartSign) {
+        drop(start_sign);
         if kill(self.leader(), Signal::SIGKILL).is_ok() {
             change::await_end(self.leader());
         }
@@ -204,16 +204,16 @@ pub fn own_program() -> io::Result<Command> {
 pub fn launch(parent: i32, command: &[OsString]) -> Result<u8, Ended> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
-    if getppid().as_raw() != parent || !cue::is_given() {
+    if getppid().as_raw() != parent || !start_sign::is_given() {
         return Err(Ended::silently(NOT_EXECUTABLE)); // it has died already
     }
     let [program, arguments @ ..] = command else {
         return Err(Ended::usage("no COMMAND"));
     };
-    let mut error = Command::new(program).args(arguments).env_remove(CUE).exec();
+    let mut error = Command::new(program).args(arguments).env_remove(START_SIGN).exec();
     if error.raw_os_error() == Some(Errno::ENOEXEC as i32) {
         // A script without `#!`: the shell runs it, as for execvp(3).
-        error = Command::new("/bin/sh").arg(path_of(program)).args(arguments).env_remove(CUE).exec();
+        error = Command::new("/bin/sh").arg(path_of(program)).args(arguments).env_remove(START_SIGN).exec();
     }
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
     // Its report does not wait for a stderr that is blocked: meanwhile the permit would be held.

@@ -84,13 +84,13 @@ impl<'a> Running<'a> {
         caller.stops.store(caller.may_stop(), Ordering::Release);
         let others = take(&mut caller.others);
         let started =
-            Processes::start(&args.command, &variables, mark, has_group, others).and_then(|(processes, cue)| {
+            Processes::start(&args.command, &variables, mark, has_group, others).and_then(|(processes, start_sign)| {
                 caller.guard.watches(&processes);
                 if let Some(signal) = caller.ended_by() {
-                    processes.give_up(cue); // the signal may have come before the command was there to get it
+                    processes.give_up(start_sign); // the signal may have come before the command was there to get it
                     return Err(Ended::by_signal(signal));
                 }
-                cue.give();
+                start_sign.give();
                 Ok(processes)
             });
         let processes = match started {

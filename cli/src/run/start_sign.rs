@@ -9,17 +9,17 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 
 /// The variable with the number of the file.
-pub const CUE: &str = "LUAGATE_CUE";
+pub const START_SIGN: &str = "LUAGATE_START_SIGN";
 
-pub struct Cue(PipeWriter);
+pub struct StartSign(PipeWriter);
 
-impl Cue {
+impl StartSign {
     /// Of a launch step that is not started yet. It inherits the reader.
-    pub fn of(process: &mut Command) -> io::Result<(Cue, PipeReader)> {
+    pub fn of(process: &mut Command) -> io::Result<(StartSign, PipeReader)> {
         let (reader, writer) = io::pipe()?;
         fcntl(&reader, FcntlArg::F_SETFD(FdFlag::empty()))?;
-        process.env(CUE, reader.as_raw_fd().to_string());
-        Ok((Cue(writer), reader))
+        process.env(START_SIGN, reader.as_raw_fd().to_string());
+        Ok((StartSign(writer), reader))
     }
 
     pub fn give(mut self) {
@@ -27,9 +27,9 @@ impl Cue {
     }
 }
 
-/// Blocks until the cue. Returns whether it was given.
+/// Blocks until the start sign. Returns whether it was given.
 pub fn is_given() -> bool {
-    let Some(file) = env::var(CUE).ok().and_then(|number| number.parse::<i32>().ok()) else { return false };
+    let Some(file) = env::var(START_SIGN).ok().and_then(|number| number.parse::<i32>().ok()) else { return false };
     let opened = File::open(format!("/dev/fd/{file}"));
     let _ = close(file);
     opened.is_ok_and(|mut opened| opened.read_exact(&mut [0]).is_ok())

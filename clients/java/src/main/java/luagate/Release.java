@@ -1,11 +1,14 @@
 package luagate;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
 import static java.util.concurrent.TimeUnit.SECONDS;
 
 import java.lang.System.Logger.Level;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeoutException;
 
 /**
  * Releases what an id has in the background, until the server answers, or has freed the id by
@@ -15,6 +18,8 @@ final class Release implements Runnable {
   private static final long LONGEST_ATTEMPT_NS = SECONDS.toNanos(1);
   private static final long FIRST_PAUSE_NS = MILLISECONDS.toNanos(20);
   private static final long LONGEST_PAUSE_NS = SECONDS.toNanos(1);
+
+  private static final long RELEASING_NS = MILLISECONDS.toNanos(20);
 
   private final Settings settings;
   private final String id;
@@ -38,6 +43,21 @@ final class Release implements Runnable {
     var release = new Release(settings, id, end);
     settings.gate().background().call(release);
     return release.answered;
+  }
+
+  /**
+   * Waits for releases that were started, a moment and at most until {@code until}. Those that are
+   * not answered continue.
+   */
+  static void await(List<CompletableFuture<Void>> started, long until) {
+    long ns = Math.max(RELEASING_NS, Math.min(until - System.nanoTime(), LONGEST_ATTEMPT_NS));
+    try {
+      CompletableFuture.allOf(started.toArray(CompletableFuture<?>[]::new)).get(ns, NANOSECONDS);
+    } catch (TimeoutException | ExecutionException silent) {
+      // They continue.
+    } catch (InterruptedException interrupt) {
+      Thread.currentThread().interrupt();
+    }
   }
 
   @Override

@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 
 /** The calls of one id for its permits, until they are granted or the caller gives up. */
@@ -58,6 +59,10 @@ final class Request {
       throw settings.denied(reply);
     } catch (DeniedException | AboveLimitException refused) {
       throw refused; // nothing is held
+    } catch (LimitMismatchException mismatch) {
+      // It may hold permits.
+      Release.await(List.of(abandon()), System.nanoTime() + gate.callTimeoutNs());
+      throw mismatch;
     } catch (RuntimeException failed) {
       abandon();
       throw failed;
@@ -91,6 +96,9 @@ final class Request {
     } catch (Unanswered lost) {
       abandonWait();
       throw timedOut(timeout, lost.getCause());
+    } catch (LimitMismatchException mismatch) {
+      Release.await(List.of(abandonWait()), end); // it may hold permits
+      throw mismatch;
     } catch (RuntimeException | InterruptedException failed) {
       abandonWait();
       throw failed;
@@ -108,15 +116,16 @@ final class Request {
   }
 
   /** A call that counts as lost may still be granted later. That grant is then released. */
-  private void abandonWait() {
+  private CompletableFuture<Void> abandonWait() {
     isAbandoned = true;
-    abandon();
+    var released = abandon();
     gate.background().after(MILLISECONDS.toNanos(PATIENCE_MS), () -> gate.inbox().remove(this));
+    return released;
   }
 
   /** Releases in the background what the id has. */
-  void abandon() {
-    Release.start(settings, id, longestNs());
+  CompletableFuture<Void> abandon() {
+    return Release.start(settings, id, longestNs());
   }
 
   /** The time after which the server has freed the id by itself. */

@@ -1,8 +1,6 @@
 package luagate;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
-import static java.util.concurrent.TimeUnit.MILLISECONDS;
-import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import java.time.Duration;
 import java.util.ArrayList;
@@ -13,15 +11,12 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Collectors;
 
 /** Grants permits of several semaphores, all or none. */
 public final class Several {
   private static final int MOST_SEMAPHORES = 64;
-  private static final long RELEASING_NS = MILLISECONDS.toNanos(20);
 
   /** A number of permits of one semaphore. */
   public record Want(Semaphore semaphore, int permits) {
@@ -105,10 +100,22 @@ public final class Several {
         granted.permits().forEach(lost -> lost.lease.finish()); // the reply was read too late
       }
       throw new UnreachableException(wants.get(0).key() + ": no reply within a lease", null);
+    } catch (DeniedException | AboveLimitException refused) {
+      throw refused;
+    } catch (LimitMismatchException mismatch) {
+      Release.await(release(id), System.nanoTime() + gate.callTimeoutNs()); // it may hold permits
+      throw mismatch;
     } catch (RuntimeException failed) {
-      wants.forEach(want -> Release.start(want.settings(), id, want.settings().leaseNs()));
+      release(id);
       throw failed;
     }
+  }
+
+  /** Releases in the background what the id has. */
+  private List<CompletableFuture<Void>> release(String id) {
+    return wants.stream()
+        .map(want -> Release.start(want.settings(), id, want.settings().leaseNs()))
+        .toList();
   }
 
   private Permits tryAcquire(String id) {
@@ -119,6 +126,10 @@ public final class Several {
       argv.addAll(List.of(want.serverPermits(), of.limit(), of.leaseMs(), of.atLeastMs()));
     }
     Reply reply = gate.calls().call("semaphore/try_acquire_several", keys, argv, false);
+    if (!reply.word().equals("granted") && !reply.word().equals("held")
+        && reply.number("still_held") > 0) {
+      release(id); // an earlier run of this call granted some
+    }
     switch (reply.word()) {
       case "denied" -> throw denied(reply);
       case "above_limit" -> {
@@ -212,23 +223,12 @@ public final class Several {
       }
       held.forEach(Permit::checkClock);
     } catch (RuntimeException | InterruptedException failed) {
-      releaseSoon(held);
+      // Usually done when this returns.
+      Release.await(held.stream().map(Permit::abandon).toList(), System.nanoTime());
       throw failed;
     }
     held.forEach(Permit::keep);
     return new Permits(wants.stream().map(want -> granted.get(want.semaphore)).toList());
-  }
-
-  /** Releases in the background, but usually before it returns. */
-  private static void releaseSoon(List<Permit> held) {
-    var released = held.stream().map(Permit::abandon).toArray(CompletableFuture<?>[]::new);
-    try {
-      CompletableFuture.allOf(released).get(RELEASING_NS, NANOSECONDS);
-    } catch (TimeoutException | ExecutionException silent) {
-      // It continues.
-    } catch (InterruptedException interrupt) {
-      Thread.currentThread().interrupt();
-    }
   }
 
   private static void refresh(Permit permit, Duration timeout, long end)

@@ -1,6 +1,9 @@
 //! What the scripts promise to clients in any language: calls and replies, keys, bounds on work and memory, and
 //! versions.
 
+#[cfg(unix)]
+#[path = "../support/forked.rs"]
+mod forked;
 #[path = "../support/fuzz.rs"]
 mod fuzz;
 #[path = "../support/mod.rs"]

@@ -1,48 +1,26 @@
 //! Promise: a forked child does no harm with objects of its parent. Every call in the child returns at once.
 #![cfg(unix)]
 
+use crate::forked::in_child;
 use crate::own;
 use crate::support::raw::Raw;
 use crate::support::stop::Stop;
-use crate::support::{SOON, Server, eventually, signal, within};
+use crate::support::{SOON, Server, eventually, within};
 
 use luagate::errors::FailureKind;
 use luagate::{Cancel, Error, Gate};
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::ExitStatus;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
 /// A property that must hold in the child, and its check.
 type Check<'a> = (&'static str, &'a dyn Fn() -> bool);
 
-/// Forks. Returns the first check that failed in the child, or that the child hung. A hanging child is killed.
-fn not_found(checks: &[Check]) -> Option<&'static str> {
-    match fork::fork().unwrap() {
-        fork::Fork::Child => {
-            let wrong = checks.iter().position(|(_, check)| !check());
-            std::process::exit(wrong.map_or(0, |number| number as i32 + 1));
-        }
-        fork::Fork::Parent(child) => {
-            let (ended, watch) = channel::<()>();
-            thread::scope(|scope| {
-                scope.spawn(move || {
-                    if watch.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout) {
-                        signal("-KILL", child.cast_unsigned());
-                    }
-                });
-                let status = ExitStatus::from_raw(fork::waitpid(child).unwrap());
-                drop(ended);
-                match status.code() {
-                    Some(0) => None,
-                    Some(number) => Some(checks.get(number as usize - 1).map_or("it panicked", |(what, _)| what)),
-                    None => Some("the child hung or was killed"),
-                }
-            })
-        }
-    }
+/// Forks. Returns the first check that failed in the child, or that the child panicked or hung.
+fn not_found(checks: &[Check]) -> Option<String> {
+    let wrong = || checks.iter().find(|(_, check)| !check()).map_or("", |(what, _)| what).to_owned();
+    let found = in_child(wrong).unwrap_or_else(|| "the child panicked or hung".to_owned());
+    (!found.is_empty()).then_some(found)
 }
 
 fn is_forked(error: impl Into<Error>) -> bool {

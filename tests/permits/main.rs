@@ -1,5 +1,8 @@
 //! Acquiring and releasing: permits of semaphores, mutexes, read-write locks, latches and autocomplete.
 
+#[cfg(unix)]
+#[path = "../support/forked.rs"]
+mod forked;
 #[path = "../support/mod.rs"]
 mod support;
 

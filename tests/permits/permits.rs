@@ -1,6 +1,7 @@
 //! Promise: a permit is released exactly once, whether it is released, dropped, handed on or forked, or the server is
 //! unreachable.
 
+use crate::forked::in_child;
 use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
@@ -229,21 +230,16 @@ fn a_forked_child_releases_nothing() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let gate = server.gate();
-    let permit = gate.semaphore("raw", 1).acquire().unwrap();
-    match fork::fork().unwrap() {
-        fork::Fork::Child => {
-            let refused = gate.semaphore("raw", 1).try_acquire().is_err()
-                && permit.refresh().is_err()
-                && permit.release().is_err();
-            std::process::exit(if refused { 0 } else { 1 });
-        }
-        fork::Fork::Parent(child) => {
-            let status = fork::waitpid(child).unwrap();
-            assert_eq!(status, 0, "the child used its parent's connections");
-            assert!(raw.holds(permit.id()));
-            permit.release().unwrap();
-        }
-    }
+    let mut permit = Some(gate.semaphore("raw", 1).acquire().unwrap());
+    let refused = in_child(|| {
+        gate.semaphore("raw", 1).try_acquire().is_err()
+            && permit.as_ref().is_some_and(|permit| permit.refresh().is_err())
+            && permit.take().is_some_and(|permit| permit.release().is_err())
+    });
+    assert_eq!(refused.as_deref(), Some("true"), "the child used its parent's connections");
+    let permit = permit.unwrap();
+    assert!(raw.holds(permit.id()));
+    permit.release().unwrap();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::Printed;
 use super::forged::{self, nowhere, patient, replying, soon};
+use crate::forked::in_child;
 use crate::fuzz_replies::StandIn;
 use crate::support::Server;
 
@@ -130,17 +131,11 @@ fn another_version(printed: &mut Printed) {
 
 /// The error of a child of this process: its kind and its text.
 fn forked(gate: &Gate) -> (String, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("error");
-    match fork::fork().unwrap() {
-        fork::Fork::Child => {
-            let Err(TryAcquireError::Failed(failure)) = gate.mutex("m").try_lock() else { std::process::exit(1) };
-            let text = format!("{:?}\n{failure}", failure.kind());
-            std::process::exit(std::fs::write(&file, text).is_err().into());
-        }
-        fork::Fork::Parent(child) => fork::waitpid(child).unwrap(),
-    };
-    let text = std::fs::read_to_string(file).unwrap();
+    let text = in_child(|| match gate.mutex("m").try_lock() {
+        Err(TryAcquireError::Failed(failure)) => format!("{:?}\n{failure}", failure.kind()),
+        other => format!("{other:?}\n"),
+    });
+    let text = text.unwrap();
     let (kind, text) = text.split_once('\n').unwrap();
     (kind.to_owned(), text.to_owned())
 }

@@ -1,6 +1,7 @@
 //! Promise: each id counts once, however often a call is repeated. The first call stores the count.
 
 use super::Raw;
+use crate::forked::in_child;
 use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::{Server, process};
@@ -70,18 +71,12 @@ fn a_forked_child_neither_counts_nor_waits() {
     let server = Server::any();
     let latch = server.gate().latch("raw", 1);
     assert!(latch.wait_timeout(Duration::from_millis(50)).is_err());
-    match fork::fork().unwrap() {
-        fork::Fork::Child => {
-            let forked =
-                |error: Error| matches!(error, Error::Failed(failure) if failure.kind() == FailureKind::Forked);
-            let refused = latch.count_down().is_err_and(|error| forked(error.into()))
-                && latch.count().is_err_and(|error| forked(error.into()))
-                && latch.wait().is_err_and(|error| forked(error.into()));
-            std::process::exit(if refused { 0 } else { 1 });
-        }
-        fork::Fork::Parent(child) => {
-            assert_eq!(fork::waitpid(child).unwrap(), 0);
-            assert_eq!(latch.count().unwrap(), 1);
-        }
-    }
+    let forked = |error: Error| matches!(error, Error::Failed(failure) if failure.kind() == FailureKind::Forked);
+    let refused = in_child(|| {
+        latch.count_down().is_err_and(|error| forked(error.into()))
+            && latch.count().is_err_and(|error| forked(error.into()))
+            && latch.wait().is_err_and(|error| forked(error.into()))
+    });
+    assert_eq!(refused.as_deref(), Some("true"));
+    assert_eq!(latch.count().unwrap(), 1);
 }

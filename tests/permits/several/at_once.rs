@@ -2,6 +2,7 @@
 //! not grant.
 
 use super::{HELMET, SHIELD, SOON, SWORD, ask, assert_free, mutexes, raw};
+use crate::forked::in_child;
 use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::{self, Server, eventually};
@@ -175,20 +176,18 @@ fn a_forked_child_locks_and_unlocks_nothing() {
     let server = Server::any();
     let gate = server.gate();
     let guard = gate.mutexes([SWORD, SHIELD]).try_acquire().unwrap();
-    match fork::fork().unwrap() {
-        fork::Fork::Child => {
-            let others = gate.mutexes(["{trade}:helmet", "{trade}:boots"]);
-            let refused =
-                guard.refresh().is_err() && others.try_acquire().is_err() && others.acquire_timeout(SOON).is_err();
-            drop(guard);
-            std::process::exit(i32::from(!refused));
-        }
-        fork::Fork::Parent(child) => {
-            assert_eq!(fork::waitpid(child).unwrap(), 0);
-            assert_free(&gate, &["{trade}:helmet", "{trade}:boots"]);
-            assert_eq!(guard.release().unwrap(), Released::Released);
-        }
-    }
+    let others = gate.mutexes(["{trade}:helmet", "{trade}:boots"]);
+    let mut guard = Some(guard);
+    let refused = in_child(|| {
+        let refused = guard.as_ref().is_some_and(|guard| guard.refresh().is_err())
+            && others.try_acquire().is_err()
+            && others.acquire_timeout(SOON).is_err();
+        drop(guard.take());
+        refused
+    });
+    assert_eq!(refused.as_deref(), Some("true"));
+    assert_free(&gate, &["{trade}:helmet", "{trade}:boots"]);
+    assert_eq!(guard.unwrap().release().unwrap(), Released::Released);
 }
 
 #[test]

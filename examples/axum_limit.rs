@@ -45,7 +45,7 @@ async fn work_on(service: &Service, account: &str, waits: bool) -> Result<String
     tokio::select! {
         report = report(account, permit.fence(), service.work) => Ok(report),
         // Another request may have its permit now, so the work ends.
-        lost = permit.lost() => Err(Error::Lost(lost)),
+        lost = permit.lost_async() => Err(Error::Lost(lost)),
     }
 }
 
@@ -87,7 +87,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, router).with_graceful_shutdown(stopped()).await?; // answers the requests that it has
     all_ended.recv().await; // axum may still have to drop the request of a client that has disconnected
-    gate.close_async().await?; // waits until the server has confirmed the releases of dropped permits
+    gate.flush_async().await?; // waits until the server has confirmed the releases of dropped permits
     Ok(())
 }
 

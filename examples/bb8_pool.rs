@@ -10,7 +10,7 @@
 use bb8_redis::RedisConnectionManager;
 use bb8_redis::bb8::Pool;
 use luagate::errors::CallError;
-use luagate::scripts::semaphore::{Acquire, Answer, Ask, Grant, Release, ReleaseAnswer};
+use luagate::scripts::semaphore::{Acquire, AcquireAnswer, Ask, Grant, Release, ReleaseAnswer};
 use luagate::scripts::{self, Call, Keys};
 use std::env;
 use std::error::Error;
@@ -43,11 +43,11 @@ async fn run<C: Call>(pool: &Pool<RedisConnectionManager>, call: &C) -> Outcome<
 async fn try_acquire(pool: &Pool<RedisConnectionManager>, keys: &Keys, id: &str) -> Outcome<Option<Grant>> {
     let ask = Ask { id, limit: LIMIT, lease_ms: 30_000, ..Ask::default() };
     match run(pool, &Acquire { keys, ask }).await? {
-        Answer::Granted(grant, usage) | Answer::Held(grant, usage) => {
+        AcquireAnswer::Granted(grant, usage) | AcquireAnswer::Held(grant, usage) => {
             println!("{id} runs, {} of {} permits are in use", usage.in_use, usage.limit);
             Ok(Some(grant))
         }
-        Answer::Denied { next_expiry, .. } => {
+        AcquireAnswer::Denied { next_expiry, .. } => {
             println!("{id} is skipped: the next lease ends in at most {} ms", next_expiry.unwrap_or_default());
             Ok(None)
         }

@@ -9,7 +9,7 @@
 //! longer than the longest export.
 
 use luagate::errors::CallError;
-use luagate::scripts::semaphore::{Acquire, Answer, Ask, Grant, Release, ReleaseAnswer};
+use luagate::scripts::semaphore::{Acquire, AcquireAnswer, Ask, Grant, Release, ReleaseAnswer};
 use luagate::scripts::{self, Call, Keys};
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use std::env;
@@ -39,8 +39,8 @@ async fn acquire(con: &mut ConnectionManager, keys: &Keys, id: &str) -> Outcome<
     let ask = Ask { id, limit: LIMIT, lease_ms: 30_000, wait_ms: 10_000, ..Ask::default() };
     loop {
         match run(con, &Acquire { keys, ask }).await? {
-            Answer::Granted(grant, _) | Answer::Held(grant, _) => return Ok(grant),
-            Answer::Queued { retry_after, .. } => sleep(Duration::from_millis(retry_after.min(50))).await,
+            AcquireAnswer::Granted(grant, _) | AcquireAnswer::Held(grant, _) => return Ok(grant),
+            AcquireAnswer::Queued { retry_after, .. } => sleep(Duration::from_millis(retry_after.min(50))).await,
             other => return Err(format!("{id} is not in line: {other:?}").into()),
         }
     }

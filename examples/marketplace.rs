@@ -174,7 +174,7 @@ fn script(text: &str) -> Script {
 fn under<'a>(script: &'a Script, locks: &[&Permit]) -> ScriptInvocation<'a> {
     let mut call = script.prepare_invoke();
     for lock in locks {
-        call.key(&lock.keys().names()).arg((lock.id(), lock.fence()));
+        call.key(&lock.keys().list()).arg((lock.id(), lock.fence()));
     }
     call
 }

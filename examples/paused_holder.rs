@@ -8,7 +8,7 @@
 //! writes also checks that its caller still holds the lock. If the data is elsewhere, for example in a database, pass
 //! the fence to it. The database must refuse every fence lower than the highest one it has seen.
 
-use luagate::{Gate, Permit, scripts};
+use luagate::{Gate, Lease, Permit, scripts};
 use redis::{Commands, Connection, RedisResult, Script};
 use std::env;
 use std::error::Error;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let prefix = format!("example:{}", uuid::Uuid::new_v4().simple());
     let gate = Gate::builder(&url).prefix(&prefix).open()?;
     let mut con = redis::Client::open(url)?.get_connection()?;
-    let account = gate.mutex("account:17").with(|mutex| mutex.lease(LEASE));
+    let account = gate.mutex("account:17").with(|mutex| mutex.lease(Lease::fixed(LEASE)));
     // The same hash tag in braces as in the lock's keys: in a cluster, all keys of a script must be on one node.
     let balance = format!("{prefix}:balance:{{account:17}}");
 
@@ -64,7 +64,7 @@ fn write(con: &mut Connection, lock: &Permit, key: &str, value: &str) -> RedisRe
         return 1",
         holds = scripts::HOLDS
     ));
-    script.key(&lock.keys().names()).key(key).arg((lock.id(), lock.fence())).arg(value).invoke(con)
+    script.key(&lock.keys().list()).key(key).arg((lock.id(), lock.fence())).arg(value).invoke(con)
 }
 
 fn in_words(wrote: bool) -> &'static str {

@@ -101,7 +101,7 @@ fn commit(con: &mut Connection, prefix: &str, lock: &Permit, id: &str, order: &s
         holds = scripts::HOLDS
     ));
     script
-        .key(&lock.keys().names())
+        .key(&lock.keys().list())
         .key(format!("{prefix}:{OFFSET}"))
         .key(format!("{prefix}:{DONE}"))
         .arg((lock.id(), lock.fence(), id, order))

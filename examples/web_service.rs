@@ -7,8 +7,8 @@
 //!
 //! It starts the service, then simulates six clients that send a request at the same time.
 
-use luagate::Gate;
 use luagate::errors::TryAcquireError;
+use luagate::{Gate, Lease};
 use std::env;
 use std::error::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -25,7 +25,7 @@ const LEASE: Duration = Duration::from_millis(800);
 /// Handles a request, if fewer than five are active. Returns the status, with further headers if any, and the text.
 fn report(gate: &Gate, account: &str) -> (String, String) {
     let requests = gate.semaphore(&format!("account:{account}"), 5);
-    let _permit = match requests.lease(LEASE).try_acquire() {
+    let _permit = match requests.lease(Lease::fixed(LEASE)).try_acquire() {
         Ok(permit) => permit,
         Err(TryAcquireError::Denied(denied)) => {
             let after = denied.retry_after(WORK);

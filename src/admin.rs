@@ -47,7 +47,7 @@ pub fn masters(gate: &Gate) -> Result<Vec<Master>, CallError> {
 /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
 /// for name in admin::names(&gate)? {
 ///     let name = name?;
-///     println!("{name}: {}", admin::named(&gate, &name).inspect()?);
+///     println!("{name}: {}", admin::semaphore(&gate, &name).inspect()?);
 /// }
 /// # Ok(())
 /// # }
@@ -59,7 +59,7 @@ pub fn names(gate: &Gate) -> Result<Names, CallError> {
 
 /// The semaphore with this name and of this kind, to inspect and to change it. Sends nothing to the server. A mutex is a
 /// semaphore with the limit 1; a reader-writer lock is one with the limit 2^31-1.
-pub fn named(gate: &Gate, name: &Name) -> Semaphore {
+pub fn semaphore(gate: &Gate, name: &Name) -> Semaphore {
     let limit = match name.kind {
         Kind::Semaphore => None,
         Kind::Mutex => Some(1),
@@ -101,7 +101,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 3] = [Kind::Semaphore, Kind::Mutex, Kind::RwLock];
+    pub const ALL: &'static [Kind] = &[Kind::Semaphore, Kind::Mutex, Kind::RwLock];
 
     /// The word for it in keys and in texts.
     pub fn as_str(self) -> &'static str {
@@ -160,7 +160,7 @@ impl Master {
             redis::from_redis_value(reply).map_err(|error| error_of(error.into()))?;
         let names = keys.iter().filter_map(|key| {
             let (word, name) = keys::parts_under(prefix, std::str::from_utf8(key).ok()?)?;
-            let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == word)?;
+            let kind = Kind::ALL.iter().copied().find(|kind| kind.as_str() == word)?;
             Some(Name { kind, name: name.to_owned() })
         });
         Ok((next, names.collect()))
@@ -175,6 +175,7 @@ impl fmt::Debug for Master {
 
 /// The names that [`names`] finds.
 #[derive(Debug)]
+#[must_use = "nothing is searched before the first `next`"]
 pub struct Names {
     /// The first one is searched now.
     masters: VecDeque<Master>,

@@ -170,6 +170,7 @@ impl Notify {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Lease;
 
     #[cfg(target_os = "linux")]
     #[test]
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn a_permit_is_lost_after_a_suspension_although_the_monotonic_clock_stopped() {
         let (gate, memory) = crate::Gate::in_memory().unwrap();
-        let permit = gate.semaphore("desk", 1).lease(Duration::from_secs(60)).acquire().unwrap();
+        let permit = gate.semaphore("desk", 1).lease(Lease::fixed(Duration::from_secs(60))).acquire().unwrap();
         let half = Duration::from_secs(30);
         let nanoseconds = half.as_nanos() as u64;
         let stop_monotonic = || memory.time.suspended.fetch_add(nanoseconds, std::sync::atomic::Ordering::SeqCst);

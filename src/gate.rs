@@ -21,10 +21,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long closing a gate waits for its releases.
-const CLOSE: Duration = Duration::from_secs(30);
+/// How long `flush` waits for the releases.
+const LONGEST_FLUSH: Duration = Duration::from_secs(30);
 
-/// A client of Redis or Valkey, for one server or a cluster. It creates semaphores, locks and latches by name.
+/// A client of Redis or Valkey, for one server or a cluster. It creates semaphores, locks and latches by name;
+/// [`autocomplete`](crate::autocomplete) has its own constructors.
 ///
 /// Open one gate in each process and clone it. Clones share everything. A permit keeps open the parts of the gate
 /// that it needs. A forked child must open a gate in the child.
@@ -41,11 +42,12 @@ const CLOSE: Duration = Duration::from_secs(30);
 /// - with Sentinel, one that receives messages about a new master. It starts when the gate is opened.
 ///
 /// ```no_run
+/// use luagate::Lease;
 /// use std::time::Duration;
 ///
 /// # fn main() -> Result<(), luagate::Error> {
 /// let gate = luagate::Gate::open("redis://127.0.0.1/")?;
-/// let market = gate.semaphore("market:account:17", 5).lease(Duration::from_secs(10));
+/// let market = gate.semaphore("market:account:17", 5).lease(Lease::renewed(Duration::from_secs(10)));
 /// let permit = market.acquire_timeout(Duration::from_secs(2))?;
 /// println!("acquired, with fence {}", permit.fence());
 /// permit.release()?;
@@ -117,7 +119,9 @@ impl Gate {
 
     /// Permits of several semaphores, which are acquired together or not at all. Each pair is a semaphore and a number
     /// of permits. It takes 1 to 64 semaphores. A lock gives such a pair: [`Mutex::to_lock`], [`RwLock::to_read`] and
-    /// [`RwLock::to_write`]. The semaphores and locks keep their settings. One with an [id](Semaphore::id) chosen by the application is not accepted.
+    /// [`RwLock::to_write`]. The semaphores and locks keep their settings. One with an [id](Semaphore::id) chosen by the application is not accepted. If they
+    /// are of different gates, only `acquire` and `acquire_timeout` work.
+    #[doc(alias = "multi_lock")]
     pub fn several<'a>(&self, semaphores: impl IntoIterator<Item = (&'a Semaphore, u32)>) -> Several {
         Several::new(semaphores.into_iter().map(|(semaphore, permits)| (semaphore.clone(), permits)))
     }
@@ -143,32 +147,34 @@ impl Gate {
         CountDownLatch::new(self.shared.clone(), name, count)
     }
 
-    /// Waits until all releases are confirmed, or their permits have ended by themselves: at the end of a program, after its
-    /// permits were dropped. Blocks for at most 30 s. Other clones of the gate can still be used.
+    /// Waits until the server has confirmed the releases of all dropped permits, or these have ended by themselves: for the end
+    /// of a program. Blocks for at most 30 s. It does not end waits, and does not release permits that are still held.
     ///
     /// # Errors
-    /// [`CallError::Failed`] if some releases are not confirmed after that time. Their permits end with their leases.
-    pub fn close(self) -> Result<(), CallError> {
-        block(|mode| self.close_by(mode))
+    /// [`CallError::Failed`] of the kind [`TimedOut`](FailureKind::TimedOut) if some releases are not confirmed after that time.
+    /// Their permits end with their leases. The call can be repeated.
+    #[doc(alias("close", "shutdown"))]
+    pub fn flush(&self) -> Result<(), CallError> {
+        block(|mode| self.flush_by(mode))
     }
 
-    /// As [`close`](Gate::close), without blocking.
+    /// As [`flush`](Gate::flush), without blocking.
     ///
     /// # Errors
-    /// As [`close`](Gate::close).
+    /// As [`flush`](Gate::flush).
     ///
     /// # Cancel safety
     /// If this is dropped, the gate continues with the releases.
-    pub async fn close_async(self) -> Result<(), CallError> {
-        self.close_by(Mode::Async).await
+    pub async fn flush_async(&self) -> Result<(), CallError> {
+        self.flush_by(Mode::Async).await
     }
 
-    async fn close_by(self, mode: Mode) -> Result<(), CallError> {
+    async fn flush_by(&self, mode: Mode) -> Result<(), CallError> {
         self.shared.servers.check_process()?;
-        if self.shared.releases.all_confirmed(self.shared.now() + CLOSE, mode).await {
+        if self.shared.releases.all_confirmed(self.shared.now() + LONGEST_FLUSH, mode).await {
             Ok(())
         } else {
-            let text = format!("releases were not confirmed within {CLOSE:?}");
+            let text = format!("releases were not confirmed within {LONGEST_FLUSH:?}");
             Err(CallError::Failed(Failure::new(FailureKind::TimedOut, text)))
         }
     }

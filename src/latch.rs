@@ -144,22 +144,23 @@ impl CountDownLatch {
     ///
     /// # Errors
     /// [`CallError`]. The call can be repeated.
-    pub fn count(&self) -> Result<u32, CallError> {
-        block(|mode| self.count_by(mode))
+    #[doc(alias("count", "getCount"))]
+    pub fn left(&self) -> Result<u32, CallError> {
+        block(|mode| self.left_by(mode))
     }
 
-    /// As [`count`](CountDownLatch::count), without blocking.
+    /// As [`left`](CountDownLatch::left), without blocking.
     ///
     /// # Errors
-    /// As [`count`](CountDownLatch::count).
+    /// As [`left`](CountDownLatch::left).
     ///
     /// # Cancel safety
     /// Dropping it has no effect.
-    pub async fn count_async(&self) -> Result<u32, CallError> {
-        self.count_by(Mode::Async).await
+    pub async fn left_async(&self) -> Result<u32, CallError> {
+        self.left_by(Mode::Async).await
     }
 
-    async fn count_by(&self, mode: Mode) -> Result<u32, CallError> {
+    async fn left_by(&self, mode: Mode) -> Result<u32, CallError> {
         let (keys, _) = self.checked()?;
         let count = async {
             Ok(match self.shared.call(&Count { keys }, mode).await? {
@@ -208,7 +209,7 @@ impl CountDownLatch {
     ///
     /// # Errors
     /// [`WaitError`]. If the server cannot be reached, the wait fails at once at its first call, and later after
-    /// [`GateBuilder::outage`](crate::GateBuilder::outage).
+    /// [`GateBuilder::outage_timeout`](crate::GateBuilder::outage_timeout).
     pub fn wait(&self) -> Result<(), WaitError> {
         block(|mode| self.wait_by(None, mode))
     }
@@ -224,14 +225,13 @@ impl CountDownLatch {
         self.wait_by(None, Mode::Async).await
     }
 
-    /// Waits until the latch is open, for at most `timeout`. Blocks for at most `timeout` plus 50 ms.
+    /// Waits until the latch is open, for at most `timeout`. Blocks for at most `timeout` plus 50 ms. A timeout of zero only
+    /// looks. The timeout of the async form begins when the future is polled for the first time.
     ///
     /// # Errors
-    /// [`WaitError::TimedOut`] contains how many are left. A timeout of zero is [`WaitError::Invalid`]. Otherwise as
-    /// [`wait`](CountDownLatch::wait).
+    /// [`WaitError::StillClosed`] contains how many are left. Otherwise as [`wait`](CountDownLatch::wait).
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), WaitError> {
-        let deadline = self.deadline(timeout)?;
-        block(|mode| self.wait_by(deadline, mode))
+        block(|mode| self.wait_by(self.shared.deadline(timeout), mode))
     }
 
     /// As [`wait_timeout`](CountDownLatch::wait_timeout), without blocking.
@@ -242,7 +242,7 @@ impl CountDownLatch {
     /// # Cancel safety
     /// As [`wait_async`](CountDownLatch::wait_async).
     pub async fn wait_timeout_async(&self, timeout: Duration) -> Result<(), WaitError> {
-        self.wait_by(self.deadline(timeout)?, Mode::Async).await
+        self.wait_by(self.shared.deadline(timeout), Mode::Async).await
     }
 
     /// The keys and the life in ms, if all settings of this latch are valid.
@@ -250,10 +250,6 @@ impl CountDownLatch {
         let keys = self.keys.as_ref().map_err(Invalid::clone)?;
         Invalid::check_count("count", self.count, "")?;
         Ok((keys, checked_ms("life", self.life, "")?))
-    }
-
-    fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
-        self.shared.deadline(timeout, "To read the state without waiting, use `count`")
     }
 
     async fn wait_by(&self, deadline: Option<Instant>, mode: Mode) -> Result<(), WaitError> {

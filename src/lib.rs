@@ -59,7 +59,7 @@
 //! - **Calls block their thread**, for one round trip or until their wait ends. Their async form, such as `acquire_async`, blocks no
 //!   thread. It needs no runtime and works on every executor.
 //! - **Dropping a permit releases it**, and does not wait for the reply. Later calls of the gate for the same name run after
-//!   the release. [`Permit::release`] returns its result, and [`Gate::close`] waits for all releases.
+//!   the release. [`Permit::release`] returns its result, and [`Gate::flush`] waits for all releases.
 //! - **Leases.** A permit of a crashed process becomes free when its lease ends. The default lease is 30 s, and the
 //!   client renews it in the background until the permit is dropped. A permit can be lost: see [`Permit::is_lost`].
 //! - **Fences.** Only the [fence](Permit::fence) stops the writes of a process that was paused for longer than its
@@ -113,8 +113,8 @@ mod wait;
 pub mod errors {
     pub use crate::error::failure::{Failure, FailureKind};
     pub use crate::error::{
-        AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch, Lost,
-        PlaceRevoked, RefreshError, RunError, StillClosed, TryAcquireError, WaitError,
+        AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch, Lost, PermitError,
+        PlaceRevoked, RunError, StillClosed, TryAcquireError, WaitError,
     };
     pub use crate::permit::ReleaseError;
 }

@@ -55,14 +55,14 @@
 /// All functions of [`scripts`](crate::scripts) work on it:
 ///
 /// ```
-/// use luagate::scripts::{Keys, semaphore::{self, Answer, Ask}};
+/// use luagate::scripts::{Keys, semaphore::{self, AcquireAnswer, Ask}};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut server = luagate::memory::Server::new()?;
 /// let keys = Keys::semaphore("luagate", "market")?;
 /// let ask = Ask { id: "ann", limit: 1, lease_ms: 1_000, ..Ask::default() };
 /// let answer = semaphore::acquire(&mut server, &keys, &ask)?;
-/// assert!(matches!(answer, Answer::Granted(..)));
+/// assert!(matches!(answer, AcquireAnswer::Granted(..)));
 /// # Ok(())
 /// # }
 /// ```
@@ -160,7 +160,7 @@ impl Memory {
     /// [`CallError::Failed`] when the system has no connection left.
     pub fn connection(&self) -> Result<Connection, CallError> {
         let con = Client::open(self.url()).and_then(|client| client.get_connection());
-        con.map_err(|error| CallError::Failed(error.into()))
+        con.map_err(|error| CallError::Failed(Failure::of(error)))
     }
 
     /// The date that the moved clock shows.

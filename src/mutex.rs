@@ -1,12 +1,12 @@
 //! The mutex: a semaphore of one permit, with the verbs of locking.
 
 use crate::engine::mode::{Mode, block};
-use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError};
+use crate::error::{AcquireError, CallError, PermitError, TryAcquireError};
 use crate::permit::Permit;
 use crate::semaphore::inspection::Inspection;
 use crate::semaphore::{Revoked, Semaphore};
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A lock that only one caller at a time holds, over all processes and machines.
 ///
@@ -37,11 +37,9 @@ impl Mutex {
     /// Changes the settings, which are those of a [`Semaphore`]:
     ///
     /// ```no_run
-    /// use std::time::Duration;
-    ///
     /// # fn main() -> Result<(), luagate::Error> {
     /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
-    /// let job = gate.mutex("report:nightly").with(|mutex| mutex.lease(Duration::from_secs(60)).label("host-7"));
+    /// let job = gate.mutex("report:nightly").with(|settings| settings.max_waiting(10).label("host-7"));
     /// # Ok(())
     /// # }
     /// ```
@@ -117,31 +115,11 @@ impl Mutex {
         self.semaphore.acquire_timeout_async(timeout).await
     }
 
-    /// Locks. Waits in line until `deadline`, and blocks until then plus 50 ms at most. If `deadline` has passed, it
-    /// tries once without waiting.
-    ///
-    /// # Errors
-    /// As [`Semaphore::acquire_timeout`].
-    pub fn try_lock_until(&self, deadline: Instant) -> Result<Permit, AcquireError> {
-        self.semaphore.acquire_many_until(1, deadline)
-    }
-
-    /// As [`try_lock_until`](Mutex::try_lock_until), without blocking.
-    ///
-    /// # Errors
-    /// As [`try_lock_until`](Mutex::try_lock_until).
-    ///
-    /// # Cancel safety
-    /// As [`Semaphore::acquire_async`].
-    pub async fn try_lock_until_async(&self, deadline: Instant) -> Result<Permit, AcquireError> {
-        self.semaphore.acquire_many_until_async(1, deadline).await
-    }
-
     /// Takes over the lock that `id` holds. See [`Semaphore::adopt`].
     ///
     /// # Errors
     /// As [`Semaphore::adopt`].
-    pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
+    pub fn adopt(&self, id: &str) -> Result<Permit, PermitError> {
         self.semaphore.adopt(id)
     }
 
@@ -152,7 +130,7 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// As [`Semaphore::adopt_async`].
-    pub async fn adopt_async(&self, id: &str) -> Result<Permit, RefreshError> {
+    pub async fn adopt_async(&self, id: &str) -> Result<Permit, PermitError> {
         self.semaphore.adopt_async(id).await
     }
 

@@ -7,7 +7,7 @@ pub use release::{ReleaseError, Released};
 
 use crate::engine::mode::{Mode, block};
 use crate::error::failure::{Failure, FailureKind};
-use crate::error::{CallError, Invalid, Lost, RefreshError};
+use crate::error::{CallError, Invalid, Lost, PermitError};
 use crate::lease::permits::OnLost;
 use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::keeper::{Keeper, Number};
@@ -28,7 +28,7 @@ const BATCH: usize = 100;
 /// The minimum time to wait for the reply to a packet, even if one of its permits ends earlier.
 const LEAST: Duration = Duration::from_millis(50);
 
-/// Permits that this process holds, until they are released, dropped or lost.
+/// What one grant gave this process: one permit or [several](Permit::permits), until it is released, dropped or lost.
 ///
 /// Dropping a permit sends its release and does not wait for the reply. Later calls of this gate for the same name run
 /// after it. Without a reply the release is repeated until the server answers or the lease has ended. In a forked child,
@@ -52,8 +52,14 @@ impl Permit {
     /// The fencing token: a number that is higher than that of every earlier grant of this semaphore. Pass it
     /// to the protected resource, and let the resource refuse lower numbers. If several holders are allowed at
     /// the same time, the fence identifies a grant but does not order the holders.
+    #[doc(alias = "fencing_token")]
     pub fn fence(&self) -> u64 {
         self.identity.fence
+    }
+
+    /// The name of the semaphore or lock.
+    pub fn name(&self) -> &str {
+        self.identity.keys.name()
     }
 
     /// The id of the holder: `<uuid>`, `<label>/<uuid>`, or the id that the application chose.
@@ -71,14 +77,14 @@ impl Permit {
         if self.is_own_process() { self.held(|held| held.permits).unwrap_or(0) } else { 0 }
     }
 
-    /// The limit in force at the time of the grant. It may differ from the declared limit. After
-    /// [`adopt`](crate::Semaphore::adopt) it is the declared limit (0: none), because the server does not
-    /// report the limit to that call.
-    pub fn limit(&self) -> u32 {
-        self.limit
+    /// The limit in force at the time of the grant. It may differ from the declared limit. `None` after
+    /// [`adopt`](crate::Semaphore::adopt), because the server does not report the limit to that call.
+    pub fn limit(&self) -> Option<u32> {
+        Some(self.limit).filter(|limit| *limit > 0)
     }
 
-    /// The place in line at which the caller waited. `None` if it was granted without waiting.
+    /// The ticket of the wait: the number that decided its place in line. `None` if it was granted without waiting. The wait
+    /// has ended, so do not pass it to [`Semaphore::ticket`](crate::Semaphore::ticket).
     pub fn ticket(&self) -> Option<u64> {
         self.ticket
     }
@@ -86,6 +92,7 @@ impl Permit {
     /// The time for which the permit is still held, by the clocks of this machine, early rather than late. Zero
     /// if the permit is lost, and in a forked child. `None` if the permit is permanent. Does not block and
     /// sends nothing to the server.
+    #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         if self.is_own_process() { self.shared.permits.remaining(self.number) } else { Some(Duration::ZERO) }
     }
@@ -93,6 +100,7 @@ impl Permit {
     /// Whether the permit is lost, by the clocks of this machine and the replies so far. Once true, it stays
     /// true. Does not block and sends nothing to the server. Therefore a revoked permit is reported only after
     /// the next refresh.
+    #[must_use = "the work must stop if the permit is lost"]
     pub fn is_lost(&self) -> bool {
         self.remaining().is_some_and(|left| left.is_zero())
     }
@@ -100,10 +108,11 @@ impl Permit {
     /// Starts a new lease from now. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`RefreshError::Lost`] if the permit is lost. A lost permit never becomes valid again. After any other error the
-    /// permit is valid until its old lease ends. After [`RefreshError::Unknown`] the earlier of the old and the new end
+    /// [`PermitError::Lost`] if the permit is lost. A lost permit never becomes valid again. After any other error the
+    /// permit is valid until its old lease ends. After [`PermitError::Unknown`] the earlier of the old and the new end
     /// counts.
-    pub fn refresh(&self) -> Result<(), RefreshError> {
+    #[doc(alias = "extend")]
+    pub fn refresh(&self) -> Result<(), PermitError> {
         let permits = [self];
         block(|mode| refresh_all(&permits, None, mode))
     }
@@ -115,7 +124,7 @@ impl Permit {
     ///
     /// # Cancel safety
     /// If this is dropped, the earlier of the old and the new end counts.
-    pub async fn refresh_async(&self) -> Result<(), RefreshError> {
+    pub async fn refresh_async(&self) -> Result<(), PermitError> {
         refresh_all(&[self], None, Mode::Async).await
     }
 
@@ -123,8 +132,8 @@ impl Permit {
     /// the next renewal returns to the length from the settings. Blocks for one round trip.
     ///
     /// # Errors
-    /// As [`refresh`](Permit::refresh), and [`RefreshError::Invalid`] if the length is out of range.
-    pub fn refresh_for(&self, lease: Duration) -> Result<(), RefreshError> {
+    /// As [`refresh`](Permit::refresh), and [`PermitError::Invalid`] if the length is out of range.
+    pub fn refresh_for(&self, lease: Duration) -> Result<(), PermitError> {
         let lease_ms = lease::to_ms(lease)?;
         let permits = [self];
         block(|mode| refresh_all(&permits, Some(lease_ms), mode))
@@ -137,15 +146,19 @@ impl Permit {
     ///
     /// # Cancel safety
     /// As [`refresh_async`](Permit::refresh_async).
-    pub async fn refresh_for_async(&self, lease: Duration) -> Result<(), RefreshError> {
+    pub async fn refresh_for_async(&self, lease: Duration) -> Result<(), PermitError> {
         refresh_all(&[self], Some(lease::to_ms(lease)?), Mode::Async).await
     }
 
-    /// Releases the permit. Blocks for one round trip. When it returns, the server has granted it to the first waiter.
+    /// Releases the permit. Blocks for one round trip. When it returns, the server has given it to the first waiter, unless that
+    /// one waits for more permits, or a [minimum hold](crate::Semaphore::at_least) keeps it in use.
+    ///
+    /// If the permit was lost before, the result is [`Released::Gone`]: another caller may have held it at the same time.
     ///
     /// # Errors
     /// [`ReleaseError`] if the server did not confirm the release. It contains the permit, so that the caller can try
     /// again. Dropping the error releases in the background.
+    #[doc(alias = "unlock")]
     pub fn release(self) -> Result<Released, ReleaseError> {
         block(|mode| release::one(self, mode))
     }
@@ -165,10 +178,10 @@ impl Permit {
     /// trip.
     ///
     /// # Errors
-    /// [`RefreshError::Invalid`] for 0, and for all of them or more: use [`release`](Permit::release).
-    /// [`RefreshError::Lost`] if the permit is lost. After any other error the same call can be repeated, because the
+    /// [`PermitError::Invalid`] for 0, and for all of them or more: use [`release`](Permit::release).
+    /// [`PermitError::Lost`] if the permit is lost. After any other error the same call can be repeated, because the
     /// client sends the number that it keeps, not the number that it releases.
-    pub fn release_some(&mut self, permits: u32) -> Result<(), RefreshError> {
+    pub fn release_some(&mut self, permits: u32) -> Result<(), PermitError> {
         block(|mode| self.release_some_by(permits, mode))
     }
 
@@ -179,17 +192,17 @@ impl Permit {
     ///
     /// # Cancel safety
     /// If this is dropped, the server may have released them or not. The same call can be repeated.
-    pub async fn release_some_async(&mut self, permits: u32) -> Result<(), RefreshError> {
+    pub async fn release_some_async(&mut self, permits: u32) -> Result<(), PermitError> {
         self.release_some_by(permits, Mode::Async).await
     }
 
-    /// Keeps one permit and releases the others. So the writer of a [`RwLock`](crate::RwLock) continues as a reader, with
+    /// Keeps one permit and releases the others. If it has only one, nothing is sent. So the writer of a [`RwLock`](crate::RwLock) continues as a reader, with
     /// the same fence and lease. No writer is granted in between. Blocks for one round trip.
     ///
     /// # Errors
-    /// As [`release_some`](Permit::release_some). [`RefreshError::Invalid`] if it has only one permit.
-    pub fn downgrade(&mut self) -> Result<(), RefreshError> {
-        self.release_some(self.permits().saturating_sub(1))
+    /// As [`release_some`](Permit::release_some).
+    pub fn downgrade(&mut self) -> Result<(), PermitError> {
+        block(|mode| self.downgrade_by(mode))
     }
 
     /// As [`downgrade`](Permit::downgrade), without blocking.
@@ -199,8 +212,8 @@ impl Permit {
     ///
     /// # Cancel safety
     /// As [`release_some_async`](Permit::release_some_async).
-    pub async fn downgrade_async(&mut self) -> Result<(), RefreshError> {
-        self.release_some_async(self.permits().saturating_sub(1)).await
+    pub async fn downgrade_async(&mut self) -> Result<(), PermitError> {
+        self.downgrade_by(Mode::Async).await
     }
 
     /// Starts a new lease for each of these permits, as [`refresh`](Permit::refresh) does. Returns a result for each,
@@ -223,7 +236,8 @@ impl Permit {
     ///
     /// # Errors
     /// For each permit as [`refresh`](Permit::refresh). A failure of one does not prevent the refresh of the others.
-    pub fn refresh_each<'a>(permits: impl IntoIterator<Item = &'a Permit>) -> Vec<Result<(), RefreshError>> {
+    #[must_use = "it contains the result for each permit"]
+    pub fn refresh_each<'a>(permits: impl IntoIterator<Item = &'a Permit>) -> Vec<Result<(), PermitError>> {
         let permits: Vec<&Permit> = permits.into_iter().collect();
         block(|mode| refresh_each(&permits, mode))
     }
@@ -235,9 +249,8 @@ impl Permit {
     ///
     /// # Cancel safety
     /// As [`refresh_async`](Permit::refresh_async).
-    pub async fn refresh_each_async<'a>(
-        permits: impl IntoIterator<Item = &'a Permit>,
-    ) -> Vec<Result<(), RefreshError>> {
+    #[must_use = "it contains the result for each permit"]
+    pub async fn refresh_each_async<'a>(permits: impl IntoIterator<Item = &'a Permit>) -> Vec<Result<(), PermitError>> {
         let permits: Vec<&Permit> = permits.into_iter().collect();
         refresh_each(&permits, Mode::Async).await
     }
@@ -261,6 +274,7 @@ impl Permit {
     /// [`ReleaseError`](crate::errors::ReleaseError) for each permit whose release the server did not confirm. It
     /// contains the permit, so that the caller can try again. Dropping it does not block: the release continues in the
     /// background. A failure of one does not prevent the release of the others.
+    #[must_use = "it contains the result for each permit"]
     pub fn release_each(permits: impl IntoIterator<Item = Permit>) -> Vec<Result<Released, ReleaseError>> {
         let permits: Vec<Permit> = permits.into_iter().collect();
         block(|mode| release::each(permits, mode))
@@ -273,6 +287,7 @@ impl Permit {
     ///
     /// # Cancel safety
     /// If this is dropped, all of them are released in the background.
+    #[must_use = "it contains the result for each permit"]
     pub async fn release_each_async(permits: impl IntoIterator<Item = Permit>) -> Vec<Result<Released, ReleaseError>> {
         let permits: Vec<Permit> = permits.into_iter().collect();
         release::each(permits, Mode::Async).await
@@ -288,7 +303,7 @@ impl Permit {
     /// let permit = gate.semaphore("market:account:17", 5).acquire_async().await?;
     /// tokio::select! {
     ///     () = work() => {}
-    ///     lost = permit.lost() => return Err(luagate::Error::Lost(lost)),
+    ///     lost = permit.lost_async() => return Err(luagate::Error::Lost(lost)),
     /// }
     /// # Ok(())
     /// # }
@@ -296,7 +311,7 @@ impl Permit {
     ///
     /// # Cancel safety
     /// It can be dropped and called again at any time. A loss in between is not missed.
-    pub async fn lost(&self) -> Lost {
+    pub async fn lost_async(&self) -> Lost {
         if self.is_own_process() {
             self.shared.permits.lost(self.number).await;
         }
@@ -315,6 +330,7 @@ impl Permit {
 
     /// Drops the permit without releasing it, and returns the id. Within [`remaining`](Self::remaining), another
     /// process can take over with [`Semaphore::adopt`](crate::Semaphore::adopt). The renewal stops.
+    #[must_use = "the permit stays in use until another process adopts this id, or its lease ends"]
     pub fn into_id(self) -> String {
         self.hand_on();
         self.identity.id.clone()
@@ -373,12 +389,19 @@ impl Permit {
         Permit { shared, identity, number, limit: self.limit, ticket: self.ticket }
     }
 
-    async fn release_some_by(&self, permits: u32, mode: Mode) -> Result<(), RefreshError> {
+    async fn downgrade_by(&self, mode: Mode) -> Result<(), PermitError> {
+        match self.permits() {
+            1 if !self.is_lost() => Ok(()),
+            permits => self.release_some_by(permits.saturating_sub(1), mode).await,
+        }
+    }
+
+    async fn release_some_by(&self, permits: u32, mode: Mode) -> Result<(), PermitError> {
         let work = async {
             self.shared.servers.check_process()?;
             if self.is_lost() {
                 // Another caller may hold with the same id by now, if the application chose the id.
-                return Err(RefreshError::Lost(self.identity.lost()));
+                return Err(PermitError::Lost(self.identity.lost()));
             }
             let held = self.permits();
             if permits == 0 || permits >= held {
@@ -394,7 +417,7 @@ impl Permit {
                 }
                 ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => {
                     self.keeper(|keeper, number| keeper.lose(number, false));
-                    Err(RefreshError::Lost(self.identity.lost()))
+                    Err(PermitError::Lost(self.identity.lost()))
                 }
             }
         };
@@ -441,18 +464,18 @@ pub(crate) async fn confirm(permits: &[&Permit], mode: Mode) -> Result<(), CallE
         return Ok(());
     }
     refresh_together(permits, None, None, mode).await.map_err(|error| match error {
-        RefreshError::Lost(lost) => {
+        PermitError::Lost(lost) => {
             let text = format!("the lease of the id {} ended before it was confirmed", lost.id);
             CallError::Failed(Failure::new(FailureKind::TimedOut, text))
         }
-        RefreshError::Invalid(invalid) => CallError::Invalid(invalid),
-        RefreshError::Failed(failure) => CallError::Failed(failure),
-        RefreshError::Unknown(failure) => CallError::Unknown(failure),
+        PermitError::Invalid(invalid) => CallError::Invalid(invalid),
+        PermitError::Failed(failure) => CallError::Failed(failure),
+        PermitError::Unknown(failure) => CallError::Unknown(failure),
     })
 }
 
 /// Refreshes these permits on request of the user.
-pub(crate) async fn refresh_all(permits: &[&Permit], lease_ms: Option<u64>, mode: Mode) -> Result<(), RefreshError> {
+pub(crate) async fn refresh_all(permits: &[&Permit], lease_ms: Option<u64>, mode: Mode) -> Result<(), PermitError> {
     let span = Operation::Refresh.on(permits.iter().map(|permit| permit.key()));
     span.run(refresh_together(permits, lease_ms, None, mode)).await
 }
@@ -464,12 +487,12 @@ pub(crate) async fn refresh_together(
     lease_ms: Option<u64>,
     until: Option<Instant>,
     mode: Mode,
-) -> Result<(), RefreshError> {
+) -> Result<(), PermitError> {
     if let Some(first) = permits.first() {
         first.shared.servers.check_process()?;
     }
     if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
-        return Err(RefreshError::Lost(lost.identity.lost()));
+        return Err(PermitError::Lost(lost.identity.lost()));
     }
     let until = permits.iter().filter_map(|permit| permit.deadline()).chain(until).min();
     let mut all = Ok(());
@@ -481,7 +504,7 @@ pub(crate) async fn refresh_together(
 }
 
 /// Refreshes permits of any gates. Returns a result for each.
-async fn refresh_each(permits: &[&Permit], mode: Mode) -> Vec<Result<(), RefreshError>> {
+async fn refresh_each(permits: &[&Permit], mode: Mode) -> Vec<Result<(), PermitError>> {
     let mut results = Vec::with_capacity(permits.len());
     for of_one_gate in permits.chunk_by(|one, next| one.is_of_same_gate(next)) {
         for packet in of_one_gate.chunks(BATCH) {
@@ -500,7 +523,7 @@ async fn refresh_each(permits: &[&Permit], mode: Mode) -> Vec<Result<(), Refresh
                 let outcomes =
                     packet.iter().map(|permit| match refreshed.next_if(|(other, _)| other.number == permit.number) {
                         Some((_, outcome)) => outcome,
-                        None => Err(RefreshError::Lost(permit.identity.lost())),
+                        None => Err(PermitError::Lost(permit.identity.lost())),
                     });
                 let first = results.len();
                 results.extend(outcomes);
@@ -518,7 +541,7 @@ async fn refresh_packet(
     lease_ms: Option<u64>,
     until: Option<Instant>,
     mode: Mode,
-) -> Vec<Result<(), RefreshError>> {
+) -> Vec<Result<(), PermitError>> {
     let Some(first) = permits.first() else {
         return Vec::new();
     };

@@ -1,12 +1,12 @@
 //! The reader-writer lock: a semaphore with the highest possible limit. A reader takes one permit, a writer takes all.
 
 use crate::engine::mode::{Mode, block};
-use crate::error::{AcquireError, CallError, MOST, RefreshError, TryAcquireError};
+use crate::error::{AcquireError, CallError, MOST, PermitError, TryAcquireError};
 use crate::permit::Permit;
 use crate::semaphore::inspection::Inspection;
 use crate::semaphore::{Revoked, Semaphore};
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A lock that many readers or one writer can hold at the same time, over all processes and machines.
 ///
@@ -115,26 +115,6 @@ impl RwLock {
         self.semaphore.acquire_timeout_async(timeout).await
     }
 
-    /// Locks for reading. Waits in line until `deadline`, and blocks until then plus 50 ms at most. If `deadline` has
-    /// passed, it tries once without waiting.
-    ///
-    /// # Errors
-    /// As [`Semaphore::acquire_timeout`].
-    pub fn try_read_until(&self, deadline: Instant) -> Result<Permit, AcquireError> {
-        self.semaphore.acquire_many_until(1, deadline)
-    }
-
-    /// As [`try_read_until`](RwLock::try_read_until), without blocking.
-    ///
-    /// # Errors
-    /// As [`try_read_until`](RwLock::try_read_until).
-    ///
-    /// # Cancel safety
-    /// As [`Semaphore::acquire_async`].
-    pub async fn try_read_until_async(&self, deadline: Instant) -> Result<Permit, AcquireError> {
-        self.semaphore.acquire_many_until_async(1, deadline).await
-    }
-
     /// Locks for writing. Waits in line, and blocks until the lock is granted. See [`Semaphore::acquire`].
     ///
     /// # Errors
@@ -192,32 +172,12 @@ impl RwLock {
         self.semaphore.acquire_many_timeout_async(MOST, timeout).await
     }
 
-    /// Locks for writing. Waits in line until `deadline`, and blocks until then plus 50 ms at most. If `deadline` has
-    /// passed, it tries once without waiting.
-    ///
-    /// # Errors
-    /// As [`Semaphore::acquire_timeout`].
-    pub fn try_write_until(&self, deadline: Instant) -> Result<Permit, AcquireError> {
-        self.semaphore.acquire_many_until(MOST, deadline)
-    }
-
-    /// As [`try_write_until`](RwLock::try_write_until), without blocking.
-    ///
-    /// # Errors
-    /// As [`try_write_until`](RwLock::try_write_until).
-    ///
-    /// # Cancel safety
-    /// As [`Semaphore::acquire_async`].
-    pub async fn try_write_until_async(&self, deadline: Instant) -> Result<Permit, AcquireError> {
-        self.semaphore.acquire_many_until_async(MOST, deadline).await
-    }
-
     /// Takes over the lock that `id` holds, for reading or for writing. A writer has more than one
     /// [permit](Permit::permits). See [`Semaphore::adopt`].
     ///
     /// # Errors
     /// As [`Semaphore::adopt`].
-    pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
+    pub fn adopt(&self, id: &str) -> Result<Permit, PermitError> {
         self.semaphore.adopt(id)
     }
 
@@ -228,7 +188,7 @@ impl RwLock {
     ///
     /// # Cancel safety
     /// As [`Semaphore::adopt_async`].
-    pub async fn adopt_async(&self, id: &str) -> Result<Permit, RefreshError> {
+    pub async fn adopt_async(&self, id: &str) -> Result<Permit, PermitError> {
         self.semaphore.adopt_async(id).await
     }
 

@@ -77,7 +77,7 @@ pub use crate::protocol::lease::ServerTime;
 /// ));
 /// let lock = gate.mutex("account:17").lock()?;
 /// let written: bool = write
-///     .key(&lock.keys().names()) // three keys
+///     .key(&lock.keys().list()) // three keys
 ///     .key(format!("balance:{{{}}}", lock.keys().tag()))
 ///     .arg((lock.id(), lock.fence()))
 ///     .arg("100 gold")

@@ -1,14 +1,12 @@
 //! The counting semaphore.
 
 pub mod inspection;
-mod manage;
 pub(crate) mod settings;
 
 pub use manage::{Resized, Revoked};
 
-use crate::clock::machine_now;
 use crate::engine::mode::{Mode, block};
-use crate::error::{AcquireError, Invalid, Lost, RefreshError, RunError, TryAcquireError};
+use crate::error::{AcquireError, Lost, PermitError, RunError, TryAcquireError};
 use crate::lease::permits::OnLost;
 use crate::permit::{Permit, Released};
 use crate::protocol::id;
@@ -32,8 +30,9 @@ use std::time::{Duration, Instant};
 /// [`Gate::semaphore`](crate::Gate::semaphore) creates it. It consists of a name and settings: clones are cheap, and
 /// any number of threads can share it. Each acquire has a new id, so 20 threads with one `Semaphore` are 20 callers.
 ///
-/// It is fair: first come, first served, over all processes. No caller overtakes the line. A request for many permits
-/// at the head of the line holds back the smaller requests behind it until enough permits are free.
+/// It is fair: first come, first served, over all processes. No caller overtakes the line, except with a [head
+/// start](Self::head_start). A request for many permits at the head of the line holds back the smaller requests behind it
+/// until enough permits are free.
 ///
 /// By default a permit has a lease of 30 s, which is renewed until the permit is dropped.
 #[derive(Clone)]
@@ -54,11 +53,12 @@ impl Semaphore {
         &self.settings.name
     }
 
-    /// How long a permit is valid unless it is refreshed: a [`Lease`], or a [`Duration`] for a lease of 1 ms to 100 years that
-    /// is not renewed. By default the lease is 30 s, and it is renewed until the permit is dropped.
+    /// How long a permit is valid unless it is refreshed. By default the lease is 30 s, and it is renewed until the permit is
+    /// dropped: `Lease::renewed(Duration::from_secs(30))`.
+    #[doc(alias("ttl", "expire", "expiration", "watchdog", "heartbeat"))]
     #[must_use]
-    pub fn lease(mut self, lease: impl Into<Lease>) -> Self {
-        self.settings.lease = lease.into();
+    pub fn lease(mut self, lease: Lease) -> Self {
+        self.settings.lease = lease;
         self
     }
 
@@ -83,6 +83,7 @@ impl Semaphore {
     /// it. With [`max_waiting`](Self::max_waiting) only the waiters before its place count. `try_acquire` of
     /// [several](crate::Several) semaphores ignores it. See
     /// [`guide::waiting_and_fairness`](crate::guide::waiting_and_fairness).
+    #[doc(alias = "priority")]
     #[must_use]
     pub fn head_start(mut self, by: Duration) -> Self {
         self.settings.head_start = by;
@@ -100,6 +101,7 @@ impl Semaphore {
     /// gets the permit, as after the end of a lease. Until then, [`inspect`](Self::inspect) shows it as [cooling
     /// down](crate::inspection::Holder::cooling_down). If permits are released in parts, all parts stay in use until
     /// the same instant. A permit counts too if it is granted while the caller gives up, and is released unused.
+    #[doc(alias("cooldown", "rate_limit"))]
     #[must_use]
     pub fn at_least(mut self, least: Duration) -> Self {
         self.settings.at_least = Some(least);
@@ -133,7 +135,7 @@ impl Semaphore {
         self
     }
 
-    /// Refuses to take permits if the limit in force differs from the declared one: see
+    /// Refuses a limit other than the declared one: no permit is taken if the limit in force differs from it, see
     /// [`LimitMismatch`](crate::errors::LimitMismatch). Without this setting the limit in force applies, and
     /// [`Permit::limit`](crate::Permit::limit) returns it.
     #[must_use]
@@ -152,7 +154,7 @@ impl Semaphore {
     }
 
     /// Lets the next wait join the line at the place of a wait that was cancelled: its
-    /// [`Cancelled::ticket`](crate::errors::Cancelled::ticket). 0: at the end of the line.
+    /// [`Cancelled::ticket`](crate::errors::Cancelled::ticket). `None`: at the end of the line.
     ///
     /// A cancelled wait has left the line, so waiters behind it may have been granted since. Those that still wait are
     /// behind it again. [`max_waiting`](Self::max_waiting) does not refuse this wait. If enough permits are free and
@@ -168,7 +170,7 @@ impl Semaphore {
     /// let permit = match jobs.clone().cancelled_by(&pause).acquire() {
     ///     Err(AcquireError::Cancelled(cancelled)) => {
     ///         // Do something else here. Meanwhile nobody waits for this program.
-    ///         jobs.ticket(cancelled.ticket.unwrap_or(0)).acquire()?
+    ///         jobs.ticket(cancelled.ticket).acquire()?
     ///     }
     ///     acquired => acquired?,
     /// };
@@ -185,23 +187,25 @@ impl Semaphore {
     /// # Errors
     /// The wait returns [`Invalid`](crate::errors::AcquireError::Invalid) for a number that is no ticket, above 2^52.
     #[must_use]
-    pub fn ticket(mut self, ticket: u64) -> Self {
-        self.settings.ticket = ticket;
+    pub fn ticket(mut self, ticket: impl Into<Option<u64>>) -> Self {
+        self.settings.ticket = ticket.into().unwrap_or(0);
         self
     }
 
     /// Calls `on_lost` when a permit is lost while it is held. This is the case if its renewal was refused, or if its
-    /// lease has ended by this machine's clock. The callbacks of a gate run one after the other, separate from its other work.
+    /// lease has ended by this machine's clock. The callbacks of a gate run one after the other, separate from its other work. A second
+    /// call of `on_lost` replaces the first callback.
     #[must_use]
     pub fn on_lost(mut self, on_lost: impl Fn(&Lost) + Send + Sync + 'static) -> Self {
         self.settings.on_lost = Some(Arc::new(on_lost));
         self
     }
 
-    /// Takes a permit if one is free and no caller waits. Blocks for one round trip.
+    /// Takes a permit if one is free and no caller waits. Blocks for one round trip. It does not wait, so it ignores
+    /// [`cancelled_by`](Self::cancelled_by).
     ///
     /// # Errors
-    /// [`TryAcquireError::Denied`] if no permit is free or others wait. It contains the time when the next lease
+    /// [`TryAcquireError::Denied`] if no permit is free or others wait. The error contains the time until the next lease
     /// expires. After any error nothing stays held.
     pub fn try_acquire(&self) -> Result<Permit, TryAcquireError> {
         self.try_acquire_many(1)
@@ -239,23 +243,24 @@ impl Semaphore {
         self.at_once_async(Some(permits)).await
     }
 
-    /// Takes all permits that are free now, at least one, if no caller waits. [`Permit::permits`] returns the number.
-    /// Blocks for one round trip.
+    /// Takes the permits that are free now, one or more, if no caller waits. It does not wait for the others.
+    /// [`Permit::permits`] returns the number. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`try_acquire`](Semaphore::try_acquire).
-    pub fn try_acquire_all(&self) -> Result<Permit, TryAcquireError> {
+    #[doc(alias = "drainPermits")]
+    pub fn try_acquire_available(&self) -> Result<Permit, TryAcquireError> {
         block(|mode| self.at_once(None, Caller::of(mode)))
     }
 
-    /// As [`try_acquire_all`](Semaphore::try_acquire_all), without blocking.
+    /// As [`try_acquire_available`](Semaphore::try_acquire_available), without blocking.
     ///
     /// # Errors
     /// As [`try_acquire`](Semaphore::try_acquire).
     ///
     /// # Cancel safety
     /// If this is dropped, nothing stays held.
-    pub async fn try_acquire_all_async(&self) -> Result<Permit, TryAcquireError> {
+    pub async fn try_acquire_available_async(&self) -> Result<Permit, TryAcquireError> {
         self.at_once_async(None).await
     }
 
@@ -264,7 +269,7 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`AcquireError`]. If the server cannot be reached, the wait fails at once at its first call, and later after
-    /// [`GateBuilder::outage`](crate::GateBuilder::outage). After any error nothing stays held.
+    /// [`GateBuilder::outage_timeout`](crate::GateBuilder::outage_timeout). After any error nothing stays held.
     pub fn acquire(&self) -> Result<Permit, AcquireError> {
         self.acquire_many(1)
     }
@@ -302,11 +307,12 @@ impl Semaphore {
         self.in_line_async(permits, None).await
     }
 
-    /// Takes a permit. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms.
+    /// Takes a permit. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms. A timeout of zero
+    /// tries without waiting. The timeout of the async form begins when the future is polled for the first time.
     ///
     /// # Errors
-    /// [`AcquireError::TimedOut`] if it was not granted in time; the caller leaves the line. [`AcquireError::Invalid`]
-    /// for a timeout of zero. Otherwise as [`acquire`](Semaphore::acquire).
+    /// [`AcquireError::TimedOut`] if it was not granted in time; the caller leaves the line. Otherwise as
+    /// [`acquire`](Semaphore::acquire).
     pub fn acquire_timeout(&self, timeout: Duration) -> Result<Permit, AcquireError> {
         self.acquire_many_timeout(1, timeout)
     }
@@ -328,8 +334,7 @@ impl Semaphore {
     /// # Errors
     /// As [`acquire_timeout`](Semaphore::acquire_timeout) and [`acquire_many`](Semaphore::acquire_many).
     pub fn acquire_many_timeout(&self, permits: u32, timeout: Duration) -> Result<Permit, AcquireError> {
-        let deadline = self.deadline(timeout)?;
-        block(|mode| self.acquire_by(permits, deadline, Caller::of(mode)))
+        block(|mode| self.acquire_by(permits, self.shared.deadline(timeout), Caller::of(mode)))
     }
 
     /// As [`acquire_many_timeout`](Semaphore::acquire_many_timeout), without blocking.
@@ -340,26 +345,7 @@ impl Semaphore {
     /// # Cancel safety
     /// As [`acquire_async`](Semaphore::acquire_async).
     pub async fn acquire_many_timeout_async(&self, permits: u32, timeout: Duration) -> Result<Permit, AcquireError> {
-        self.in_line_async(permits, self.deadline(timeout)?).await
-    }
-
-    /// As `acquire_many_timeout`, until `deadline`. If `deadline` has passed, it tries once without waiting.
-    pub(crate) fn acquire_many_until(&self, permits: u32, deadline: Instant) -> Result<Permit, AcquireError> {
-        match self.until(deadline) {
-            None => self.try_acquire_many(permits).map_err(AcquireError::from),
-            Some(left) => self.acquire_many_timeout(permits, left),
-        }
-    }
-
-    pub(crate) async fn acquire_many_until_async(
-        &self,
-        permits: u32,
-        deadline: Instant,
-    ) -> Result<Permit, AcquireError> {
-        match self.until(deadline) {
-            None => self.try_acquire_many_async(permits).await.map_err(AcquireError::from),
-            Some(left) => self.acquire_many_timeout_async(permits, left).await,
-        }
+        self.in_line_async(permits, self.shared.deadline(timeout)).await
     }
 
     /// Waits for a permit for at most `timeout`, runs `work` with it, and releases it. If the permit is lost, `work` is
@@ -372,7 +358,7 @@ impl Semaphore {
     /// # async fn example() -> Result<(), luagate::Error> {
     /// # let gate = luagate::Gate::open_async("redis://127.0.0.1/").await?;
     /// let market = gate.semaphore("market:account:17", 5);
-    /// market.run(Duration::from_secs(2), async |permit| order(permit.fence()).await).await?;
+    /// market.run_async(Duration::from_secs(2), async |permit| order(permit.fence()).await).await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -385,17 +371,17 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// If this is dropped, `work` is dropped, and the permit is released in the background.
-    pub async fn run<T>(&self, timeout: Duration, work: impl AsyncFnOnce(&Permit) -> T) -> Result<T, RunError> {
+    pub async fn run_async<T>(&self, timeout: Duration, work: impl AsyncFnOnce(&Permit) -> T) -> Result<T, RunError> {
         let permit = self.acquire_timeout_async(timeout).await?;
         let done = {
-            let (mut work, mut lost) = (pin!(work(&permit)), pin!(permit.lost()));
+            let (mut work, mut lost) = (pin!(work(&permit)), pin!(permit.lost_async()));
             let done = poll_fn(|cx| match work.as_mut().poll(cx) {
                 Poll::Ready(done) => Poll::Ready(Ok(done)),
                 Poll::Pending => lost.as_mut().poll(cx).map(Err),
             });
             done.await.map_err(RunError::Lost)?
         };
-        let lost = Lost { id: permit.id().to_owned() };
+        let lost = Lost { name: permit.name().to_owned(), id: permit.id().to_owned() };
         match permit.release_async().await {
             Ok(Released::Gone) => Err(RunError::Lost(lost)),
             Ok(Released::Released) | Err(_) => Ok(done),
@@ -406,9 +392,9 @@ impl Semaphore {
     /// this process before a restart. Blocks for two round trips.
     ///
     /// # Errors
-    /// [`RefreshError::Lost`] if `id` holds nothing. [`RefreshError::Failed`] also while a release of `id` by this gate
+    /// [`PermitError::Lost`] if `id` holds nothing. [`PermitError::Failed`] also while a release of `id` by this gate
     /// is not confirmed.
-    pub fn adopt(&self, id: &str) -> Result<Permit, RefreshError> {
+    pub fn adopt(&self, id: &str) -> Result<Permit, PermitError> {
         block(|mode| self.adopt_by(id, mode))
     }
 
@@ -419,23 +405,23 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// If this is dropped, the permit stays held by `id` until the end of its lease, and can be adopted again.
-    pub async fn adopt_async(&self, id: &str) -> Result<Permit, RefreshError> {
+    pub async fn adopt_async(&self, id: &str) -> Result<Permit, PermitError> {
         self.adopt_by(id, Mode::Async).await
     }
 
-    async fn adopt_by(&self, id: &str, mode: Mode) -> Result<Permit, RefreshError> {
+    async fn adopt_by(&self, id: &str, mode: Mode) -> Result<Permit, PermitError> {
         let span = Operation::Adopt.on([self.settings.keys()?.meta.as_ref()]);
         span.run(self.take_over(id, mode)).await
     }
 
-    async fn take_over(&self, id: &str, mode: Mode) -> Result<Permit, RefreshError> {
+    async fn take_over(&self, id: &str, mode: Mode) -> Result<Permit, PermitError> {
         self.shared.servers.check_process()?;
         id::check_id(id)?;
         let keys = self.settings.keys()?;
         let lease = LeaseOptions { own_id: true, ..self.settings.lease_options()? };
         self.shared.releases.settle(keys.meta.as_bytes(), Some(id), None, mode).await?;
         let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
-        let lost = || RefreshError::Lost(Lost { id: id.to_owned() });
+        let lost = || PermitError::Lost(Lost { name: self.name().to_owned(), id: id.to_owned() });
         // The fence is read first: a delayed refresh must not change a later permit of the same id.
         let LookupAnswer::Held(found) = self.shared.call(&Lookup { keys, id }, mode).await? else {
             return Err(lost());
@@ -443,7 +429,7 @@ impl Semaphore {
         let refresh = Refresh { keys, id, lease_ms: lease.lease_ms, fence: Some(found.fence) };
         let (grant, sent) = self.shared.call_at(&refresh, mode).await?;
         let grant = grant.ok_or_else(lost)?;
-        let granted = Granted::new(keys, id, lease, grant, self.settings.limit, sent.at);
+        let granted = Granted::new(keys, id, lease, grant, 0, sent.at);
         Ok(Permit::new(&self.shared, granted, self.settings.on_lost.as_ref()))
     }
 
@@ -456,15 +442,6 @@ impl Semaphore {
     /// Whether both have the same keys on the same server.
     pub(crate) fn is_same(&self, other: &Semaphore) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared) && self.settings.keys == other.settings.keys
-    }
-
-    /// The time until `deadline`. `None`: it has passed.
-    fn until(&self, deadline: Instant) -> Option<Duration> {
-        Some(deadline.saturating_duration_since(machine_now())).filter(|left| !left.is_zero())
-    }
-
-    pub(crate) fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
-        self.shared.deadline(timeout, "To acquire without waiting, use `try_acquire`")
     }
 
     /// Whether this deadline has passed.
@@ -543,6 +520,8 @@ impl Semaphore {
         span.run(work).await
     }
 }
+
+mod manage; // here, so that the methods that acquire come first in the documentation
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

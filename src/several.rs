@@ -2,7 +2,7 @@
 
 use crate::engine::mode::{Mode, block};
 use crate::error::failure::FailureKind;
-use crate::error::{AboveLimit, AcquireError, Cancelled, Invalid, Lost, RefreshError, TryAcquireError};
+use crate::error::{AboveLimit, AcquireError, Cancelled, Invalid, Lost, PermitError, TryAcquireError};
 use crate::permit::{self, Permit, ReleaseError, Released};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{LeaseOptions, Moment};
@@ -75,7 +75,7 @@ impl Several {
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {
     /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
-    /// let items = gate.mutexes(["item:1", "item:2"]).with(|mutex| mutex.max_waiting(10));
+    /// let items = gate.mutexes(["item:1", "item:2"]).with(|settings| settings.max_waiting(10));
     /// # Ok(())
     /// # }
     /// ```
@@ -140,11 +140,11 @@ impl Several {
         self.in_line_async(None).await
     }
 
-    /// As [`acquire`](Several::acquire), for at most `timeout`. Blocks for at most `timeout` plus 50 ms.
+    /// As [`acquire`](Several::acquire), for at most `timeout`. Blocks for at most `timeout` plus 50 ms. A timeout of zero
+    /// asks the first semaphore without waiting.
     ///
     /// # Errors
-    /// [`AcquireError::TimedOut`] names the semaphore that was waited for. [`AcquireError::Invalid`] for a timeout of
-    /// zero. Otherwise as [`acquire`](Several::acquire).
+    /// [`AcquireError::TimedOut`] names the semaphore that was waited for. Otherwise as [`acquire`](Several::acquire).
     pub fn acquire_timeout(&self, timeout: Duration) -> Result<SeveralPermits, AcquireError> {
         let deadline = self.deadline(timeout)?;
         block(|mode| self.acquire_by(deadline, Caller::of(mode)))
@@ -168,7 +168,7 @@ impl Several {
     }
 
     fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
-        self.checked()?.0.deadline(timeout)
+        Ok(self.shared()?.deadline(timeout))
     }
 
     /// The gate whose thread watches a future of these.
@@ -236,7 +236,7 @@ impl Several {
         }
         let until = deadline.and_then(|end| end.checked_add(LAST_CALL));
         let held = permit::refresh_together(&permits.iter().collect::<Vec<_>>(), None, until, caller.mode).await;
-        if let (Err(RefreshError::Unknown(failure) | RefreshError::Failed(failure)), Some(last)) =
+        if let (Err(PermitError::Unknown(failure) | PermitError::Failed(failure)), Some(last)) =
             (&held, self.members.last())
             && failure.kind() == FailureKind::TimedOut
             && last.semaphore.is_over(deadline)
@@ -381,37 +381,41 @@ impl SeveralPermits {
         SeveralPermits { names: names.map(str::to_owned).collect(), permits }
     }
 
-    /// The name and the permit of each semaphore, in the order of acquisition.
+    /// The name and the permit of each semaphore, in the order of waiting, which can differ from the order of the caller.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Permit)> {
         self.names.iter().map(String::as_str).zip(&self.permits)
     }
 
-    /// The permit of the semaphore or mutex with this name. If two have the same name, the first one.
+    /// The permit of the semaphore or lock with this name. `None` if there is none, or more than one: a semaphore and a lock can
+    /// have the same name.
     pub fn get(&self, name: &str) -> Option<&Permit> {
-        self.iter().find_map(|(other, permit)| (other == name).then_some(permit))
+        let mut found = self.iter().filter_map(|(other, permit)| (other == name).then_some(permit));
+        found.next().filter(|_| found.next().is_none())
     }
 
-    /// The fencing token of the semaphore or mutex with this name. See [`Permit::fence`].
+    /// The fencing token of the permit that [`get`](Self::get) returns. See [`Permit::fence`].
     pub fn fence(&self, name: &str) -> Option<u64> {
         self.get(name).map(Permit::fence)
     }
 
     /// The time for which all of them are still held. See [`Permit::remaining`].
+    #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.permits.iter().filter_map(Permit::remaining).min()
     }
 
     /// Whether one of them is lost. See [`Permit::is_lost`].
+    #[must_use = "the work must stop if one of them is lost"]
     pub fn is_lost(&self) -> bool {
         self.permits.iter().any(Permit::is_lost)
     }
 
-    /// Waits until one of them is lost. See [`Permit::lost`].
+    /// Waits until one of them is lost. See [`Permit::lost_async`].
     ///
     /// # Cancel safety
-    /// As [`Permit::lost`].
-    pub async fn lost(&self) -> Lost {
-        let mut losses: Vec<_> = self.permits.iter().map(|permit| Box::pin(permit.lost())).collect();
+    /// As [`Permit::lost_async`].
+    pub async fn lost_async(&self) -> Lost {
+        let mut losses: Vec<_> = self.permits.iter().map(|permit| Box::pin(permit.lost_async())).collect();
         poll_fn(|cx| {
             let lost = losses.iter_mut().map(|lost| lost.as_mut().poll(cx));
             lost.into_iter().find(Poll::is_ready).unwrap_or(Poll::Pending)
@@ -422,8 +426,8 @@ impl SeveralPermits {
     /// Starts a new lease for all of them from now. Blocks for one round trip to each gate.
     ///
     /// # Errors
-    /// [`RefreshError::Lost`] if one of them is lost. After any other error they are valid until their old leases end.
-    pub fn refresh(&self) -> Result<(), RefreshError> {
+    /// [`PermitError::Lost`] if one of them is lost. After any other error they are valid until their old leases end.
+    pub fn refresh(&self) -> Result<(), PermitError> {
         block(|mode| self.refresh_by(mode))
     }
 
@@ -434,7 +438,7 @@ impl SeveralPermits {
     ///
     /// # Cancel safety
     /// As [`Permit::refresh_async`].
-    pub async fn refresh_async(&self) -> Result<(), RefreshError> {
+    pub async fn refresh_async(&self) -> Result<(), PermitError> {
         self.refresh_by(Mode::Async).await
     }
 
@@ -459,7 +463,7 @@ impl SeveralPermits {
         self.release_by(Mode::Async).await
     }
 
-    async fn refresh_by(&self, mode: Mode) -> Result<(), RefreshError> {
+    async fn refresh_by(&self, mode: Mode) -> Result<(), PermitError> {
         permit::refresh_all(&self.permits.iter().collect::<Vec<_>>(), None, mode).await
     }
 

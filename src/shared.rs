@@ -2,7 +2,7 @@
 
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Sending, Servers, Unanswered};
-use crate::error::{CallError, Invalid};
+use crate::error::CallError;
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
 use crate::protocol::call::Call;
@@ -28,11 +28,8 @@ impl Shared {
     }
 
     /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
-    pub(crate) fn deadline(&self, timeout: Duration, remedy: &str) -> Result<Option<Instant>, Invalid> {
-        if timeout.is_zero() {
-            return Err(Invalid::new("timeout", format!("got 0. Accepted: more than 0. {remedy}")));
-        }
-        Ok(self.now().checked_add(timeout))
+    pub(crate) fn deadline(&self, timeout: Duration) -> Option<Instant> {
+        self.now().checked_add(timeout)
     }
 
     /// As `call`. Also returns when the answered call was sent.

@@ -126,7 +126,7 @@ mod disabled {
 mod enabled {
     use super::{Operation, Word};
     use crate::clock::{machine_now, since};
-    use crate::error::{AcquireError, CallError, RefreshError, TryAcquireError, WaitError};
+    use crate::error::{AcquireError, CallError, PermitError, TryAcquireError, WaitError};
     use crate::protocol::keys::{self, Keys};
     use std::fmt;
 
@@ -232,9 +232,9 @@ mod enabled {
             TimedOut "timed_out", LineFull "line_full", Cancelled "cancelled", Revoked "revoked", Lost "lost",
             AlreadyHeld "already_held", LimitMismatch "limit_mismatch", AboveLimit "above_limit", Invalid "invalid", Failed "failed", Unknown "unknown",
         }
-        RefreshError { Lost "lost", Invalid "invalid", Failed "failed", Unknown "unknown" }
+        PermitError { Lost "lost", Invalid "invalid", Failed "failed", Unknown "unknown" }
         WaitError {
-            TimedOut "timed_out", Cancelled "cancelled",
+            StillClosed "timed_out", Cancelled "cancelled",
             Invalid "invalid", Failed "failed", Unknown "unknown",
         }
     }

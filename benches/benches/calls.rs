@@ -3,8 +3,8 @@
 //! before`, change the code, then run it with `-- --baseline before`.
 
 use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
-use luagate::Permit;
-use luagate::scripts::semaphore::{self, Answer, Ask};
+use luagate::scripts::semaphore::{self, AcquireAnswer, Ask};
+use luagate::{Lease, Permit};
 use luagate_benches::client::{Raw, pairs};
 use luagate_benches::script_time::Scripts;
 use luagate_benches::server::Server;
@@ -72,7 +72,7 @@ fn start() -> Server {
 
 fn pair(criterion: &mut Criterion) {
     let server = start();
-    let semaphore = server.gate().semaphore("crate", 100).lease(LEASE);
+    let semaphore = server.gate().semaphore("crate", 100).lease(Lease::fixed(LEASE));
     let (mut raw, mut plain) = (Raw::new(&server, "raw"), Plain::new(&server, "bare"));
     let mut group = criterion.benchmark_group("acquire + release");
     group.bench_function("crate", |bencher| bencher.iter(|| pairs(&semaphore, 1)));
@@ -89,7 +89,7 @@ fn pair(criterion: &mut Criterion) {
 fn denied(criterion: &mut Criterion) {
     let server = start();
     let mut plain = Plain::new(&server, "full");
-    let full = server.gate().semaphore("full", 1).lease(Duration::from_secs(3_600));
+    let full = server.gate().semaphore("full", 1).lease(Lease::fixed(Duration::from_secs(3_600)));
     let holder = full.acquire().unwrap();
     assert!(plain.bare_acquire("holder", "1"));
     let mut group = criterion.benchmark_group("denied");
@@ -108,7 +108,7 @@ fn denied(criterion: &mut Criterion) {
 
 fn refresh(criterion: &mut Criterion) {
     let server = start();
-    let semaphore = server.gate().semaphore("held", 100).lease(LEASE);
+    let semaphore = server.gate().semaphore("held", 100).lease(Lease::fixed(LEASE));
     let mut plain = Plain::new(&server, "held");
     let permit: Permit = semaphore.acquire().unwrap();
     let mut group = criterion.benchmark_group("refresh");
@@ -127,7 +127,7 @@ fn in_line(criterion: &mut Criterion) {
     let server = start();
     let keys = server.keys("line");
     let mut plain = Plain::new(&server, "line");
-    let full = server.gate().semaphore("line", 1).lease(Duration::from_secs(3_600));
+    let full = server.gate().semaphore("line", 1).lease(Lease::fixed(Duration::from_secs(3_600)));
     let holder = full.acquire().unwrap();
     let mut con = server.connection();
     let mut group = criterion.benchmark_group("join + leave the line");
@@ -136,7 +136,7 @@ fn in_line(criterion: &mut Criterion) {
             let id = new_id();
             let ask = Ask { id: &id, limit: 1, wait_ms: 60_000, ..Ask::default() };
             let answer = semaphore::acquire(&mut con, &keys, &ask).unwrap();
-            assert!(matches!(answer, Answer::Queued { .. }));
+            assert!(matches!(answer, AcquireAnswer::Queued { .. }));
             semaphore::release(&mut con, &keys, &id, 0, None).unwrap();
         });
     });
@@ -161,7 +161,7 @@ fn in_line(criterion: &mut Criterion) {
 
 fn threads(criterion: &mut Criterion) {
     let server = start();
-    let semaphore = server.gate().semaphore("crate", 100).lease(LEASE);
+    let semaphore = server.gate().semaphore("crate", 100).lease(Lease::fixed(LEASE));
     let mut raws: Vec<Raw> = (0..THREADS).map(|_| Raw::new(&server, "raw")).collect();
     // The time that this number of pairs takes, counted over all threads.
     let took = |us: f64, pairs: u64| Duration::from_secs_f64(us * pairs as f64 / 1e6);

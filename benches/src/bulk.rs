@@ -3,7 +3,7 @@
 use crate::figure::{Figure, Limit};
 use crate::rounds::compare;
 use crate::server::Server;
-use luagate::{Permit, Semaphore};
+use luagate::{Lease, Permit, Semaphore};
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 31;
@@ -22,7 +22,7 @@ fn us(work: impl FnOnce()) -> f64 {
 
 pub fn measure(server: &Server) -> Vec<Figure> {
     let semaphore = server.gate().semaphore("bulk", PERMITS);
-    let semaphore = semaphore.lease(Duration::from_secs(600));
+    let semaphore = semaphore.lease(Lease::fixed(Duration::from_secs(600)));
     let released = compare(
         ROUNDS,
         || {

@@ -6,7 +6,7 @@ use crate::rounds::compare;
 use crate::script_time::{BARE_ACQUIRE, BARE_RELEASE};
 use crate::server::Server;
 use crate::wire::Script;
-use luagate::scripts::semaphore::{self, Answer, Ask};
+use luagate::scripts::semaphore::{self, AcquireAnswer, Ask};
 use redis::{Commands, Connection, Pipeline};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
@@ -144,7 +144,7 @@ struct Ours(luagate::scripts::Keys);
 impl Listing for Ours {
     fn acquire(&self, con: &mut Connection, id: &str, limit: u32) -> bool {
         let ask = Ask { id, limit, lease_ms: 10_000, ..Ask::default() };
-        matches!(semaphore::acquire(con, &self.0, &ask).unwrap(), Answer::Granted(..))
+        matches!(semaphore::acquire(con, &self.0, &ask).unwrap(), AcquireAnswer::Granted(..))
     }
 
     fn release(&self, con: &mut Connection, id: &str) {

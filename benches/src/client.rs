@@ -5,7 +5,7 @@ use crate::figure::{Figure, Limit};
 use crate::rounds::{Compared, compare};
 use crate::server::Server;
 use crate::wire::Script;
-use luagate::{Gate, Semaphore};
+use luagate::{Gate, Lease, Semaphore};
 use redis::Connection;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ impl Raw {
         Raw {
             acquire: Script::of_manifest(&mut con, "semaphore/acquire"),
             release: Script::of_manifest(&mut con, "semaphore/release"),
-            keys: server.keys(name).names().map(str::to_owned),
+            keys: server.keys(name).list().map(str::to_owned),
             con,
         }
     }
@@ -82,7 +82,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let away = distance::away(server.address(), AWAY);
     let beside_raw = |url: &str, count: usize, work: fn(&Semaphore, usize)| {
         let gate = Gate::builder(url).prefix(&server.prefix).open().unwrap();
-        let semaphore = gate.semaphore("client", 100).lease(LEASE);
+        let semaphore = gate.semaphore("client", 100).lease(Lease::fixed(LEASE));
         let mut raw = Raw::at(url, server, "raw");
         compare(ROUNDS, || us(count, || work(&semaphore, count)), || us(count, || raw.pairs(count)))
     };

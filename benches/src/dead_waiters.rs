@@ -4,8 +4,8 @@
 use crate::figure::{Figure, Limit};
 use crate::server::Server;
 use crate::wire::take_scripts;
-use luagate::Gate;
-use luagate::scripts::semaphore::{self, Answer, Ask};
+use luagate::scripts::semaphore::{self, AcquireAnswer, Ask};
+use luagate::{Gate, Lease};
 use redis::Connection;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -31,7 +31,7 @@ fn lateness(server: &Server, gate: &Gate, con: &mut Connection, dead: usize, rou
     let name = format!("dead:{dead}:{round}");
     let keys = server.keys(&name);
     let ask = Ask { id: "holder", limit: 1, lease_ms: LEASE_MS, ..Ask::default() };
-    assert!(matches!(semaphore::acquire(con, &keys, &ask), Ok(Answer::Granted(..))));
+    assert!(matches!(semaphore::acquire(con, &keys, &ask), Ok(AcquireAnswer::Granted(..))));
     let renew = |con: &mut Connection| {
         let renewed = semaphore::refresh(con, &keys, "holder", LEASE_MS, None).unwrap();
         renewed.and_then(|grant| grant.expires_at).expect("the lease has not ended") as f64
@@ -39,12 +39,12 @@ fn lateness(server: &Server, gate: &Gate, con: &mut Connection, dead: usize, rou
     for number in 0..dead {
         let id = format!("dead-{number}");
         let ask = Ask { id: &id, inbox: "nobody", wait_ms: 15_000, ..ask };
-        assert!(matches!(semaphore::acquire(con, &keys, &ask), Ok(Answer::Queued { .. })));
+        assert!(matches!(semaphore::acquire(con, &keys, &ask), Ok(AcquireAnswer::Queued { .. })));
         if number % 500 == 0 {
             renew(con);
         }
     }
-    let semaphore = gate.semaphore(&name, 1).lease(Duration::from_millis(LEASE_MS));
+    let semaphore = gate.semaphore(&name, 1).lease(Lease::fixed(Duration::from_millis(LEASE_MS)));
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let permit = semaphore.acquire_timeout(Duration::from_secs(60)).unwrap();

@@ -4,7 +4,7 @@
 use crate::figure::{Figure, Limit};
 use crate::rounds::median;
 use crate::server::Server;
-use luagate::{Cancel, Gate, Several};
+use luagate::{Cancel, Gate, Lease, Several};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -26,8 +26,8 @@ const FLOOD: usize = 500;
 
 fn limits(gate: &Gate, user: usize, cancel: &Cancel) -> Several {
     let lease = Duration::from_secs(60);
-    let own = gate.semaphore(&format!("flood:{user}"), PER_USER).lease(lease);
-    let total = gate.semaphore("flood", IN_TOTAL).lease(lease);
+    let own = gate.semaphore(&format!("flood:{user}"), PER_USER).lease(Lease::fixed(lease));
+    let total = gate.semaphore("flood", IN_TOTAL).lease(Lease::fixed(lease));
     gate.several([(&own, 1), (&total, 1)]).with(|semaphore| semaphore.cancelled_by(cancel))
 }
 

@@ -22,7 +22,7 @@ impl Filled {
         let filled = Filled {
             acquire: Script::of_manifest(con, "semaphore/acquire"),
             release: Script::of_manifest(con, "semaphore/release"),
-            keys: server.keys(name).names().map(str::to_owned),
+            keys: server.keys(name).list().map(str::to_owned),
             limit: (holders + room).to_string(),
         };
         let ids: Vec<String> = (0..holders + waiters).map(|_| new_id()).collect();

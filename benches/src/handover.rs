@@ -7,7 +7,7 @@ use crate::figure::{Figure, Limit};
 use crate::rounds::median;
 use crate::server::Server;
 use crate::wire::Script;
-use luagate::Gate;
+use luagate::{Gate, Lease};
 use redis::{Cmd, Commands, Connection};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -112,7 +112,7 @@ pub fn work(arguments: &[String]) -> bool {
 /// Waits in line for each line on its standard input.
 fn wait(url: &str, prefix: &str) {
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
-    let mutex = gate.mutex(CHANNEL).with(|lock| lock.lease(Duration::from_secs(30)));
+    let mutex = gate.mutex(CHANNEL).with(|lock| lock.lease(Lease::fixed(Duration::from_secs(30))));
     for _ in std::io::stdin().lines() {
         let guard = mutex.lock().unwrap();
         let woken = now();
@@ -161,7 +161,7 @@ pub struct Times {
 
 pub fn times(server: &Server) -> Times {
     let mut con = server.connection();
-    let mutex = server.gate().mutex(CHANNEL).with(|lock| lock.lease(Duration::from_secs(30)));
+    let mutex = server.gate().mutex(CHANNEL).with(|lock| lock.lease(Lease::fixed(Duration::from_secs(30))));
     let mut waiter = Other::start(WAITER, server);
     let mut listener = Other::start(LISTENER, server);
     listener.says(); // once subscribed

@@ -4,6 +4,7 @@ use crate::chart::{Axis, Chart, Line, Lines, log_axis};
 use crate::client::{Raw, pairs};
 use crate::handover::{self, Times};
 use crate::server::Server;
+use luagate::Lease;
 use redis::Commands;
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,7 @@ fn us(call: impl FnOnce()) -> f64 {
 }
 
 pub fn chart(server: &Server) -> Chart {
-    let semaphore = server.gate().semaphore("latency", 100).lease(Duration::from_secs(30));
+    let semaphore = server.gate().semaphore("latency", 100).lease(Lease::fixed(Duration::from_secs(30)));
     let mut raw = Raw::new(server, "raw");
     let mut con = server.connection();
     let key = format!("{}:set", server.prefix);

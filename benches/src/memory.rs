@@ -31,12 +31,12 @@ pub fn each(con: &mut Connection, server: &Server, count: usize) -> Each {
         let ask = |con: &mut Connection| {
             let id = uuid::Uuid::new_v4().to_string();
             let arguments = [&*id, "1", limit, "600000", wait_ms, inbox, "0"];
-            acquire.call(&keys.names(), &arguments).exec(con).unwrap();
+            acquire.call(&keys.list(), &arguments).exec(con).unwrap();
         };
         (0..before).for_each(|_| ask(con));
-        let empty = bytes(con, &keys.names());
+        let empty = bytes(con, &keys.list());
         (0..count).for_each(|_| ask(con));
-        (bytes(con, &keys.names()) - empty) / count as f64
+        (bytes(con, &keys.list()) - empty) / count as f64
     };
     let holder = take("held", &count.to_string(), "0", 0);
     let waiter = take("waiting", "1", "600000", 1);

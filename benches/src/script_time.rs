@@ -41,7 +41,7 @@ impl Scripts {
             refresh: Script::of_manifest(con, "semaphore/refresh"),
             bare_acquire: Script::load(con, BARE_ACQUIRE),
             bare_release: Script::load(con, BARE_RELEASE),
-            keys: keys.names().map(str::to_owned),
+            keys: keys.list().map(str::to_owned),
             bare_key: format!("{}:bare:{{{name}}}", server.prefix),
         }
     }

@@ -6,7 +6,7 @@ use crate::rounds::{Compared, compare};
 use crate::server::Server;
 use crate::wire::Script;
 use luagate::scripts::Keys;
-use luagate::{Gate, Semaphore};
+use luagate::{Gate, Lease, Semaphore};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion};
 use rustix::time::{ClockId, clock_gettime};
@@ -46,7 +46,7 @@ impl Raw {
             con: connection(url, AsyncConnectionConfig::new()).await,
             acquire: Script::of_manifest(&mut con, "semaphore/acquire"),
             release: Script::of_manifest(&mut con, "semaphore/release"),
-            keys: Keys::semaphore(prefix, name).unwrap().names().map(str::to_owned),
+            keys: Keys::semaphore(prefix, name).unwrap().list().map(str::to_owned),
         }
     }
 
@@ -103,7 +103,7 @@ pub async fn gate(server: &Server) -> Gate {
 fn one_task(server: &Server) -> Compared {
     let runtime = one_thread();
     let gate = runtime.block_on(gate(server));
-    let semaphore = gate.semaphore("tasks", 100).lease(LEASE);
+    let semaphore = gate.semaphore("tasks", 100).lease(Lease::fixed(LEASE));
     let raw = runtime.block_on(Raw::new(&server.url, &server.prefix, "raw"));
     compare(
         ROUNDS,
@@ -132,7 +132,7 @@ fn processor_us<F: Future<Output = ()> + Send + 'static>(
 fn crowd(server: &Server, tasks: usize, count: usize, is_processor_time: bool) -> Compared {
     let runtime = runtime();
     let gate = runtime.block_on(gate(server));
-    let semaphore = gate.semaphore("many-tasks", 1_000).lease(LEASE);
+    let semaphore = gate.semaphore("many-tasks", 1_000).lease(Lease::fixed(LEASE));
     let raw = runtime.block_on(Raw::new(&server.url, &server.prefix, "raw-many"));
     let (ours, theirs) = (|| pairs(semaphore.clone(), count), || raw.clone().pairs("1000", count));
     if is_processor_time {

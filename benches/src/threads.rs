@@ -5,7 +5,7 @@ use crate::client::{Raw, pairs, sections, us};
 use crate::figure::{Figure, Limit};
 use crate::rounds::{compare, median};
 use crate::server::Server;
-use luagate::Semaphore;
+use luagate::{Lease, Semaphore};
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 9;
@@ -62,7 +62,7 @@ fn times_of_raw(raw: &mut Raw, count: usize) -> Vec<f64> {
 }
 
 fn semaphore(server: &Server) -> Semaphore {
-    server.gate().semaphore("threads", 100).lease(Duration::from_secs(30))
+    server.gate().semaphore("threads", 100).lease(Lease::fixed(Duration::from_secs(30)))
 }
 
 fn raws(server: &Server, count: usize) -> Vec<Raw> {

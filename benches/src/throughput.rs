@@ -30,7 +30,7 @@ fn calls_a_second(server: &Server, command: &[&str]) -> f64 {
 pub fn measure(server: &Server) -> Vec<Figure> {
     let acquire = Script::of_manifest(&mut server.connection(), "semaphore/acquire");
     let keys = server.keys("throughput");
-    let [meta, holders, queue] = keys.names();
+    let [meta, holders, queue] = keys.list();
     let id = "0b7a40e5-6a3c-4d43-9a1f-__rand_int__";
     let ours = ["EVALSHA", acquire.sha1(), "3", meta, holders, queue, id, "1", "2147483647", "600000", "0", "", "0"];
     let bare = Script::load(&mut server.connection(), BARE_ACQUIRE);

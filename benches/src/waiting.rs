@@ -3,7 +3,7 @@
 use crate::figure::{Figure, Limit};
 use crate::server::Server;
 use crate::tasks::runtime;
-use luagate::admin;
+use luagate::{Lease, admin};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -54,7 +54,8 @@ fn report(count: usize, start: &mut dyn FnMut(usize), waiting: &mut dyn FnMut() 
 fn tasks(url: &str, prefix: &str) {
     let runtime = runtime();
     let gate = luagate::Gate::builder(url).prefix(prefix).read_timeout(Duration::from_secs(30));
-    let semaphore = runtime.block_on(gate.open_async()).unwrap().semaphore("tasks-in-line", 1).lease(LEASE);
+    let semaphore =
+        runtime.block_on(gate.open_async()).unwrap().semaphore("tasks-in-line", 1).lease(Lease::fixed(LEASE));
     let held = runtime.block_on(semaphore.try_acquire_async()).unwrap();
     report(
         TASKS,
@@ -69,7 +70,7 @@ fn tasks(url: &str, prefix: &str) {
 
 fn threads(url: &str, prefix: &str) {
     let gate = luagate::Gate::builder(url).prefix(prefix).read_timeout(Duration::from_secs(30)).open().unwrap();
-    let semaphore = gate.semaphore("threads-in-line", 1).lease(LEASE);
+    let semaphore = gate.semaphore("threads-in-line", 1).lease(Lease::fixed(LEASE));
     let held = semaphore.try_acquire().unwrap();
     report(
         THREADS,

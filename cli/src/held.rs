@@ -18,7 +18,7 @@ impl Held {
 
     /// `None`: a kind that this version does not know.
     pub fn semaphore(&self, gate: &Gate) -> Option<Semaphore> {
-        let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == self.kind)?;
-        Some(admin::named(gate, &Name { name: self.name.clone(), kind }))
+        let kind = Kind::ALL.iter().copied().find(|kind| kind.as_str() == self.kind)?;
+        Some(admin::semaphore(gate, &Name { name: self.name.clone(), kind }))
     }
 }

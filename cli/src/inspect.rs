@@ -40,7 +40,7 @@ pub fn inspect(server: &ServerArgs, args: &InspectArgs) -> Result<u8, Ended> {
 /// The state of this name, of each kind that is stored. A name may be given as it is shown.
 pub fn find(gate: &Gate, name: &str, kind: Option<KindArg>, most: u32) -> Result<Vec<(Name, Inspection)>, Ended> {
     let name = output::hidden(name).unwrap_or_else(|| name.to_owned());
-    let kinds = Kind::ALL.into_iter().filter(|found| kind.is_none_or(|kind| *found == Kind::from(kind)));
+    let kinds = Kind::ALL.iter().copied().filter(|found| kind.is_none_or(|kind| *found == Kind::from(kind)));
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for kind in kinds {
         let name = Name { name: name.clone(), kind };

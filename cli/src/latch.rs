@@ -20,7 +20,7 @@ pub fn latch(server: &ServerArgs, args: &LatchArgs) -> Result<u8, Ended> {
             Some(wait) => latch.wait_timeout(*wait).map_err(Ended::of)?,
             None => latch.wait().map_err(Ended::of)?,
         },
-        LatchAction::Show => output::print(latch.count().map_err(Ended::of)?)?,
+        LatchAction::Show => output::print(latch.left().map_err(Ended::of)?)?,
         LatchAction::Delete => {
             if !latch.delete().map_err(Ended::of)? {
                 output::warn(format!("{} was not stored", args.name));

@@ -78,7 +78,7 @@ pub fn revoke(server: &ServerArgs, args: &RevokeArgs) -> Result<u8, Ended> {
     // All are revoked, also if the output cannot be written.
     let mut printed = Ok(());
     for Owner { name, id, .. } in &chosen {
-        let revoked = admin::named(&gate, name).revoke(id).map_err(Ended::of)?;
+        let revoked = admin::semaphore(&gate, name).revoke(id).map_err(Ended::of)?;
         printed = printed.and(match describe_revoked(name, id, revoked) {
             Ok(text) => output::print(text),
             Err(text) => {
@@ -162,25 +162,27 @@ pub fn resize(server: &ServerArgs, args: &ResizeArgs) -> Result<u8, Ended> {
                 format!("{shown}: its limit was not set by `resize`. Nothing was changed"),
             ));
         }
-        semaphore.unpin().map_err(Ended::of)?;
+        semaphore.unpin_limit().map_err(Ended::of)?;
         output::print(format!("{shown}: the limit that callers declare applies again"))?;
         return Ok(0);
     };
     let mut expected = args.expected.or_else(|| state.and_then(|state| state.limit));
     loop {
         let resized = match expected {
-            Some(expected) => semaphore.compare_and_resize(expected, limit),
+            Some(expected) => semaphore.compare_and_resize(Some(expected).filter(|limit| *limit > 0), limit),
             None => semaphore.resize(limit),
         };
         match resized.map_err(Ended::of)? {
             Resized::Resized { old, in_use } => {
+                let old = old.unwrap_or(0);
                 output::print(format!("{shown}: limit {limit}, before {old}; in use {in_use}"))?;
                 return Ok(0);
             }
-            Resized::Unchanged { current: 0 } if !args.create => return Err(not_stored(&shown, None)),
+            Resized::Unchanged { current: None } if !args.create => return Err(not_stored(&shown, None)),
             // Another one has changed it meanwhile.
-            Resized::Unchanged { current } if args.expected.is_none() => expected = Some(current),
+            Resized::Unchanged { current } if args.expected.is_none() => expected = Some(current.unwrap_or(0)),
             Resized::Unchanged { current } => {
+                let current = current.unwrap_or(0);
                 let text = format!("{shown}: the limit in force is {current}. Nothing was changed");
                 return Err(Ended::new(NOTHING, text));
             }

@@ -5,7 +5,7 @@ use crate::args::{PrintedArgs, RefreshArgs, ReleaseArgs};
 use crate::ended::Ended;
 use crate::output::visible;
 use luagate::admin::{self, Kind, Name};
-use luagate::errors::RefreshError;
+use luagate::errors::PermitError;
 use luagate::{Gate, Lease, Revoked, Semaphore};
 
 /// The status if the id had nothing.
@@ -29,7 +29,7 @@ pub fn refresh(server: &ServerArgs, args: &RefreshArgs) -> Result<u8, Ended> {
                 permit.into_id();
                 return Ok(0);
             }
-            Err(RefreshError::Lost(_)) => {}
+            Err(PermitError::Lost(_)) => {}
             Err(error) => return Err(Ended::of(error)),
         }
     }
@@ -38,8 +38,8 @@ pub fn refresh(server: &ServerArgs, args: &RefreshArgs) -> Result<u8, Ended> {
 
 /// The semaphores that the id may belong to. No two callers have the same id.
 fn semaphores(gate: &Gate, args: &PrintedArgs) -> impl Iterator<Item = Semaphore> {
-    let kinds = Kind::ALL.into_iter().filter(|found| args.kind.is_none_or(|kind| *found == Kind::from(kind)));
-    kinds.map(|kind| admin::named(gate, &Name { name: args.name.clone(), kind }))
+    let kinds = Kind::ALL.iter().copied().filter(|found| args.kind.is_none_or(|kind| *found == Kind::from(kind)));
+    kinds.map(|kind| admin::semaphore(gate, &Name { name: args.name.clone(), kind }))
 }
 
 fn nothing(args: &PrintedArgs) -> Ended {

@@ -22,7 +22,7 @@ pub struct Unreadable {
 /// Reads at most `most` holders and as many waiters, without the first `offset` ones. An error is one of the server, not of
 /// this name.
 pub fn inspect(gate: &Gate, name: &Name, offset: u32, most: u32) -> Result<Result<Inspection, Unreadable>, CallError> {
-    match admin::inspect_page(&admin::named(gate, name), offset, most) {
+    match admin::inspect_page(&admin::semaphore(gate, name), offset, most) {
         Ok(state) => Ok(Ok(state)),
         Err(error) if is_of_one_name(&error) => Ok(Err(Unreadable { name: name.clone(), error })),
         Err(error) => Err(error),

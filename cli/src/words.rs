@@ -25,7 +25,7 @@ const TEXTS: [(&str, &str); 26] = [
         "no limit is stored. Declare one with -n LIMIT, or store one with `luagate resize --create`",
     ),
     ("with `resize`", "with `luagate resize`"),
-    ("To let a limit expire, use `unpin`", "To let a limit expire, use --unpin"),
+    ("To let a limit expire, use `unpin_limit`", "To let a limit expire, use --unpin"),
     ("Grant the permissions listed in `guide::production`", "`luagate doctor` lists the missing permissions"),
     (", or lower `min_replicas`", ""),
     (". For a lease without an end, use `Lease::PERMANENT`", ""),

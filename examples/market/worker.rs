@@ -3,7 +3,7 @@
 use crate::record::{Event, What};
 use crate::{LEASE, LIMIT, LONGEST_STAY, MARKET, Outcome, SHORTEST_STAY, open_gate};
 use luagate::errors::AcquireError;
-use luagate::{Cancel, Released, Semaphore};
+use luagate::{Cancel, Lease, Released, Semaphore};
 use std::io;
 use std::sync::mpsc;
 use std::thread;
@@ -16,7 +16,7 @@ pub fn run(name: &str, prefix: &str) -> Outcome {
     let bell = Cancel::new();
     ring_when_stdin_closes(bell.clone());
     let gate = open_gate(prefix, name)?;
-    let market = gate.semaphore(MARKET, LIMIT).lease(LEASE).cancelled_by(&bell);
+    let market = gate.semaphore(MARKET, LIMIT).lease(Lease::fixed(LEASE)).cancelled_by(&bell);
     trade(name, &market, &bell)
 }
 

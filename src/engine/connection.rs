@@ -425,7 +425,7 @@ impl Connection {
         let parsed = reader.parse(count);
         self.deliver(reader);
         if let Err(error) = parsed {
-            self.end(Failure::from(error));
+            self.end(Failure::of(error));
         }
     }
 
@@ -718,7 +718,7 @@ fn closed() -> Failure {
 }
 
 fn broken(error: io::Error) -> Failure {
-    Failure::from(RedisError::from(error))
+    Failure::of(RedisError::from(error))
 }
 
 /// Hands the failure to callers whose packets were sent, or not.

@@ -147,7 +147,7 @@ pub(crate) fn unconnected(error: RedisError, within: Duration) -> Failure {
     if let Some(failure) = tls::failure_of(&error) {
         return failure;
     }
-    let failure = Failure::from(error);
+    let failure = Failure::of(error);
     match failure.kind() {
         // The connection was never established, so it did not break, even if the socket reports that.
         FailureKind::Disconnected => Failure::new(FailureKind::Unreachable, failure.text()),

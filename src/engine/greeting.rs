@@ -93,7 +93,7 @@ impl GreetingStep {
     fn check(self, error: ServerError) -> RedisResult<()> {
         let detail = error.details().unwrap_or_default().to_owned();
         let error = RedisError::from(error);
-        let kind = Failure::from(error.clone()).kind();
+        let kind = Failure::of(error.clone()).kind();
         Err(match self {
             GreetingStep::Answer => return Ok(()),
             _ if kind == FailureKind::NotReady => error,

@@ -95,7 +95,7 @@ impl Sentinels {
         let reply = run(&connection, &address_of(&self.master), until, may);
         connection.close(); // after a timeout its own thread would keep it
         let reply = reply?;
-        let address = redis::from_redis_value(reply).map_err(|error| Failure::from(redis::RedisError::from(error)))?;
+        let address = redis::from_redis_value(reply).map_err(|error| Failure::of(redis::RedisError::from(error)))?;
         read_address(&self.master, address)
     }
 
@@ -137,7 +137,7 @@ impl Sentinels {
 /// The reply to a command. An error of the server is a failure.
 fn run(connection: &Arc<Connection>, cmd: &Cmd, until: Instant, may: MayBlock) -> Result<Value, Failure> {
     let reply = command(connection, cmd, until, may)?;
-    error_in(Ok(reply)).map_err(Failure::from)
+    error_in(Ok(reply)).map_err(Failure::of)
 }
 
 /// Notices messages of a sentinel.

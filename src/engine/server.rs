@@ -381,7 +381,7 @@ fn is_counted(reply: Option<Value>) -> bool {
 /// The reply to one of the commands. `None`: the server, or a proxy ahead of it, does not know the command.
 fn reply(reply: Result<Value, Failure>, channel: &str) -> Result<Option<Value>, Failure> {
     let failure = match reply? {
-        Value::ServerError(error) => Failure::from(redis::RedisError::from(error)),
+        Value::ServerError(error) => Failure::of(redis::RedisError::from(error)),
         reply => return Ok(Some(reply)),
     };
     match failure.kind() {

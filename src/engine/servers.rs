@@ -415,7 +415,7 @@ impl Servers {
         let asking = server.command(&command, latest, mode);
         let late = || Failure::new(FailureKind::TimedOut, "no answer in time");
         let reply = self.limited(Some(until), mode, asking).await.ok_or_else(late)?;
-        Ok(error_in(Ok(reply.map_err(CallError::into_failure)?))?)
+        error_in(Ok(reply.map_err(CallError::into_failure)?)).map_err(Failure::of)
     }
 
     /// Sends a call to a server once, and again if the server does not know the script. Usually this takes one packet.

@@ -116,8 +116,9 @@ pub(crate) enum Redirect<'a> {
     TryAgain,
 }
 
-impl From<RedisError> for Failure {
-    fn from(error: RedisError) -> Failure {
+impl Failure {
+    /// The failure of a call that ended with this error.
+    pub(crate) fn of(error: RedisError) -> Failure {
         let mut text = error.to_string();
         let kind = kind_of(&error, &text);
         if kind == FailureKind::Permission

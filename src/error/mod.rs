@@ -23,7 +23,6 @@ impl Invalid {
         Invalid { what: what.to_owned(), why: why.into() }
     }
 
-    /// The same error, with the place of the argument before the reason.
     /// Checks a number of permits or of calls. `remedy` follows the text.
     pub(crate) fn check_count(what: &str, count: u32, remedy: &str) -> Result<(), Invalid> {
         if (1..=MOST).contains(&count) {
@@ -32,6 +31,7 @@ impl Invalid {
         Err(Invalid::new(what, format!("{count} is out of range. Accepted: 1 to {MOST}{remedy}")))
     }
 
+    /// The same error, with the place of the argument before the reason.
     pub(crate) fn within(self, place: &str) -> Invalid {
         Invalid { why: format!("{place}: {}", self.why), ..self }
     }
@@ -88,7 +88,7 @@ macro_rules! one_of {
 }
 
 one_of! {
-    /// Why an operation failed that neither waits nor grants.
+    /// Why a call failed that neither takes a permit nor waits for one, for example `open`, `inspect` or `resize`.
     CallError {
         /// An argument is invalid. Nothing was changed.
         Invalid(Invalid) "",
@@ -162,7 +162,7 @@ one_of! {
 one_of! {
     /// Why a wait in line ended without a permit.
     AcquireError {
-        /// The timeout ended. The place in line is given up. A refused try becomes this variant too.
+        /// The timeout ended. The place in line is given up.
         TimedOut(Denied) "timed out in line: " LONGER,
         /// As many callers wait in line as `max_waiting` allows.
         LineFull(Denied) "the line is full: " SHORTER,
@@ -188,16 +188,16 @@ one_of! {
 }
 
 one_of! {
-    /// Why a lease was not extended.
-    RefreshError {
+    /// Why a call for a held permit failed: `refresh`, `release_some`, `downgrade` or `adopt`.
+    PermitError {
         /// The permit no longer belongs to this holder.
         Lost(Lost) "",
         /// An argument is invalid. Nothing was changed.
         Invalid(Invalid) "",
-        /// The server could not be used. The permit is held until its lease ends.
+        /// The server could not be used. Nothing was changed: the permit is held until its lease ends.
         Failed(Failure) "",
-        /// The call was sent, but no reply came. The permit counts until its old or its new lease ends, whichever is
-        /// first.
+        /// The call was sent, but no reply came. After a refresh, the permit counts until its old or its new lease ends,
+        /// whichever is first.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -206,7 +206,7 @@ one_of! {
     /// Why a wait for a latch ended before the latch was known to be open.
     WaitError {
         /// The timeout ended.
-        TimedOut(StillClosed) "timed out at the latch: " LONGER,
+        StillClosed(StillClosed) "timed out at the latch: " LONGER,
         /// The `cancelled_by` handle ended the wait.
         Cancelled(Cancelled) "",
         /// An argument is invalid. Nothing was changed.
@@ -251,7 +251,7 @@ one_of! {
 }
 
 one_of! {
-    /// Why work under a permit has no result: see [`Semaphore::run`](crate::Semaphore::run).
+    /// Why work under a permit has no result: see [`Semaphore::run_async`](crate::Semaphore::run_async).
     RunError {
         /// There was no permit in time. The work did not run.
         NotAcquired(AcquireError) "",
@@ -276,31 +276,27 @@ impl From<RunError> for Error {
     }
 }
 
-/// Converts a smaller set of outcomes into a larger one, variant by variant. `as` names a variant that is called
-/// differently there.
+/// Converts a smaller set of outcomes into a larger one, variant by variant.
 macro_rules! widen {
-    ($($source:ident => $target:ident { $($variant:ident $(as $other:ident)?),* })*) => {
+    ($($source:ident => $target:ident { $($variant:ident),* })*) => {
         $(impl From<$source> for $target {
             fn from(error: $source) -> $target {
-                match error { $($source::$variant(inner) => widen!(@$target $variant $($other)?)(inner),)* }
+                match error { $($source::$variant(inner) => $target::$variant(inner),)* }
             }
         })*
     };
-    (@$target:ident $variant:ident) => { $target::$variant };
-    (@$target:ident $variant:ident $other:ident) => { $target::$other };
 }
 
 widen! {
     CallError => TryAcquireError { Invalid, Failed, Unknown }
     CallError => AcquireError { Invalid, Failed, Unknown }
-    CallError => RefreshError { Invalid, Failed, Unknown }
-    RefreshError => AcquireError { Lost, Invalid, Failed, Unknown }
+    CallError => PermitError { Invalid, Failed, Unknown }
+    PermitError => AcquireError { Lost, Invalid, Failed, Unknown }
     CallError => WaitError { Invalid, Failed, Unknown }
     CallError => Error { Invalid, Failed, Unknown }
     TryAcquireError => Error { Denied, AlreadyHeld, LimitMismatch, AboveLimit, Invalid, Failed, Unknown }
-    RefreshError => Error { Lost, Invalid, Failed, Unknown }
-    WaitError => Error { TimedOut as StillClosed, Cancelled, Invalid, Failed, Unknown }
-    TryAcquireError => AcquireError { Denied as TimedOut, AlreadyHeld, LimitMismatch, AboveLimit, Invalid, Failed, Unknown }
+    PermitError => Error { Lost, Invalid, Failed, Unknown }
+    WaitError => Error { StillClosed, Cancelled, Invalid, Failed, Unknown }
     AcquireError => Error {
         TimedOut, LineFull, Cancelled, Revoked, Lost, AlreadyHeld, LimitMismatch,
         AboveLimit, Invalid, Failed, Unknown
@@ -319,7 +315,7 @@ macro_rules! wrap {
 }
 
 wrap! {
-    Invalid => CallError TryAcquireError AcquireError RefreshError WaitError Error,
+    Invalid => CallError TryAcquireError AcquireError PermitError WaitError Error,
     LimitMismatch => TryAcquireError AcquireError,
     AboveLimit => TryAcquireError AcquireError,
 }

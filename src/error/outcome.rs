@@ -83,6 +83,8 @@ impl fmt::Display for Used {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AlreadyHeld {
+    /// The name of the semaphore or lock.
+    pub name: String,
     /// The id.
     pub id: String,
     /// How many permits the id holds.
@@ -137,6 +139,8 @@ pub struct AboveLimit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlaceRevoked {
+    /// The name of the semaphore or lock.
+    pub name: String,
     /// The id that waited.
     pub id: String,
 }
@@ -146,6 +150,8 @@ pub struct PlaceRevoked {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {
+    /// The name of the semaphore or lock.
+    pub name: String,
     /// The id that held the permit.
     pub id: String,
 }
@@ -164,7 +170,7 @@ pub struct StillClosed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cancelled {
-    /// The place in line that the wait gave up. A later wait can have it again: see
+    /// The ticket of the wait. With it, a later wait can have the same place in line: see
     /// [`Semaphore::ticket`](crate::Semaphore::ticket). `None`: the caller was not in line yet, or waited for several
     /// semaphores or for a latch.
     pub ticket: Option<u64>,
@@ -185,14 +191,14 @@ macro_rules! say {
 }
 
 say! {
-    AlreadyHeld { id, fence }
-        "the id {id} already holds a permit (fence {fence}). Take it over with `adopt`, release it with `revoke`, or use another id",
+    AlreadyHeld { name, id, fence }
+        "{name}: the id {id} already holds a permit (fence {fence}). Take it over with `adopt`, release it with `revoke`, or use another id",
     LimitMismatch { name, declared, in_force }
         "{name}: the limit in force is {in_force}, this caller declares {declared}. Declare {in_force}, or change the limit with `resize`",
     AboveLimit { name, permits, limit }
         "{name}: {permits} permits are more than the limit in force. Accepted: 1 to {limit}. Ask for fewer, or raise the limit with `resize`",
-    PlaceRevoked { id } "the place in line of the id {id} was revoked. Call again to join the end of the line",
-    Lost { id } "the id {id} no longer holds its permit. Stop the work that the permit protects, then acquire again",
+    PlaceRevoked { name, id } "{name}: the place in line of the id {id} was revoked. Call again to join the end of the line",
+    Lost { name, id } "{name}: the id {id} no longer holds its permit. Stop the work that the permit protects, then acquire again",
     StillClosed { left, count } "{left} of {count} must still count down",
     Cancelled {} "the wait was cancelled by its `Cancel` handle. Call again with a new handle to wait again",
 }

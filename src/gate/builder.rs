@@ -167,7 +167,7 @@ impl GateBuilder {
 
     /// How long a caller that is already in line continues to wait while the server cannot be reached: 10 s by default.
     /// When the server is back, the caller has its place in line again.
-    pub fn outage(mut self, outage: Duration) -> Self {
+    pub fn outage_timeout(mut self, outage: Duration) -> Self {
         self.outage = outage;
         self
     }

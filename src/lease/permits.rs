@@ -6,7 +6,7 @@ use crate::engine::mode::Mode;
 use crate::engine::servers::{Outcome, Sending, Servers};
 use crate::engine::worker::{Job, NextWork};
 use crate::error::failure::{Failure, FailureKind};
-use crate::error::{CallError, Lost, RefreshError};
+use crate::error::{CallError, Lost, PermitError};
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::exchange::MinReplicas;
 use crate::protocol::held::{HeldPermit, Identity};
@@ -124,7 +124,7 @@ impl Permits {
         lease_ms: Option<u64>,
         until: Option<Instant>,
         mode: Mode,
-    ) -> Vec<Result<(), RefreshError>> {
+    ) -> Vec<Result<(), PermitError>> {
         let lease_of = |identity: &Identity| lease_ms.unwrap_or(identity.lease.lease_ms);
         let refreshes = permits.iter().map(|(number, identity)| (*number, *identity, lease_of(identity)));
         let mut refreshing = Refreshing { permits: self, refreshes: refreshes.collect(), is_over: false };
@@ -146,7 +146,7 @@ struct Refreshing<'a> {
 }
 
 impl Refreshing<'_> {
-    fn end(&mut self, outcomes: Vec<Refreshed>) -> Vec<Result<(), RefreshError>> {
+    fn end(&mut self, outcomes: Vec<Refreshed>) -> Vec<Result<(), PermitError>> {
         self.is_over = true;
         let now = self.permits.servers.clock.moment();
         let refreshed = self.permits.with(|keeper| {

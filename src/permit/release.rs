@@ -14,9 +14,10 @@ use std::{error, fmt};
 /// The result of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// The permit is released. The first waiter has it already.
+    /// The permit was held until now, and is released.
     Released,
-    /// There was nothing to release: the lease had ended, or the permit was revoked.
+    /// There was nothing to release: the lease had ended, or the permit was revoked. Another caller may have held it at the same
+    /// time.
     Gone,
 }
 

@@ -209,7 +209,7 @@ impl MinReplicas {
             Some(reply) => reply.and_then(|value| Ok(u32::from_redis_value(value)?)),
             None => Ok(0),
         };
-        let confirmed = confirmed.map_err(Failure::from)?;
+        let confirmed = confirmed.map_err(Failure::of)?;
         if confirmed >= self.count {
             return Ok(());
         }

@@ -29,7 +29,7 @@ impl Identity {
     }
 
     pub fn lost(&self) -> Lost {
-        Lost { id: self.id.clone() }
+        Lost { name: self.keys.name().to_owned(), id: self.id.clone() }
     }
 }
 

@@ -4,7 +4,7 @@ use super::held::{HeldPermit, HeldState, Identity};
 use super::lease::{LeaseOptions, Moment};
 use super::semaphore::Grant;
 use crate::error::failure::FailureKind;
-use crate::error::{CallError, RefreshError};
+use crate::error::{CallError, PermitError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -252,7 +252,7 @@ impl Keeper {
     }
 
     /// Takes the outcome of a renewal.
-    pub fn renewed(&mut self, number: Number, outcome: Refreshed, now: Moment) -> Result<(), RefreshError> {
+    pub fn renewed(&mut self, number: Number, outcome: Refreshed, now: Moment) -> Result<(), PermitError> {
         let Some(kept) = self.permits.get(&number) else {
             return Ok(());
         };
@@ -261,8 +261,8 @@ impl Keeper {
         let result = self.refresh(number, lease_ms, outcome, now);
         match &result {
             Ok(()) => self.plan_next(number, now),
-            Err(RefreshError::Lost(_)) if is_releasing => {} // its release may have run first, and reports a loss itself
-            Err(RefreshError::Lost(_)) => self.lose(number, true),
+            Err(PermitError::Lost(_)) if is_releasing => {} // its release may have run first, and reports a loss itself
+            Err(PermitError::Lost(_)) => self.lose(number, true),
             // Other failures, for example an overwritten key, are retried until the deadline.
             Err(_) => self.plan_retry(number, now),
         }
@@ -276,18 +276,18 @@ impl Keeper {
         lease_ms: u64,
         outcome: Refreshed,
         now: Moment,
-    ) -> Result<(), RefreshError> {
+    ) -> Result<(), PermitError> {
         let result = self.refresh(number, lease_ms, outcome, now);
         match &result {
             // The end may now be earlier than planned.
-            Ok(()) | Err(RefreshError::Unknown(_)) => self.plan_next(number, now),
-            Err(RefreshError::Lost(_)) => self.lose(number, false),
+            Ok(()) | Err(PermitError::Unknown(_)) => self.plan_next(number, now),
+            Err(PermitError::Lost(_)) => self.lose(number, false),
             Err(_) => {}
         }
         result
     }
 
-    fn refresh(&mut self, number: Number, lease_ms: u64, outcome: Refreshed, now: Moment) -> Result<(), RefreshError> {
+    fn refresh(&mut self, number: Number, lease_ms: u64, outcome: Refreshed, now: Moment) -> Result<(), PermitError> {
         let Some(kept) = self.permits.get_mut(&number) else {
             return Ok(());
         };
@@ -297,7 +297,7 @@ impl Keeper {
         }
         match outcome? {
             Some((grant, sent)) if kept.held.extend(&grant, sent, now) => Ok(()),
-            _ => Err(RefreshError::Lost(kept.held.identity.lost())),
+            _ => Err(PermitError::Lost(kept.held.identity.lost())),
         }
     }
 

@@ -67,8 +67,9 @@ impl Keys {
         parts(&self.meta).1
     }
 
-    /// The keys in the order of the scripts' arguments: meta, holders, queue.
-    pub fn names(&self) -> [&str; 3] {
+    /// The keys in the order of the scripts' arguments: meta, holders, queue. A script that calls
+    /// [`HOLDS`](crate::scripts::HOLDS) gets the same three.
+    pub fn list(&self) -> [&str; 3] {
         [&self.meta, &self.holders, &self.queue]
     }
 }
@@ -94,7 +95,7 @@ impl LatchKeys {
     }
 
     /// The keys in the order of the scripts' arguments: latch, waiters.
-    pub fn names(&self) -> [&str; 2] {
+    pub fn list(&self) -> [&str; 2] {
         [&self.latch, &self.waiters]
     }
 }

@@ -25,7 +25,7 @@ pub fn error_of(error: RedisError) -> CallError {
         let why = "no hash tag, or different ones. Accepted: keys with one hash tag";
         return CallError::Invalid(Invalid::new("keys", why));
     }
-    let failure = Failure::from(error);
+    let failure = Failure::of(error);
     if failure.leaves_unknown() { CallError::Unknown(failure) } else { CallError::Failed(failure) }
 }
 

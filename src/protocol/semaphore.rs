@@ -132,7 +132,7 @@ impl Default for Ask<'_> {
 
 /// The answer of [`acquire`](crate::scripts::semaphore::acquire).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum AcquireAnswer {
     /// Granted by this call.
     Granted(Grant, Usage),
     /// The id already held a permit. Nothing was granted twice.
@@ -183,7 +183,7 @@ pub struct Acquire<'a> {
 }
 
 impl Call for Acquire<'_> {
-    type Answer = Answer;
+    type Answer = AcquireAnswer;
 
     fn pack(&self) -> Packed {
         let ask = &self.ask;
@@ -209,30 +209,30 @@ impl Call for Acquire<'_> {
         Packed::new(&ACQUIRE, &self.keys.packed, arguments.get(..used).unwrap_or(&arguments))
     }
 
-    fn answer(&self, reply: Value) -> Result<Answer, CallError> {
+    fn answer(&self, reply: Value) -> Result<AcquireAnswer, CallError> {
         read(reply, |reply| match reply.word()? {
             "granted" => {
                 let grant = Grant::read_of_lease(reply, self.ask.lease_ms, Some(self.ask.at_least_ms))?;
                 match self.ask.permits {
                     Some(asked) if asked != grant.permits => Err(unexpected(&grant)),
-                    _ => Ok(Answer::Granted(grant, Usage::read(reply)?)),
+                    _ => Ok(AcquireAnswer::Granted(grant, Usage::read(reply)?)),
                 }
             }
-            "held" => Ok(Answer::Held(Grant::read(reply)?, Usage::read(reply)?)),
-            "queued" => Ok(Answer::Queued {
+            "held" => Ok(AcquireAnswer::Held(Grant::read(reply)?, Usage::read(reply)?)),
+            "queued" => Ok(AcquireAnswer::Queued {
                 ticket: reply.number()?,
                 position: reply.number()?,
                 retry_after: reply.number()?,
                 usage: Usage::read(reply)?,
                 now: reply.number()?,
             }),
-            "denied" => Ok(Answer::Denied {
+            "denied" => Ok(AcquireAnswer::Denied {
                 next_expiry: reply.number_or_never()?,
                 usage: Usage::read(reply)?,
                 waiting: reply.number()?,
                 now: reply.number()?,
             }),
-            "above_limit" => Ok(Answer::AboveLimit { limit: reply.number()?, now: reply.number()? }),
+            "above_limit" => Ok(AcquireAnswer::AboveLimit { limit: reply.number()?, now: reply.number()? }),
             other => Err(unexpected(&other)),
         })
     }
@@ -605,7 +605,7 @@ impl Call for TryAcquireSeveral<'_> {
     type Answer = TryAcquireSeveralAnswer;
 
     fn pack(&self) -> Packed {
-        let keys: Vec<&str> = self.asked.iter().flat_map(|one| one.keys.names()).collect();
+        let keys: Vec<&str> = self.asked.iter().flat_map(|one| one.keys.list()).collect();
         let mut arguments: Vec<Argument> = vec![self.id.into()];
         for one in self.asked {
             arguments.extend([one.permits.into(), one.limit.into(), one.lease_ms.into(), one.at_least_ms.into()]);

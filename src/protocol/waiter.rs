@@ -13,7 +13,7 @@ use super::latch::{Count, CountAnswer, Wait, WaitAnswer};
 use super::lease::{Deadline, LeaseOptions, Moment, Sent, ServerTime};
 use super::releases::PendingRelease;
 use super::reply::between;
-use super::semaphore::{self, Acquire, Answer, Grant, Usage};
+use super::semaphore::{self, Acquire, AcquireAnswer, Grant, Usage};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{
     AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch, PlaceRevoked,
@@ -310,6 +310,7 @@ pub struct QueueEntry {
 pub struct Granted {
     pub identity: Identity,
     pub grant: Grant,
+    /// The limit in force. 0: the server did not report it.
     pub limit: u32,
     pub deadline: Deadline,
     /// The ticket of its place in line; `None`: it did not wait.
@@ -360,8 +361,8 @@ impl PermitTarget {
     }
 
     /// Handles the answer to a caller that does not wait. `true`: everything that the id has must be given back.
-    pub fn at_once(&mut self, answer: Answer, sent: Sent) -> (Result<Granted, TryAcquireError>, bool) {
-        if let Answer::Denied { usage, .. } = answer
+    pub fn at_once(&mut self, answer: AcquireAnswer, sent: Sent) -> (Result<Granted, TryAcquireError>, bool) {
+        if let AcquireAnswer::Denied { usage, .. } = answer
             && let Err(mismatch) = self.check_limit(usage.limit)
         {
             return (Err(mismatch.into()), false);
@@ -394,6 +395,10 @@ impl PermitTarget {
     /// `None`: it has not been in line.
     fn ticket(&self) -> Option<u64> {
         Some(self.entry.ticket).filter(|ticket| *ticket > 0)
+    }
+
+    fn name(&self) -> String {
+        self.keys.name().to_owned()
     }
 
     fn check_limit(&self, limit: u32) -> Result<(), LimitMismatch> {
@@ -431,7 +436,7 @@ impl PermitTarget {
         }
         match message.at {
             // A call that was sent before this message arrived may have restored the place.
-            None => Step::GiveBack(AcquireError::Revoked(PlaceRevoked { id: self.id.clone() })),
+            None => Step::GiveBack(AcquireError::Revoked(PlaceRevoked { name: self.name(), id: self.id.clone() })),
             Some(at) => match sent.instant().checked_add(between(server_time, at)) {
                 Some(at) => Step::AskBy(at),
                 None => Step::Continue,
@@ -441,7 +446,7 @@ impl PermitTarget {
 }
 
 impl WaitTarget for PermitTarget {
-    type Answer = Answer;
+    type Answer = AcquireAnswer;
     type Granted = Granted;
     type Error = AcquireError;
 
@@ -449,20 +454,32 @@ impl WaitTarget for PermitTarget {
         self.acquire(ask, inbox).pack()
     }
 
-    fn answer(&self, ask: AskKind, reply: Value) -> Result<Answer, CallError> {
+    fn answer(&self, ask: AskKind, reply: Value) -> Result<AcquireAnswer, CallError> {
         self.acquire(ask, "").answer(reply)
     }
 
-    fn answered(&mut self, ask: AskKind, answer: Answer, Sent { at: sent, repeated }: Sent) -> StepOf<PermitTarget> {
+    fn answered(
+        &mut self,
+        ask: AskKind,
+        answer: AcquireAnswer,
+        Sent { at: sent, repeated }: Sent,
+    ) -> StepOf<PermitTarget> {
         match answer {
-            Answer::Held(grant @ Grant { permits, fence, .. }, _) if !self.is_own(&grant, repeated) => {
-                Step::Leave(AcquireError::AlreadyHeld(AlreadyHeld { id: self.id.clone(), permits, fence }))
+            AcquireAnswer::Held(grant @ Grant { permits, fence, .. }, _) if !self.is_own(&grant, repeated) => {
+                Step::Leave(AcquireError::AlreadyHeld(AlreadyHeld {
+                    name: self.name(),
+                    id: self.id.clone(),
+                    permits,
+                    fence,
+                }))
             }
-            Answer::Granted(grant, usage) | Answer::Held(grant, usage) => match self.check_limit(usage.limit) {
-                Ok(()) => Step::Done(Ok(self.granted(grant, usage.limit, sent))),
-                Err(mismatch) => Step::GiveBack(mismatch.into()),
-            },
-            Answer::Queued { ticket, position, retry_after, usage, now } if ask == AskKind::InLine => {
+            AcquireAnswer::Granted(grant, usage) | AcquireAnswer::Held(grant, usage) => {
+                match self.check_limit(usage.limit) {
+                    Ok(()) => Step::Done(Ok(self.granted(grant, usage.limit, sent))),
+                    Err(mismatch) => Step::GiveBack(mismatch.into()),
+                }
+            }
+            AcquireAnswer::Queued { ticket, position, retry_after, usage, now } if ask == AskKind::InLine => {
                 if let Err(mismatch) = self.check_limit(usage.limit) {
                     return Step::GiveBack(mismatch.into());
                 }
@@ -472,17 +489,17 @@ impl WaitTarget for PermitTarget {
                 let pause = Duration::from_millis(retry_after).min(RECHECK);
                 Step::AskAt(sent.instant() + pause)
             }
-            Answer::Queued { .. } => Step::Done(Err(out_of_turn().into())),
-            Answer::Denied { .. } if ask == AskKind::First => Step::AskAt(sent.instant()),
-            Answer::Denied { next_expiry, usage, waiting, .. } => {
+            AcquireAnswer::Queued { .. } => Step::Done(Err(out_of_turn().into())),
+            AcquireAnswer::Denied { .. } if ask == AskKind::First => Step::AskAt(sent.instant()),
+            AcquireAnswer::Denied { next_expiry, usage, waiting, .. } => {
                 let denied = denied(self.keys.name(), usage, waiting, next_expiry);
                 Step::Done(Err(match ask {
                     AskKind::InLine => AcquireError::LineFull(denied),
                     AskKind::First | AskKind::Last => AcquireError::TimedOut(denied),
                 }))
             }
-            Answer::AboveLimit { limit, .. } => {
-                let (name, permits) = (self.keys.name().to_owned(), self.permits.unwrap_or(1));
+            AcquireAnswer::AboveLimit { limit, .. } => {
+                let (name, permits) = (self.name(), self.permits.unwrap_or(1));
                 Step::Done(Err(AboveLimit { name, permits, limit }.into()))
             }
         }
@@ -662,7 +679,7 @@ impl WaitTarget for LatchTarget {
 
     fn timed_out(&self) -> WaitError {
         let count = self.count;
-        WaitError::TimedOut(self.last.unwrap_or(StillClosed { left: count, count }))
+        WaitError::StillClosed(self.last.unwrap_or(StillClosed { left: count, count }))
     }
 
     /// The server forgets a waiter that does not ask again.

@@ -7,7 +7,7 @@
 //! let mut con = redis::Client::open("redis://127.0.0.1/")?.get_connection()?;
 //! let keys = Keys::semaphore("luagate", "market:17")?;
 //! let ask = semaphore::Ask { id: "worker-1", limit: 5, ..semaphore::Ask::default() };
-//! if let semaphore::Answer::Granted(grant, _) = semaphore::acquire(&mut con, &keys, &ask)? {
+//! if let semaphore::AcquireAnswer::Granted(grant, _) = semaphore::acquire(&mut con, &keys, &ask)? {
 //!     println!("granted, with fence {}", grant.fence);
 //!     semaphore::release(&mut con, &keys, "worker-1", 0, None)?;
 //! }
@@ -19,7 +19,7 @@ use super::run;
 use crate::error::CallError;
 use crate::protocol::keys::Keys;
 pub use crate::protocol::semaphore::{
-    Acquire, Answer, Ask, AskOne, Grant, HolderRow, Inspect, Line, Lookup, LookupAnswer, Refresh, Release,
+    Acquire, AcquireAnswer, Ask, AskOne, Grant, HolderRow, Inspect, Line, Lookup, LookupAnswer, Refresh, Release,
     ReleaseAnswer, Resize, ResizeAnswer, State, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage, WaiterRow,
 };
 use redis::ConnectionLike;
@@ -28,7 +28,7 @@ use redis::ConnectionLike;
 ///
 /// # Errors
 /// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
-pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<Answer, CallError> {
+pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<AcquireAnswer, CallError> {
     run(con, &Acquire { keys, ask: *ask })
 }
 

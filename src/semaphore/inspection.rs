@@ -57,7 +57,7 @@ pub struct Waiter {
     pub id: String,
     /// The number of permits that it asks for.
     pub permits: u32,
-    /// The place in line. The smallest ticket is granted first.
+    /// The number that decides the order of the line: the smallest ticket is granted first. The smallest ticket is granted first.
     pub ticket: u64,
     /// The time since it joined the line, by the server's clock. It is computed from the ticket, with the restriction of
     /// [`Holder::age`].

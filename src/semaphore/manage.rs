@@ -15,15 +15,15 @@ const LISTED: u32 = 1_000;
 pub enum Resized {
     /// The limit is set. A lower limit revokes no permit: `in_use` may exceed it until enough permits are released.
     Resized {
-        /// The previous limit. 0: none was stored.
-        old: u32,
+        /// The previous limit. `None`: none was stored.
+        old: Option<u32>,
         /// The number of permits in use.
         in_use: u32,
     },
     /// The limit in force was not the expected one. It was not changed.
     Unchanged {
-        /// The limit in force. 0: none is stored.
-        current: u32,
+        /// The limit in force. `None`: none is stored.
+        current: Option<u32>,
     },
 }
 
@@ -36,6 +36,11 @@ pub enum Revoked {
     Waited,
     /// The id neither held nor waited.
     Nothing,
+}
+
+/// The limit that a script returned. 0: none is stored.
+fn stored(limit: u32) -> Option<u32> {
+    Some(limit).filter(|limit| *limit > 0)
 }
 
 words! {
@@ -102,12 +107,12 @@ impl Semaphore {
         self.set_limit(limit, None, Mode::Async).await
     }
 
-    /// As [`resize`](Semaphore::resize), but only if `expected` is the limit in force (0: no limit is stored).
+    /// As [`resize`](Semaphore::resize), but only if `expected` is the limit in force. `None`: only if no limit is stored.
     ///
     /// # Errors
     /// As [`resize`](Semaphore::resize).
-    pub fn compare_and_resize(&self, expected: u32, limit: u32) -> Result<Resized, CallError> {
-        block(|mode| self.set_limit(limit, Some(expected), mode))
+    pub fn compare_and_resize(&self, expected: Option<u32>, limit: u32) -> Result<Resized, CallError> {
+        block(|mode| self.set_limit(limit, Some(expected.unwrap_or(0)), mode))
     }
 
     /// As [`compare_and_resize`](Semaphore::compare_and_resize), without blocking.
@@ -117,8 +122,8 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// If this is dropped, the server may have run the call or not. It can be repeated.
-    pub async fn compare_and_resize_async(&self, expected: u32, limit: u32) -> Result<Resized, CallError> {
-        self.set_limit(limit, Some(expected), Mode::Async).await
+    pub async fn compare_and_resize_async(&self, expected: Option<u32>, limit: u32) -> Result<Resized, CallError> {
+        self.set_limit(limit, Some(expected.unwrap_or(0)), Mode::Async).await
     }
 
     /// Removes the pin from the limit. If there are no holders and no waiters, the limit is removed at once, and the
@@ -127,18 +132,18 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`CallError`]. The call can be repeated.
-    pub fn unpin(&self) -> Result<(), CallError> {
+    pub fn unpin_limit(&self) -> Result<(), CallError> {
         block(|mode| self.unpin_by(mode))
     }
 
-    /// As [`unpin`](Semaphore::unpin), without blocking.
+    /// As [`unpin_limit`](Semaphore::unpin_limit), without blocking.
     ///
     /// # Errors
-    /// As [`unpin`](Semaphore::unpin).
+    /// As [`unpin_limit`](Semaphore::unpin_limit).
     ///
     /// # Cancel safety
     /// If this is dropped, the server may have run the call or not. It can be repeated.
-    pub async fn unpin_async(&self) -> Result<(), CallError> {
+    pub async fn unpin_limit_async(&self) -> Result<(), CallError> {
         self.unpin_by(Mode::Async).await
     }
 
@@ -153,15 +158,15 @@ impl Semaphore {
 
     async fn set_limit(&self, limit: u32, expected: Option<u32>, mode: Mode) -> Result<Resized, CallError> {
         if limit == 0 {
-            let why = "0 is out of range. Accepted: 1 to 2147483647. To let a limit expire, use `unpin`";
+            let why = "0 is out of range. Accepted: 1 to 2147483647. To let a limit expire, use `unpin_limit`";
             return Err(Invalid::new("limit", why).into());
         }
         let keys = self.settings.keys()?;
         let resize = async {
             let resize = Resize { keys, limit, expected };
             Ok(match self.shared.call(&resize, mode).await? {
-                ResizeAnswer::Resized { old, in_use, .. } => Resized::Resized { old, in_use },
-                ResizeAnswer::Unchanged { current, .. } => Resized::Unchanged { current },
+                ResizeAnswer::Resized { old, in_use, .. } => Resized::Resized { old: stored(old), in_use },
+                ResizeAnswer::Unchanged { current, .. } => Resized::Unchanged { current: stored(current) },
             })
         };
         Operation::Resize.on([keys.meta.as_ref()]).tell(resize).await

@@ -121,8 +121,8 @@ impl Settings {
     }
 }
 
-/// How long a permit is valid: the argument of [`Semaphore::lease`](crate::Semaphore::lease) and of the locks. A
-/// [`Duration`] is a lease that is not renewed.
+/// How long a permit is valid: the argument of [`Semaphore::lease`](crate::Semaphore::lease), and of the locks through
+/// [`Mutex::with`](crate::Mutex::with).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// `None`: without an end.
@@ -158,13 +158,6 @@ impl Lease {
             return Err(Invalid::new("lease", why));
         }
         lease::to_ms(length)
-    }
-}
-
-/// A lease that is not renewed.
-impl From<Duration> for Lease {
-    fn from(length: Duration) -> Lease {
-        Lease::fixed(length)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::protocol::inbox::{Inbox, MEMORY, Mail, Mailbox, Received};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::Sent;
 use crate::protocol::routing::NodeId;
-use crate::protocol::semaphore::Answer;
+use crate::protocol::semaphore::AcquireAnswer;
 use crate::protocol::waiter::{
     Action, AskKind, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, WaitTarget, Waiter,
 };
@@ -91,7 +91,7 @@ impl Waits {
     ) -> Result<Granted, TryAcquireError> {
         target.check()?;
         let acquire = target.acquire(AskKind::First, "");
-        let denied = |answer: &Answer| matches!(answer, Answer::Denied { .. }).then_some(0);
+        let denied = |answer: &AcquireAnswer| matches!(answer, AcquireAnswer::Denied { .. }).then_some(0);
         let (answer, sent) = self.once(&acquire, &[Part::of(target)], denied, caller).await?;
         let (result, gives_back) = target.at_once(answer, sent);
         if gives_back {

@@ -13,7 +13,7 @@ use crate::support::eventually;
 use crate::support::workers::Deployment;
 
 use luagate::scripts::Keys;
-use luagate::{Gate, GateBuilder};
+use luagate::{Gate, GateBuilder, Lease};
 use redis::Connection;
 use std::time::{Duration, Instant};
 
@@ -51,12 +51,12 @@ impl Deployment for Cluster {
 /// The slot of the semaphore with this name.
 fn slot_of(cluster: &Cluster, name: &str) -> u16 {
     let keys = Keys::semaphore(&cluster.prefix, name).unwrap();
-    cluster.slot(keys.names()[0])
+    cluster.slot(keys.list()[0])
 }
 
 /// Waits in line in a thread, and returns what it was granted.
 fn wait_in_line(gate: &Gate, name: &str) -> std::thread::JoinHandle<Instant> {
-    let semaphore = gate.semaphore(name, 1).lease(LEASE);
+    let semaphore = gate.semaphore(name, 1).lease(Lease::fixed(LEASE));
     std::thread::spawn(move || {
         let permit = semaphore.acquire_timeout(MINUTE).unwrap();
         let granted = Instant::now();

@@ -8,7 +8,7 @@ use crate::support::cluster::Cluster;
 use luagate::errors::CallError;
 use luagate::scripts::autocomplete::{prefix_add, prefix_key, prefix_match};
 use luagate::scripts::autocomplete::{recent_add, recent_key, recent_match};
-use luagate::scripts::semaphore::{Answer, LookupAnswer, ReleaseAnswer, ResizeAnswer};
+use luagate::scripts::semaphore::{AcquireAnswer, LookupAnswer, ReleaseAnswer, ResizeAnswer};
 use luagate::scripts::semaphore::{Ask, AskOne, Grant, TryAcquireSeveralAnswer, Usage};
 use luagate::scripts::semaphore::{acquire, inspect, lookup, refresh, release, resize, try_acquire_several};
 use luagate::scripts::{self, Keys, LatchKeys, latch, semaphore};
@@ -48,7 +48,7 @@ fn ask(id: &str) -> Ask<'_> {
 #[track_caller]
 fn grant(con: &mut ClusterConnection, keys: &Keys, id: &str) -> Grant {
     match acquire(con, keys, &ask(id)).unwrap() {
-        Answer::Granted(grant, _) => grant,
+        AcquireAnswer::Granted(grant, _) => grant,
         other => panic!("expected a grant for {id}, got {other:?}"),
     }
 }
@@ -72,19 +72,19 @@ fn a_semaphore_works_on_every_node() {
         let keys = Keys::semaphore(&cluster.prefix, &cluster.name_on(node)).unwrap();
         let (con, keys) = (&mut con, &keys);
         let first = grant(con, keys, "first");
-        assert!(has(&cluster, node, &keys.names()));
+        assert!(has(&cluster, node, &keys.list()));
         let again = acquire(con, keys, &ask("first")).unwrap();
-        assert!(matches!(again, Answer::Held(held, _) if held.fence == first.fence));
+        assert!(matches!(again, AcquireAnswer::Held(held, _) if held.fence == first.fence));
         assert!(grant(con, keys, "second").fence > first.fence);
         let third = Ask { wait_ms: 60_000, ..ask("third") };
         let queued = acquire(con, keys, &third).unwrap();
-        assert!(matches!(queued, Answer::Queued { position: 1, .. }));
+        assert!(matches!(queued, AcquireAnswer::Queued { position: 1, .. }));
         let refreshed = refresh(con, keys, "first", LEASE_MS, None).unwrap();
         assert_eq!(refreshed.unwrap().fence, first.fence);
         let resized = resize(con, keys, 3, Some(2)).unwrap();
         assert!(matches!(resized, ResizeAnswer::Resized { new: 3, .. }));
         let granted = acquire(con, keys, &third).unwrap();
-        assert!(matches!(granted, Answer::Granted(..)), "{granted:?}");
+        assert!(matches!(granted, AcquireAnswer::Granted(..)), "{granted:?}");
         let state = inspect(con, keys, 0, 10).unwrap();
         assert_eq!((state.in_use, state.limit), (3, 3));
         for id in ["first", "second", "third"] {
@@ -109,7 +109,7 @@ fn a_latch_and_autocomplete_work_on_every_node() {
         latch::count_down(con, &keys, "part-2", 2, DAY_MS).unwrap();
         let open = latch::count(con, &keys).unwrap();
         assert!(matches!(open, latch::CountAnswer::Open { count: 2, .. }));
-        assert!(has(&cluster, node, &keys.names()));
+        assert!(has(&cluster, node, &keys.list()));
 
         let recent = recent_key(&cluster.prefix, name).unwrap();
         assert_eq!(recent_add(con, &recent, "Alice", 100).unwrap(), 1);
@@ -138,7 +138,7 @@ fn a_node_gets_its_lost_script_again_while_another_node_stalls() {
         forget_scripts(&cluster);
         give_back(&mut con, keys, "before");
     }
-    let replica = cluster.replicas(cluster.slot(keys[0].names()[0]))[0];
+    let replica = cluster.replicas(cluster.slot(keys[0].list()[0]))[0];
     forget_scripts(&cluster);
     cluster.pause(replica);
     for keys in &keys {
@@ -158,10 +158,10 @@ async fn commands_reach_the_node_of_the_key() {
         let missing = scripts::evalsha(&call).query_async(&mut con).await;
         assert!(scripts::is_no_script(&missing), "{missing:?}");
         let granted = scripts::read(&call, scripts::eval(&call).query_async(&mut con).await).unwrap();
-        assert!(matches!(granted, Answer::Granted(..)), "{granted:?}");
+        assert!(matches!(granted, AcquireAnswer::Granted(..)), "{granted:?}");
         let held = scripts::read(&call, scripts::evalsha(&call).query_async(&mut con).await).unwrap();
-        assert!(matches!(held, Answer::Held(..)), "{held:?}");
-        assert!(has(&cluster, node, &keys.names()));
+        assert!(matches!(held, AcquireAnswer::Held(..)), "{held:?}");
+        assert!(has(&cluster, node, &keys.list()));
     }
 }
 

@@ -4,7 +4,7 @@ use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{AcquireError, FailureKind, RefreshError, TryAcquireError};
+use luagate::errors::{AcquireError, FailureKind, PermitError, TryAcquireError};
 use luagate::{Gate, GateBuilder, Lease};
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn a_promoted_replica_has_every_confirmed_permit() {
     let gate = gate(&master, PATIENT);
     let mut ids = Vec::new();
     for number in 0..200 {
-        let semaphore = gate.semaphore(&format!("s{number}"), 1).lease(LEASE);
+        let semaphore = gate.semaphore(&format!("s{number}"), 1).lease(Lease::fixed(LEASE));
         let permit = match number % 2 {
             0 => semaphore.try_acquire().unwrap(),
             _ => semaphore.acquire_timeout(Duration::from_secs(10)).unwrap(),
@@ -79,7 +79,7 @@ fn a_promoted_replica_has_every_confirmed_permit() {
         ids.push(permit.into_id());
     }
     // Permits that another holder released, which the server grants by message.
-    let first = gate.semaphore("handed", 1).lease(LEASE);
+    let first = gate.semaphore("handed", 1).lease(Lease::fixed(LEASE));
     let held = first.try_acquire().unwrap();
     let waits = std::thread::spawn(move || first.acquire_timeout(Duration::from_secs(10)).unwrap());
     let other = gate.semaphore("handed", 1);
@@ -100,7 +100,7 @@ fn a_promoted_replica_has_every_confirmed_permit() {
 fn a_grant_that_too_few_replicas_confirm_is_released_and_an_error() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let gate = gate(&master, WITHIN);
-    let semaphore = gate.semaphore("s", 1).lease(LEASE);
+    let semaphore = gate.semaphore("s", 1).lease(Lease::fixed(LEASE));
     let Err(TryAcquireError::Failed(failure)) = semaphore.try_acquire() else {
         panic!("granted without a replica");
     };
@@ -122,10 +122,10 @@ fn a_new_lease_that_no_replica_has_does_not_count() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let mut replica = replica_of(&master);
     let gate = gate(&master, WITHIN);
-    let permit = gate.semaphore("s", 1).lease(LEASE).try_acquire().unwrap();
+    let permit = gate.semaphore("s", 1).lease(Lease::fixed(LEASE)).try_acquire().unwrap();
     replica.pause();
     let before = permit.remaining().unwrap();
-    let Err(RefreshError::Failed(failure)) = permit.refresh_for(LEASE * 2) else {
+    let Err(PermitError::Failed(failure)) = permit.refresh_for(LEASE * 2) else {
         panic!("confirmed by a paused replica");
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
@@ -146,7 +146,7 @@ fn a_new_lease_that_no_replica_has_does_not_count_after_the_script_was_lost_twic
     let gate = Gate::builder(&proxy.url).prefix(&master.prefix);
     let gate = gate.read_timeout(WITHIN + PATIENT).min_replicas(1, WITHIN);
     let gate = gate.open().unwrap();
-    let permit = gate.semaphore("s", 1).lease(LEASE).try_acquire().unwrap();
+    let permit = gate.semaphore("s", 1).lease(Lease::fixed(LEASE)).try_acquire().unwrap();
     let forget = || {
         let mut flush = redis::cmd("SCRIPT");
         flush.arg("FLUSH").exec(&mut master.connection()).unwrap();
@@ -158,7 +158,7 @@ fn a_new_lease_that_no_replica_has_does_not_count_after_the_script_was_lost_twic
     has_confirmed_all(&master);
     replica.pause();
     let before = permit.remaining().unwrap();
-    let Err(RefreshError::Failed(failure)) = permit.refresh_for(LEASE * 2) else {
+    let Err(PermitError::Failed(failure)) = permit.refresh_for(LEASE * 2) else {
         panic!("confirmed by a paused replica");
     };
     assert_eq!(failure.kind(), FailureKind::TooFewReplicas);

@@ -6,7 +6,7 @@ use crate::support::proxy::Proxy;
 use crate::support::{self, Server, eventually};
 
 use luagate::errors::{FailureKind, TryAcquireError};
-use luagate::{Gate, Permit, Semaphore};
+use luagate::{Gate, Lease, Permit, Semaphore};
 use redis::Connection;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn ask_together<'s>(
 fn many_calls_share_few_packets_and_each_gets_its_own_reply() {
     let server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url).prefix(&server.prefix).open().unwrap();
-    let semaphore = gate.semaphore("together", 1_000).lease(LONG);
+    let semaphore = gate.semaphore("together", 1_000).lease(Lease::fixed(LONG));
     let mut con = server.connection();
     let reads = stat(&mut con, "stats", "total_reads_processed:");
     let before = scripts(&mut con);
@@ -90,7 +90,7 @@ fn calls_on_a_broken_connection_are_retried_and_none_is_granted_twice() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let gate = behind(&proxy, &server, Duration::from_secs(5));
-    let semaphore = gate.semaphore("broken", 100).lease(LONG);
+    let semaphore = gate.semaphore("broken", 100).lease(Lease::fixed(LONG));
     std::thread::scope(|scope| {
         let break_next = || proxy.lose_replies(1);
         let (first, others) = ask_together(scope, (&server, &proxy), &semaphore, break_next);
@@ -107,7 +107,7 @@ fn late_replies_are_not_used_for_other_calls() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let gate = behind(&proxy, &server, Duration::from_secs(1));
-    let semaphore = gate.semaphore("late", 100).lease(LONG);
+    let semaphore = gate.semaphore("late", 100).lease(Lease::fixed(LONG));
     std::thread::scope(|scope| {
         let delay_next = || proxy.delay_replies([Duration::from_secs(2)]);
         let (first, others) = ask_together(scope, (&server, &proxy), &semaphore, delay_next);
@@ -135,7 +135,7 @@ fn delayed_calls_leave_nothing_held_after_their_releases() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let gate = behind(&proxy, &server, Duration::from_secs(1));
-    let semaphore = gate.semaphore("held", 100).lease(LONG);
+    let semaphore = gate.semaphore("held", 100).lease(Lease::fixed(LONG));
     let mut con = server.connection();
     std::thread::scope(|scope| {
         let mut before = 0;

@@ -48,7 +48,7 @@ fn calls_waits_and_renewals_work_within_3_s_of_the_promotion() {
     let gate = builder(&group).read_timeout(Duration::from_millis(500)).open().unwrap();
     let held = gate.semaphore("s", 1).lease(Lease::renewed(SOON * 6)).try_acquire().unwrap();
     let waiting = {
-        let semaphore = gate.semaphore("s", 1).lease(LEASE);
+        let semaphore = gate.semaphore("s", 1).lease(Lease::fixed(LEASE));
         std::thread::spawn(move || semaphore.acquire_timeout(MINUTE).unwrap())
     };
     eventually("it waits", || (gate.semaphore("s", 1).inspect().unwrap().waiter_count == 1).then_some(()));
@@ -108,7 +108,7 @@ fn a_former_master_that_a_sentinel_still_names_is_not_used() {
     let [late, well] = [&before, &master].map(StubSentinel::naming);
     let sentinels = [late, well];
     let gate = asking(&sentinels, &master.prefix).open().unwrap();
-    let held = gate.mutex("m").with(|lock| lock.lease(LEASE)).try_lock().unwrap();
+    let held = gate.mutex("m").with(|lock| lock.lease(Lease::fixed(LEASE))).try_lock().unwrap();
     let there = master.gate().mutex("m").inspect().unwrap();
     assert_eq!(there.holders.len(), 1, "granted by the former master");
     held.release().unwrap();
@@ -160,7 +160,7 @@ fn workers_continue_while_masters_crash() {
 fn after_a_manual_failover_the_former_master_receives_no_calls() {
     let group = own!(Sentinels::new());
     let gate = builder(&group).open().unwrap();
-    let semaphore = gate.semaphore("s", 1).lease(LEASE);
+    let semaphore = gate.semaphore("s", 1).lease(Lease::fixed(LEASE));
     let held = semaphore.try_acquire().unwrap();
     let waiting = {
         let semaphore = semaphore.clone();
@@ -177,7 +177,7 @@ fn after_a_manual_failover_the_former_master_receives_no_calls() {
     let at = Gate::builder(group.urls()[after]).prefix(&group.prefix);
     let there = at.open().unwrap();
     eventually("calls go to the new master", || {
-        let lock = gate.mutex("m").with(|lock| lock.lease(LEASE)).try_lock().ok()?;
+        let lock = gate.mutex("m").with(|lock| lock.lease(Lease::fixed(LEASE))).try_lock().ok()?;
         let is_there = there.mutex("m").inspect().unwrap().in_use == 1;
         lock.release().unwrap();
         is_there.then_some(())

@@ -42,7 +42,7 @@ fn assert_reported(opened: Result<Gate, CallError>, words: &[&str]) {
 
 /// Acquires, waits in line, is woken by a message, renews and counts down.
 fn use_it(server: &Server, gate: &Gate) {
-    let semaphore = gate.semaphore("all", 1).lease(Duration::from_secs(3));
+    let semaphore = gate.semaphore("all", 1).lease(Lease::fixed(Duration::from_secs(3)));
     let held = semaphore.clone().lease(Lease::renewed(Duration::from_secs(3))).try_acquire().unwrap();
     assert!(semaphore.try_acquire().is_err());
     let fence = held.fence();

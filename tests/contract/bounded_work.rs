@@ -5,7 +5,7 @@ use crate::own;
 use crate::support::raw::{Listener, Raw};
 use crate::support::{Server, calls_in_scripts, reset_counts};
 
-use luagate::scripts::semaphore::{Answer, Ask};
+use luagate::scripts::semaphore::{AcquireAnswer, Ask};
 use redis::Commands;
 
 /// The maximum number of calls of one script: a hundred waiters granted or dropped, at four calls each, and the calls
@@ -36,9 +36,9 @@ fn nine_thousand_expired_leases_are_freed_in_bounded_scripts() {
         let count = calls(&mut raw, |raw| answer = Some(raw.acquire(ask)));
         assert!(count < BOUND, "{count} calls in one script");
         match answer {
-            Some(Answer::Granted(..)) => break,
+            Some(AcquireAnswer::Granted(..)) => break,
             // Expired leases beyond the bound cause a denial for a moment, and the reply says when to ask again.
-            Some(Answer::Denied { next_expiry: Some(1), .. }) => assert!(tries < 95),
+            Some(AcquireAnswer::Denied { next_expiry: Some(1), .. }) => assert!(tries < 95),
             other => panic!("{other:?}"),
         }
     }
@@ -58,7 +58,7 @@ fn three_thousand_vanished_waiters_are_dropped_in_bounded_scripts() {
     let count = calls(&mut raw, |raw| raw.assert_released("holder"));
     assert!(count < BOUND, "{count} calls in one script");
     let mut asked = 0;
-    while let Answer::Queued { retry_after, .. } = raw.acquire(alive) {
+    while let AcquireAnswer::Queued { retry_after, .. } = raw.acquire(alive) {
         assert_eq!(retry_after, 1, "work remains, and no client was notified");
         asked += 1;
         assert!(asked <= 30);

@@ -13,7 +13,7 @@ mod servers;
 mod tls;
 
 use luagate::Error;
-use luagate::errors::{AcquireError, CallError, Failure, RefreshError, TryAcquireError, WaitError};
+use luagate::errors::{AcquireError, CallError, Failure, PermitError, TryAcquireError, WaitError};
 use page::Page;
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
@@ -79,7 +79,7 @@ impl Printed {
         self.one(&AcquireError::from(error.clone()));
         self.one(&TryAcquireError::from(error.clone()));
         self.one(&AcquireError::from(error.clone()));
-        self.one(&RefreshError::from(error.clone()));
+        self.one(&PermitError::from(error.clone()));
         self.one(&WaitError::from(error.clone()));
         self.error::<T, _>(Err(error));
     }

@@ -4,10 +4,10 @@
 use crate::fuzz;
 use crate::support::Server;
 
-use luagate::errors::{AcquireError, CallError, RefreshError, TryAcquireError};
+use luagate::errors::{AcquireError, CallError, PermitError, TryAcquireError};
 use luagate::scripts::autocomplete::{self, prefix_key, recent_key};
 use luagate::scripts::{Keys, LatchKeys};
-use luagate::{Gate, Revoked, name_from};
+use luagate::{Gate, Lease, Revoked, name_from};
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -37,9 +37,9 @@ fn all_keys(prefix: &str, name: &str) -> Option<Vec<String>> {
     let kinds = [Keys::semaphore, Keys::mutex, Keys::rwlock];
     let mut keys = Vec::new();
     for kind in kinds {
-        keys.extend(kind(prefix, name).ok()?.names().map(str::to_owned));
+        keys.extend(kind(prefix, name).ok()?.list().map(str::to_owned));
     }
-    keys.extend(LatchKeys::new(prefix, name).ok()?.names().map(str::to_owned));
+    keys.extend(LatchKeys::new(prefix, name).ok()?.list().map(str::to_owned));
     keys.push(recent_key(prefix, name).ok()?);
     keys.push(prefix_key(prefix, name).ok()?);
     Some(keys)
@@ -169,7 +169,7 @@ macro_rules! refused {
     };
 }
 
-refused!(CallError TryAcquireError AcquireError RefreshError);
+refused!(CallError TryAcquireError AcquireError PermitError);
 
 /// Asserts that an argument is refused exactly if it is invalid, and that the error then says what is accepted.
 fn check<T, E: Refused + std::fmt::Debug>(outcome: Result<T, E>, takes: bool) -> Result<Option<T>, TestCaseError> {
@@ -193,7 +193,7 @@ fn a_name_works_or_is_refused() {
     let server = Server::any();
     let gate = server.gate();
     proptest!(fuzz::cases(300), |(name in name(), id in fuzz::text())| {
-        let semaphore = gate.semaphore(&name, 2).id(&id).lease(Duration::from_secs(600));
+        let semaphore = gate.semaphore(&name, 2).id(&id).lease(Lease::fixed(Duration::from_secs(600)));
         let takes = is_name(&name) && is_word(&id);
         let permit = check(semaphore.try_acquire(), takes)?;
         if let Some(permit) = permit {
@@ -214,7 +214,7 @@ fn a_name_works_or_is_refused() {
         check(gate.mutex(&name).try_lock().map(drop), is_name(&name))?;
         let adopted = semaphore.adopt(&id);
         match adopted {
-            Err(RefreshError::Lost(_)) => prop_assert!(takes),
+            Err(PermitError::Lost(_)) => prop_assert!(takes),
             other => drop(check(other, false)?),
         }
         for key in server.all_keys() {
@@ -301,7 +301,7 @@ fn contacts_and_members_can_be_any_bytes() {
 fn all_keys_of_a_name_share_one_hash_tag() {
     let keys = Keys::semaphore("luagate", "market:17").unwrap();
     assert_eq!(
-        keys.names(),
+        keys.list(),
         [
             "luagate:semaphore:{market:17}",
             "luagate:semaphore.holders:{market:17}",
@@ -309,12 +309,12 @@ fn all_keys_of_a_name_share_one_hash_tag() {
         ]
     );
     let grouped = Keys::mutex("app", "{items}:17").unwrap();
-    assert_eq!(grouped.names()[0], "app:mutex:{items}:17");
+    assert_eq!(grouped.list()[0], "app:mutex:{items}:17");
     assert_eq!(recent_key("app", "ann").unwrap(), "app:recent:{ann}");
     assert_eq!(prefix_key("app", "{g}:n").unwrap(), "app:prefix:{g}:n");
     let latch = LatchKeys::new("app", "{items}:17").unwrap();
     let names = ["app:latch:{items}:17", "app:latch.waiters:{items}:17"];
-    assert_eq!(latch.names(), names);
+    assert_eq!(latch.list(), names);
 }
 
 #[test]

@@ -19,7 +19,7 @@ struct Write {
 
 impl Write {
     fn new(server: &Server, keys: &luagate::scripts::Keys, key: &str) -> Write {
-        let [meta, holders, _] = keys.names();
+        let [meta, holders, _] = keys.list();
         let code = "if not holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2]) then return 0 end
             redis.call('SET', KEYS[3], ARGV[3])
             return 1";
@@ -58,7 +58,7 @@ fn a_holder_can_write_and_one_that_was_paused_beyond_its_lease_cannot() {
     let gate = server.gate();
     let key = format!("{}:{{account}}", server.prefix);
     let mutex = gate.mutex("account");
-    let paused = mutex.clone().with(|lock| lock.lease(Duration::from_secs(60))).lock().unwrap();
+    let paused = mutex.clone().with(|lock| lock.lease(Lease::fixed(Duration::from_secs(60)))).lock().unwrap();
     let mut write = Write::new(&server, paused.keys(), &key);
     assert!(write.by(&paused, "first"));
     paused.refresh_for(Duration::from_millis(20)).unwrap();

@@ -8,7 +8,7 @@ use crate::support::raw::Raw;
 use crate::support::thin::{Scripts, Thin};
 use crate::support::{self, SOON, Server};
 
-use luagate::scripts::semaphore::{Answer, Ask, ReleaseAnswer, ResizeAnswer};
+use luagate::scripts::semaphore::{AcquireAnswer, Ask, ReleaseAnswer, ResizeAnswer};
 use redis::Commands;
 use std::time::Instant;
 
@@ -122,7 +122,7 @@ fn locks_held_together_by_one_version_are_held_for_the_other() {
         let prefix = &server.prefix;
         let names = ["{both}:a", "{both}:b"];
         let keys = names.map(|name| luagate::scripts::Keys::mutex(prefix, name).unwrap());
-        let keys: Vec<String> = keys.iter().flat_map(|keys| keys.names().map(str::to_owned)).collect();
+        let keys: Vec<String> = keys.iter().flat_map(|keys| keys.list().map(str::to_owned)).collect();
         let mut earlier = Thin::new(&server, &scripts, "unused", 1);
         let gate = server.gate();
         let lock = gate.mutex(names[1]).try_lock().unwrap();
@@ -167,8 +167,8 @@ fn a_loss_suspends_granting_for_both_versions_until_the_last_lease_has_ended() {
                     }
                 } else {
                     match raw.acquire(raw.ask("next")) {
-                        Answer::Granted(grant, _) => (Some(grant.fence), grant.now),
-                        Answer::Denied { now, .. } => (None, now),
+                        AcquireAnswer::Granted(grant, _) => (Some(grant.fence), grant.now),
+                        AcquireAnswer::Denied { now, .. } => (None, now),
                         other => panic!("{other:?}"),
                     }
                 }

@@ -156,7 +156,7 @@ fn a_waiter_outlives_a_restart_of_the_container() {
         ..Ask::default()
     };
     semaphore::acquire(&mut server.connection(), &keys, &ask("holder")).unwrap();
-    let gate = Gate::builder(&server.url).outage(SOON).open().unwrap();
+    let gate = Gate::builder(&server.url).outage_timeout(SOON).open().unwrap();
     let waiting =
         std::thread::spawn(move || gate.semaphore("restart", 1).acquire_timeout(SOON * 2));
     let mut con = server.connection();

@@ -8,7 +8,7 @@ use crate::support::history::{Forgotten, Op, Rules};
 use crate::support::workers::{self, Workers};
 use crate::support::{self, SOON, Server, skip_since};
 
-use luagate::errors::{RefreshError, TryAcquireError};
+use luagate::errors::{PermitError, TryAcquireError};
 use luagate::{Gate, Lease, Permit, Released, Revoked};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -32,7 +32,7 @@ macro_rules! clock {
 fn a_clock_step_ahead_ends_leases_notifies_holders_and_keeps_fences_increasing() {
     let (server, clock) = clock!();
     let gate = server.gate();
-    let semaphore = gate.semaphore("ahead", 1).lease(LONG);
+    let semaphore = gate.semaphore("ahead", 1).lease(Lease::fixed(LONG));
     let early = semaphore.acquire().unwrap();
     let (sender, reported) = channel();
     let renewed = gate.semaphore("renewed", 1).lease(Lease::renewed(Duration::from_secs(3)));
@@ -40,7 +40,7 @@ fn a_clock_step_ahead_ends_leases_notifies_holders_and_keeps_fences_increasing()
     clock.set(HOUR);
     let next = semaphore.try_acquire().unwrap();
     assert!(next.fence() > early.fence());
-    assert!(matches!(early.refresh(), Err(RefreshError::Lost(_))));
+    assert!(matches!(early.refresh(), Err(PermitError::Lost(_))));
     assert!(early.is_lost());
     assert_eq!(early.release().unwrap(), Released::Gone);
     assert_eq!(reported.recv_timeout(SOON).unwrap(), renewed.id());
@@ -56,7 +56,7 @@ fn a_clock_step_ahead_ends_leases_notifies_holders_and_keeps_fences_increasing()
 #[test]
 fn a_clock_step_back_by_an_hour_keeps_a_crashed_holder_an_hour_longer_unless_revoked() {
     let (server, clock) = clock!();
-    let semaphore = server.gate().semaphore("back", 2).lease(LONG);
+    let semaphore = server.gate().semaphore("back", 2).lease(Lease::fixed(LONG));
     let crashed = semaphore.acquire().unwrap().into_id();
     let alive = semaphore.acquire().unwrap();
     clock.set(-HOUR);
@@ -94,7 +94,7 @@ fn a_step_of_the_holders_wall_clock_ends_no_lease() {
 pub fn hold_while_the_own_clock_steps(arguments: &[String]) {
     let [url, prefix] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
-    let semaphore = gate.semaphore("raw", 2).lease(LONG);
+    let semaphore = gate.semaphore("raw", 2).lease(Lease::fixed(LONG));
     let permit = semaphore.acquire().unwrap();
     let renewed = semaphore.lease(Lease::renewed(Duration::from_millis(600))).acquire().unwrap();
     for ahead in [HOUR, 0, -HOUR, 0] {

@@ -7,7 +7,7 @@ use crate::support::eventually;
 use crate::support::sentinel::{MASTER, Sentinels};
 use crate::support::stop::Stop;
 
-use luagate::{Gate, Permit};
+use luagate::{Gate, Lease, Permit};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn granted_during(gate: &Gate, name: &(dyn Fn(usize) -> String + Sync), fault: i
                         return;
                     }
                     let name = name(4 * number + thread);
-                    if let Ok(permit) = gate.semaphore(&name, 1).lease(LEASE).try_acquire() {
+                    if let Ok(permit) = gate.semaphore(&name, 1).lease(Lease::fixed(LEASE)).try_acquire() {
                         reported.lock().unwrap().push((name, permit));
                     }
                 }

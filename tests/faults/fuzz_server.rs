@@ -209,9 +209,9 @@ fn use_client(url: &str) -> Result<usize, String> {
 }
 
 fn call_everything(url: &str, now: &Mutex<&'static str>) -> Result<usize, String> {
-    let opened = Gate::builder(url).connect_timeout(TIMEOUT * 10).read_timeout(TIMEOUT).outage(TIMEOUT).open();
+    let opened = Gate::builder(url).connect_timeout(TIMEOUT * 10).read_timeout(TIMEOUT).outage_timeout(TIMEOUT).open();
     let Ok(gate) = opened else { return Ok(0) };
-    let semaphore = gate.semaphore("any", 3).lease(Duration::from_secs(60));
+    let semaphore = gate.semaphore("any", 3).lease(Lease::fixed(Duration::from_secs(60)));
     let mut permits = Vec::new();
     let mut slow = Ok(());
     let mut timed = |name: &'static str, call: &mut dyn FnMut()| {

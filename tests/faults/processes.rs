@@ -83,7 +83,7 @@ pub fn sleep_over_the_lease(arguments: &[String]) {
     let [url, prefix, store, renewed] = arguments else { panic!("{arguments:?}") };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
     let mut con = redis::Client::open(url.as_str()).unwrap().get_connection().unwrap();
-    let mut mutex = gate.mutex("account").with(|lock| lock.lease(LEASE));
+    let mut mutex = gate.mutex("account").with(|lock| lock.lease(Lease::fixed(LEASE)));
     if renewed == "true" {
         mutex = mutex.with(|lock| lock.lease(Lease::renewed(LEASE)));
     }
@@ -157,7 +157,7 @@ pub fn hold_and_wait(arguments: &[String]) {
 #[test]
 fn a_waiter_behind_the_waiters_of_a_killed_holder_is_granted_when_the_lease_ends() {
     let server = Server::any();
-    let mutex = server.gate().mutex("account").with(|lock| lock.lease(Duration::from_secs(1)));
+    let mutex = server.gate().mutex("account").with(|lock| lock.lease(Lease::fixed(Duration::from_secs(1))));
     for waiters in [1, 5, 20_u64] {
         let arguments = [server.url.as_str(), &server.prefix, &waiters.to_string()];
         let mut crowd = Ends(process("crowd", &arguments).spawn().unwrap());

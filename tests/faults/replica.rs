@@ -7,8 +7,8 @@ use crate::support::proxy::Proxy;
 use crate::support::workers::{self, Workers};
 use crate::support::{SOON, Server, eventually};
 
-use luagate::errors::{RefreshError, TryAcquireError};
-use luagate::{Gate, Released};
+use luagate::errors::{PermitError, TryAcquireError};
+use luagate::{Gate, Lease, Released};
 
 /// Makes a master start the sync with a replica immediately.
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
@@ -54,7 +54,7 @@ fn writes_missing_on_a_promoted_replica_are_lost_and_their_holders_notified() {
     let master = own!(Server::private_tcp(&AT_ONCE));
     let proxy = Proxy::new(&master);
     let gate = Gate::builder(&proxy.url).prefix(&master.prefix).open().unwrap();
-    let semaphore = |name: &str| gate.semaphore(name, 1).lease(SOON / 2);
+    let semaphore = |name: &str| gate.semaphore(name, 1).lease(Lease::fixed(SOON / 2));
     let replica = replica_of(&master);
     let kept = semaphore("kept").acquire().unwrap();
     let released = semaphore("released").acquire().unwrap();
@@ -69,7 +69,7 @@ fn writes_missing_on_a_promoted_replica_are_lost_and_their_holders_notified() {
 
     let next = semaphore("lost").acquire().unwrap();
     assert!(next.fence() > lost.fence());
-    assert!(matches!(lost.refresh(), Err(RefreshError::Lost(_))));
+    assert!(matches!(lost.refresh(), Err(PermitError::Lost(_))));
     assert!(lost.is_lost());
     next.refresh().unwrap();
 
@@ -105,7 +105,7 @@ fn nothing_is_lost_in_a_manual_failover() {
     let proxy = Proxy::new(&master);
     let gate = Gate::builder(&proxy.url).prefix(&master.prefix);
     let gate = gate.open().unwrap();
-    let semaphore = gate.semaphore("handed", 1).lease(6 * SOON);
+    let semaphore = gate.semaphore("handed", 1).lease(Lease::fixed(6 * SOON));
     let held = semaphore.acquire().unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| semaphore.acquire_timeout(6 * SOON).unwrap());

@@ -6,15 +6,15 @@ use crate::support::history::{Forgotten, Op, Rules};
 use crate::support::workers::{self, Workers};
 use crate::support::{self, Server};
 
-use luagate::errors::{FailureKind, RefreshError, TryAcquireError};
-use luagate::{Gate, Permit, Released};
+use luagate::errors::{FailureKind, PermitError, TryAcquireError};
+use luagate::{Gate, Lease, Permit, Released};
 use redis::Commands;
 use std::time::{Duration, Instant};
 
 /// A permit of another semaphore, with a lease longer than the fault.
 fn bystander(server: &Server) -> Permit {
     let gate = server.gate();
-    gate.semaphore("bystander", 1).lease(support::SOON * 6).acquire().unwrap()
+    gate.semaphore("bystander", 1).lease(Lease::fixed(support::SOON * 6)).acquire().unwrap()
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn after_a_restart_without_data_holders_are_notified_and_fences_keep_increasing(
         });
         let next = bystander(&server);
         assert!(next.fence() > permit.fence());
-        assert!(matches!(permit.refresh(), Err(RefreshError::Lost(_))));
+        assert!(matches!(permit.refresh(), Err(PermitError::Lost(_))));
         assert!(permit.is_lost());
         assert_eq!(permit.release().unwrap(), Released::Gone);
         next.refresh().unwrap();
@@ -163,7 +163,7 @@ fn with_full_memory_holders_release_and_nothing_is_granted() {
 /// A permit of a third semaphore, with a lease longer than the fault.
 fn other(server: &Server) -> Permit {
     let gate = server.gate();
-    gate.semaphore("other", 1).lease(support::SOON * 6).acquire().unwrap()
+    gate.semaphore("other", 1).lease(Lease::fixed(support::SOON * 6)).acquire().unwrap()
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn workers_continue_while_keys_are_evicted_again_and_again() {
     let server = Server::any();
     let workers = Workers::new(&server, &server.url, 6);
     let mut con = server.connection();
-    let keys = server.keys(workers::NAME).names().map(str::to_owned);
+    let keys = server.keys(workers::NAME).list().map(str::to_owned);
     let semaphore = server.gate().semaphore(workers::NAME, workers::LIMIT);
     for round in 0..4 {
         // The next key is lost while granting is still suspended for the previous loss.

@@ -45,7 +45,7 @@ fn live(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32) {
         let timeout = ms(1 + random.below(30));
         let permit = match random.below(16) {
             0..6 => recorded.try_acquire_many(permits).ok(),
-            6 => recorded.try_acquire_all().ok(),
+            6 => recorded.try_acquire_available().ok(),
             7 => {
                 let cancel = Cancel::new();
                 recorded.semaphore = recorded.semaphore.cancelled_by(&cancel);

@@ -5,7 +5,7 @@ use crate::all_processors;
 use crate::own;
 use crate::support::{self, Server, process};
 
-use luagate::Gate;
+use luagate::{Gate, Lease};
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ fn now() -> u128 {
 
 /// `threads` threads that together hold a permit `stays` times.
 fn stay(gate: &Gate, name: &str, threads: u32, stays: u32) -> Vec<Stay> {
-    let semaphore = gate.semaphore(name, LIMIT).lease(Duration::from_secs(60));
+    let semaphore = gate.semaphore(name, LIMIT).lease(Lease::fixed(Duration::from_secs(60)));
     let record = Arc::new(Mutex::new(Vec::new()));
     let left = Arc::new(AtomicU32::new(stays));
     std::thread::scope(|scope| {

@@ -98,7 +98,7 @@ fn history(fault: &Fault, work: Work, grants: u32, strike: u32) -> (History, Opt
     let server = Server::any();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    let meta = server.keys("planted").names()[0].to_owned();
+    let meta = server.keys("planted").list()[0].to_owned();
     let mut con = server.connection();
     let _: () = con.set(format!("{meta}.strike"), strike).unwrap();
     let share = (grants / PROCESSES / THREADS).to_string();

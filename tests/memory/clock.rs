@@ -2,8 +2,8 @@
 
 use crate::{HOUR, MINUTE, SOON, memory};
 
-use luagate::Released;
-use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
+use luagate::errors::{AcquireError, PermitError, TryAcquireError};
+use luagate::{Lease, Released};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn a_lease_ends_by_the_tests_clock() {
     let (gate, memory) = memory();
-    let desk = gate.semaphore("desk", 1).lease(HOUR);
+    let desk = gate.semaphore("desk", 1).lease(Lease::fixed(HOUR));
     let first = desk.try_acquire().unwrap();
     memory.advance(HOUR - MINUTE);
     let left = first.remaining().unwrap();
@@ -25,7 +25,7 @@ fn a_lease_ends_by_the_tests_clock() {
     }
     memory.advance(MINUTE);
     assert!(first.is_lost());
-    assert!(matches!(first.refresh(), Err(RefreshError::Lost(_))));
+    assert!(matches!(first.refresh(), Err(PermitError::Lost(_))));
     let second = desk.try_acquire().unwrap();
     assert!(second.fence() > first.fence());
     assert_eq!(first.release().unwrap(), Released::Gone);
@@ -70,7 +70,7 @@ fn the_end_of_a_lease_that_is_not_renewed_is_notified() {
     let (gate, memory) = memory();
     let reported = Arc::new(AtomicU32::new(0));
     let count = reported.clone();
-    let desk = gate.semaphore("desk", 1).lease(MINUTE).on_lost(move |_| {
+    let desk = gate.semaphore("desk", 1).lease(Lease::fixed(MINUTE)).on_lost(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
     });
     let _held = desk.try_acquire().unwrap();
@@ -108,7 +108,7 @@ fn the_servers_clock_can_be_set_and_fences_keep_increasing() {
 #[test]
 fn the_clock_stops_at_its_maximum() {
     let (gate, memory) = memory();
-    let desk = gate.semaphore("desk", 1).lease(HOUR);
+    let desk = gate.semaphore("desk", 1).lease(Lease::fixed(HOUR));
     let before = desk.try_acquire().unwrap();
     memory.suspend(Duration::MAX);
     memory.advance(Duration::MAX);

@@ -3,16 +3,16 @@
 
 use crate::{HOUR, MINUTE, SECOND, SOON, memory};
 
-use luagate::Released;
 use luagate::autocomplete::{Prefix, Recent};
 use luagate::errors::TryAcquireError;
+use luagate::{Lease, Released};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 
 #[test]
 fn permits_are_granted_at_once_or_denied() {
     let (gate, _memory) = memory();
-    let seats = gate.semaphore("seats", 2).lease(MINUTE);
+    let seats = gate.semaphore("seats", 2).lease(Lease::fixed(MINUTE));
     let one = seats.try_acquire().unwrap();
     let two = seats.try_acquire().unwrap();
     assert!(two.fence() > one.fence());
@@ -44,7 +44,7 @@ fn locks_latches_and_names_work() {
     assert_eq!((user.available_permits().unwrap(), total.available_permits().unwrap()), (0, 1));
     drop(held);
 
-    let page = gate.rwlock("page").with(|lock| lock.lease(MINUTE));
+    let page = gate.rwlock("page").with(|lock| lock.lease(Lease::fixed(MINUTE)));
     let readers = (page.read().unwrap(), page.try_read().unwrap());
     assert!(page.try_write().is_err());
     drop(readers);
@@ -105,9 +105,9 @@ fn threads_of_several_gates_never_exceed_the_limit() {
 fn separate_memories_are_independent() {
     let (gate, memory) = memory();
     let (other, _other_memory) = self::memory();
-    let held = gate.semaphore("desk", 1).lease(MINUTE);
+    let held = gate.semaphore("desk", 1).lease(Lease::fixed(MINUTE));
     let held = held.try_acquire().unwrap();
-    let theirs = other.semaphore("desk", 1).lease(MINUTE);
+    let theirs = other.semaphore("desk", 1).lease(Lease::fixed(MINUTE));
     let theirs = theirs.try_acquire().unwrap();
     memory.suspend(HOUR);
     assert!(held.is_lost());

@@ -62,7 +62,7 @@ fn permits_acquired_while_the_clock_advances_are_renewed() {
         let both = gate.mutexes(["{desk}:left", "{desk}:right"]);
         for _ in 0..300 {
             drop(desk.try_acquire().unwrap());
-            let handed_on = desk.clone().lease(10_000 * HOUR).try_acquire().unwrap();
+            let handed_on = desk.clone().lease(Lease::fixed(10_000 * HOUR)).try_acquire().unwrap();
             let adopted = desk.adopt(&handed_on.into_id()).unwrap();
             let both = both.try_acquire().unwrap();
             let one = gate.mutex("one").try_lock().unwrap();
@@ -80,7 +80,7 @@ fn a_callback_that_does_not_return_stops_neither_clock_nor_calls() {
     let (gate, memory) = memory();
     let (sender, block) = mpsc::channel::<()>();
     let block = std::sync::Mutex::new(block);
-    let desk = gate.semaphore("desk", 1).lease(SECOND).on_lost(move |_| {
+    let desk = gate.semaphore("desk", 1).lease(Lease::fixed(SECOND)).on_lost(move |_| {
         let _ = block.lock().unwrap().recv();
     });
     let held = desk.try_acquire().unwrap();
@@ -96,7 +96,7 @@ fn a_callback_that_does_not_return_stops_neither_clock_nor_calls() {
 #[test]
 fn each_renewal_is_counted_once() {
     let (gate, memory) = memory();
-    let lease = gate.semaphore("counted", 2).lease(30 * SECOND);
+    let lease = gate.semaphore("counted", 2).lease(Lease::fixed(30 * SECOND));
     let permits = [lease.clone().lease(Lease::renewed(30 * SECOND)).acquire().unwrap(), lease.acquire().unwrap()];
     memory.advance(35 * SECOND);
     assert_eq!(gate.counters().renewed, 3, "a third of the lease has passed three times");
@@ -113,7 +113,7 @@ fn held_mutexes_are_renewed_while_waiting_for_the_next() {
     let (gate, memory) = memory();
     let (a, b) = (gate.mutex("a"), gate.mutex("b"));
     let held = b.lock().unwrap();
-    let both = gate.mutexes(["a", "b"]).with(|lock| lock.lease(MINUTE));
+    let both = gate.mutexes(["a", "b"]).with(|lock| lock.lease(Lease::fixed(MINUTE)));
     let waiting = std::thread::spawn(move || both.acquire());
     eventually("it waits for the second", || b.inspect().unwrap().waiters.len() == 1);
     let fence = a.inspect().unwrap().holders[0].fence;

@@ -5,7 +5,7 @@ use crate::{HOUR, MINUTE, eventually, finished, in_line, memory};
 
 use luagate::errors::{FailureKind, TryAcquireError};
 use luagate::scripts::HOLDS;
-use luagate::{Gate, Semaphore};
+use luagate::{Gate, Lease, Semaphore};
 use redis::Commands;
 use std::net::TcpStream;
 
@@ -19,10 +19,10 @@ fn a_users_script_writes_only_while_its_permit_is_held() {
         redis.call('SET', KEYS[4], ARGV[3])
         return 1"
     ));
-    let lock = gate.mutex("account").with(|lock| lock.lease(MINUTE)).lock().unwrap();
+    let lock = gate.mutex("account").with(|lock| lock.lease(Lease::fixed(MINUTE))).lock().unwrap();
     let balance = format!("balance:{{{}}}", lock.keys().tag());
     let mut write = |text: &str| -> bool {
-        let mut call = write.key(&lock.keys().names());
+        let mut call = write.key(&lock.keys().list());
         let call = call.key(&balance).arg((lock.id(), lock.fence())).arg(text);
         call.invoke(&mut con).unwrap()
     };
@@ -108,7 +108,7 @@ fn threads_of(port: &str) -> usize {
 fn a_test_can_read_the_keys_of_the_server() {
     let (gate, memory) = memory();
     let mut con = memory.connection().unwrap();
-    let held = gate.semaphore("desk", 1).lease(MINUTE).try_acquire().unwrap();
+    let held = gate.semaphore("desk", 1).lease(Lease::fixed(MINUTE)).try_acquire().unwrap();
     let mut keys: Vec<String> = con.keys("luagate:*{desk}").unwrap();
     keys.sort();
     assert_eq!(keys, ["luagate:semaphore.holders:{desk}", "luagate:semaphore:{desk}"]);

@@ -4,7 +4,7 @@ use crate::{HOUR, MINUTE, SOON, eventually};
 
 use luagate::errors::AcquireError;
 use luagate::memory::Memory;
-use luagate::{Gate, Semaphore};
+use luagate::{Gate, Lease, Semaphore};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
@@ -39,8 +39,8 @@ fn a_permit_is_renewed_while_the_clock_moves_and_another_one_is_lost() {
     let runtime = runtime();
     let (gate, memory) = memory(&runtime);
     let renewed = runtime.block_on(gate.semaphore("renewed", 1).acquire_async()).unwrap();
-    let fixed = runtime.block_on(gate.semaphore("fixed", 1).lease(MINUTE).acquire_async()).unwrap();
-    let lost = runtime.spawn(async move { fixed.lost().await.id == fixed.id() });
+    let fixed = runtime.block_on(gate.semaphore("fixed", 1).lease(Lease::fixed(MINUTE)).acquire_async()).unwrap();
+    let lost = runtime.spawn(async move { fixed.lost_async().await.id == fixed.id() });
     memory.advance(HOUR);
     assert!(!renewed.is_lost());
     assert!(finished(&runtime, lost));
@@ -51,7 +51,7 @@ fn a_permit_is_renewed_while_the_clock_moves_and_another_one_is_lost() {
 fn a_task_in_line_is_granted_when_the_holders_lease_ends() {
     let runtime = runtime();
     let (gate, memory) = memory(&runtime);
-    let desk = gate.semaphore("desk", 1).lease(HOUR);
+    let desk = gate.semaphore("desk", 1).lease(Lease::fixed(HOUR));
     let first = runtime.block_on(desk.try_acquire_async()).unwrap();
     let second = in_line(&runtime, &desk, async |desk| desk.acquire_async().await);
     memory.advance(HOUR - MINUTE);

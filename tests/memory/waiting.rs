@@ -3,13 +3,13 @@
 use crate::{HOUR, MINUTE, SOON, eventually, finished, in_line, memory};
 
 use luagate::errors::{AcquireError, WaitError};
-use luagate::{Cancel, Permit, Semaphore};
+use luagate::{Cancel, Lease, Permit, Semaphore};
 use std::sync::mpsc;
 
 #[test]
 fn a_waiter_is_granted_when_the_holders_lease_ends() {
     let (gate, memory) = memory();
-    let desk = gate.semaphore("desk", 1).lease(HOUR);
+    let desk = gate.semaphore("desk", 1).lease(Lease::fixed(HOUR));
     let first = desk.try_acquire().unwrap();
     let second = in_line(&desk, Semaphore::acquire);
     memory.advance(HOUR - MINUTE);
@@ -24,7 +24,7 @@ fn a_waiter_is_granted_when_the_holders_lease_ends() {
 #[test]
 fn waiters_are_granted_in_order_as_leases_end() {
     let (gate, memory) = memory();
-    let desk = gate.semaphore("desk", 1).lease(MINUTE);
+    let desk = gate.semaphore("desk", 1).lease(Lease::fixed(MINUTE));
     let _first = desk.try_acquire().unwrap();
     let (sender, served) = mpsc::channel();
     let waiters: Vec<_> = (0..4)
@@ -130,7 +130,7 @@ fn a_wait_for_a_latch_ends_when_it_opens_or_times_out() {
         memory.advance(MINUTE);
         hasty.is_finished()
     });
-    assert!(matches!(hasty.join().unwrap(), Err(WaitError::TimedOut(closed)) if closed.left == 1));
+    assert!(matches!(hasty.join().unwrap(), Err(WaitError::StillClosed(closed)) if closed.left == 1));
     assert!(!patient.is_finished());
     assert_eq!(done.count_down_as("part-2").unwrap(), 0);
     finished(patient).unwrap();

@@ -4,7 +4,7 @@
 use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually};
 
-use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
+use luagate::errors::{AcquireError, PermitError, TryAcquireError};
 use luagate::scripts::semaphore::{Ask, LookupAnswer};
 use luagate::{Lease, Released, Semaphore};
 use std::thread;
@@ -37,7 +37,7 @@ fn an_early_released_permit_stays_in_use_without_a_holder() {
     assert!(holder.remaining.is_some_and(|left| left > LONG - SOON && left <= LONG));
     assert!(state.to_string().contains("cooling down, released by host-1/"), "{state}");
     // Its former holder no longer holds anything.
-    assert!(matches!(job.adopt(&id), Err(RefreshError::Lost(_))));
+    assert!(matches!(job.adopt(&id), Err(PermitError::Lost(_))));
     let mut raw = Raw { con: server.connection(), keys: server.keys("job"), limit: 1 };
     assert!(matches!(raw.lookup(&id), LookupAnswer::Gone { .. }));
     assert_eq!(raw.refresh(&id, 1_000), None);
@@ -79,7 +79,7 @@ fn a_permit_held_beyond_its_minimum_hold_is_free_when_released() {
 #[test]
 fn no_lease_ends_before_the_minimum_hold() {
     let server = Server::any();
-    let job = server.gate().semaphore("job", 1).lease(Duration::from_millis(50)).at_least(LONG);
+    let job = server.gate().semaphore("job", 1).lease(Lease::fixed(Duration::from_millis(50))).at_least(LONG);
     let permit = job.acquire().unwrap();
     let left = |permit: &luagate::Permit| permit.remaining().unwrap();
     assert!(left(&permit) > LONG - SOON, "{permit}");

@@ -5,14 +5,14 @@ use crate::own;
 use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{CallError, FailureKind, RefreshError};
-use luagate::{Gate, Permit, Released};
+use luagate::errors::{CallError, FailureKind, PermitError};
+use luagate::{Gate, Lease, Permit, Released};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(600);
 
 fn permits(gate: &Gate, count: u32) -> Vec<Permit> {
-    let semaphore = gate.semaphore("raw", count).lease(LONG);
+    let semaphore = gate.semaphore("raw", count).lease(Lease::fixed(LONG));
     let permits = (0..count).map(|_| semaphore.try_acquire().unwrap());
     permits.collect()
 }
@@ -59,7 +59,7 @@ fn each_permit_has_its_own_outcome_at_its_index() {
         for (place, (permit, outcome)) in permits.iter().zip(refreshed).enumerate() {
             match outcome {
                 Ok(()) if !lost.contains(&place) => assert!(!permit.is_lost()),
-                Err(RefreshError::Lost(reported)) if lost.contains(&place) => {
+                Err(PermitError::Lost(reported)) if lost.contains(&place) => {
                     assert_eq!(reported.id, permit.id());
                 }
                 other => panic!("{place}: {other:?}"),
@@ -77,7 +77,7 @@ fn each_permit_has_its_own_outcome_at_its_index() {
 #[test]
 fn refreshing_many_renews_their_leases() {
     let server = Server::any();
-    let semaphore = server.gate().semaphore("raw", 3).lease(LONG);
+    let semaphore = server.gate().semaphore("raw", 3).lease(Lease::fixed(LONG));
     let permits: Vec<Permit> = (0..3).map(|_| semaphore.try_acquire().unwrap()).collect();
     for permit in &permits {
         permit.refresh_for(Duration::from_secs(60)).unwrap();
@@ -112,13 +112,13 @@ fn an_overwritten_key_does_not_prevent_other_releases() {
     let server = Server::any();
     let gate = server.gate();
     let guards: Vec<Permit> =
-        ["a", "b", "c"].map(|name| gate.mutex(name).with(|lock| lock.lease(LONG)).lock().unwrap()).into();
-    let meta = guards[1].keys().names()[0].to_owned();
+        ["a", "b", "c"].map(|name| gate.mutex(name).with(|lock| lock.lease(Lease::fixed(LONG))).lock().unwrap()).into();
+    let meta = guards[1].keys().list()[0].to_owned();
     let mut con = server.connection();
     redis::cmd("SET").arg(&meta).arg("").exec(&mut con).unwrap();
     let refreshed = Permit::refresh_each(&guards);
     assert!(refreshed[0].is_ok() && refreshed[2].is_ok(), "{refreshed:?}");
-    assert!(matches!(&refreshed[1], Err(RefreshError::Failed(f)) if f.kind() == FailureKind::WrongType));
+    assert!(matches!(&refreshed[1], Err(PermitError::Failed(f)) if f.kind() == FailureKind::WrongType));
     let mut released = Permit::release_each(guards);
     assert!(released[0].is_ok() && released[2].is_ok(), "{released:?}");
     let error = released.swap_remove(1).unwrap_err();

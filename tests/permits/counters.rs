@@ -5,7 +5,7 @@ use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually, kill_connections};
 
-use luagate::errors::{AcquireError, RefreshError};
+use luagate::errors::{AcquireError, PermitError};
 use luagate::{Cancel, Counters, Gate, Lease, Released, Revoked, Semaphore};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -187,17 +187,17 @@ fn a_lost_permit_counts_once_however_it_is_detected() {
     let semaphore = gate.semaphore("lost", 9);
     let lost = |what: &str, count| assert_eq!(gate.counters().lost, count, "{what}");
 
-    let short = semaphore.clone().lease(MOMENT).acquire().unwrap();
+    let short = semaphore.clone().lease(Lease::fixed(MOMENT)).acquire().unwrap();
     eventually("the lease ends", || short.is_lost().then_some(()));
     assert!(short.is_lost() && short.refresh().is_err());
     short.release().unwrap(); // the server may have freed it by then
     lost("by this machine's clock", 1);
 
-    let long = semaphore.clone().lease(MINUTE);
+    let long = semaphore.clone().lease(Lease::fixed(MINUTE));
     let refreshed = long.acquire().unwrap();
     assert_eq!(semaphore.revoke(refreshed.id()).unwrap(), Revoked::Held);
     lost("not detected yet", 1);
-    assert!(matches!(refreshed.refresh(), Err(RefreshError::Lost(_))));
+    assert!(matches!(refreshed.refresh(), Err(PermitError::Lost(_))));
     assert!(refreshed.is_lost() && refreshed.refresh().is_err());
     drop(refreshed);
     lost("at a refresh", 2);
@@ -261,7 +261,7 @@ fn a_release_with_a_lost_reply_does_not_count_as_lost() {
 fn renewals_are_counted_and_refreshes_are_not() {
     let server = Server::any();
     let gate = server.gate();
-    let semaphore = gate.semaphore("renewed", 9).lease(Duration::from_secs(3));
+    let semaphore = gate.semaphore("renewed", 9).lease(Lease::fixed(Duration::from_secs(3)));
     let by_hand = semaphore.acquire().unwrap();
     by_hand.refresh().unwrap();
     assert_eq!(gate.counters().renewed, 0);

@@ -5,7 +5,7 @@ use crate::own;
 use crate::support::circles;
 use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually, process, within};
-use luagate::Gate;
+use luagate::{Gate, Lease};
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(600);
@@ -17,7 +17,7 @@ const EXITS: usize = 300;
 fn dropping_takes_little_time_and_the_release_follows() {
     let mut server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(6 * SOON).open().unwrap();
-    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    let permit = gate.semaphore("raw", 1).lease(Lease::fixed(LONG)).acquire().unwrap();
     server.pause();
     let start = Instant::now();
     drop(permit);
@@ -31,7 +31,10 @@ fn dropping_takes_little_time_and_the_release_follows() {
 fn dropping_in_the_background_does_not_wait_for_the_server() {
     let mut server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(6 * SOON).open().unwrap();
-    let (semaphore, mutex) = (gate.semaphore("raw", 100).lease(LONG), gate.mutex("m").with(|lock| lock.lease(LONG)));
+    let (semaphore, mutex) = (
+        gate.semaphore("raw", 100).lease(Lease::fixed(LONG)),
+        gate.mutex("m").with(|lock| lock.lease(Lease::fixed(LONG))),
+    );
     let permits: Vec<_> = (0..48).map(|_| semaphore.acquire().unwrap()).collect();
     let wants = [(gate.semaphore("{g}:a", 100), 1), (gate.semaphore("{g}:b", 100), 1)];
     let several =
@@ -54,7 +57,7 @@ fn dropping_in_the_background_does_not_wait_for_the_server() {
 fn a_drop_during_an_outage_releases_when_the_server_returns() {
     let mut server = own!(Server::private(&["--appendonly", "yes", "--appendfsync", "always"]));
     let gate = server.gate();
-    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    let permit = gate.semaphore("raw", 1).lease(Lease::fixed(LONG)).acquire().unwrap();
     server.kill();
     drop(permit);
     server.start_again();
@@ -67,7 +70,7 @@ fn a_pending_release_follows_soon_after_any_outage() {
     let on_disk = ["--appendonly", "yes", "--appendfsync", "always"];
     let mut server = own!(Server::private(&on_disk));
     let gate = server.gate();
-    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    let permit = gate.semaphore("raw", 1).lease(Lease::fixed(LONG)).acquire().unwrap();
     server.kill();
     drop(permit);
     // If each pause doubled, the next pause would be about as long as all earlier ones together.
@@ -89,7 +92,7 @@ fn threads_hand_permits_on(server: &Server, rounds: usize) {
 pub fn drop_and_exit(arguments: &[String]) {
     let [url, prefix, name] = arguments else { panic!("{arguments:?}") };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
-    drop(gate.semaphore(name, 1).lease(LONG).try_acquire().unwrap());
+    drop(gate.semaphore(name, 1).lease(Lease::fixed(LONG)).try_acquire().unwrap());
     std::process::exit(0);
 }
 

@@ -88,7 +88,7 @@ fn a_child_does_not_run_its_parents_pending_releases() {
             not_found(&[
                 ("the parent holds the permit again", &|| within(SOON, || exists(&holds_again)).is_some()),
                 ("a try is refused", &|| job.try_acquire().is_err_and(is_forked)),
-                ("a try for several is refused", &|| job.try_acquire_all().is_err_and(is_forked)),
+                ("a try for several is refused", &|| job.try_acquire_available().is_err_and(is_forked)),
                 ("a permit is not adopted", &|| job.adopt("worker-1").is_err_and(is_forked)),
             ])
         });

@@ -6,9 +6,9 @@ use crate::support::Server;
 use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 
-use luagate::Released;
-use luagate::errors::{CallError, FailureKind, RefreshError, TryAcquireError};
+use luagate::errors::{CallError, FailureKind, PermitError, TryAcquireError};
 use luagate::scripts::semaphore::{self, Ask, AskOne};
+use luagate::{Lease, Released};
 use redis::Commands;
 use std::time::Duration;
 
@@ -60,13 +60,13 @@ fn hole_10_an_error_of_the_server_is_reported_as_a_lost_permit() {
     // A permit is lost if the server says so or its lease ends, not if a key is unreadable.
     let server = Server::any();
     let raw = Raw::new(&server, 1);
-    let permit = server.gate().semaphore("raw", 1).lease(Duration::from_secs(60)).acquire().unwrap();
+    let permit = server.gate().semaphore("raw", 1).lease(Lease::fixed(Duration::from_secs(60))).acquire().unwrap();
     let mut con = server.connection();
     let holders = raw.key_names()[1].clone();
     let aside = format!("{holders}:aside");
     let _: () = con.rename(&holders, &aside).unwrap();
     let _: () = con.set(&holders, "of another type").unwrap();
-    let Err(RefreshError::Failed(failure)) = permit.refresh() else { panic!() };
+    let Err(PermitError::Failed(failure)) = permit.refresh() else { panic!() };
     assert_eq!(failure.kind(), FailureKind::WrongType);
     assert!(!permit.is_lost());
     let _: () = con.rename(&aside, &holders).unwrap();
@@ -102,7 +102,7 @@ fn hole_30_undeclared_keys() {
     };
     let mut user = server.connection();
     let keys = server.keys("declared");
-    allow(&keys.names());
+    allow(&keys.list());
     let ask = Ask { id: "id", limit: 1, ..Ask::default() };
     let waits = Ask { id: "waits", wait_ms: 10_000, ..ask };
     semaphore::acquire(&mut user, &keys, &ask).unwrap();
@@ -113,7 +113,7 @@ fn hole_30_undeclared_keys() {
     semaphore::resize(&mut user, &keys, 2, None).unwrap();
     semaphore::release(&mut user, &keys, "id", 0, None).unwrap();
     let (one, other) = (server.keys("{few}:one"), server.keys("{few}:other"));
-    allow(&[one.names(), other.names()].concat());
+    allow(&[one.list(), other.list()].concat());
     semaphore::try_acquire_several(&mut user, "id", &[&one, &other].map(AskOne::mutex)).unwrap();
     // Other keys are refused.
     let refused = semaphore::acquire(&mut user, &keys, &ask);

@@ -81,7 +81,7 @@ impl Raw {
     }
 
     fn key(&self, at: usize) -> String {
-        self.keys.names()[at].to_owned()
+        self.keys.list()[at].to_owned()
     }
 
     /// The number of clients that have registered their inbox.
@@ -112,7 +112,7 @@ impl Raw {
     }
 
     fn ttls(&mut self) -> [i64; 2] {
-        [0, 1].map(|at| self.con.pttl(self.keys.names()[at]).unwrap())
+        [0, 1].map(|at| self.con.pttl(self.keys.list()[at]).unwrap())
     }
 }
 

@@ -4,7 +4,7 @@ use crate::support::Server;
 use crate::support::raw::Raw;
 
 use luagate::errors::TryAcquireError;
-use luagate::scripts::semaphore::{Answer, ResizeAnswer};
+use luagate::scripts::semaphore::{AcquireAnswer, ResizeAnswer};
 
 #[test]
 fn a_lowered_limit_keeps_holders_and_blocks_grants_until_enough_are_released() {
@@ -20,7 +20,7 @@ fn a_lowered_limit_keeps_holders_and_blocks_grants_until_enough_are_released() {
         raw.assert_released(id);
     }
     raw.assert_denied(raw.ask("d"));
-    assert!(matches!(raw.acquire(raw.ask("c")), Answer::Held(..)), "a holder receives its grant again");
+    assert!(matches!(raw.acquire(raw.ask("c")), AcquireAnswer::Held(..)), "a holder receives its grant again");
     raw.assert_released("c");
     raw.grant(raw.ask("d"));
 }
@@ -45,9 +45,9 @@ fn acquiring_all_takes_all_free_permits() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("drain", 7);
     let two = semaphore.try_acquire_many(2).unwrap();
-    let rest = semaphore.try_acquire_all().unwrap();
+    let rest = semaphore.try_acquire_available().unwrap();
     assert_eq!((two.permits(), rest.permits()), (2, 5));
-    let Err(TryAcquireError::Denied(denied)) = semaphore.try_acquire_all() else { panic!() };
+    let Err(TryAcquireError::Denied(denied)) = semaphore.try_acquire_available() else { panic!() };
     assert_eq!((denied.in_use, denied.limit), (7, 7));
 }
 
@@ -57,8 +57,8 @@ fn a_limit_of_an_unused_semaphore_is_removed_at_once_when_unpinned() {
     let semaphore = server.gate().semaphore("market", 5);
     semaphore.resize(2).unwrap();
     drop(semaphore.try_acquire().unwrap());
-    semaphore.unpin().unwrap();
+    semaphore.unpin_limit().unwrap();
     assert_eq!(semaphore.available_permits().unwrap(), 5); // the declared limit applies again
     let permit = semaphore.try_acquire_many(3).unwrap();
-    assert_eq!(permit.limit(), 5);
+    assert_eq!(permit.limit(), Some(5));
 }

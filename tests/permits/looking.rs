@@ -4,20 +4,20 @@ use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually};
 
 use luagate::scripts::semaphore::{Ask, ResizeAnswer};
-use luagate::{Resized, Revoked};
+use luagate::{Lease, Resized, Revoked};
 
 #[test]
 fn a_limit_is_compared_and_set() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 3);
     let mut raw = Raw::new(&server, 3);
-    assert_eq!(semaphore.compare_and_resize(0, 4).unwrap(), Resized::Resized { old: 0, in_use: 0 });
-    assert_eq!(semaphore.compare_and_resize(3, 9).unwrap(), Resized::Unchanged { current: 4 });
+    assert_eq!(semaphore.compare_and_resize(None, 4).unwrap(), Resized::Resized { old: None, in_use: 0 });
+    assert_eq!(semaphore.compare_and_resize(Some(3), 9).unwrap(), Resized::Unchanged { current: Some(4) });
     assert_eq!(raw.inspect().limit, 4);
-    assert_eq!(semaphore.compare_and_resize(4, 5).unwrap(), Resized::Resized { old: 4, in_use: 0 });
-    assert_eq!(semaphore.resize(2).unwrap(), Resized::Resized { old: 5, in_use: 0 });
+    assert_eq!(semaphore.compare_and_resize(Some(4), 5).unwrap(), Resized::Resized { old: Some(4), in_use: 0 });
+    assert_eq!(semaphore.resize(2).unwrap(), Resized::Resized { old: Some(5), in_use: 0 });
     assert!(raw.inspect().pinned);
-    semaphore.unpin().unwrap();
+    semaphore.unpin_limit().unwrap();
     let state = raw.inspect();
     assert_eq!((state.limit, state.pinned), (0, false)); // no longer used
     assert_eq!(raw.resize(0, Some(2)), ResizeAnswer::Unchanged { current: 0, in_use: 0 });
@@ -26,7 +26,7 @@ fn a_limit_is_compared_and_set() {
 #[test]
 fn unpinning_an_unused_limit_leaves_no_keys() {
     let server = Server::any();
-    server.gate().semaphore("unused", 3).unpin().unwrap();
+    server.gate().semaphore("unused", 3).unpin_limit().unwrap();
     assert!(server.all_keys().is_empty());
 }
 
@@ -51,7 +51,7 @@ fn is_locked_is_true_exactly_while_a_mutex_is_held() {
     assert!(server.gate().mutex("door").is_locked().unwrap());
     guard.release().unwrap();
     assert!(!mutex.is_locked().unwrap());
-    let short = mutex.clone().with(|lock| lock.lease(std::time::Duration::from_millis(20)));
+    let short = mutex.clone().with(|lock| lock.lease(Lease::fixed(std::time::Duration::from_millis(20))));
     let crashed = short.lock().unwrap();
     eventually("the lease ends", || (!mutex.is_locked().unwrap()).then_some(()));
     assert!(crashed.is_lost());

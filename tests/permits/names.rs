@@ -3,8 +3,8 @@
 
 use crate::support::{Server, eventually};
 
-use luagate::Gate;
 use luagate::admin::{self, Kind, Name};
+use luagate::{Gate, Lease};
 use std::time::Duration;
 
 /// The names that a gate finds, sorted.
@@ -45,10 +45,11 @@ fn each_stored_name_is_found_once_with_its_kind() {
 fn a_name_of_each_kind_is_inspected_and_revoked() {
     let server = Server::any();
     let gate = server.gate();
-    let named = |kind| admin::named(&gate, &Name { name: "a".to_owned(), kind });
+    let named = |kind| admin::semaphore(&gate, &Name { name: "a".to_owned(), kind });
     let held = gate.semaphore("a", 3).acquire_many(2).unwrap();
     let (mutex, writer) = (gate.mutex("a").lock().unwrap(), gate.rwlock("a").write().unwrap());
-    let usage = Kind::ALL.map(|kind| named(kind).inspect().map(|state| (state.limit, state.in_use)).unwrap());
+    let usage = Kind::ALL.iter().map(|kind| named(*kind).inspect().map(|state| (state.limit, state.in_use)).unwrap());
+    let usage: Vec<_> = usage.collect();
     assert_eq!(usage, [(Some(3), 2), (Some(1), 1), (Some(i32::MAX as u32), i32::MAX as u32)]);
     for (kind, id) in [(Kind::Semaphore, held.id()), (Kind::Mutex, mutex.id()), (Kind::RwLock, writer.id())] {
         assert_eq!(named(kind).revoke(id).unwrap(), luagate::Revoked::Held);
@@ -60,7 +61,7 @@ fn a_name_of_each_kind_is_inspected_and_revoked() {
 fn an_age_counts_from_the_grant_and_from_joining_the_line() {
     let server = Server::any();
     let gate = server.gate();
-    let semaphore = gate.semaphore("a", 1).lease(Duration::from_secs(60));
+    let semaphore = gate.semaphore("a", 1).lease(Lease::fixed(Duration::from_secs(60)));
     let held = semaphore.acquire().unwrap();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| semaphore.acquire().unwrap().release().unwrap());

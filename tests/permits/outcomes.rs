@@ -3,7 +3,7 @@
 use crate::own;
 use crate::support::{SOON, Server, eventually};
 
-use luagate::errors::{AcquireError, FailureKind, TryAcquireError};
+use luagate::errors::{AcquireError, FailureKind, TryAcquireError, WaitError};
 use luagate::{Error, Lease};
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn more_permits_than_the_limit_in_force_are_not_an_invalid_argument() {
     let wait = semaphore.acquire_many_timeout(3, SOON);
     assert!(matches!(wait, Err(AcquireError::AboveLimit(_))), "{wait:?}");
     assert!(matches!(Error::from(wait.unwrap_err()), Error::AboveLimit(_)));
-    semaphore.unpin().unwrap();
+    semaphore.unpin_limit().unwrap();
 }
 
 #[test]
@@ -37,23 +37,31 @@ fn a_lowered_limit_ends_the_wait_for_more_permits() {
         assert_eq!((above.permits, above.limit), (3, 2));
     });
     holder.release().unwrap();
-    semaphore.unpin().unwrap();
+    semaphore.unpin_limit().unwrap();
 }
 
 #[test]
-fn a_passed_deadline_allows_one_try() {
+fn a_timeout_of_zero_allows_one_try() {
     let server = Server::any();
-    let (mutex, rwlock) = (server.gate().mutex("m"), server.gate().rwlock("r"));
-    let past = Instant::now();
-    let held = mutex.try_lock_until(past).expect("the mutex is free");
-    let read = rwlock.try_read_until(past).expect("there is no writer");
+    let gate = server.gate();
+    let (none, semaphore, rwlock) = (Duration::ZERO, gate.semaphore("s", 2), gate.rwlock("r"));
     let timed_out = |error: AcquireError| matches!(error, AcquireError::TimedOut(_));
-    assert!(mutex.try_lock_until(past).is_err_and(timed_out));
-    assert!(rwlock.try_write_until(past).is_err_and(timed_out));
+    let held = semaphore.acquire_many_timeout(2, none).expect("both are free");
+    assert!(semaphore.acquire_timeout(none).is_err_and(timed_out));
+    let both = gate.several([(&gate.semaphore("other", 1), 1), (&semaphore, 1)]);
+    assert!(both.acquire_timeout(none).is_err_and(timed_out));
+    held.release().unwrap();
+    let read = rwlock.try_read_for(none).expect("there is no writer");
+    assert!(rwlock.try_write_for(none).is_err_and(timed_out));
     read.release().unwrap();
-    let written = rwlock.try_write_until(past).expect("there is no reader");
-    assert!(rwlock.try_read_until(past).is_err_and(timed_out));
-    drop((held, written));
+    let written = rwlock.try_write_for(none).expect("there is no reader");
+    assert!(rwlock.try_read_for(none).is_err_and(timed_out));
+    written.release().unwrap();
+    assert_eq!(semaphore.inspect().unwrap().waiter_count + rwlock.inspect().unwrap().waiter_count, 0);
+    let latch = gate.latch("l", 1);
+    assert!(matches!(latch.wait_timeout(none), Err(WaitError::StillClosed(closed)) if closed.left == 1));
+    latch.count_down().unwrap();
+    latch.wait_timeout(none).unwrap();
 }
 
 #[test]
@@ -102,7 +110,7 @@ fn a_lease_too_short_to_be_renewed_is_refused() {
     for error in refused {
         assert!(matches!(&error, Error::Invalid(i) if i.what() == "lease"), "{error}");
     }
-    let renewed = semaphore.lease(Duration::from_millis(30));
+    let renewed = semaphore.lease(Lease::fixed(Duration::from_millis(30)));
     drop(renewed.try_acquire().unwrap());
 }
 
@@ -110,7 +118,7 @@ fn a_lease_too_short_to_be_renewed_is_refused() {
 fn a_denial_contains_the_next_lease_end_and_estimates_when_to_retry() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("market", 2);
-    let semaphore = semaphore.lease(Duration::from_secs(30));
+    let semaphore = semaphore.lease(Lease::fixed(Duration::from_secs(30)));
     let held = semaphore.try_acquire_many(2).unwrap();
     let Err(TryAcquireError::Denied(denied)) = semaphore.try_acquire() else {
         panic!("granted beyond the limit");

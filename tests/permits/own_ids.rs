@@ -7,7 +7,7 @@ use crate::support::raw::Raw;
 use crate::support::{Server, command_counts, eventually, within};
 use luagate::scripts::semaphore::Ask;
 
-use luagate::errors::{AcquireError, RefreshError, TryAcquireError};
+use luagate::errors::{AcquireError, PermitError, TryAcquireError};
 use luagate::{Cancel, Error, Gate, Lease, Mutex, Permit, Released};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn gate(url: &str, server: &Server, read_timeout: Duration) -> Gate {
 
 /// The mutex `job` of this gate, with the id `worker-1`.
 fn job(gate: &Gate) -> Mutex {
-    gate.mutex("job").with(|lock| lock.id("worker-1").lease(LONG))
+    gate.mutex("job").with(|lock| lock.id("worker-1").lease(Lease::fixed(LONG)))
 }
 
 /// A server, a proxy to it, and a gate through the proxy that waits 300 ms for a reply.
@@ -111,7 +111,7 @@ fn a_late_unanswered_call_does_not_affect_the_next_grant_of_its_id() {
 #[test]
 fn an_abandoned_place_does_not_affect_the_next_grant_of_its_id() {
     let (server, proxy, gate) = own!(behind_a_proxy());
-    let other = server.gate().mutex("job").with(|lock| lock.lease(LONG));
+    let other = server.gate().mutex("job").with(|lock| lock.lease(Lease::fixed(LONG)));
     let holder = other.try_lock().unwrap();
     let stop = Cancel::new();
     let waiting = job(&gate).with(|lock| lock.cancelled_by(&stop));
@@ -148,14 +148,14 @@ fn let_late_calls_run(server: &Server, proxy: &Proxy) {
 fn a_late_refresh_does_not_shorten_the_lease_of_the_next_holder() {
     let (server, proxy, gate) = own!(behind_a_proxy());
     let mut raw = Raw::named(&server, "shared", 1);
-    let semaphore = gate.semaphore("shared", 1).id("worker-1").lease(LONG);
+    let semaphore = gate.semaphore("shared", 1).id("worker-1").lease(Lease::fixed(LONG));
     let former = semaphore.acquire().unwrap();
     former.refresh().unwrap(); // from here on the server has the script loaded
     proxy.hold();
     let error = former.refresh_for(Duration::from_secs(1)).unwrap_err();
-    assert!(matches!(error, RefreshError::Unknown(_)), "{error}");
+    assert!(matches!(error, PermitError::Unknown(_)), "{error}");
     // The permit is revoked and the id given to another process.
-    let elsewhere = server.gate().semaphore("shared", 1).lease(LONG);
+    let elsewhere = server.gate().semaphore("shared", 1).lease(Lease::fixed(LONG));
     elsewhere.revoke("worker-1").unwrap();
     let next = elsewhere.id("worker-1").try_acquire().unwrap();
     let_late_calls_run(&server, &proxy);
@@ -170,15 +170,15 @@ fn a_former_holder_of_an_id_neither_refreshes_nor_releases_its_successors_permit
     let server = Server::any();
     let mut raw = Raw::named(&server, "shared", 3);
     let semaphore = server.gate().semaphore("shared", 3).id("worker-1");
-    let semaphore = semaphore.lease(LONG);
+    let semaphore = semaphore.lease(Lease::fixed(LONG));
     let mut former = semaphore.acquire_many(3).unwrap();
     semaphore.revoke("worker-1").unwrap();
     let next = server.gate().semaphore("shared", 3).id("worker-1");
-    let next = next.lease(LONG).acquire_many(3).unwrap();
+    let next = next.lease(Lease::fixed(LONG)).acquire_many(3).unwrap();
     let error = former.release_some(1).unwrap_err();
-    assert!(matches!(error, RefreshError::Lost(_)), "{error}");
+    assert!(matches!(error, PermitError::Lost(_)), "{error}");
     let error = former.refresh_for(Duration::from_secs(1)).unwrap_err();
-    assert!(matches!(error, RefreshError::Lost(_)), "{error}");
+    assert!(matches!(error, PermitError::Lost(_)), "{error}");
     assert_eq!(former.release().unwrap(), Released::Gone);
     let held = raw.inspect().holders.remove(0);
     assert_eq!((held.fence, held.permits), (next.fence(), 3));
@@ -196,7 +196,7 @@ fn a_permanent_permit_that_its_holder_saw_end_is_released() {
         let permit = semaphore.acquire().unwrap();
         proxy.go_silent();
         let error = permit.refresh_for(Duration::from_millis(50)).unwrap_err();
-        assert!(matches!(error, RefreshError::Unknown(_)), "{error}");
+        assert!(matches!(error, PermitError::Unknown(_)), "{error}");
         assert!(permit.is_lost());
         assert_eq!(raw.in_use(), 1);
         drop(permit);
@@ -215,7 +215,7 @@ fn an_adopted_permit_stays_held_in_spite_of_a_pending_release_of_the_id() {
     // Either the release ran first, or it no longer arrives.
     let adopted = within(Duration::from_secs(5), || match job.adopt("worker-1") {
         Ok(guard) => Some(Some(guard)),
-        Err(RefreshError::Lost(_)) => Some(None),
+        Err(PermitError::Lost(_)) => Some(None),
         Err(_) => None,
     });
     proxy.let_go();
@@ -250,7 +250,7 @@ fn a_waiter_with_an_own_id_gets_its_permit_although_the_server_stalls() {
     let gate = gate(&server.url, &server, Duration::from_millis(500));
     let job = job(&gate);
     let lease = Duration::from_secs(2);
-    server.gate().mutex("job").with(|lock| lock.lease(lease)).lock().unwrap().into_id();
+    server.gate().mutex("job").with(|lock| lock.lease(Lease::fixed(lease))).lock().unwrap().into_id();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| job.try_lock_for(LONG));
         eventually("it waits", || (job.inspect().unwrap().waiter_count == 1).then_some(()));
@@ -271,7 +271,7 @@ type Attempt<'a> = dyn Fn() -> Result<Permit, Error> + 'a;
 fn a_grant_whose_reply_was_lost_is_found_under_an_own_id() {
     let (_server, proxy, gate) = own!(behind_a_proxy());
     let job = job(&gate);
-    let lock = gate.rwlock("document").with(|lock| lock.id("worker-1").lease(LONG));
+    let lock = gate.rwlock("document").with(|lock| lock.id("worker-1").lease(Lease::fixed(LONG)));
     // From here on the gate is subscribed, so a wait joins the line with its first call.
     let first = gate.mutex("job").lock().unwrap();
     job.try_lock_for(Duration::from_millis(50)).unwrap_err();
@@ -294,7 +294,7 @@ fn a_grant_whose_reply_was_lost_is_found_under_an_own_id() {
 #[test]
 fn an_own_id_that_holds_already_is_reported_although_a_reply_was_lost() {
     let (server, proxy, gate) = own!(behind_a_proxy());
-    let former = server.gate().mutex("job").with(|lock| lock.id("worker-1").lease(LONG)).lock().unwrap();
+    let former = server.gate().mutex("job").with(|lock| lock.id("worker-1").lease(Lease::fixed(LONG))).lock().unwrap();
     let fence = former.fence();
     former.into_id();
     let job = job(&gate);
@@ -326,7 +326,7 @@ fn an_own_id_holds_at_most_one_permit() {
 fn a_place_that_an_earlier_process_left_is_granted_although_the_head_start_differs() {
     let server = Server::any();
     let mut raw = Raw::named(&server, "job", 1);
-    let semaphore = server.gate().semaphore("job", 1).id("worker-1").lease(LONG);
+    let semaphore = server.gate().semaphore("job", 1).id("worker-1").lease(Lease::fixed(LONG));
     for head_start in [Duration::ZERO, Duration::from_secs(86_400)] {
         let held = server.gate().semaphore("job", 1).acquire().unwrap();
         raw.queue(Ask { wait_ms: 60_000, inbox: "nobody:listens", ..raw.ask("worker-1") });

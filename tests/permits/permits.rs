@@ -7,7 +7,7 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{CallError, RefreshError, TryAcquireError};
+use luagate::errors::{CallError, PermitError, TryAcquireError};
 use luagate::scripts::semaphore::LookupAnswer;
 use luagate::{Error, Gate, Lease, Permit, Released};
 use std::thread::JoinHandle;
@@ -46,7 +46,7 @@ fn releasing_or_dropping_frees_a_permit() {
 fn dropping_in_a_panic_frees_a_permit() {
     let server = Server::any();
     let gate = server.gate();
-    let semaphore = gate.semaphore("raw", 1).lease(LONG);
+    let semaphore = gate.semaphore("raw", 1).lease(Lease::fixed(LONG));
     let (mutex, both) = (gate.mutex("raw"), gate.mutexes(["a", "b"]));
     let (locks, asks, several) = (mutex.clone(), semaphore.clone(), both.clone());
     let panicking = std::thread::spawn(move || {
@@ -68,7 +68,7 @@ fn dropping_in_a_panic_frees_a_permit() {
 fn an_inspection_shows_the_holder_of_a_permit() {
     let server = Server::any();
     let gate = server.gate();
-    let semaphore = gate.semaphore("raw", 5).label("web-3").lease(LONG);
+    let semaphore = gate.semaphore("raw", 5).label("web-3").lease(Lease::fixed(LONG));
     let permit = semaphore.try_acquire_many(2).unwrap();
     let state = semaphore.inspect().unwrap();
     let holder = &state.holders[0];
@@ -85,7 +85,7 @@ fn an_inspection_shows_the_holder_of_a_permit() {
 fn a_permit_can_be_handed_to_another_process() {
     let server = Server::any();
     let (here, there) = (server.gate(), server.gate());
-    let permit = here.semaphore("raw", 3).lease(LONG).try_acquire_many(2).unwrap();
+    let permit = here.semaphore("raw", 3).lease(Lease::fixed(LONG)).try_acquire_many(2).unwrap();
     let fence = permit.fence();
     let id = permit.into_id();
     let adopted = there.semaphore("raw", 3).adopt(&id).unwrap();
@@ -93,14 +93,14 @@ fn a_permit_can_be_handed_to_another_process() {
     assert_eq!(there.semaphore("raw", 3).available_permits().unwrap(), 1);
     adopted.release().unwrap();
     let nothing = there.semaphore("raw", 3).adopt(&id);
-    assert!(matches!(nothing, Err(RefreshError::Lost(_))));
+    assert!(matches!(nothing, Err(PermitError::Lost(_))));
 }
 
 #[test]
 fn an_unconfirmed_release_can_be_retried() {
     let mut server = own!(Server::private(&[]));
     let gate = impatient(&server);
-    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    let permit = gate.semaphore("raw", 1).lease(Lease::fixed(LONG)).acquire().unwrap();
     server.pause();
     let error = permit.release().unwrap_err();
     assert!(matches!(error.error(), CallError::Unknown(_)), "{error}");
@@ -114,7 +114,7 @@ fn an_unconfirmed_release_can_be_retried() {
 fn a_call_with_a_lost_reply_is_retried_with_the_same_id() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 5);
-    let semaphore = gate.semaphore("raw", 5).lease(LONG);
+    let semaphore = gate.semaphore("raw", 5).lease(Lease::fixed(LONG));
     semaphore.try_acquire().unwrap().release().unwrap(); // the script is loaded
     proxy.lose_replies(1);
     let mut permit = semaphore.try_acquire_many(3).unwrap();
@@ -134,7 +134,7 @@ fn a_call_with_a_lost_reply_is_retried_with_the_same_id() {
 fn an_unknown_outcome_is_reported_and_nothing_stays_held() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 5);
-    let semaphore = gate.semaphore("raw", 5).lease(LONG);
+    let semaphore = gate.semaphore("raw", 5).lease(Lease::fixed(LONG));
     semaphore.try_acquire().unwrap().release().unwrap();
     proxy.lose_replies(2);
     let error = semaphore.try_acquire().unwrap_err();
@@ -152,7 +152,7 @@ fn a_call_that_may_have_run_is_released_although_its_retry_was_refused() {
         let config = config.arg("SET").arg("requirepass").arg(password);
         config.exec(&mut admin).unwrap();
     };
-    let semaphore = gate.semaphore("raw", 1).lease(LONG);
+    let semaphore = gate.semaphore("raw", 1).lease(Lease::fixed(LONG));
     semaphore.try_acquire().unwrap().release().unwrap(); // the next reply is that of the next call
     // From now on new connections are refused. Open connections keep working.
     require("secret");
@@ -203,7 +203,7 @@ fn assert_permanent_once_known(proxy: &Proxy, raw: &mut Raw, acquiring: JoinHand
 fn a_call_that_stalled_is_followed_by_its_release_on_the_same_connection() {
     let mut server = own!(Server::private(&[]));
     let gate = impatient(&server);
-    let semaphore = gate.semaphore("raw", 1).lease(LONG);
+    let semaphore = gate.semaphore("raw", 1).lease(Lease::fixed(LONG));
     let mut raw = Raw::new(&server, 1);
     for _ in 0..20 {
         // Also if the machine is slow.
@@ -282,7 +282,7 @@ fn a_reused_own_id_is_not_released_by_an_earlier_calls_release() {
     let mut server = own!(Server::private(&[]));
     let gate = impatient(&server);
     let mut raw = Raw::new(&server, 1);
-    let semaphore = gate.semaphore("raw", 1).id("me").lease(LONG);
+    let semaphore = gate.semaphore("raw", 1).id("me").lease(Lease::fixed(LONG));
     for _ in 0..2 {
         server.pause();
         let error = semaphore.try_acquire().unwrap_err();
@@ -302,7 +302,7 @@ fn a_reused_own_id_is_not_released_by_an_earlier_calls_release() {
 fn a_permit_is_released_although_its_connection_went_silent() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
-    let permit = gate.semaphore("raw", 1).lease(LONG).acquire().unwrap();
+    let permit = gate.semaphore("raw", 1).lease(Lease::fixed(LONG)).acquire().unwrap();
     proxy.go_silent();
     drop(permit);
     eventually("the background releases it over another connection", || (raw.in_use() == 0).then_some(()));
@@ -313,9 +313,9 @@ fn dropping_a_lost_permit_of_an_own_id_does_not_affect_its_successor() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let semaphore = server.gate().semaphore("raw", 1).id("me");
-    let lost = semaphore.clone().lease(Duration::from_millis(40)).acquire().unwrap();
+    let lost = semaphore.clone().lease(Lease::fixed(Duration::from_millis(40))).acquire().unwrap();
     eventually("the permit is lost", || lost.is_lost().then_some(()));
-    let semaphore = semaphore.lease(LONG);
+    let semaphore = semaphore.lease(Lease::fixed(LONG));
     // The client regards it as lost slightly before the server does.
     let next = eventually("the lease ends on the server", || semaphore.try_acquire().ok());
     drop(lost);
@@ -326,11 +326,11 @@ fn dropping_a_lost_permit_of_an_own_id_does_not_affect_its_successor() {
 #[test]
 fn a_revoked_permit_of_an_own_id_stays_lost_although_its_successor_holds() {
     let server = Server::any();
-    let semaphore = server.gate().semaphore("raw", 1).id("me").lease(LONG);
+    let semaphore = server.gate().semaphore("raw", 1).id("me").lease(Lease::fixed(LONG));
     let revoked = semaphore.acquire().unwrap();
     semaphore.revoke("me").unwrap();
     let next = semaphore.acquire().unwrap();
-    assert!(matches!(revoked.refresh(), Err(RefreshError::Lost(_))));
+    assert!(matches!(revoked.refresh(), Err(PermitError::Lost(_))));
     assert!(revoked.is_lost() && !next.is_lost());
     assert_eq!(revoked.release().unwrap(), Released::Gone);
     next.refresh().unwrap();

@@ -5,7 +5,7 @@ use super::random::Random;
 use super::usage::Usage;
 use super::{SOON, job, within};
 use luagate::errors::{AcquireError, TryAcquireError};
-use luagate::{Error, Gate, Permit, Released};
+use luagate::{Error, Gate, Lease, Permit, Released};
 use redis::{Commands, Connection};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -126,7 +126,7 @@ fn live(gate: &Gate, ledger: &Ledger, mut random: Random, over: &AtomicBool) -> 
         let n = any(&mut random);
         let semaphore = gate.semaphore(&name(n), limit(n));
         let semaphore = match random.below(2) {
-            0 => semaphore.lease(LEASE),
+            0 => semaphore.lease(Lease::fixed(LEASE)),
             _ => semaphore, // the same lease, renewed
         };
         let permits = 1 + random.below(limit(n).into()) as u32;

@@ -241,7 +241,7 @@ impl Client<'_> {
 
     fn run(con: &mut Connection, script: &Script, keys: &Keys, arguments: &[&str]) -> Reply {
         let mut call = script.prepare_invoke();
-        for key in keys.names() {
+        for key in keys.list() {
             call.key(key);
         }
         for argument in arguments {
@@ -304,7 +304,7 @@ impl Client<'_> {
     pub fn progress(&mut self) -> (u32, bool) {
         let mut get = redis::cmd("MGET");
         for key in ["count", "struck"] {
-            get.arg(format!("{}.{key}", self.keys.names()[0]));
+            get.arg(format!("{}.{key}", self.keys.list()[0]));
         }
         let (count, struck): (Option<u32>, Option<String>) = get.query(&mut self.con).unwrap();
         (count.unwrap_or(0), struck.is_some())

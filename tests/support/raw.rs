@@ -3,7 +3,7 @@
 use super::Server;
 use luagate::errors::CallError;
 use luagate::scripts::Keys;
-use luagate::scripts::semaphore::{self, Answer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, State};
+use luagate::scripts::semaphore::{self, AcquireAnswer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, State};
 use redis::{Commands, Connection};
 use std::time::Duration;
 
@@ -28,11 +28,11 @@ impl Raw {
         Ask { id, limit: self.limit, lease_ms: 10_000, ..Ask::default() }
     }
 
-    pub fn acquire(&mut self, ask: Ask) -> Answer {
+    pub fn acquire(&mut self, ask: Ask) -> AcquireAnswer {
         self.try_acquire(ask).unwrap()
     }
 
-    pub fn try_acquire(&mut self, ask: Ask) -> Result<Answer, CallError> {
+    pub fn try_acquire(&mut self, ask: Ask) -> Result<AcquireAnswer, CallError> {
         semaphore::acquire(&mut self.con, &self.keys, &ask)
     }
 
@@ -40,7 +40,7 @@ impl Raw {
     #[track_caller]
     pub fn grant(&mut self, ask: Ask) -> Grant {
         match self.acquire(ask) {
-            Answer::Granted(grant, _) => grant,
+            AcquireAnswer::Granted(grant, _) => grant,
             other => panic!("expected a grant for {ask:?}, got {other:?}"),
         }
     }
@@ -49,7 +49,7 @@ impl Raw {
     #[track_caller]
     pub fn queue(&mut self, ask: Ask) -> u64 {
         match self.acquire(ask) {
-            Answer::Queued { ticket, .. } => ticket,
+            AcquireAnswer::Queued { ticket, .. } => ticket,
             other => panic!("expected a place in line for {ask:?}, got {other:?}"),
         }
     }
@@ -57,7 +57,7 @@ impl Raw {
     #[track_caller]
     pub fn assert_denied(&mut self, ask: Ask) {
         let answer = self.acquire(ask);
-        assert!(matches!(answer, Answer::Denied { .. }), "expected a refusal of {ask:?}, got {answer:?}");
+        assert!(matches!(answer, AcquireAnswer::Denied { .. }), "expected a refusal of {ask:?}, got {answer:?}");
     }
 
     pub fn release(&mut self, id: &str) -> ReleaseAnswer {
@@ -114,7 +114,7 @@ impl Raw {
 
     /// The three keys of the semaphore: meta, holders, queue.
     pub fn key_names(&self) -> [String; 3] {
-        self.keys.names().map(str::to_owned)
+        self.keys.list().map(str::to_owned)
     }
 
     /// The content of the keys, to see if a call changed them.

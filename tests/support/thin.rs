@@ -71,7 +71,7 @@ impl<'a> Thin<'a> {
         Thin {
             con: server.connection(),
             scripts,
-            keys: server.keys(name).names().map(str::to_owned),
+            keys: server.keys(name).list().map(str::to_owned),
             limit,
             inbox: Listener::new(server, &inbox),
         }

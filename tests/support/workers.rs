@@ -4,9 +4,9 @@ use super::history::client::{Recorded, any_head_start};
 use super::history::{History, Op, Outcome, Recorder, Rules};
 use super::random::Random;
 use super::{SOON, Server, eventually, job, process, signal, within};
-use luagate::errors::{Failure, RefreshError};
+use luagate::errors::{Failure, PermitError};
 use luagate::scripts::Keys;
-use luagate::{Error, Gate, Permit};
+use luagate::{Error, Gate, Lease, Permit};
 use redis::Connection;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -228,7 +228,7 @@ pub fn broken_connections() -> Rules {
 /// TTL.
 #[track_caller]
 fn assert_free(deployment: &impl Deployment) {
-    let semaphore = deployment.gate().semaphore(NAME, LIMIT).lease(LEASE);
+    let semaphore = deployment.gate().semaphore(NAME, LIMIT).lease(Lease::fixed(LEASE));
     // A place in line whose end a replica missed stays until the waiter's deadline on the server.
     let state = within(BOUND, || {
         let state = semaphore.inspect().unwrap();
@@ -238,7 +238,7 @@ fn assert_free(deployment: &impl Deployment) {
     assert_eq!(state.limit.unwrap_or(LIMIT), LIMIT);
     let all = eventually("all can be acquired", || semaphore.try_acquire_many(LIMIT).ok());
     all.release().unwrap();
-    for key in Keys::semaphore(deployment.prefix(), NAME).unwrap().names() {
+    for key in Keys::semaphore(deployment.prefix(), NAME).unwrap().list() {
         let ttl: i64 = redis::cmd("PTTL").arg(key).query(&mut deployment.connection_for(key)).unwrap();
         assert!(ttl != -1, "{key} has no TTL");
     }
@@ -306,7 +306,7 @@ fn stay(semaphore: &Recorded, random: &mut Random) -> Result<(), Error> {
     for _ in 0..random.below(3) {
         std::thread::sleep(Duration::from_millis(random.below(HOLD)));
         match semaphore.refresh(&permit) {
-            Err(error @ RefreshError::Lost(_)) => {
+            Err(error @ PermitError::Lost(_)) => {
                 semaphore.drop(permit);
                 return Err(error.into());
             }

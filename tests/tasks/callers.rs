@@ -17,14 +17,14 @@ const ROUNDS: usize = 20;
 /// A semaphore whose calls fail, because another program stores something else in its key.
 fn broken(server: &Server, gate: &Gate) -> Semaphore {
     let keys = Keys::semaphore(&server.prefix, "broken").unwrap();
-    let [meta, ..] = keys.names();
+    let [meta, ..] = keys.list();
     let _: () = server.connection().set(meta, "something else").unwrap();
     gate.semaphore("broken", 1)
 }
 
 async fn works(semaphore: Semaphore, limit: u32) {
     let permit = semaphore.try_acquire_async().await.unwrap();
-    assert_eq!(permit.limit(), limit);
+    assert_eq!(permit.limit(), Some(limit));
     let state = semaphore.inspect_async().await.unwrap();
     assert_eq!(state.holders.iter().map(|holder| holder.id.as_str()).collect::<Vec<_>>(), [permit.id()]);
     assert_eq!(permit.release_async().await.unwrap(), Released::Released);

@@ -4,7 +4,7 @@
 use crate::support::proxy::Proxy;
 use crate::support::{SOON, Server, eventually};
 use crate::{own, runtime};
-use luagate::{Gate, Semaphore};
+use luagate::{Gate, Lease, Semaphore};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
@@ -58,7 +58,7 @@ fn a_dropped_permit_is_released_on_another_connection_if_the_first_one_stays_sil
 #[test]
 fn a_permit_that_is_dropped_after_the_end_of_its_runtime_ends_with_its_lease() {
     let (server, first) = (Server::any(), runtime());
-    let semaphore = semaphore(&server, &first).lease(Duration::from_millis(700));
+    let semaphore = semaphore(&server, &first).lease(Lease::fixed(Duration::from_millis(700)));
     let permit = first.block_on(semaphore.acquire_async()).unwrap();
     drop(first);
     drop(permit);
@@ -95,7 +95,8 @@ fn a_permit_that_is_dropped_by_a_panic_is_released() {
 fn permits_of_tasks_that_are_aborted_at_shutdown_neither_hang_nor_panic() {
     let server = Server::any();
     let runtime = runtime();
-    let semaphore = runtime.block_on(crate::gate(&server)).semaphore("s", 1).lease(Duration::from_secs(1));
+    let semaphore =
+        runtime.block_on(crate::gate(&server)).semaphore("s", 1).lease(Lease::fixed(Duration::from_secs(1)));
     let (held, is_held) = std::sync::mpsc::channel();
     for _ in 0..10 {
         let (semaphore, held) = (semaphore.clone(), held.clone());
@@ -122,7 +123,7 @@ fn on_one_thread_a_permit_that_is_dropped_is_released_before_the_gate_is_closed(
         for _ in 0..10 {
             drop(gate.semaphore("s", 1).acquire_timeout_async(SOON).await.unwrap());
         }
-        gate.close_async().await.unwrap();
+        gate.flush_async().await.unwrap();
     });
     drop(runtime);
     assert_eq!(server.gate().semaphore("s", 1).inspect().unwrap().holder_count, 0);
@@ -134,9 +135,10 @@ fn closing_a_gate_without_a_server_ends_when_the_leases_have_ended() {
     runtime().block_on(async {
         let builder = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(500));
         let gate = builder.open_async().await.unwrap();
-        let permit = gate.semaphore("s", 1).lease(Duration::from_millis(300)).acquire_async().await.unwrap();
+        let permit =
+            gate.semaphore("s", 1).lease(Lease::fixed(Duration::from_millis(300))).acquire_async().await.unwrap();
         server.kill();
         drop(permit);
-        tokio::time::timeout(SOON, gate.close_async()).await.unwrap().unwrap();
+        tokio::time::timeout(SOON, gate.flush_async()).await.unwrap().unwrap();
     });
 }

@@ -41,7 +41,7 @@ async fn uses_everything(gate: &Gate, server: &Server) {
     learns_of_losses(gate, server).await;
     let dropped = gate.semaphore("dropped", 1);
     drop(dropped.acquire_async().await.unwrap());
-    gate.clone().close_async().await.unwrap();
+    gate.clone().flush_async().await.unwrap();
     assert_eq!(server.gate().semaphore("dropped", 1).inspect().unwrap().in_use, 0);
 }
 
@@ -77,13 +77,14 @@ fn assert_held(permit: &Permit, server: &Server, name: &str) {
 
 async fn learns_of_losses(gate: &Gate, server: &Server) {
     let (sender, losses) = channel();
-    let ends = gate.semaphore("ends", 1).lease(LEASE).on_lost(move |lost| sender.send(lost.clone()).unwrap());
+    let ends =
+        gate.semaphore("ends", 1).lease(Lease::fixed(LEASE)).on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = ends.acquire_async().await.unwrap();
-    assert_eq!(permit.lost().await.id, permit.id());
+    assert_eq!(permit.lost_async().await.id, permit.id());
     assert_reported(&losses, &permit);
     let revoked = gate.semaphore("revoked", 1).lease(Lease::renewed(LEASE));
     let result = revoked
-        .run(SOON, async |permit| {
+        .run_async(SOON, async |permit| {
             server.gate().semaphore("revoked", 1).revoke(permit.id()).unwrap();
             std::future::pending::<()>().await
         })
@@ -145,7 +146,7 @@ fn a_permit_whose_runtime_has_ended_is_renewed_and_its_loss_is_reported_to_anoth
         assert_held(&permit, &server, "s");
         server.gate().semaphore("s", 1).revoke(permit.id()).unwrap();
         run(Box::pin(async {
-            assert_eq!(permit.lost().await.id, permit.id());
+            assert_eq!(permit.lost_async().await.id, permit.id());
             assert_reported(&losses, &permit);
         }));
     }
@@ -160,7 +161,7 @@ fn a_drop_after_the_end_of_the_runtime_releases_and_close_waits_for_it_in_anothe
         let permit = first.block_on(gate.semaphore("s", 1).acquire_async()).unwrap();
         drop(first);
         drop(permit);
-        run(Box::pin(async { gate.close_async().await.unwrap() }));
+        run(Box::pin(async { gate.flush_async().await.unwrap() }));
         assert_eq!(server.gate().semaphore("s", 1).inspect().unwrap().in_use, 0);
     }
 }

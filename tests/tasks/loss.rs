@@ -14,12 +14,12 @@ fn lost_returns_when_the_lease_ends() {
     let server = Server::any();
     runtime().block_on(async {
         let lease = Duration::from_millis(300);
-        let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(lease);
+        let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(Lease::fixed(lease));
         let permit = semaphore.acquire_async().await.unwrap();
-        let lost = timeout(SOON, permit.lost()).await.unwrap();
+        let lost = timeout(SOON, permit.lost_async()).await.unwrap();
         assert_eq!(lost.id, permit.id());
         assert!(permit.is_lost());
-        timeout(SOON, permit.lost()).await.unwrap(); // it stays lost
+        timeout(SOON, permit.lost_async()).await.unwrap(); // it stays lost
     });
 }
 
@@ -31,7 +31,7 @@ fn lost_returns_when_a_refresh_finds_that_the_permit_was_revoked() {
         let permit = Arc::new(semaphore.acquire_async().await.unwrap());
         let waiting = tokio::spawn({
             let permit = permit.clone();
-            async move { permit.lost().await }
+            async move { permit.lost_async().await }
         });
         semaphore.revoke_async(permit.id()).await.unwrap();
         assert!(permit.refresh_async().await.is_err());
@@ -46,7 +46,7 @@ fn lost_does_not_return_while_the_permit_is_renewed() {
         let lease = Duration::from_millis(600);
         let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(Lease::renewed(lease));
         let permit = semaphore.acquire_async().await.unwrap();
-        assert!(timeout(3 * lease, permit.lost()).await.is_err());
+        assert!(timeout(3 * lease, permit.lost_async()).await.is_err());
         permit.release_async().await.unwrap();
     });
 }
@@ -71,7 +71,7 @@ fn run_drops_the_work_before_the_server_can_grant_the_permit_to_another() {
         server.pause();
         server.resume();
         let result = semaphore
-            .run(SOON, async |permit| {
+            .run_async(SOON, async |permit| {
                 server.pause();
                 let _dropped = dropped;
                 assert!(!permit.is_lost());
@@ -91,12 +91,12 @@ fn run_returns_the_result_of_the_work_and_releases() {
         let semaphore = crate::gate(&server).await.semaphore("s", 1);
         let work = tokio::spawn({
             let semaphore = semaphore.clone();
-            async move { semaphore.run(SOON, async |permit| permit.fence()).await }
+            async move { semaphore.run_async(SOON, async |permit| permit.fence()).await }
         });
         let fence = work.await.unwrap().unwrap();
         assert!(semaphore.try_acquire_async().await.unwrap().fence() > fence);
         let _held = semaphore.acquire_timeout_async(SOON).await.unwrap();
-        let refused = semaphore.run(Duration::from_millis(50), async |_| unreachable!("it has no permit")).await;
+        let refused = semaphore.run_async(Duration::from_millis(50), async |_| unreachable!("it has no permit")).await;
         assert!(matches!(refused, Err::<(), _>(RunError::NotAcquired(_))), "{refused:?}");
     });
 }
@@ -107,7 +107,7 @@ fn run_reports_a_permit_that_was_revoked_during_the_work() {
     runtime().block_on(async {
         let semaphore = crate::gate(&server).await.semaphore("s", 1);
         let result = semaphore
-            .run(SOON, async |permit| {
+            .run_async(SOON, async |permit| {
                 semaphore.revoke_async(permit.id()).await.unwrap();
             })
             .await;

@@ -20,8 +20,8 @@ fn futures(gate: Gate, semaphore: &Semaphore, mutex: &Mutex, lock: &RwLock, seve
     moves(&semaphore.adopt_async("id"));
     moves(&semaphore.inspect_async());
     moves(&semaphore.resize_async(3));
-    moves(&semaphore.run(time, async |permit| permit.lost().await));
-    moves(&mutex.try_lock_until_async(Instant::now()));
+    moves(&semaphore.run_async(time, async |permit| permit.lost_async().await));
+    moves(&mutex.try_lock_for_async(time));
     moves(&lock.try_write_for_async(time));
     moves(&several.try_acquire_async());
     moves(&several.acquire_async());
@@ -29,19 +29,19 @@ fn futures(gate: Gate, semaphore: &Semaphore, mutex: &Mutex, lock: &RwLock, seve
     moves(&latch.wait_timeout(time));
     moves(&Recent::new(&gate, "ann").matching_async("a", 1));
     moves(&Prefix::new(&gate, "group").add(["a"]));
-    moves(&gate.close());
+    moves(&gate.flush());
 }
 
 /// Compiles only if the promise holds.
 #[allow(dead_code)]
 fn permits(mut permit: Permit, held: SeveralPermits) {
-    moves(&permit.lost());
+    moves(&permit.lost_async());
     moves(&permit.refresh_async());
     moves(&permit.release_some_async(1));
     moves(&permit.downgrade_async());
     moves(&Permit::refresh_each_async([&permit]));
     moves(&Permit::release_each_async([permit]));
-    moves(&held.lost());
+    moves(&held.lost_async());
     moves(&held.release_async());
 }
 

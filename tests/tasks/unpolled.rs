@@ -149,7 +149,8 @@ fn permits_that_an_unpolled_wait_for_several_already_holds_end_with_their_leases
     let (server, runtime) = (Server::any(), runtime());
     let gate = runtime.block_on(crate::gate(&server));
     let lease = Duration::from_millis(600);
-    let (first, second) = (gate.semaphore("a", 1).lease(lease), gate.semaphore("b", 1).lease(lease));
+    let (first, second) =
+        (gate.semaphore("a", 1).lease(Lease::fixed(lease)), gate.semaphore("b", 1).lease(Lease::fixed(lease)));
     let others = server.gate();
     let holder = others.semaphore("b", 1).try_acquire().unwrap();
     let both = gate.several([(&first, 1), (&second, 1)]);

@@ -13,7 +13,7 @@ use tracing::Level;
 fn a_lost_permit_is_a_warning() {
     let server = Server::any();
     let gate = gate(&server);
-    let short = gate.mutex("shortly").with(|lock| lock.lease(MOMENT)).lock().unwrap();
+    let short = gate.mutex("shortly").with(|lock| lock.lease(Lease::fixed(MOMENT))).lock().unwrap();
     let fence = short.fence().to_string();
     eventually("the lease ends", || short.is_lost().then_some(()));
     assert!(short.refresh().is_err());

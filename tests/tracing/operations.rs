@@ -21,7 +21,7 @@ fn each_operation_on_a_semaphore_is_a_span() {
     permit.refresh_for(MINUTE).unwrap();
     permit.release_some(1).unwrap();
     permit.release().unwrap();
-    let all = semaphore.try_acquire_all().unwrap();
+    let all = semaphore.try_acquire_available().unwrap();
     assert!(semaphore.try_acquire().is_err());
     assert!(semaphore.acquire_timeout(MOMENT).is_err());
     let adopted = semaphore.adopt(&all.into_id()).unwrap();
@@ -29,8 +29,8 @@ fn each_operation_on_a_semaphore_is_a_span() {
     assert!(semaphore.adopt("nobody").is_err());
     semaphore.revoke("nobody").unwrap();
     semaphore.resize(8).unwrap();
-    semaphore.compare_and_resize(9, 7).unwrap();
-    semaphore.unpin().unwrap();
+    semaphore.compare_and_resize(Some(9), 7).unwrap();
+    semaphore.unpin_limit().unwrap();
     semaphore.inspect().unwrap();
     semaphore.available_permits().unwrap();
     assert!(semaphore.acquire_many(0).is_err());
@@ -141,7 +141,7 @@ fn operations_on_latches_and_autocomplete_are_spans() {
     assert!(latch.wait_timeout(MOMENT).is_err());
     assert!(waited("counted", "wait").unwrap() >= MOMENT);
     latch.count_down().unwrap();
-    assert_eq!(latch.count().unwrap(), 0);
+    assert_eq!(latch.left().unwrap(), 0);
     latch.wait().unwrap();
     assert!(latch.delete().unwrap());
     let expected =

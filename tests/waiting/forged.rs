@@ -10,7 +10,7 @@ mod signatures;
 use crate::support::raw::Raw;
 use crate::support::{Server, eventually};
 
-use luagate::{Gate, Permit};
+use luagate::{Gate, Lease, Permit};
 use redis::{Commands, Connection};
 use sha1_smol::Sha1;
 use std::thread::JoinHandle;
@@ -40,7 +40,7 @@ fn waiter_of(raw: &mut Raw) -> String {
 
 /// Waits in line in a thread.
 fn wait_for_permit(gate: &Gate, permits: u32) -> JoinHandle<Permit> {
-    let semaphore = gate.semaphore("raw", 2).lease(Duration::from_millis(LONG));
+    let semaphore = gate.semaphore("raw", 2).lease(Lease::fixed(Duration::from_millis(LONG)));
     std::thread::spawn(move || semaphore.acquire_many_timeout(permits, MINUTE).unwrap())
 }
 

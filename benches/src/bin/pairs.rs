@@ -1,6 +1,7 @@
 //! Acquires and releases a number of times, and does nothing else: the program that `instructions` runs under
 //! callgrind.
 
+use luagate::Lease;
 use luagate_benches::client::pairs;
 use luagate_benches::tasks;
 use std::time::Duration;
@@ -28,7 +29,7 @@ fn by_thread(url: &str, prefix: &str, count: usize) {
     let gate =
         luagate::Gate::builder(url).prefix(prefix).connect_timeout(PATIENCE).read_timeout(PATIENCE).open().unwrap();
     // A fixed lease, so that no thread renews it in the meantime.
-    pairs(&gate.semaphore("pairs", 1).lease(LEASE), count);
+    pairs(&gate.semaphore("pairs", 1).lease(Lease::fixed(LEASE)), count);
 }
 
 /// All in one thread, so that the count does not depend on which thread wakes which.
@@ -45,6 +46,6 @@ fn by_task(url: &str, prefix: &str, count: usize) {
     runtime().block_on(async {
         let gate = luagate::Gate::builder(url).prefix(prefix);
         let gate = gate.connect_timeout(PATIENCE).read_timeout(PATIENCE).open_async().await.unwrap();
-        tasks::pairs(gate.semaphore("pairs", 1).lease(LEASE), count).await;
+        tasks::pairs(gate.semaphore("pairs", 1).lease(Lease::fixed(LEASE)), count).await;
     });
 }

@@ -4,7 +4,7 @@
 use super::{BareLock, Other, now};
 use crate::server::Server;
 use crate::tasks::{connection, runtime};
-use luagate::{Gate, Mutex};
+use luagate::{Gate, Lease, Mutex};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushKind};
 use std::time::Duration;
@@ -19,7 +19,7 @@ const NAME: &str = "handover-to-task";
 
 async fn mutex(url: &str, prefix: &str) -> Mutex {
     let gate = Gate::builder(url).prefix(prefix).open_async().await.unwrap();
-    gate.mutex(NAME).with(|lock| lock.lease(Duration::from_secs(30)))
+    gate.mutex(NAME).with(|lock| lock.lease(Lease::fixed(Duration::from_secs(30))))
 }
 
 /// Waits in line for each line on its standard input.

@@ -9,7 +9,7 @@ use crate::address::{HIDDEN_URL, ServerArgs};
 use crate::ended::{Ended, LOST, UNREACHABLE};
 use crate::held::Held;
 use crate::run;
-use luagate::errors::RefreshError;
+use luagate::errors::PermitError;
 use luagate::{Lease, Permit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd;
@@ -177,7 +177,7 @@ fn watch(kept: &Kept, permit: &Permit, socket: &UnixStream, events: &Receiver<Ev
             return;
         }
         // Tells whether it was released or revoked. Any other error may pass before the lease ends.
-        if let Err(RefreshError::Lost(_)) = permit.refresh() {
+        if let Err(PermitError::Lost(_)) = permit.refresh() {
             return;
         }
     }
@@ -217,7 +217,7 @@ fn adopt(kept: &Kept, on_lost: impl Fn() + Send + Sync + 'static) -> Result<Perm
     let semaphore = kept.permit.semaphore(&kept.server.open()?).ok_or_else(|| Ended::usage("unknown kind"))?;
     let semaphore = semaphore.lease(Lease::renewed(kept.lease));
     semaphore.on_lost(move |_| on_lost()).adopt(&kept.permit.id).map_err(|error| match error {
-        RefreshError::Lost(_) => {
+        PermitError::Lost(_) => {
             Ended::new(LOST, format!("the permit of {} was lost before it was printed", kept.permit.name))
         }
         error => kept.server.at(Ended::of(error)),

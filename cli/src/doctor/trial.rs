@@ -37,7 +37,7 @@ impl<'a> Trial<'a> {
         for _ in 0..NAMES {
             let name = format!("luagate-doctor-{}", Uuid::new_v4());
             let keys = Keys::semaphore(prefix, &name).map_err(words::of)?;
-            let [meta, ..] = keys.names();
+            let [meta, ..] = keys.list();
             let mut command = redis::cmd("HLEN");
             command.arg(meta);
             match master.command(&command) {
@@ -50,7 +50,7 @@ impl<'a> Trial<'a> {
 
     /// A key that nobody uses, on this server.
     pub fn key(&self) -> &str {
-        let [meta, ..] = self.keys.names();
+        let [meta, ..] = self.keys.list();
         meta
     }
 
@@ -60,7 +60,7 @@ impl<'a> Trial<'a> {
 
     /// Removes the keys, which the server would keep for a minute.
     fn remove(&self) -> Result<i64, String> {
-        let [meta, holders, queue] = self.keys.names();
+        let [meta, holders, queue] = self.keys.list();
         ask(self.master, &["UNLINK", meta, holders, queue])
     }
 

@@ -86,7 +86,7 @@ pub fn semaphores(
     let semaphores = claims.iter().map(|claim| {
         let semaphore = match claim.limit {
             Some(Limit::Declared(limit)) => gate.semaphore(&claim.name.name, limit),
-            Some(Limit::Stored) | None => admin::named(gate, &claim.name),
+            Some(Limit::Stored) | None => admin::semaphore(gate, &claim.name),
         };
         let lost = on_lost.clone();
         let semaphore = semaphore.lease(Lease::renewed(args.lease)).cancelled_by(cancel).on_lost(move |_| lost());

@@ -7,7 +7,7 @@ use super::{Caller, Event, clock, signals, thread};
 use crate::args::{Limit, RunArgs};
 use crate::ended::{Ended, LOST};
 use crate::held::Held;
-use luagate::errors::RefreshError;
+use luagate::errors::PermitError;
 use luagate::{Permit, Released};
 use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
@@ -72,10 +72,10 @@ impl<'a> Running<'a> {
         caller.guard.holds(held.collect());
         for (claim, permit) in caller.claims.iter().zip(&permits) {
             if let Some(Limit::Declared(limit)) = claim.limit
-                && limit != permit.limit()
+                && let Some(stored) = permit.limit().filter(|stored| *stored != limit)
                 && !args.permit.quiet
             {
-                let (name, stored) = (&claim.name.name, permit.limit());
+                let name = &claim.name.name;
                 caller.report.tell(format!("the limit of {name} in force is {stored}, not {limit}"));
             }
         }
@@ -308,7 +308,7 @@ impl Permits {
             signals::block();
             while stopped.recv_timeout(RENEWAL) == Err(RecvTimeoutError::Timeout) {
                 let results = Permit::refresh_each(renewed.iter());
-                if results.iter().any(|result| matches!(result, Err(RefreshError::Lost(_)))) {
+                if results.iter().any(|result| matches!(result, Err(PermitError::Lost(_)))) {
                     return; // `on_lost` has reported it
                 }
             }

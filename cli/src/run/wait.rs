@@ -113,7 +113,7 @@ impl Waiter {
         loop {
             let builder = self.server.builder()?;
             let builder = match self.args.wait {
-                Some(wait) if !wait.is_zero() => builder.outage(wait),
+                Some(wait) if !wait.is_zero() => builder.outage_timeout(wait),
                 _ => builder,
             };
             match self.server.open_with(builder) {

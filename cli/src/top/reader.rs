@@ -122,7 +122,7 @@ impl Reader {
     }
 
     fn revoke(&self, name: &Name, id: &str) -> String {
-        match admin::named(&self.gate, name).revoke(id) {
+        match admin::semaphore(&self.gate, name).revoke(id) {
             Ok(revoked) => describe_revoked(name, id, revoked).unwrap_or_else(|nothing| nothing),
             Err(error) => format!("revoke {id}: {}", first_line(&error)),
         }

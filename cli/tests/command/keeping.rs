@@ -19,7 +19,7 @@ fn name() -> String {
 
 fn is_held(server: &Server, kind: Kind, name: &str) -> bool {
     let name = Name { name: name.to_owned(), kind };
-    admin::named(&server.gate(), &name).inspect().unwrap().in_use > 0
+    admin::semaphore(&server.gate(), &name).inspect().unwrap().in_use > 0
 }
 
 fn is_locked(server: &Server, name: &str) -> bool {

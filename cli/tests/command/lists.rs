@@ -3,7 +3,7 @@
 use super::tool::{Run, Text, bare, luagate, waits, words};
 use crate::support::Server;
 use crate::support::cluster::Cluster;
-use luagate::Gate;
+use luagate::{Gate, Lease};
 use serde_json::{Value, json};
 
 fn gate(server: &Server) -> Gate {
@@ -152,7 +152,7 @@ fn inspect_shows_who_holds_since_when_and_who_waits() {
 #[test]
 fn inspect_reads_more_than_a_page() {
     let server = Server::any();
-    let semaphore = gate(&server).semaphore("a", 3_000).lease(std::time::Duration::from_secs(600));
+    let semaphore = gate(&server).semaphore("a", 3_000).lease(Lease::fixed(std::time::Duration::from_secs(600)));
     let permits: Vec<_> = (0..1_200).map(|_| semaphore.acquire().unwrap()).collect();
     let state = json_of(&server, "inspect a --json --most 5000");
     assert_eq!(state["names"][0]["holder_list"].as_array().unwrap().len(), 1_200);

@@ -15,12 +15,12 @@ fn planted(server: &Server) -> (Permit, Vec<&'static str>) {
     redis::cmd("SET").arg(meta("es\u{202e}c")).arg(1).exec(&mut con).unwrap();
     // The first byte of the state is four times the version of the layout.
     let keys = server.keys("good");
-    let state: Vec<u8> = redis::cmd("HGET").arg(keys.names()[0]).arg("the state").query(&mut con).unwrap();
+    let state: Vec<u8> = redis::cmd("HGET").arg(keys.list()[0]).arg("the state").query(&mut con).unwrap();
     let later = [&[state[0] + 4][..], &state[1..]].concat();
     redis::cmd("HSET").arg(meta("later")).arg("the state").arg(later).exec(&mut con).unwrap();
     let held = server.gate().semaphore("half", 5).acquire().unwrap();
     let half = server.keys("half");
-    redis::cmd("SET").arg(half.names()[1]).arg(1).exec(&mut con).unwrap();
+    redis::cmd("SET").arg(half.list()[1]).arg(1).exec(&mut con).unwrap();
     std::mem::forget(held);
     (permit, vec!["semaphore text ", "semaphore es\\u{202e}c ", "semaphore later ", "semaphore half "])
 }

@@ -19,7 +19,7 @@ fn planted(server: &Server) -> Permit {
     let other = server.gate().semaphore("a", 5).id("planted").acquire().unwrap();
     let mut con = server.connection();
     let keys = server.keys("a");
-    let [meta, holders, _] = keys.names();
+    let [meta, holders, _] = keys.list();
     // Each place of the id is replaced: a field of the hash, and a member of the sorted set.
     let fields: Vec<(String, Vec<u8>)> = redis::cmd("HGETALL").arg(meta).query(&mut con).unwrap();
     for (field, value) in fields.iter().filter(|(field, _)| field.contains("planted")) {

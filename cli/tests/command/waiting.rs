@@ -41,7 +41,7 @@ fn a_place_beyond_the_waiters_that_are_read_is_shown_as_above_them() {
         let id = format!("w{n}");
         raw.queue(Ask { wait_ms: 60_000, ..raw.ask(&id) });
     }
-    let [meta, ..] = raw.keys.names();
+    let [meta, ..] = raw.keys.list();
     let name = meta.split(['{', '}']).nth(1).unwrap();
     let terminal = Terminal::new(10, 100);
     let mut run =

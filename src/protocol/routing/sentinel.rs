@@ -188,7 +188,7 @@ pub fn check_role(master: &str, reply: RedisResult<Value>) -> Result<(), Failure
             let text = format!("the server that the sentinels report for {master:?} is not a master");
             Err(Failure::new(FailureKind::NotReady, text))
         }
-        Err(error) => match Failure::from(error) {
+        Err(error) => match Failure::of(error) {
             failure if failure.kind() == FailureKind::Permission => Ok(()),
             failure => Err(failure),
         },

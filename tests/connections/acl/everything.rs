@@ -4,7 +4,7 @@ use super::{MINUTE, REPORTED};
 use crate::support::eventually;
 
 use luagate::autocomplete::{Prefix, Recent};
-use luagate::scripts::semaphore::{self, Answer, Ask};
+use luagate::scripts::semaphore::{self, AcquireAnswer, Ask};
 use luagate::{Cancel, Error, Gate, Lease, Released, Semaphore};
 use redis::{Commands, Connection, IntoConnectionInfo};
 use std::time::{Duration, Instant};
@@ -26,16 +26,16 @@ fn acquire_and_give_back(semaphore: &Semaphore) -> Result<(), Error> {
     let permit = semaphore.try_acquire()?;
     permit.refresh()?;
     permit.release()?;
-    let mut permits = semaphore.clone().lease(Lease::PERMANENT).try_acquire_all()?;
+    let mut permits = semaphore.clone().lease(Lease::PERMANENT).try_acquire_available()?;
     permits.release_some(1)?;
     assert_eq!(semaphore.available_permits()?, 1);
     let permits = semaphore.adopt(&permits.into_id())?;
     permits.release()?;
     semaphore.resize(3)?;
-    semaphore.compare_and_resize(3, 2)?;
-    semaphore.unpin()?;
+    semaphore.compare_and_resize(Some(3), 2)?;
+    semaphore.unpin_limit()?;
     // Expired leases are taken back.
-    let short = semaphore.clone().lease(Duration::from_millis(1));
+    let short = semaphore.clone().lease(Lease::fixed(Duration::from_millis(1)));
     short.try_acquire_many(2)?.into_id();
     eventually("the lease has expired", || match semaphore.available_permits() {
         Ok(0) => None,
@@ -95,7 +95,7 @@ fn by_scripts(url: &str) -> Result<(), Error> {
     semaphore::acquire(&mut con, &names, &ask("holder", 0))?;
     for _ in 0..2 {
         let answer = semaphore::acquire(&mut con, &names, &ask("waiter", 1_000))?;
-        assert!(matches!(answer, Answer::Queued { .. }));
+        assert!(matches!(answer, AcquireAnswer::Queued { .. }));
     }
     semaphore::lookup(&mut con, &names, "waiter")?;
     semaphore::inspect(&mut con, &names, 0, 10)?;
@@ -117,7 +117,7 @@ fn lose_a_key(gate: &Gate, admin: &mut Connection) -> Result<(), Error> {
 fn latch(gate: &Gate, admin: &mut Connection) -> Result<(), Error> {
     let cancel = Cancel::new();
     let latch = gate.latch("l", 2).cancelled_by(&cancel);
-    latch.count()?;
+    latch.left()?;
     latch.count_down_as("a")?;
     latch.count_down_as("a")?;
     std::thread::scope(|scope| {

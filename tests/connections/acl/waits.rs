@@ -7,8 +7,8 @@ use crate::own;
 use crate::support::raw::{Listener, Raw};
 use crate::support::{self, SOON, Server, eventually};
 
-use luagate::Gate;
 use luagate::scripts::semaphore::{self, Ask, LookupAnswer, ReleaseAnswer};
+use luagate::{Gate, Lease};
 use redis::Connection;
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,7 @@ fn waiters_poll_on_a_server_without_the_message_commands() {
         let server = own!(Server::private(&["--rename-command", unknown, ""]));
         let mut con = server.connection();
         let semaphore = server.gate().semaphore("polled", 1);
-        let held = semaphore.clone().lease(Duration::from_secs(1)).acquire().unwrap();
+        let held = semaphore.clone().lease(Lease::fixed(Duration::from_secs(1))).acquire().unwrap();
         let before = connections(&mut con);
         let start = Instant::now();
         let granted = semaphore.acquire_timeout(MINUTE).unwrap();

@@ -17,7 +17,7 @@ fn a_waiter_on_any_node_is_granted_by_message() {
     let (gate, other) = (gate(&cluster), gate(&cluster));
     for master in cluster.masters() {
         let name = cluster.name_on(master);
-        let held = gate.semaphore(&name, 1).lease(LEASE).try_acquire().unwrap();
+        let held = gate.semaphore(&name, 1).lease(Lease::fixed(LEASE)).try_acquire().unwrap();
         let waiting: Vec<_> = (0..3).map(|_| wait_in_line(&other, &name)).collect();
         waits(&gate, &name, 3);
         let released = Instant::now();
@@ -90,7 +90,7 @@ fn many_permits_need_one_packet_for_each_node() {
     let masters = cluster.masters();
     let names: Vec<String> = masters.iter().map(|m| cluster.name_on(*m)).collect();
     let on_each = |count: u32| -> Vec<Permit> {
-        let semaphores = names.iter().map(|name| gate.semaphore(name, 40).lease(LEASE));
+        let semaphores = names.iter().map(|name| gate.semaphore(name, 40).lease(Lease::fixed(LEASE)));
         let semaphores: Vec<_> = semaphores.collect();
         let rounds = (0..count).flat_map(|_| &semaphores);
         rounds.map(|semaphore| semaphore.try_acquire().unwrap()).collect()

@@ -78,7 +78,7 @@ fn connections_to_former_masters_are_closed() {
     for waits_on in [false, true] {
         let master = cluster.master(slot);
         // One call and one message, so that both kinds of connections are open.
-        let held = gate.semaphore(&name, 1).lease(LEASE).try_acquire().unwrap();
+        let held = gate.semaphore(&name, 1).lease(Lease::fixed(LEASE)).try_acquire().unwrap();
         let waiting = wait_in_line(&gate, &name);
         waits(&gate, &name, 1);
         assert_eq!(clients(&cluster, master, "pubsub"), 1);
@@ -176,8 +176,8 @@ pub fn wait_while_releases_are_pending() {
     let gate = builder(&cluster).read_timeout(Duration::from_millis(100)).open().unwrap();
     let masters = cluster.masters();
     let short = gate.semaphore(&cluster.name_on(masters[0]), 1);
-    let short = short.lease(Duration::from_millis(900)).acquire().unwrap();
-    let long = gate.semaphore(&cluster.name_on(masters[1]), 1).lease(LEASE);
+    let short = short.lease(Lease::fixed(Duration::from_millis(900))).acquire().unwrap();
+    let long = gate.semaphore(&cluster.name_on(masters[1]), 1).lease(Lease::fixed(LEASE));
     let long = long.acquire().unwrap();
     for node in &masters[..2] {
         cluster.pause(*node);

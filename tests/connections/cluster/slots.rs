@@ -11,9 +11,9 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 use crate::support::stop::Stop;
 
-use luagate::Gate;
 use luagate::errors::TryAcquireError;
 use luagate::scripts::Keys;
+use luagate::{Gate, Lease};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn a_slot_moves_under_load_without_errors() {
     std::thread::scope(|scope| {
         let _stop = stop.at_end();
         for thread in 0..6 {
-            let semaphore = gate.semaphore(&name, 2).lease(LEASE);
+            let semaphore = gate.semaphore(&name, 2).lease(Lease::fixed(LEASE));
             let (inside, stop, turns) = (&inside, &stop, &turns);
             scope.spawn(move || {
                 while !stop.is_set() {
@@ -96,7 +96,7 @@ fn whoever_learns_of_a_drop_gets_the_permit_although_its_call_goes_to_another_no
     let (old, new, third) = (masters[0], masters[1], masters[2]);
     let (name, other) = (cluster.name_on(old), cluster.name_on(third));
     let gate = builder(&cluster).read_timeout(MINUTE).open().unwrap();
-    let semaphore = gate.semaphore(&name, 1).lease(LEASE);
+    let semaphore = gate.semaphore(&name, 1).lease(Lease::fixed(LEASE));
     let permit = semaphore.try_acquire().unwrap();
     gate.semaphore(&other, 1).inspect().unwrap();
     for name in [&name, &other] {
@@ -123,11 +123,11 @@ fn a_call_waits_while_its_keys_are_split_between_two_nodes() {
     let masters = cluster.masters();
     let name = cluster.name_on(masters[0]);
     let gate = builder(&cluster).read_timeout(MINUTE).open().unwrap();
-    let semaphore = gate.semaphore(&name, 2).lease(LEASE);
+    let semaphore = gate.semaphore(&name, 2).lease(Lease::fixed(LEASE));
     let held = semaphore.try_acquire().unwrap();
     let keys = Keys::semaphore(&cluster.prefix, &name).unwrap();
     let moving = cluster.begin_move(slot_of(&cluster, &name), masters[1]);
-    moving.move_key(&cluster, keys.names()[0]);
+    moving.move_key(&cluster, keys.list()[0]);
     std::thread::scope(|scope| {
         let asks = scope.spawn(|| semaphore.try_acquire());
         std::thread::sleep(Duration::from_millis(500));
@@ -158,7 +158,7 @@ fn a_call_that_may_have_run_is_released_although_the_slots_new_owner_refused_it(
     let proxy = Proxy::of_node(cluster.addresses()[from]);
     let gate = Gate::builder(&proxy.url.replace("redis:", "redis+cluster:"));
     let gate = gate.prefix(&cluster.prefix).read_timeout(MINUTE);
-    let semaphore = gate.open().unwrap().semaphore(&name, 1).lease(LEASE);
+    let semaphore = gate.open().unwrap().semaphore(&name, 1).lease(Lease::fixed(LEASE));
     semaphore.try_acquire().unwrap().release().unwrap(); // the next reply is that of the next call
     // The call runs, then the slot moves, and only then the reply is lost.
     proxy.keep_replies();

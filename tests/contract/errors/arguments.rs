@@ -47,9 +47,8 @@ fn numbers(printed: &mut Printed, gate: &Gate) {
     printed.call(semaphore.resize(u32::MAX)); // the script refuses it
     printed.call(admin::inspect_page(&semaphore, 0, 1_001));
     printed.error(semaphore.try_acquire_many(0));
-    printed.error(semaphore.acquire_timeout(Duration::ZERO));
     for lease in [SHORT, LONG] {
-        printed.error(semaphore.clone().lease(lease).try_acquire());
+        printed.error(semaphore.clone().lease(Lease::fixed(lease)).try_acquire());
         printed.error(semaphore.clone().at_least(lease).try_acquire());
     }
     printed.error(semaphore.clone().lease(Lease::renewed(Duration::from_millis(1))).try_acquire());
@@ -57,7 +56,6 @@ fn numbers(printed: &mut Printed, gate: &Gate) {
     printed.error(semaphore.clone().head_start(Duration::from_secs(90_000)).acquire());
     printed.error(gate.latch("latch", 0).wait());
     printed.error(gate.latch("latch", 1).life(SHORT).wait());
-    printed.error(gate.latch("latch", 1).wait_timeout(Duration::ZERO));
 }
 
 fn several(printed: &mut Printed, gate: &Gate, other: &Gate) {
@@ -69,7 +67,6 @@ fn several(printed: &mut Printed, gate: &Gate, other: &Gate) {
     printed.error(gate.several([(&a, 1), (&other.semaphore("{s}:b", 1), 1)]).try_acquire());
     printed.error(gate.several([(&a, 0)]).try_acquire());
     printed.error(gate.several([(&a.clone().id("id"), 1)]).try_acquire());
-    printed.error(gate.several([(&a, 1)]).acquire_timeout(Duration::ZERO));
 }
 
 fn a_second_wait(printed: &mut Printed, gate: &Gate) {

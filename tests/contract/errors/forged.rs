@@ -54,5 +54,5 @@ pub(super) fn patient(url: &str) -> GateBuilder {
 }
 
 fn within(url: &str, time: Duration) -> GateBuilder {
-    Gate::builder(url).connect_timeout(time).read_timeout(time).outage(Duration::from_millis(100))
+    Gate::builder(url).connect_timeout(time).read_timeout(time).outage_timeout(Duration::from_millis(100))
 }

@@ -120,9 +120,9 @@ fn lost_while_another_is_awaited(printed: &mut Printed, gate: &Gate) {
 fn run(printed: &mut Printed, gate: &Gate) {
     let work = gate.semaphore("work", 1);
     let held = work.try_acquire().unwrap();
-    printed.error(block_on(work.run(SOON, async |_| ())));
+    printed.error(block_on(work.run_async(SOON, async |_| ())));
     held.release().unwrap();
-    printed.error(block_on(work.run(LATER, async |permit| work.revoke(permit.id()).unwrap())));
+    printed.error(block_on(work.run_async(LATER, async |permit| work.revoke(permit.id()).unwrap())));
 }
 
 /// The calls for 64 locks take longer than this timeout.

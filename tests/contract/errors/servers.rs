@@ -125,7 +125,7 @@ fn another_version(printed: &mut Printed) {
     let server = Server::any();
     let permit = server.gate().semaphore("newer", 1).try_acquire().unwrap();
     let newer = vec![8_u8; 60];
-    let _: () = server.connection().hset(permit.keys().names()[0], "the state", newer).unwrap();
+    let _: () = server.connection().hset(permit.keys().list()[0], "the state", newer).unwrap();
     printed.call(server.gate().semaphore("newer", 1).inspect());
 }
 

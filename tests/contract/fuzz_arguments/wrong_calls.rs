@@ -3,6 +3,7 @@
 use super::{Call, ends_in_white_space, load, right_keys, run, scripts};
 use crate::support::Server;
 
+use luagate::Lease;
 use redis::Connection;
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ fn a_queue_of_another_type_is_refused_before_an_expired_lease_is_removed() {
     let mut con = server.connection();
     let gate = server.gate();
     let semaphore = gate.semaphore("kinds", 2);
-    let semaphore = semaphore.lease(Duration::from_secs(60));
+    let semaphore = semaphore.lease(Lease::fixed(Duration::from_secs(60)));
     let (brief, long) = (semaphore.try_acquire().unwrap(), semaphore.try_acquire().unwrap());
     brief.refresh_for(Duration::from_millis(5)).unwrap();
     let keys = luagate::scripts::Keys::semaphore(&server.prefix, "kinds").unwrap();
-    let [_, holders, queue] = keys.names();
+    let [_, holders, queue] = keys.list();
     redis::cmd("SET").arg(queue).arg("no queue").exec(&mut con).unwrap();
     // Waits until the lease has ended by the server's clock.
     let ends: u64 =

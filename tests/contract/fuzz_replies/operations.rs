@@ -4,7 +4,7 @@ use super::{StandIn, reply, text};
 
 use luagate::errors::CallError;
 use luagate::scripts::semaphore::{
-    self, Answer, Ask, AskOne, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, TryAcquireSeveralAnswer, Usage,
+    self, AcquireAnswer, Ask, AskOne, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, TryAcquireSeveralAnswer, Usage,
 };
 use luagate::scripts::{Keys, LatchKeys, autocomplete, latch};
 use redis::Value;
@@ -166,22 +166,22 @@ pub const OPERATIONS: &[(&str, Operation)] = &[
     }),
 ];
 
-fn acquired(answer: Answer, asked: Option<u32>) -> Result<Value, CallError> {
+fn acquired(answer: AcquireAnswer, asked: Option<u32>) -> Result<Value, CallError> {
     Ok(match answer {
-        Answer::Granted(granted, u) => {
+        AcquireAnswer::Granted(granted, u) => {
             assert!(asked.is_none_or(|asked| asked == granted.permits), "{granted:?}");
             reply("granted", [grant(&granted), usage(&u)].concat())
         }
-        Answer::Held(held, u) => reply("held", [grant(&held), usage(&u)].concat()),
-        Answer::Queued { ticket, position, retry_after, usage: u, now } => {
+        AcquireAnswer::Held(held, u) => reply("held", [grant(&held), usage(&u)].concat()),
+        AcquireAnswer::Queued { ticket, position, retry_after, usage: u, now } => {
             let fields = [vec![int(ticket), int(position), int(retry_after)], usage(&u), vec![int(now)]];
             reply("queued", fields.concat())
         }
-        Answer::Denied { next_expiry, usage: u, waiting, now } => {
+        AcquireAnswer::Denied { next_expiry, usage: u, waiting, now } => {
             let fields = [vec![or_never(next_expiry)], usage(&u), vec![int(waiting), int(now)]];
             reply("denied", fields.concat())
         }
-        Answer::AboveLimit { limit, now } => reply("above_limit", vec![int(limit), int(now)]),
+        AcquireAnswer::AboveLimit { limit, now } => reply("above_limit", vec![int(limit), int(now)]),
     })
 }
 

@@ -69,7 +69,8 @@ impl Held {
             self.each().into_iter().map(|permit| number(permit).to_string()).collect::<Vec<_>>().join(",")
         };
         let fences = list(Permit::fence);
-        let (permits, limits) = (list(|permit| permit.permits().into()), list(|permit| permit.limit().into()));
+        let (permits, limits) =
+            (list(|permit| permit.permits().into()), list(|permit| permit.limit().unwrap_or(0).into()));
         format!("granted id={} fence={fences} permits={permits} limit={limits}", encode(self.each()[0].id()))
     }
 }
@@ -228,8 +229,8 @@ impl Program {
             let runtime = Runtime::new().unwrap();
             runtime.block_on(async {
                 match &*held {
-                    Held::One(permit) => permit.lost().await,
-                    Held::Several(permits) => permits.lost().await,
+                    Held::One(permit) => permit.lost_async().await,
+                    Held::Several(permits) => permits.lost_async().await,
                 };
             });
             let _ = sender.send(());
@@ -265,8 +266,8 @@ impl Program {
             Some(_) => self.run(call, async move { semaphore.resize_async(to).await })?,
         };
         match resized.map_err(failed)? {
-            Resized::Resized { old, .. } => Ok(format!("resized old={old} new={to}")),
-            Resized::Unchanged { current, .. } => Ok(format!("unchanged current={current}")),
+            Resized::Resized { old, .. } => Ok(format!("resized old={} new={to}", old.unwrap_or(0))),
+            Resized::Unchanged { current, .. } => Ok(format!("unchanged current={}", current.unwrap_or(0))),
         }
     }
 
@@ -284,8 +285,8 @@ impl Program {
         let name = keys.get("gate").unwrap_or_default();
         let gate = self.gates.lock().unwrap().remove(name).ok_or("error kind=closed")?;
         let closed = match &self.runtime {
-            None => gate.close(),
-            Some(_) => self.run(call, gate.close_async())?,
+            None => gate.flush(),
+            Some(_) => self.run(call, async move { gate.flush_async().await })?,
         };
         closed.map_err(failed)?;
         Ok("done".to_owned())
@@ -412,7 +413,7 @@ impl Program {
                 let _ = writeln!(std::io::stdout().lock(), "{working}");
                 tokio::time::sleep(hold).await;
             };
-            semaphore.run(timeout, work).await
+            semaphore.run_async(timeout, work).await
         })?;
         match ran {
             Ok(()) => Ok(answer),

@@ -29,10 +29,8 @@ pub(crate) mod failure {
         pub(crate) fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
             Failure { kind, text: text.into() }
         }
-    }
 
-    impl From<RedisError> for Failure {
-        fn from(error: RedisError) -> Failure {
+        pub(crate) fn of(error: RedisError) -> Failure {
             let kind = match error.kind() {
                 redis::ErrorKind::Io => FailureKind::Disconnected,
                 _ => FailureKind::NotRedis,

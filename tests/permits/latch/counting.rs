@@ -19,7 +19,7 @@ fn the_first_call_stores_the_count() {
     let waited = gate.latch("raw", 3).wait_timeout(Duration::from_millis(50));
     assert!(waited.is_err());
     assert_eq!(gate.latch("raw", 1).count_down().unwrap(), 2);
-    assert_eq!(gate.latch("raw", 9).count().unwrap(), 2);
+    assert_eq!(gate.latch("raw", 9).left().unwrap(), 2);
     let mut other = Raw { count: 1, ..raw };
     assert_eq!(other.wait_closed(0, "").0, 2);
 }
@@ -28,7 +28,7 @@ fn the_first_call_stores_the_count() {
 fn a_count_down_with_a_lost_reply_counts_once() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let latch = gate.latch("raw", 3);
-    assert_eq!(latch.count().unwrap(), 3);
+    assert_eq!(latch.left().unwrap(), 3);
     proxy.lose_replies(1);
     assert_eq!(latch.count_down().unwrap(), 2);
     assert!(proxy.is_done());
@@ -49,7 +49,7 @@ fn a_worker_that_crashed_and_runs_again_counts_once() {
         let mut child = process("crash", &arguments);
         let status = child.stderr(std::process::Stdio::null()).status().unwrap();
         assert!(!status.success());
-        assert_eq!(latch.count().unwrap(), 1);
+        assert_eq!(latch.left().unwrap(), 1);
     }
 }
 
@@ -61,7 +61,7 @@ fn each_call_without_an_id_counts() {
     assert_eq!(latch.count_down().unwrap(), 2);
     assert_eq!(latch.clone().count_down().unwrap(), 1);
     let mut raw = Raw::new(&server, 3);
-    let fields: Vec<String> = raw.con.hkeys(raw.keys.names()[0]).unwrap();
+    let fields: Vec<String> = raw.con.hkeys(raw.keys.list()[0]).unwrap();
     let labelled = fields.iter().filter(|id| id.starts_with("worker/"));
     assert_eq!(labelled.count(), 2, "{fields:?}");
 }
@@ -74,9 +74,9 @@ fn a_forked_child_neither_counts_nor_waits() {
     let forked = |error: Error| matches!(error, Error::Failed(failure) if failure.kind() == FailureKind::Forked);
     let refused = in_child(|| {
         latch.count_down().is_err_and(|error| forked(error.into()))
-            && latch.count().is_err_and(|error| forked(error.into()))
+            && latch.left().is_err_and(|error| forked(error.into()))
             && latch.wait().is_err_and(|error| forked(error.into()))
     });
     assert_eq!(refused.as_deref(), Some("true"));
-    assert_eq!(latch.count().unwrap(), 1);
+    assert_eq!(latch.left().unwrap(), 1);
 }

@@ -72,7 +72,7 @@ fn a_server_that_stalls_at_the_end_of_a_wait_makes_it_time_out() {
         server.pause();
         let outcome = waiting.join().unwrap();
         server.resume();
-        assert!(matches!(outcome, Err(WaitError::TimedOut(StillClosed { left: 2, .. }))), "{outcome:?}");
+        assert!(matches!(outcome, Err(WaitError::StillClosed(StillClosed { left: 2, .. }))), "{outcome:?}");
         assert!(start.elapsed() < SOON, "it did not time out");
     });
 }
@@ -96,6 +96,6 @@ fn a_timed_out_wait_reports_the_last_known_count() {
         server.pause();
         let outcome = waiting.join().unwrap();
         server.resume();
-        assert!(matches!(outcome, Err(WaitError::TimedOut(StillClosed { left: 1, .. }))), "{outcome:?}");
+        assert!(matches!(outcome, Err(WaitError::StillClosed(StillClosed { left: 1, .. }))), "{outcome:?}");
     });
 }

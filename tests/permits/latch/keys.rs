@@ -47,7 +47,7 @@ fn a_latch_lives_for_a_day_or_for_the_life_that_was_set() {
     let mut con = server.connection();
     let mut life = |name: &str, latch: CountDownLatch| -> u64 {
         latch.count_down().unwrap();
-        con.pttl(LatchKeys::new(&server.prefix, name).unwrap().names()[0]).unwrap()
+        con.pttl(LatchKeys::new(&server.prefix, name).unwrap().list()[0]).unwrap()
     };
     let day = life("day", gate.latch("day", 1));
     assert!((86_390_000..=86_400_000).contains(&day), "{day}");
@@ -56,7 +56,7 @@ fn a_latch_lives_for_a_day_or_for_the_life_that_was_set() {
     // After its life the latch is a new one.
     let short = gate.latch("short", 1).life(Duration::from_millis(50));
     short.count_down().unwrap();
-    eventually("the latch has expired", || (short.count().unwrap() == 1).then_some(()));
+    eventually("the latch has expired", || (short.left().unwrap() == 1).then_some(()));
 }
 
 #[test]
@@ -87,14 +87,14 @@ fn a_deleted_latch_starts_again_with_the_next_declared_count() {
     assert_eq!(two.count_down_as("a").unwrap(), 1);
     assert!(two.delete().unwrap());
     assert!(!two.delete().unwrap(), "deleted already");
-    assert_eq!(five.count().unwrap(), 5, "a count of the deleted latch remains");
+    assert_eq!(five.left().unwrap(), 5, "a count of the deleted latch remains");
     assert_eq!(five.count_down_as("a").unwrap(), 4);
-    assert_eq!(two.count().unwrap(), 4);
+    assert_eq!(two.left().unwrap(), 4);
     assert!(five.delete().unwrap());
     assert_eq!(gate.latch("raw", 1).count_down().unwrap(), 0);
     assert!(two.delete().unwrap(), "an open latch can be deleted too");
     let late = two.wait_timeout(Duration::from_millis(20)).unwrap_err();
-    assert!(matches!(late, WaitError::TimedOut(_)), "{late:?}");
+    assert!(matches!(late, WaitError::StillClosed(_)), "{late:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 #[test]
 fn a_refresh_counts_from_now() {
     let server = Server::any();
-    let semaphore = server.gate().semaphore("raw", 1).lease(Duration::from_secs(20));
+    let semaphore = server.gate().semaphore("raw", 1).lease(Lease::fixed(Duration::from_secs(20)));
     let permit = semaphore.acquire().unwrap();
     let mut raw = Raw::new(&server, 1);
     raw.refresh(permit.id(), 1_000);
@@ -29,7 +29,7 @@ fn a_refresh_counts_from_now() {
 fn a_lease_counts_from_before_its_call_is_sent() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
-    let semaphore = gate.semaphore("raw", 1).lease(SOON);
+    let semaphore = gate.semaphore("raw", 1).lease(Lease::fixed(SOON));
     // This number of replies arrives at once, and the next one late.
     let late_after = |replies: usize| {
         let late = Duration::from_millis(100);
@@ -62,7 +62,7 @@ fn a_lease_counts_from_before_its_call_is_sent() {
     raw.assert_released("holder");
     let permit = waiting.join().unwrap();
     assert_early("by message", &server, &permit);
-    let both = gate.mutexes(["{g}:a", "{g}:b"]).with(|lock| lock.lease(SOON));
+    let both = gate.mutexes(["{g}:a", "{g}:b"]).with(|lock| lock.lease(Lease::fixed(SOON)));
     drop(both.try_acquire().unwrap());
     late_after(0);
     let guard = both.try_acquire().unwrap();

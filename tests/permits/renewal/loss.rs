@@ -6,7 +6,7 @@ use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually};
 
-use luagate::errors::RefreshError;
+use luagate::errors::PermitError;
 use luagate::{Lease, Permit, Released, Revoked};
 use std::collections::HashSet;
 use std::sync::mpsc::channel;
@@ -22,7 +22,7 @@ fn loss_is_known_before_the_lease_ends_on_the_server() {
     assert_eq!(permit.remaining(), Some(Duration::ZERO));
     server.resume();
     assert_eq!(reported.recv_timeout(SOON).unwrap().id, permit.id());
-    assert!(matches!(permit.refresh(), Err(RefreshError::Lost(_))), "the permit is held again");
+    assert!(matches!(permit.refresh(), Err(PermitError::Lost(_))), "the permit is held again");
     eventually("the lease ends", || (!raw.holds(permit.id())).then_some(()));
     assert!(permit.is_lost());
 }
@@ -52,7 +52,7 @@ fn a_loss_is_notified_at_the_lease_end_although_another_renewal_has_no_reply() {
     let mut server = own!(Server::private(&[]));
     let gate = patient(&server);
     let (sender, reported) = channel();
-    let semaphore = gate.semaphore("raw", 1).lease(LEASE);
+    let semaphore = gate.semaphore("raw", 1).lease(Lease::fixed(LEASE));
     let semaphore = semaphore.on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = semaphore.acquire().unwrap();
     // The other permit is renewed first. The client waits for that reply until the end of the other lease.
@@ -127,12 +127,12 @@ fn a_released_permit_is_never_notified_as_lost() {
 fn a_refresh_without_a_reply_counts_as_a_possibly_shortened_lease() {
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let alone = gate.semaphore("raw", 1);
-    let shortened = alone.clone().lease(SOON).acquire().unwrap();
-    let back = gate.semaphore("other", 1).lease(LEASE).acquire().unwrap();
+    let shortened = alone.clone().lease(Lease::fixed(SOON)).acquire().unwrap();
+    let back = gate.semaphore("other", 1).lease(Lease::fixed(LEASE)).acquire().unwrap();
     back.refresh_for(SOON).unwrap();
     proxy.lose_replies_of_scripts(4); // both calls run twice, and every reply is lost
-    assert!(matches!(shortened.refresh_for(LEASE), Err(RefreshError::Unknown(_))));
-    assert!(matches!(back.refresh(), Err(RefreshError::Unknown(_))));
+    assert!(matches!(shortened.refresh_for(LEASE), Err(PermitError::Unknown(_))));
+    assert!(matches!(back.refresh(), Err(PermitError::Unknown(_))));
     for (permit, name) in [(shortened, "raw"), (back, "other")] {
         let other = server.gate().semaphore(name, 1);
         eventually("the server frees it", || other.try_acquire().ok()).release().unwrap();
@@ -144,10 +144,10 @@ fn a_refresh_without_a_reply_counts_as_a_possibly_shortened_lease() {
 fn a_lost_permit_of_an_own_id_releases_nothing_of_its_successor() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 5).id("own");
-    let short = semaphore.clone().lease(Duration::from_millis(30));
+    let short = semaphore.clone().lease(Lease::fixed(Duration::from_millis(30)));
     let mut lost = short.acquire_many(3).unwrap();
     let successor = eventually("the lease ends", || semaphore.acquire_many(3).ok());
-    assert!(matches!(lost.release_some(1), Err(RefreshError::Lost(_))));
+    assert!(matches!(lost.release_some(1), Err(PermitError::Lost(_))));
     assert_eq!(semaphore.inspect().unwrap().in_use, 3);
     assert_eq!(successor.release().unwrap(), Released::Released);
 }

@@ -41,7 +41,7 @@ fn a_denial_names_the_first_blocking_mutex_and_nothing_is_held() {
     let server = Server::any();
     let gate = server.gate();
     let all = gate.mutexes([SWORD, SHIELD, HELMET]);
-    let shield = gate.mutex(SHIELD).with(|lock| lock.lease(Duration::from_secs(60)));
+    let shield = gate.mutex(SHIELD).with(|lock| lock.lease(Lease::fixed(Duration::from_secs(60))));
     let held = shield.lock().unwrap();
     let Err(TryAcquireError::Denied(blocked)) = all.try_acquire() else { panic!() };
     assert_eq!(blocked.name, SHIELD);
@@ -76,7 +76,6 @@ fn invalid_sets_are_refused_and_change_nothing() {
         };
         assert!(invalid.to_string().contains(expected), "{invalid}");
     }
-    assert!(matches!(gate.mutexes([SWORD]).acquire_timeout(Duration::ZERO), Err(AcquireError::Invalid(_))));
     assert_eq!(server.all_keys(), Vec::<String>::new());
 }
 
@@ -215,8 +214,8 @@ fn the_function_of_the_script_refuses_invalid_arguments() {
         }
     }
     assert_eq!(server.all_keys(), Vec::<String>::new());
-    let _: () = shield.con.set(other.names()[1], "overwritten").unwrap();
+    let _: () = shield.con.set(other.list()[1], "overwritten").unwrap();
     let error = ask(&mut [&mut sword, &mut shield], "id", 1_000).unwrap_err();
     assert!(matches!(&error, CallError::Failed(failure) if failure.kind() == FailureKind::WrongType), "{error}");
-    assert_eq!(server.all_keys(), [other.names()[1]]);
+    assert_eq!(server.all_keys(), [other.list()[1]]);
 }

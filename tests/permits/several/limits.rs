@@ -5,7 +5,7 @@ use super::SOON;
 use crate::support::{Server, eventually};
 
 use luagate::errors::{AcquireError, TryAcquireError};
-use luagate::{Gate, Released, Semaphore, SeveralPermits};
+use luagate::{Gate, Lease, Released, Semaphore, SeveralPermits};
 use std::thread;
 use std::time::Duration;
 
@@ -38,7 +38,8 @@ fn weights_of_several_limits_and_a_mutex_are_acquired_at_once_and_in_line() {
         let held = acquire();
         assert_eq!((in_use(&user), in_use(&total), item.is_locked().unwrap()), (3, 2, true));
         // In the order in which they are acquired: the smallest limit first.
-        let names: Vec<(&str, u32, u32)> = held.iter().map(|(name, one)| (name, one.permits(), one.limit())).collect();
+        let names = held.iter().map(|(name, one)| (name, one.permits(), one.limit().unwrap()));
+        let names: Vec<(&str, u32, u32)> = names.collect();
         assert_eq!(names, [("{export}:item", 1, 1), ("{export}:user:17", 3, 3), ("{export}:total", 2, 4)]);
         assert_eq!(held.fence("{export}:total"), Some(held.get("{export}:total").unwrap().fence()));
         assert_eq!(held.fence("other"), None);
@@ -140,8 +141,11 @@ fn a_try_above_or_with_another_limit_is_an_error_and_nothing_is_held() {
 fn each_semaphore_keeps_its_own_settings() {
     let server = Server::any();
     let gate = server.gate();
-    let user = gate.semaphore("{export}:user:17", 3).lease(Duration::from_secs(5));
-    let total = gate.semaphore("{export}:total", 4).lease(Duration::from_secs(600)).at_least(Duration::from_secs(60));
+    let user = gate.semaphore("{export}:user:17", 3).lease(Lease::fixed(Duration::from_secs(5)));
+    let total = gate
+        .semaphore("{export}:total", 4)
+        .lease(Lease::fixed(Duration::from_secs(600)))
+        .at_least(Duration::from_secs(60));
     let both = gate.several([(&user, 1), (&total, 1)]);
     for in_line in [false, true] {
         let held = if in_line { both.acquire_timeout(SOON).unwrap() } else { both.try_acquire().unwrap() };
@@ -189,8 +193,6 @@ fn invalid_requests_are_refused_before_anything_is_sent() {
         let Err(AcquireError::Invalid(in_line)) = several.acquire_timeout(SOON) else { panic!("{what}") };
         assert_eq!((at_once.what(), in_line.what()), (what, what));
     }
-    let Err(AcquireError::Invalid(zero)) = gate.several([(&user, 1)]).acquire_timeout(Duration::ZERO) else { panic!() };
-    assert_eq!(zero.what(), "timeout");
     assert_eq!(server.all_keys(), Vec::<String>::new());
 }
 

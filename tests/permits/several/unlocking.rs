@@ -6,8 +6,8 @@ use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::{Server, eventually};
 
-use luagate::errors::{AcquireError, CallError, RefreshError};
-use luagate::{Gate, Released};
+use luagate::errors::{AcquireError, CallError, PermitError};
+use luagate::{Gate, Lease, Released};
 use redis::Commands;
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ fn dropping_many_takes_little_time() {
     let mut server = own!(Server::private(&[]));
     let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(6 * SOON).open().unwrap();
     let names: Vec<String> = (0..64).map(|n| format!("{{trade}}:{n}")).collect();
-    let mutexes = gate.mutexes(&names).with(|lock| lock.lease(Duration::from_secs(60)));
+    let mutexes = gate.mutexes(&names).with(|lock| lock.lease(Lease::fixed(Duration::from_secs(60))));
     let guard = mutexes.try_acquire().unwrap();
     server.pause();
     let begun = Instant::now();
@@ -88,7 +88,7 @@ fn an_adopt_takes_over_one_of_several_pending_releases_and_the_others_follow() {
     let gate =
         Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(50)).open().unwrap();
     let shield = server.gate().mutex(SHIELD); // with enough time for a reply
-    let both = gate.mutexes([SWORD, SHIELD]).with(|lock| lock.lease(Duration::from_secs(60)));
+    let both = gate.mutexes([SWORD, SHIELD]).with(|lock| lock.lease(Lease::fixed(Duration::from_secs(60))));
     let guard = both.try_acquire().unwrap();
     let id = guard.get(SWORD).unwrap().id().to_owned();
     server.pause();
@@ -139,7 +139,7 @@ fn overwrite(server: &Server, name: &str) -> Box<dyn FnOnce()> {
 fn a_mutex_that_cannot_be_released_with_the_others_is_released_later() {
     let (mut server, proxy, gate) = own!(Proxy::with_gate());
     let names = [SWORD, SHIELD, HELMET];
-    let all = gate.mutexes(names).with(|lock| lock.lease(Duration::from_secs(600)));
+    let all = gate.mutexes(names).with(|lock| lock.lease(Lease::fixed(Duration::from_secs(600))));
     let direct = server.gate();
     for in_the_way in names {
         for is_cut in [false, true] {
@@ -171,14 +171,14 @@ fn a_guard_reports_the_state_of_all_mutexes() {
     let names = ["a", "b", "c"];
     let (long, short) = (Duration::from_secs(600), Duration::from_secs(60));
     for lost in names {
-        let guard = gate.mutexes(names).with(|lock| lock.lease(long)).acquire_timeout(SOON).unwrap();
+        let guard = gate.mutexes(names).with(|lock| lock.lease(Lease::fixed(long))).acquire_timeout(SOON).unwrap();
         assert!(guard.remaining().unwrap() > short && !guard.is_lost());
         let one = guard.get(lost).unwrap();
         one.refresh_for(short).unwrap();
         let left = guard.remaining().unwrap();
         assert!(left <= short && !left.is_zero(), "{lost}: {left:?}");
         gate.mutex(lost).revoke(one.id()).unwrap();
-        assert!(matches!(guard.refresh(), Err(RefreshError::Lost(_))));
+        assert!(matches!(guard.refresh(), Err(PermitError::Lost(_))));
         assert!(guard.is_lost(), "{lost}");
         assert_eq!(guard.remaining(), Some(Duration::ZERO), "{lost}");
         assert_eq!(guard.release().unwrap(), Released::Gone);

@@ -77,7 +77,7 @@ pub(crate) struct Want {
 
 impl fmt::Display for Want {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (id, key, permits, limit) = (&self.id, self.keys.names()[0], self.permits, self.limit);
+        let (id, key, permits, limit) = (&self.id, self.keys.list()[0], self.permits, self.limit);
         write!(f, "{permits:?} of {limit} of {key} as {id}, patience {:?}", self.patience)?;
         write!(f, ", {} ms, at least {} ms", self.lease.lease_ms, self.lease.at_least_ms)?;
         write!(f, ", {} in line at most, head start {} ms", self.max_waiting, self.head_start_ms)?;

@@ -56,7 +56,7 @@ impl Gate {
     pub fn replace_key(&mut self, server: &mut Server, key: usize, by: &Store) -> bool {
         let before = server.store();
         let (micros, evicts) = (before.micros(), by.key_names().next().is_none());
-        server.with_store(|store| store.restore_key(self.keys.names()[key].as_bytes(), by));
+        server.with_store(|store| store.restore_key(self.keys.list()[key].as_bytes(), by));
         let state = State::read(server, &self.keys);
         let is_noticed =
             state.as_ref().is_none_or(|state| !state.is_consistent(micros / 1_000) && !state.overlooks_queue());
@@ -115,7 +115,7 @@ impl Gate {
     /// Keys may have expired. Invariant 6: not while a permit is held or a waiter is in line, nor if the limit is
     /// pinned.
     pub fn time_passed(&mut self, server: &mut Server, now: u64) -> Check {
-        let meta = self.keys.names()[0].as_bytes();
+        let meta = self.keys.list()[0].as_bytes();
         let has_meta = server.with_store(|store| store.expires_at(meta).is_some());
         if self.doubt {
             if !has_meta {

@@ -70,11 +70,11 @@ impl State {
     /// `None` if no key is left.
     pub(crate) fn read(server: &mut Server, keys: &Keys) -> Option<State> {
         let end = |key: &str| server.with_store(|store| store.expires_at(key.as_bytes()));
-        let ends = keys.names().map(end);
+        let ends = keys.list().map(end);
         if ends.iter().all(Option::is_none) {
             return None;
         }
-        let [meta, holders, queue] = keys.names();
+        let [meta, holders, queue] = keys.list();
         let mut state = State { ends, ..State::default() };
         let stored: Option<Vec<u8>> = ask(server, "HGET", meta, &["the state"]);
         if let Some(stored) = stored.filter(|stored| stored.len() == 53 && stored[0] / 4 == 1) {

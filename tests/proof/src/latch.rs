@@ -55,7 +55,7 @@ impl Latch {
         if self.waiters_end < now {
             self.waiters.clear();
         }
-        let [latch, waiters] = self.keys.names();
+        let [latch, waiters] = self.keys.list();
         let mut is_there = |key: &str| server.with_store(|s| s.expires_at(key.as_bytes())).is_some();
         if is_there(latch) != (self.count > 0) || is_there(waiters) == self.waiters.is_empty() {
             return broken("nothing left behind", format!("of the latch {self:?}"));
@@ -80,7 +80,7 @@ impl Latch {
         let reply = words_of(&raw);
         if reply.is_ok() {
             compare(&expected, &reply)?;
-            let text = format!("{} 0 0 0 {now}", self.keys.names()[0]);
+            let text = format!("{} 0 0 0 {now}", self.keys.list()[0]);
             let reported: Vec<_> = reported.into_iter().map(|to| (to, text.clone())).collect();
             if reported != messages {
                 return broken("messages", format!("expected {reported:?}, got {messages:?}"));

@@ -184,8 +184,8 @@ impl World {
 
     /// The names of all keys.
     fn key_names(&self) -> Vec<String> {
-        let gates = self.gates.iter().flat_map(|gate| gate.keys.names());
-        gates.chain(self.latch.keys.names()).map(str::to_owned).collect()
+        let gates = self.gates.iter().flat_map(|gate| gate.keys.list());
+        gates.chain(self.latch.keys.list()).map(str::to_owned).collect()
     }
 
     fn micros(&self) -> u64 {
@@ -245,7 +245,7 @@ impl World {
     /// The ms until a key expires, exactly.
     pub fn until_an_end(&self, number: usize) -> Option<u64> {
         let store = self.server.store();
-        let keys: Vec<&str> = self.gates.iter().flat_map(|gate| gate.keys.names()).collect();
+        let keys: Vec<&str> = self.gates.iter().flat_map(|gate| gate.keys.list()).collect();
         let end = store.expires_at(keys[number % keys.len()].as_bytes())??;
         end.checked_sub(self.now()).filter(|left| *left > 0)
     }
@@ -330,8 +330,8 @@ fn shown(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Granted(number) => format!("has permit {number}"),
         Outcome::Nothing { keys, id, why, .. } => {
-            format!("{id} has nothing of {}: {why}", keys.names()[0])
+            format!("{id} has nothing of {}: {why}", keys.list()[0])
         }
-        Outcome::Opened { keys, .. } => format!("finds {} open", keys.names()[0]),
+        Outcome::Opened { keys, .. } => format!("finds {} open", keys.list()[0]),
     }
 }

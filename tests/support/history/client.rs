@@ -2,11 +2,11 @@
 
 use super::{Full, Granted, Lease, Op, Outcome, Recorder};
 use crate::support::random::Random;
-use luagate::errors::{AcquireError, Denied, FailureKind, RefreshError, ReleaseError, TryAcquireError};
+use luagate::errors::{AcquireError, Denied, FailureKind, PermitError, ReleaseError, TryAcquireError};
 use luagate::{Permit, Released, Semaphore};
 use std::time::{Duration, Instant};
 
-/// The minimum time that a waiter keeps trying to reach the server: see `GateBuilder::outage`.
+/// The minimum time that a waiter keeps trying to reach the server: see `GateBuilder::outage_timeout`.
 const OUTAGE: Duration = Duration::from_secs(10);
 
 /// A semaphore of the library whose calls are recorded. `lease` is the semaphore's lease.
@@ -30,7 +30,7 @@ pub fn any_head_start(random: &mut Random) -> Duration {
 
 impl Recorded<'_> {
     pub fn new(recorder: &Recorder, semaphore: Semaphore, lease: Duration) -> Recorded<'_> {
-        let semaphore = semaphore.lease(lease);
+        let semaphore = semaphore.lease(luagate::Lease::fixed(lease));
         Recorded { recorder, semaphore, lease: Lease::Ms(lease.as_millis() as u64), head_start_ms: 0 }
     }
 
@@ -57,9 +57,9 @@ impl Recorded<'_> {
         self.record(&op, || self.semaphore.try_acquire_many(permits), tried)
     }
 
-    pub fn try_acquire_all(&self) -> Result<Permit, TryAcquireError> {
+    pub fn try_acquire_available(&self) -> Result<Permit, TryAcquireError> {
         let op = self.asks(None, false);
-        self.record(&op, || self.semaphore.try_acquire_all(), tried)
+        self.record(&op, || self.semaphore.try_acquire_available(), tried)
     }
 
     pub fn acquire_many_timeout(&self, permits: u32, timeout: Duration) -> Result<Permit, AcquireError> {
@@ -82,15 +82,15 @@ impl Recorded<'_> {
         self.record(&self.asks(Some(permits), true), call, waited)
     }
 
-    pub fn refresh(&self, permit: &Permit) -> Result<(), RefreshError> {
+    pub fn refresh(&self, permit: &Permit) -> Result<(), PermitError> {
         let op = Op::Refresh { id: permit.id().to_owned(), lease: self.lease };
         self.record(
             &op,
             || permit.refresh(),
             |result| match result {
                 Ok(()) => Outcome::Refreshed(None),
-                Err(RefreshError::Lost(_)) => Outcome::Lost,
-                Err(RefreshError::Unknown(_)) => Outcome::Unknown,
+                Err(PermitError::Lost(_)) => Outcome::Lost,
+                Err(PermitError::Unknown(_)) => Outcome::Unknown,
                 Err(_) => Outcome::Failed,
             },
         )

@@ -5,7 +5,7 @@ use super::{LONG, sha1};
 use crate::support::Server;
 use crate::support::raw::{Listener, Raw};
 
-use luagate::scripts::semaphore::{Answer, Ask, LookupAnswer};
+use luagate::scripts::semaphore::{AcquireAnswer, Ask, LookupAnswer};
 
 #[test]
 fn the_scripts_sign_grants_and_hints_with_the_secret_of_the_wait() {
@@ -58,5 +58,5 @@ fn an_inbox_without_channel_or_secret_is_refused() {
         assert_eq!(raw.dump(), before);
     }
     let ask = Ask { wait_ms: 1_000, inbox: &long[1..], ..raw.ask("waiter") };
-    assert!(matches!(raw.acquire(ask), Answer::Queued { .. }));
+    assert!(matches!(raw.acquire(ask), AcquireAnswer::Queued { .. }));
 }

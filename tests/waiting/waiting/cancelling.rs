@@ -6,7 +6,7 @@ use crate::support::{SOON, Server};
 
 use luagate::errors::{AcquireError, TryAcquireError, WaitError};
 use luagate::scripts::semaphore::Ask;
-use luagate::{Cancel, Semaphore};
+use luagate::{Cancel, Lease, Semaphore};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -136,7 +136,7 @@ fn a_cancelled_wait_leaves_the_line_and_can_join_it_again_at_its_place() {
         let mut raw = Raw::named(&server, &name, 1);
         raw.grant(super::held(&raw));
         let stop = Cancel::new();
-        let semaphore = gate.semaphore(&name, 1).lease(MINUTE);
+        let semaphore = gate.semaphore(&name, 1).lease(Lease::fixed(MINUTE));
         let acquire = |semaphore: &Semaphore| match is_async {
             false => semaphore.acquire_timeout(MINUTE),
             true => futures_executor::block_on(semaphore.acquire_timeout_async(MINUTE)),

@@ -4,8 +4,8 @@ use super::{MINUTE, await_waiters};
 use crate::support::raw::Raw;
 use crate::support::{Server, process};
 
-use luagate::Gate;
 use luagate::scripts::semaphore::Ask;
+use luagate::{Gate, Lease};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ impl Worker {
 pub fn work(arguments: &[String]) {
     let [url, prefix, label] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).label(label).open().unwrap();
-    let semaphore = gate.semaphore("raw", 1).lease(Duration::from_secs(2));
+    let semaphore = gate.semaphore("raw", 1).lease(Lease::fixed(Duration::from_secs(2)));
     println!("\nstarted");
     let permit = semaphore.acquire().unwrap();
     println!("inside");

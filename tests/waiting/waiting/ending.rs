@@ -7,7 +7,7 @@ use crate::support::raw::Raw;
 use crate::support::{Server, assert_in_time, eventually};
 
 use luagate::errors::AcquireError;
-use luagate::{Revoked, Semaphore};
+use luagate::{Lease, Revoked, Semaphore};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -29,14 +29,14 @@ fn a_timeout_is_kept_within_50_ms_and_leaves_nothing_in_the_queue() {
 #[test]
 fn a_grant_that_crosses_a_timeout_is_used_or_released() {
     let server = Server::any();
-    let semaphore = server.gate().semaphore("raw", 1).lease(MINUTE);
+    let semaphore = server.gate().semaphore("raw", 1).lease(Lease::fixed(MINUTE));
     assert_crossing_grants_are_used(&server, &semaphore, &semaphore);
 }
 
 #[test]
 fn a_grant_of_an_own_id_that_crosses_a_timeout_is_used_or_released() {
     let server = Server::any();
-    let semaphore = server.gate().semaphore("raw", 1).lease(MINUTE);
+    let semaphore = server.gate().semaphore("raw", 1).lease(Lease::fixed(MINUTE));
     assert_crossing_grants_are_used(&server, &semaphore, &semaphore.clone().id("me"));
 }
 
@@ -87,7 +87,7 @@ fn a_grant_of_an_own_id_is_used_although_its_message_arrives_after_the_timeout()
     let (server, proxy, gate) = own!(Proxy::with_gate());
     let mut raw = Raw::new(&server, 1);
     raw.grant(raw.ask("holder"));
-    let semaphore = gate.semaphore("raw", 1).lease(MINUTE).id("me");
+    let semaphore = gate.semaphore("raw", 1).lease(Lease::fixed(MINUTE)).id("me");
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| semaphore.acquire_timeout(Duration::from_secs(2)));
         await_waiters(&mut raw, 1);
@@ -125,7 +125,7 @@ fn revoking_a_place_in_line_ends_the_wait_at_once_and_delays_no_one() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 2);
     let gate = server.gate();
-    let semaphore = gate.semaphore("raw", 2).lease(MINUTE);
+    let semaphore = gate.semaphore("raw", 2).lease(Lease::fixed(MINUTE));
     let holder = semaphore.try_acquire().unwrap();
     std::thread::scope(|scope| {
         // It requests both permits, so the waiters behind it wait although one permit is free.

@@ -151,7 +151,7 @@ fn waiters_keep_their_order_after_a_restart_without_data() {
         .zip(&proxies)
         .map(|(place, proxy)| {
             let gate = Gate::builder(&proxy.url).prefix(&server.prefix);
-            let gate = gate.outage(MINUTE).open().unwrap();
+            let gate = gate.outage_timeout(MINUTE).open().unwrap();
             let semaphore = gate.semaphore("raw", 1);
             let looks = semaphore.clone();
             let waiter = std::thread::spawn(move || drop(semaphore.acquire_timeout(MINUTE).unwrap()));
@@ -207,7 +207,7 @@ fn a_grant_that_arrives_for_an_abandoned_wait_is_released() {
     let mut raw = Raw::new(&server, 1);
     raw.grant(held(&raw));
     let gate = impatient(&proxy, &server);
-    let semaphore = gate.semaphore("raw", 1).lease(LONG);
+    let semaphore = gate.semaphore("raw", 1).lease(Lease::fixed(LONG));
     // From here on the client is subscribed.
     let refused = semaphore.acquire_timeout(Duration::from_millis(200));
     assert!(matches!(refused, Err(AcquireError::TimedOut(_))));
@@ -235,7 +235,7 @@ fn a_call_of_a_wait_that_arrives_after_its_end_leaves_nothing_held() {
     raw.queue(Ask { wait_ms: LONG_MS, inbox: "nobody", ..raw.ask("first") });
     let stop = Cancel::new();
     let gate = impatient(&proxy, &server);
-    let semaphore = gate.semaphore("raw", 1).lease(LONG).cancelled_by(&stop);
+    let semaphore = gate.semaphore("raw", 1).lease(Lease::fixed(LONG)).cancelled_by(&stop);
     let waiting = std::thread::spawn(move || semaphore.acquire());
     await_waiters(&mut raw, 2);
     proxy.hold();
@@ -254,7 +254,8 @@ fn a_call_of_a_wait_that_arrives_after_its_end_leaves_nothing_held() {
 #[test]
 fn a_server_that_stays_unreachable_is_reported_as_a_failure() {
     let mut server = own!(Server::private(&[]));
-    let gate = Gate::builder(&server.url).prefix(&server.prefix).outage(Duration::from_millis(300)).open().unwrap();
+    let gate =
+        Gate::builder(&server.url).prefix(&server.prefix).outage_timeout(Duration::from_millis(300)).open().unwrap();
     let semaphore = gate.semaphore("raw", 1);
     let mut raw = Raw::new(&server, 1);
     raw.grant(Ask { lease_ms: 600, ..raw.ask("holder") });

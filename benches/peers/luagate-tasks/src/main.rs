@@ -14,5 +14,5 @@ async fn main() {
         async move { semaphore.acquire_async().await.unwrap() }
     };
     scene.play_tasks(1, enter, async |permit: Permit| drop(permit)).await;
-    gate.close_async().await.unwrap();
+    gate.flush_async().await.unwrap();
 }

@@ -8,5 +8,5 @@ fn main() {
     let gate = Gate::open(&scene.url).unwrap();
     let semaphore = gate.semaphore("scene", scene.permits);
     scene.play(1, |_| semaphore.acquire().unwrap(), drop::<Permit>);
-    gate.close().unwrap();
+    gate.flush().unwrap();
 }

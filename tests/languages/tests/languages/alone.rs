@@ -97,7 +97,7 @@ fn granted_by_message(language: &Language) -> Result<(), Failed> {
     let server = server();
     let mut con = server.connection();
     let semaphore = server.gate().semaphore(NAME, LIMIT);
-    let held = semaphore.try_acquire_all()?;
+    let held = semaphore.try_acquire_available()?;
     let mut worker = Member::start(language.name, language.run("worker", &[&server.url, &server.prefix, "1"]));
     let waiter = eventually("the worker waits", || semaphore.inspect().unwrap().waiters.pop());
     worker.close_input(); // it ends after this permit
@@ -111,7 +111,7 @@ fn granted_by_message(language: &Language) -> Result<(), Failed> {
         assert_eq!(receivers, 1, "the worker must receive the message");
     }
     log_every_call(&mut con)?;
-    let (holder, [meta, ..]) = (held.id().to_owned(), held.keys().names().map(str::to_owned));
+    let (holder, [meta, ..]) = (held.id().to_owned(), held.keys().list().map(str::to_owned));
     held.release()?;
     worker.finishes();
 

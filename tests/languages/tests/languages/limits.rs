@@ -52,7 +52,7 @@ impl Scene {
 
     /// Acquires all permits of `total`. Waits until the caller holds `user` and waits for `total`.
     fn waits(&mut self, command: &str) -> Result<Permit, Failed> {
-        let held = self.total.try_acquire_all()?;
+        let held = self.total.try_acquire_available()?;
         self.caller.ask(command);
         eventually("the caller waits", || (waiter_count(&self.total) == 1).then_some(()));
         assert_eq!(in_use(&self.user), 1, "the caller waits for `total` without holding `user`");
@@ -155,7 +155,7 @@ fn arguments(language: &Language) -> Result<(), Failed> {
         let name = format!("plain{place}");
         caller.is_granted(&format!("try {name}/1/1/30000/{limits}"));
         let keys = server.keys(&name);
-        let calls = calls_with(&mut con, keys.names()[0])?;
+        let calls = calls_with(&mut con, keys.list()[0])?;
         let words = &calls.first().ok_or("no call was recorded")?[3 + 3..];
         assert_eq!(words[1..7], ["1", "1", "30000", "0", "", "0"]);
         assert_eq!(words[7..], *more);
@@ -167,7 +167,7 @@ fn at_once(language: &Language) -> Result<(), Failed> {
     let mut scene = Scene::new(language);
     let (user, total) = (scene.user.clone(), scene.total.clone());
     let try_both = format!("try_several {}", both(30_000));
-    let held = total.try_acquire_all()?;
+    let held = total.try_acquire_available()?;
     assert_eq!(scene.caller.call(&try_both), "none");
     assert_eq!(in_use(&user), 0, "one is held without the other");
     held.release()?;
@@ -234,7 +234,7 @@ fn in_line(language: &Language) -> Result<(), Failed> {
 
 fn released(language: &Language) -> Result<(), Failed> {
     let mut scene = Scene::new(language);
-    let held = scene.total.try_acquire_all()?;
+    let held = scene.total.try_acquire_available()?;
     assert_eq!(scene.caller.call(&format!("several 400 {}", both(30_000))), "timed_out");
     assert_eq!((in_use(&scene.user), waiter_count(&scene.total)), (0, 0));
     let waiter = waiter(&scene.total);
@@ -277,7 +277,7 @@ fn order(language: &Language) -> Result<(), Failed> {
     // The smaller limit first. With the same limit the lower bytes first: this is not the order of UTF-16.
     for (first, second, limits) in [("z", "a", [1, 5]), ("\u{ff61}", "\u{1f600}", [3, 3]), ("b", "c", [10, 10])] {
         let (narrow, wide) = (gate.semaphore(first, limits[0]), gate.semaphore(second, limits[1]));
-        let held = narrow.try_acquire_all()?;
+        let held = narrow.try_acquire_available()?;
         let want = |name: &str, limit: u32| format!("{name}/{limit}/1/30000/0/0");
         caller.ask(&format!("several 120000 {} {}", want(second, limits[1]), want(first, limits[0])));
         eventually("the caller waits for one", || (waiter_count(&narrow) == 1).then_some(()));

@@ -2,7 +2,7 @@
 
 use super::team::{RUST, TOKIO};
 use crate::support::random::Random;
-use luagate::{Error, Gate, Semaphore};
+use luagate::{Error, Gate, Lease, Semaphore};
 use redis::{Cmd, Connection, FromRedisValue};
 use std::io::Read;
 use std::sync::Arc;
@@ -135,12 +135,12 @@ pub fn work(language: &str, arguments: &[String]) {
     let mut stay: StayOnce = match language {
         TOKIO => {
             let gate = runtime.block_on(Gate::builder(url).prefix(prefix).open_async()).unwrap();
-            let semaphore = gate.semaphore(NAME, LIMIT).lease(LEASE);
+            let semaphore = gate.semaphore(NAME, LIMIT).lease(Lease::fixed(LEASE));
             Box::new(move |random| runtime.block_on(stay_in_task(&semaphore, random, &mut log)))
         }
         _ => {
             let gate = Gate::builder(url).prefix(prefix).open().unwrap();
-            let semaphore = gate.semaphore(NAME, LIMIT).lease(LEASE);
+            let semaphore = gate.semaphore(NAME, LIMIT).lease(Lease::fixed(LEASE));
             Box::new(move |random| stay(&semaphore, random, &mut log))
         }
     };

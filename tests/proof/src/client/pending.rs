@@ -20,7 +20,7 @@ pub(crate) struct Released {
 impl Client {
     /// Leaves a release to the gate's own thread. If its server still has releases to confirm, that thread waits for them.
     pub(crate) fn release_later(&mut self, pending: PendingRelease<Connection>, now: Moment) {
-        if !self.releases.current.contains_key(&self.node_of(pending.keys.names()[0].as_bytes())) {
+        if !self.releases.current.contains_key(&self.node_of(pending.keys.list()[0].as_bytes())) {
             let at = self.releases_at.into_iter().chain([now.instant()]);
             self.releases_at = at.min();
         }
@@ -66,7 +66,7 @@ impl Client {
     pub(super) fn send_releases(&mut self, now: Moment) {
         let slots = self.slots.clone();
         let node_of = |pending: &PendingRelease<Connection>| {
-            slots.as_ref().map_or(0, |slots| slots.node_of(pending.keys.names()[0].as_bytes()))
+            slots.as_ref().map_or(0, |slots| slots.node_of(pending.keys.list()[0].as_bytes()))
         };
         self.releases_at = loop {
             match self.releases.next(now.instant(), node_of) {

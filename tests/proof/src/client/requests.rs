@@ -328,7 +328,8 @@ impl Client {
     fn reported(&mut self, thread: Thread, flight: &Flight, replies: Result<Vec<RawReply>, CallError>, now: Moment) {
         self.changes += 1;
         let reply = match replies {
-            Ok(mut replies) => error_in(replies.pop().unwrap_or_else(missing)).map_err(Failure::from),
+            Ok(mut replies) => error_in(replies.pop().unwrap_or_else(missing))
+                .map_err(|error| failure(FailureKind::Other, &error.to_string())),
             Err(_) => Err(failure(FailureKind::TimedOut, "no answer")),
         };
         let learning = self.requests.get_mut(&thread).and_then(|request| request.learning.as_mut());

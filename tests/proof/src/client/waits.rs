@@ -56,7 +56,7 @@ impl Client {
     /// Begins once no release of the id is pending.
     fn settle(&mut self, number: u64, mut settles: Settles, now: Moment) {
         let Want { keys, id, .. } = &settles.want;
-        match self.releases.settle(keys.names()[0].as_bytes(), Some(id), now.instant()) {
+        match self.releases.settle(keys.list()[0].as_bytes(), Some(id), now.instant()) {
             Settled::Yes => return self.begin(number, settles.want, settles.since, now),
             Settled::After(pending) => {
                 let (until, thread) = (Some(settles.until), Thread::Caller(number));
@@ -132,7 +132,7 @@ impl Client {
         let target = LatchTarget::new(keys, count, life_ms, now.instant());
         let deadline = wait_ms.map(|ms| now.instant() + Duration::from_millis(ms));
         let registered = Arc::new(number);
-        self.inbox.add_shared(keys.names()[0], &registered);
+        self.inbox.add_shared(keys.list()[0], &registered);
         let waiter = Waiter::new(target, deadline, super::OUTAGE, now.instant());
         let mailbox = Mailbox::new(None);
         let mut waiting = Waiting::new(waiter, mailbox, registered, now.instant());
@@ -198,7 +198,7 @@ impl Client {
             Action::Ask { ask, until } => self.ask(number, waiting, ask, until, now),
             Action::Sleep { .. } => {}
             Action::Done { result, .. } => {
-                self.inbox.remove(keys.names()[0], &waiting.number);
+                self.inbox.remove(keys.list()[0], &waiting.number);
                 if result.is_ok() {
                     let (keys, begun) = (keys.clone(), *begun);
                     self.outcomes.push(Outcome::Opened { keys, begun });

@@ -33,7 +33,7 @@ pub(super) fn plain(name: &str, id: &str) -> PendingRelease<Connection> {
 
 /// A name of another length belongs to another server.
 pub(super) fn node_of(pending: &PendingRelease<Connection>) -> usize {
-    pending.keys.names()[0].len()
+    pending.keys.list()[0].len()
 }
 
 /// The ids that are sent now, or in how many ms from 0 the next ones are.
@@ -123,7 +123,7 @@ fn ends_of_permits() {
 /// A call may have overtaken only releases of its own name that were sent before it.
 fn posted() {
     let [one, other]: [Arc<str>; 2] =
-        ["one", "other"].map(|name| Keys::mutex("luagate", name).unwrap().names()[0].into());
+        ["one", "other"].map(|name| Keys::mutex("luagate", name).unwrap().list()[0].into());
     let mut releases = Releases::<()>::default();
     for (number, key) in [(1, &one), (2, &other), (3, &one)] {
         releases.post(number, key);
@@ -227,7 +227,7 @@ fn the_last() {
 fn names() {
     let settle = |releases: &mut Releases<Connection>, name: &str, own_id: Option<&str>, now: u64| {
         let keys = Keys::mutex("luagate", name).unwrap();
-        match releases.settle(keys.names()[0].as_bytes(), own_id, at(now).instant()) {
+        match releases.settle(keys.list()[0].as_bytes(), own_id, at(now).instant()) {
             Settled::Yes => "yes",
             Settled::After(pending) => {
                 assert_eq!(pending.keys, keys);

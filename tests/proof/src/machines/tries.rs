@@ -5,7 +5,7 @@ use super::waits::{USAGE, denied, grant};
 use crate::client::micros;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{LeaseOptions, Sent};
-use crate::protocol::semaphore::{Answer, Usage};
+use crate::protocol::semaphore::{AcquireAnswer, Usage};
 use crate::protocol::waiter::{PermitTarget, QueueEntry};
 use std::time::Duration;
 
@@ -25,12 +25,12 @@ fn target(permits: Option<u32>, id: &str, own_id: bool, strict: bool) -> PermitT
 }
 
 /// The result of a reply, in words.
-fn reported(target: PermitTarget, answer: Answer) -> String {
+fn reported(target: PermitTarget, answer: AcquireAnswer) -> String {
     reported_of(target, answer, None)
 }
 
 /// The same for a call that was repeated, so many ms after the first attempt.
-fn reported_of(mut target: PermitTarget, answer: Answer, repeated: Option<u64>) -> String {
+fn reported_of(mut target: PermitTarget, answer: AcquireAnswer, repeated: Option<u64>) -> String {
     let repeated = repeated.map(Duration::from_millis);
     let (result, gives_back) = target.at_once(answer, Sent { at: at(10), repeated });
     let reported = match result {
@@ -58,12 +58,12 @@ fn arguments() {
 /// release.
 fn answers() {
     let of = |strict| target(Some(1), "id", false, strict);
-    let granted = |usage| Answer::Granted(grant(60, 8_000, 5_000), usage);
+    let granted = |usage| AcquireAnswer::Granted(grant(60, 8_000, 5_000), usage);
     assert_eq!(reported(of(true), granted(USAGE)), "granted 60 until Some(3009), ticket None");
     assert_eq!(reported(of(false), granted(OTHER)), "granted 60 until Some(3009), ticket None");
     let error = reported(of(true), granted(OTHER));
     assert!(error.starts_with("LimitMismatch: ") && error.ends_with(", given back"), "{error}");
-    let of_another = Answer::Denied { next_expiry: None, usage: OTHER, waiting: 0, now: 0 };
+    let of_another = AcquireAnswer::Denied { next_expiry: None, usage: OTHER, waiting: 0, now: 0 };
     let error = reported(of(true), of_another);
     assert!(error.starts_with("LimitMismatch: ") && !error.ends_with("given back"), "{error}");
     let declared = |limit| PermitTarget { limit, ..of(true) };
@@ -74,11 +74,11 @@ fn answers() {
     // A caller that does not wait gets `Denied`, never `LineFull`.
     let full = PermitTarget { max_waiting: 1, ..of(false) };
     assert!(reported(full, denied()).starts_with("Denied: "));
-    let queued = Answer::Queued { ticket: 50, position: 1, retry_after: 0, usage: USAGE, now: 0 };
+    let queued = AcquireAnswer::Queued { ticket: 50, position: 1, retry_after: 0, usage: USAGE, now: 0 };
     assert!(reported(of(false), queued).starts_with("Unknown: "), "the caller did not ask to wait");
     // "All that are free" means at least one.
     let mut all = target(None, "id", false, false);
-    let (result, _) = all.at_once(Answer::AboveLimit { limit: 0, now: 0 }, Sent { at: at(10), repeated: None });
+    let (result, _) = all.at_once(AcquireAnswer::AboveLimit { limit: 0, now: 0 }, Sent { at: at(10), repeated: None });
     let error = result.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("1 permit") && error.contains("0"), "{error}");
 }
@@ -87,7 +87,7 @@ fn answers() {
 /// granted to this one, unless it is older than that attempt.
 fn own_ids() {
     let of = |fence, repeated| {
-        let held = Answer::Held(grant(fence, 9_000, 2_000), USAGE);
+        let held = AcquireAnswer::Held(grant(fence, 9_000, 2_000), USAGE);
         reported_of(target(Some(1), "me", true, false), held, repeated)
     };
     // The server's time is 2,000 ms, up to 2,000,999 microseconds.

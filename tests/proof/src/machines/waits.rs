@@ -3,7 +3,7 @@
 use super::wait::{Shown, Wait, ms};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::LeaseOptions;
-use crate::protocol::semaphore::{Answer, Grant, Usage};
+use crate::protocol::semaphore::{AcquireAnswer, Grant, Usage};
 use crate::protocol::waiter::{AskKind, Granted, PermitTarget, QueueEntry, WaitTarget};
 use luagate::__proof::failure;
 use luagate::errors::{AcquireError, CallError, FailureKind};
@@ -18,12 +18,12 @@ pub(super) fn unknown(kind: FailureKind) -> CallError {
     CallError::Unknown(failure(kind, "no answer"))
 }
 
-fn queued(ticket: u64, position: u64, retry_after: u64, now: u64) -> Answer {
-    Answer::Queued { ticket, position, retry_after, usage: USAGE, now }
+fn queued(ticket: u64, position: u64, retry_after: u64, now: u64) -> AcquireAnswer {
+    AcquireAnswer::Queued { ticket, position, retry_after, usage: USAGE, now }
 }
 
-pub(super) fn denied() -> Answer {
-    Answer::Denied { next_expiry: None, usage: USAGE, waiting: 0, now: 0 }
+pub(super) fn denied() -> AcquireAnswer {
+    AcquireAnswer::Denied { next_expiry: None, usage: USAGE, waiting: 0, now: 0 }
 }
 
 pub(super) fn grant(fence: u64, end: u64, now: u64) -> Grant {
@@ -102,7 +102,7 @@ fn first_calls() {
     }
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.timer(4_000), "asks InLine");
-    let answer = Answer::Granted(grant(60, 8_000, 5_000), USAGE);
+    let answer = AcquireAnswer::Granted(grant(60, 8_000, 5_000), USAGE);
     assert_eq!(wait.answered(answer, 4_000, 4_100), "granted 60 until Some(6999), ticket Some(50)");
     let mut first = Wait::<PermitTarget>::new(None, false, false);
     first.start(true);
@@ -111,7 +111,7 @@ fn first_calls() {
     assert_eq!(first.message(2, Some(4_000), 1_500, 600), "granted 2 until Some(2999), ticket Some(1)");
     let mut wait = Wait::in_line(None, false);
     wait.timer(4_000);
-    let answer = Answer::Held(grant(60, 8_000, 5_000), USAGE);
+    let answer = AcquireAnswer::Held(grant(60, 8_000, 5_000), USAGE);
     assert_eq!(wait.answered(answer, 4_000, 4_100), "granted 60 until Some(6999), ticket Some(50)", "a unique id");
 }
 
@@ -130,7 +130,7 @@ fn grants_by_message() {
     let mut wait = Wait::in_line(None, true);
     wait.waiter.target.head_start_ms = 2;
     wait.timer(4_000);
-    let other = Answer::Held(grant(2_050, 8_000, 5_000), USAGE);
+    let other = AcquireAnswer::Held(grant(2_050, 8_000, 5_000), USAGE);
     assert_eq!(wait.answered(other, 4_000, 4_100), "AlreadyHeld", "a permit from before the wait");
     // A slow message: counted from its own send time, the lease would end at 5,000 + 2,999.
     let mut wait = Wait::in_line(None, false);
@@ -182,18 +182,18 @@ fn tickets() {
     assert_eq!(ticket(&Wait::new(None, false, false)), None);
     let error = of(false).unanswered(unknown(FailureKind::TimedOut), 10);
     assert!(error.starts_with("Unknown"), "no outage is waited for: {error}");
-    assert_eq!(of(true).answered(Answer::Held(grant(60, 9_000, 2_000), USAGE), 0, 10), "AlreadyHeld");
+    assert_eq!(of(true).answered(AcquireAnswer::Held(grant(60, 9_000, 2_000), USAGE), 0, 10), "AlreadyHeld");
     let mut wait = of(true);
     wait.answered(queued(50, 1, 4_000, 1_000), 0, 10);
     assert_eq!(ticket(&wait), Some(50));
     wait.timer(4_000);
-    assert!(wait.answered(Answer::Held(grant(60, 9_000, 2_000), USAGE), 4_000, 4_010).starts_with("granted 60"));
+    assert!(wait.answered(AcquireAnswer::Held(grant(60, 9_000, 2_000), USAGE), 4_000, 4_010).starts_with("granted 60"));
 }
 
 /// A wait in line under a fixed id finds its own grant, in a message or in a reply. A wait that is not in line finds the
 /// permit of another caller.
 fn own_ids() {
-    let held = |fence| Answer::Held(grant(fence, 9_000, 2_000), USAGE);
+    let held = |fence| AcquireAnswer::Held(grant(fence, 9_000, 2_000), USAGE);
     let granted = "granted 60 until Some(10999), ticket Some(50)";
     let mut wait = Wait::in_line(None, true);
     assert_eq!(wait.message(60, Some(4_500), 1_500, 600), "granted 60 until Some(3499), ticket Some(50)");
@@ -211,7 +211,7 @@ fn own_ids() {
     let mut wait = Wait::in_line(None, true);
     wait.waiter.target.strict = true;
     wait.timer(4_000);
-    let other = Answer::Held(grant(60, 9_000, 2_000), Usage { in_use: 1, limit: 2 });
+    let other = AcquireAnswer::Held(grant(60, 9_000, 2_000), Usage { in_use: 1, limit: 2 });
     assert_eq!(wait.answered(other, 4_000, 4_010), "LimitMismatch, gives back now true, later false");
     let mut wait = Wait::<PermitTarget>::new(None, true, false);
     wait.start(false);
@@ -248,7 +248,7 @@ fn timeouts() {
         assert_eq!(wait.timer(500), "asks Last until 540");
         wait
     };
-    let answer = Answer::Granted(grant(60, 9_000, 6_000), USAGE);
+    let answer = AcquireAnswer::Granted(grant(60, 9_000, 6_000), USAGE);
     assert_eq!(last().answered(answer, 500, 510), "granted 60 until Some(3499), ticket Some(50)");
     // The wait timed out before the reply came: what it may have granted is released later.
     let given_back = "TimedOut, gives back now false, later true";
@@ -295,7 +295,7 @@ fn outages() {
     wait.timer(4_000);
     wait.unanswered(unknown(FailureKind::Disconnected), 4_000);
     wait.timer(4_100);
-    let answer = Answer::Granted(grant(60, 8_000, 5_000), USAGE);
+    let answer = AcquireAnswer::Granted(grant(60, 8_000, 5_000), USAGE);
     assert_eq!(wait.answered(answer, 4_100, 4_200), "granted 60 until Some(7099), ticket Some(50)");
     // A waiter that did not ask ignores a failure.
     let failure = failed(FailureKind::Permission);
@@ -351,7 +351,7 @@ fn limits() {
         let mut wait = Wait::<PermitTarget>::new(None, false, strict);
         wait.start(true);
         wait.timer(0);
-        let answer = Answer::Granted(grant(60, 8_000, 5_000), other);
+        let answer = AcquireAnswer::Granted(grant(60, 8_000, 5_000), other);
         assert_eq!(wait.answered(answer, 0, 5), reported);
     }
     let mut wait = Wait::<PermitTarget>::new(None, false, true);
@@ -359,12 +359,12 @@ fn limits() {
     wait.timer(0);
     assert_eq!(wait.answered(queued(50, 1, 4_000, 1_000), 0, 5), "sleeps until 4000");
     assert_eq!(wait.message(60, Some(9_000), 1_500, 600), "sleeps until 600");
-    let queued = Answer::Queued { ticket: 50, position: 1, retry_after: 4_000, usage: other, now: 1_600 };
+    let queued = AcquireAnswer::Queued { ticket: 50, position: 1, retry_after: 4_000, usage: other, now: 1_600 };
     wait.timer(600);
     assert_eq!(wait.answered(queued, 600, 610), "LimitMismatch, gives back now true, later false");
     let mut wait = Wait::in_line(None, false);
     wait.timer(4_000);
-    let above = Answer::AboveLimit { limit: 0, now: 5_000 };
+    let above = AcquireAnswer::AboveLimit { limit: 0, now: 5_000 };
     assert_eq!(wait.answered(above, 4_000, 4_010), "AboveLimit");
 }
 

@@ -26,7 +26,7 @@ fn names() {
         (&long(200), &format!("app:mutex:{{{}}}", long(200))),
         (&format!("{{g}}:{}", long(196)), &format!("app:mutex:{{g}}:{}", long(196))),
     ] {
-        assert_eq!(Keys::mutex("app", name).unwrap().names()[0], key);
+        assert_eq!(Keys::mutex("app", name).unwrap().list()[0], key);
     }
     let (too_long, long_group) = (long(201), format!("{{g}}:{}", long(197)));
     for name in
@@ -50,9 +50,9 @@ fn names() {
     let keys = Keys::rwlock("app", "{g}:a").unwrap();
     assert_eq!((keys.tag(), Keys::semaphore("app", "a").unwrap().tag()), ("g", "a"));
     let others = ["app:rwlock.holders:{g}:a", "app:rwlock.queue:{g}:a"];
-    assert_eq!(keys.names()[1..], others);
+    assert_eq!(keys.list()[1..], others);
     let latch = LatchKeys::new("app", "a").unwrap();
-    assert_eq!(latch.names(), ["app:latch:{a}", "app:latch.waiters:{a}"]);
+    assert_eq!(latch.list(), ["app:latch:{a}", "app:latch.waiters:{a}"]);
     assert_eq!(recent_key("app", "a").unwrap(), "app:recent:{a}");
     assert_eq!(prefix_key("app", "a").unwrap(), "app:prefix:{a}");
 }

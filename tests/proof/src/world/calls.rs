@@ -116,7 +116,7 @@ impl World {
         };
         let run = Run { server: &mut self.server, loaded: &self.loaded, micros, listens: &listens, full: self.full };
         let mut gates = self.gates.iter();
-        let gate = gates.position(|gate| gate.keys.names()[0] == sent.keys[0]);
+        let gate = gates.position(|gate| gate.keys.list()[0] == sent.keys[0]);
         let done = match (sent.call(), gate) {
             (Call::TryAll { .. }, _) => run.several(&mut self.gates[GROUP], sent),
             (_, Some(gate)) => run.one(&mut self.gates[gate], sent),

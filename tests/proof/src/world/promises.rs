@@ -123,10 +123,10 @@ impl World {
                         if hears && self.latch.is_open() && late > SOON + 10_000 * waiting.asks {
                             return broken(
                                 "wake-up",
-                                format!("{} is open, but the waiter does not know", keys.names()[0]),
+                                format!("{} is open, but the waiter does not know", keys.list()[0]),
                             );
                         }
-                        (waiting.since, *patience, keys.names()[0])
+                        (waiting.since, *patience, keys.list()[0])
                     }
                     _ => continue,
                 };
@@ -165,7 +165,7 @@ impl World {
             let stays = gate.model.pinned || gate.model.holders.values().any(|holder| holder.ends.is_none());
             let over = self.now() > gate.ledger.latest + 62_000;
             if over && !stays && !gate.is_in_doubt() && gate.is_there(&mut self.server) {
-                let keys = self.gates[place].keys.names();
+                let keys = self.gates[place].keys.list();
                 return broken("nothing left behind", format!("{keys:?} still exists"));
             }
         }
@@ -250,7 +250,7 @@ impl World {
             _ => return Ok(()),
         };
         let callers = self.hosts[name].client.callers.values();
-        let is_it = |want: &&Want| want.id == id && sent.is_on(want.keys.names()[0]);
+        let is_it = |want: &&Want| want.id == id && sent.is_on(want.keys.list()[0]);
         let wants: Vec<_> = callers.flat_map(Caller::wants).filter(is_it).collect();
         let fits = !is_awaited
             || wants.len() == asked.len()
@@ -271,6 +271,6 @@ impl World {
 
     pub(super) fn gate_of(&self, sent: &Sent) -> Option<usize> {
         let mut gates = self.gates.iter();
-        gates.position(|gate| gate.keys.names()[0] == sent.keys[0])
+        gates.position(|gate| gate.keys.list()[0] == sent.keys[0])
     }
 }

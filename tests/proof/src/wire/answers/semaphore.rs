@@ -5,7 +5,8 @@ use super::wrong::{refuse, text};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
 use crate::protocol::semaphore::{
-    Acquire, Answer, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireSeveral, TryAcquireSeveralAnswer,
+    Acquire, AcquireAnswer, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireSeveral,
+    TryAcquireSeveralAnswer,
 };
 use luagate::__proof::left_of;
 use redis::Value;
@@ -154,7 +155,7 @@ pub(super) fn grants_that_cannot_be() {
     }
     refuse(&acquire(None, 0), reply("granted", [1, 7, 30_000]));
     let shortest = acquire(Some(1), 1);
-    assert!(matches!(shortest.answer(reply("granted", [1, 7, 1])), Ok(Answer::Granted(..))));
+    assert!(matches!(shortest.answer(reply("granted", [1, 7, 1])), Ok(AcquireAnswer::Granted(..))));
     refuse(&shortest, reply("granted", [1, 7, -1]));
     // A minimum hold extends a lease.
     let mut longer = acquire(Some(1), 30_000);
@@ -162,7 +163,7 @@ pub(super) fn grants_that_cannot_be() {
     for left in [30_000, 39_999, 40_001] {
         refuse(&longer, reply("granted", [1, 7, left]));
     }
-    assert!(matches!(longer.answer(reply("granted", [1, 7, 40_000])), Ok(Answer::Granted(..))));
+    assert!(matches!(longer.answer(reply("granted", [1, 7, 40_000])), Ok(AcquireAnswer::Granted(..))));
     let refresh = Refresh { keys, id: "ann", lease_ms: 30_000, fence: None };
     let refreshed = |left| {
         let fields = [1, 7, NOW + left, NOW].map(Value::Int).to_vec();
@@ -173,5 +174,5 @@ pub(super) fn grants_that_cannot_be() {
         assert!(matches!(refresh.answer(refreshed(left)), Ok(Some(_))));
     }
     let held = acquire(Some(1), 30_000).answer(reply("held", [2, 7, 1]));
-    assert!(matches!(held, Ok(Answer::Held(grant, _)) if left_of(&grant).unwrap().as_millis() == 1));
+    assert!(matches!(held, Ok(AcquireAnswer::Held(grant, _)) if left_of(&grant).unwrap().as_millis() == 1));
 }

@@ -30,7 +30,7 @@ impl World {
                 let name = of(*client, clients);
                 if self.hosts[name].client.is_alive {
                     let keys = self.latch.keys.clone();
-                    self.tell(|| format!("c{name} waits for {} for {wait_ms:?} ms", keys.names()[0]));
+                    self.tell(|| format!("c{name} waits for {} for {wait_ms:?} ms", keys.list()[0]));
                     self.with(name, |client, now| {
                         client.watch(&keys, COUNT, LIFE_MS, *wait_ms, mono, now);
                     });
@@ -179,7 +179,7 @@ fn may_use(client: &Client, keys: &Keys, id: &str) -> bool {
         let mut calls = flight.calls.iter();
         flight.thread.is_none()
             && !undone.contains(&flight.connection)
-            && calls.any(|call| call.keys[0] == keys.names()[0] && call.acquires(id))
+            && calls.any(|call| call.keys[0] == keys.list()[0] && call.acquires(id))
     });
     lost.next().is_none()
         && !held.any(|identity| is_used(&identity.keys, &identity.id))

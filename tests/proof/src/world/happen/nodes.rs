@@ -105,15 +105,15 @@ impl World {
         let (Some(backup), place) = (&self.backup, &self.nodes.places[place]) else {
             return;
         };
-        let gates = self.gates.iter_mut().zip(&backup.gates).filter(|(gate, _)| place.has(gate.keys.names()[0]));
+        let gates = self.gates.iter_mut().zip(&backup.gates).filter(|(gate, _)| place.has(gate.keys.list()[0]));
         for (gate, older) in gates {
-            for key in older.keys.names() {
+            for key in older.keys.list() {
                 self.server.with_store(|store| store.restore_key(key.as_bytes(), &backup.store));
             }
             gate.come_back(Some(older));
         }
-        if place.has(self.latch.keys.names()[0]) {
-            for key in backup.latch.keys.names() {
+        if place.has(self.latch.keys.list()[0]) {
+            for key in backup.latch.keys.list() {
                 self.server.with_store(|store| store.restore_key(key.as_bytes(), &backup.store));
             }
             self.latch.come_back(Some(&backup.latch));

@@ -57,7 +57,7 @@ impl World {
         };
         let acquires = sent.acquires(id);
         for gate in 0..self.gates.len() {
-            if !sent.is_on(self.gates[gate].keys.names()[0]) {
+            if !sent.is_on(self.gates[gate].keys.list()[0]) {
                 continue;
             }
             let has = self.has_something(gate, id);
@@ -109,7 +109,7 @@ impl World {
                 return if self.open_at.is_some_and(|at| at >= begun) {
                     Ok(())
                 } else {
-                    broken("latch", format!("{} was not open", keys.names()[0]))
+                    broken("latch", format!("{} was not open", keys.list()[0]))
                 };
             }
             Outcome::Nothing { keys, id, why, unknown } => (keys, id, why, unknown),
@@ -141,8 +141,7 @@ impl World {
     /// Whether the client still has to do something with an id, or a call with it is on its way.
     fn is_open(&self, name: usize, gate: usize, id: &str) -> bool {
         let (keys, client) = (&self.gates[gate].keys, &self.hosts[name].client);
-        let is_it =
-            |sent: &Sent| sent.is_on(keys.names()[0]) && sent.arguments.first().is_some_and(|other| other == id);
+        let is_it = |sent: &Sent| sent.is_on(keys.list()[0]) && sent.arguments.first().is_some_and(|other| other == id);
         let mut pending = client.releases.pending.iter();
         let mut current = client.releases.current.values().flatten();
         let mut calls = client.flights.iter().flat_map(|flight| &flight.calls);

@@ -26,7 +26,7 @@ pub fn refresh(server: &ServerArgs, args: &RefreshArgs) -> Result<u8, Ended> {
     for semaphore in semaphores(&gate, &args.printed) {
         match semaphore.lease(Lease::fixed(args.lease)).adopt(&args.printed.id) {
             Ok(permit) => {
-                permit.into_id();
+                let _ = permit.into_id();
                 return Ok(0);
             }
             Err(PermitError::Lost(_)) => {}

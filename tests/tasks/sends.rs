@@ -3,7 +3,7 @@
 use luagate::autocomplete::{Prefix, Recent};
 use luagate::errors::{ReleaseError, RunError};
 use luagate::*;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn moves<T: Send>(_: &T) {}
 

@@ -97,7 +97,7 @@ impl<'a> Running<'a> {
             Ok(processes) => processes,
             Err(ended) => {
                 signals::block();
-                Permit::release_each(permits);
+                let _ = Permit::release_each(permits); // what is not confirmed is released in the background
                 return Err(ended);
             }
         };

@@ -357,7 +357,7 @@ fn a_keeper_renews_only_what_was_printed() {
         let mut answer = String::new();
         socket.read_line(&mut answer).unwrap();
         assert_eq!(answer, "{\"Ok\":null}\n");
-        permit.into_id();
+        let _ = permit.into_id();
         if is_printed {
             writeln!(socket.get_ref(), "\"printed\"").unwrap();
             socket.read_line(&mut answer).unwrap();

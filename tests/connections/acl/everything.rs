@@ -36,7 +36,7 @@ fn acquire_and_give_back(semaphore: &Semaphore) -> Result<(), Error> {
     semaphore.unpin_limit()?;
     // Expired leases are taken back.
     let short = semaphore.clone().lease(Lease::fixed(Duration::from_millis(1)));
-    short.try_acquire_many(2)?.into_id();
+    let _ = short.try_acquire_many(2)?.into_id();
     eventually("the lease has expired", || match semaphore.available_permits() {
         Ok(0) => None,
         other => Some(other),

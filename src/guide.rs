@@ -29,6 +29,8 @@
 //! | *Redis in Action*: counting semaphores, locks, fine-grained locks, the market, autocomplete | [`redis_in_action`] |
 //! | `java.util.concurrent`: `Semaphore`, `ReentrantLock`, `ReentrantReadWriteLock`, `CountDownLatch` | [`java`] |
 //! | Redisson: semaphores, locks, read-write locks, fenced locks, multi-locks, latches | [`redisson`] |
+//! | `rslock`, redsync, redis-py's `Lock`, node-redlock, the limiters of Sidekiq | [`redis_locks`] |
+//! | `flock`, `consul lock`, `etcdctl lock`, and the locks of Consul and etcd in Go | [`lock_commands`] |
 //! | a named semaphore with identities and a maximal size | [`named_semaphore`] |
 //!
 //! The [`glossary`] explains the terms. Every example runs against a real server in the tests.
@@ -62,6 +64,8 @@ pages! {
     redis_in_action
     java
     redisson
+    redis_locks
+    lock_commands
     named_semaphore
     glossary
 }

@@ -36,7 +36,8 @@
 //! # The guide
 //!
 //! **Read the [`guide`] next.** It explains every part with tested examples: failures, deployments, operation, and
-//! async programs. It also maps the functions of *Redis in Action*, `java.util.concurrent` and Redisson to this crate.
+//! async programs. It also maps the calls of other libraries and commands to this crate, such as Redisson, redsync, `rslock`
+//! and `flock`.
 //!
 //! # Choosing a type
 //!

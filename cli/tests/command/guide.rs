@@ -5,10 +5,12 @@ use crate::support::root;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The lines of the shell examples that call `luagate`.
+/// The lines of the shell examples that call `luagate`, and the complete calls in the rows of tables.
 fn examples(text: &str) -> Vec<&str> {
     let blocks = text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    blocks.flat_map(str::lines).filter(|line| line.starts_with("luagate ")).collect()
+    let cells = text.lines().filter(|line| line.starts_with("| ")).flat_map(|row| row.split('`').skip(1).step_by(2));
+    let cells = cells.filter(|call| call.contains(" -- ") && !call.contains(['…', '$']));
+    blocks.flat_map(str::lines).chain(cells).filter(|line| line.starts_with("luagate ")).collect()
 }
 
 /// Runs an example. Without a server, one that is right ends with the status for that, and one with a wrong argument with
@@ -24,8 +26,9 @@ fn without_server(example: &str) -> Output {
 #[test]
 fn the_arguments_of_every_example_are_valid() {
     let mut count = 0;
-    for file in ["README.md", "cli/README.md", "src/guide/command_line.md", "src/guide/observability.md"] {
-        let text = std::fs::read_to_string(root().join(file)).unwrap();
+    let pages = ["command_line", "lock_commands", "observability"].map(|page| format!("src/guide/{page}.md"));
+    for file in ["README.md", "cli/README.md"].map(str::to_owned).into_iter().chain(pages) {
+        let text = std::fs::read_to_string(root().join(&file)).unwrap();
         for line in examples(&text) {
             let ended = without_server(line);
             // `top` needs a terminal: it says so before it connects.
@@ -34,7 +37,7 @@ fn the_arguments_of_every_example_are_valid() {
             count += 1;
         }
     }
-    assert!(count >= 10, "only {count} examples");
+    assert!(count >= 15, "only {count} examples");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod faults;
 mod languages {
     pub mod alone;
     pub mod caller;
+    pub mod examples;
     pub mod language;
     pub mod limits;
     pub mod line;
@@ -22,7 +23,7 @@ mod languages {
 }
 
 use languages::language::Language;
-use languages::{alone, limits, line, readme, renewal, together, worker};
+use languages::{alone, examples, limits, line, readme, renewal, together, worker};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use support::Server;
@@ -58,6 +59,9 @@ fn main() -> ExitCode {
         let missing = language.and_then(|language| language.missing.clone());
         let name = format!("{package}::first_program_works_in_an_empty_folder");
         let test = move || readme::first_program_works_in_an_empty_folder(package);
+        trials.push(trial(name, missing.as_deref().or(no_server), test));
+        let name = format!("{package}::examples_of_the_pages_run");
+        let test = move || examples::examples_of_the_pages_run(package);
         trials.push(trial(name, missing.as_deref().or(no_server), test));
     }
     for language in &languages {

@@ -80,6 +80,13 @@ fn clients_have_the_version_of_the_crate() {
     }
 }
 
+/// A newcomer reads the whole README before deciding.
+#[test]
+fn the_readme_is_short() {
+    let lines = fs::read_to_string(root().join("README.md")).unwrap().lines().count();
+    assert!(lines <= 150, "README.md has {lines} lines, at most 150 are allowed: move the rest to a page of the guide");
+}
+
 /// The targets of the links and pictures of a Markdown text.
 fn links(text: &str) -> Vec<String> {
     let ends = text.split("](").skip(1);

@@ -16,7 +16,7 @@
 //!
 //! /// The program: at most three downloads at a time, each for at most ten minutes.
 //! fn start_download(gate: &Gate) -> Result<luagate::Permit, TryAcquireError> {
-//!     let downloads = gate.semaphore("downloads", 3).lease(Duration::from_secs(600));
+//!     let downloads = gate.semaphore("downloads", 3).lease(Lease::fixed(Duration::from_secs(600)));
 //!     downloads.try_acquire()
 //! }
 //!

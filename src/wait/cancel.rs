@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// A handle that ends waits in line, from another thread or at a certain time.
 ///
-/// Pass it to a semaphore, lock or latch with `cancelled_by`. [`cancel`](Cancel::cancel) then ends every wait in
+/// Pass it to a semaphore or latch with `cancelled_by`. [`cancel`](Cancel::cancel) then ends every wait in
 /// progress there, and every later one at once. Clones are the same handle.
 ///
 /// A handle stays cancelled: a later wait under it ends at once with [`Cancelled`](crate::errors::Cancelled). Therefore

@@ -79,7 +79,7 @@ fn command(language: &str, code: &str, folder: &tempfile::TempDir) -> std::io::R
         }
         "javascript" => {
             command = Command::new("node");
-            command.args(["--input-type=module", "-e", &format!("{JAVASCRIPT}{code}\nawait gate.close();")]);
+            command.args(["--input-type=module", "-e", &format!("{JAVASCRIPT}{code}\nawait gate.flush();")]);
         }
         "go" => {
             command = Command::new("go");

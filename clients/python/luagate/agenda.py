@@ -192,7 +192,7 @@ class Agenda:
         if job.error is None:
             reply = self.session.scripts["semaphore/refresh"].reply(job.value)
             if reply.word == "lost":
-                return self._lose(held)
+                return self.lose(held)
             held.refreshed(reply, asked)
             return self.changed(held)
         LOG.warning("%s: the lease of %s was not renewed, which is repeated: %s", held.settings.key, held.id, job.error)
@@ -232,13 +232,14 @@ class Agenda:
         """Reports the permits whose leases have ended."""
         for held in list(self._kept):
             if not held.remaining:
-                self._lose(held)
+                self.lose(held)
 
-    def _lose(self, held: Held) -> None:
+    def lose(self, held: Held) -> None:
+        """The permit is lost."""
+        held.end()
         if held not in self._kept:
             return
         self.remove(held)
-        held.end()
         LOG.warning("%s: the permit %s is lost", held.settings.key, held.id)
         if held.on_lost:
             self.session.notify(held)

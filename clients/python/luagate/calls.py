@@ -45,7 +45,7 @@ class Calls:
         if now - used >= UNCHECKED:
             idle.append((connection, used))
             return self.run_elsewhere(job)
-        limit = min(until, now + self._session.attempt)
+        limit = min(until, now + connection.socket_timeout)
         self._busy[connection] = None
         try:
             if self._session.is_closed:
@@ -75,7 +75,7 @@ class Calls:
             client = session.own()
             if self._is_plain:
                 connection = _connection(client, idle)
-                value = _converse(job.commands, partial(_ask, connection, time.monotonic() + session.attempt))
+                value = _converse(job.commands, partial(_ask, connection, time.monotonic() + connection.socket_timeout))
                 idle.append((connection, time.monotonic()))
             else:
                 value = _converse(job.commands, client.execute_command)

@@ -7,6 +7,9 @@ change the dictionaries, each by one step that Python does not interrupt.
 import logging
 import math
 import time
+import weakref
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from luagate import failures
@@ -33,6 +36,22 @@ class Release:
         self.mailbox: Any = None  # of the operation that waits for it
 
 
+class Watch(weakref.ref[Any]):
+    """Notices that an object is freed which may need these permits.
+
+    The callback is a method that no code in Python implements. So it takes no lock, and an interrupt cannot end it.
+    """
+
+    held: list[Held]
+    is_entered = False  # for the end of a `with` block: the block has begun
+
+    @staticmethod
+    def of(watched: Any, held: list[Held], callback: Callable[["Watch"], object]) -> "Watch":
+        watch = Watch(watched, callback)
+        watch.held = held
+        return watch
+
+
 class Agenda:
     """The held permits of a client, and its releases in the background."""
 
@@ -44,6 +63,7 @@ class Agenda:
         self._releases: dict[Release, float] = {}  # the time of the next attempt
         self._running: dict[Job, tuple[Held | Release, float]] = {}  # what a call is for, and when it began
         self._awaited: dict[Job, Release] = {}  # the call that must end before this release
+        self.freed: deque[Watch] = deque()  # of permits that are no longer referenced
         self._sleeps_until = math.inf
         self._ends_at = math.inf
 
@@ -65,6 +85,7 @@ class Agenda:
         self._wake(at)
 
     def remove(self, held: Held) -> None:
+        held.watch = None
         self._kept.pop(held, None)
         self._renewals.pop(held, None)
 
@@ -99,6 +120,8 @@ class Agenda:
             self._sleeps_until = math.inf  # before it is computed: a change that comes meanwhile must wake this loop
             at = self._sleeps_until = self._next()
             event = yield at - time.monotonic()
+            while self.freed:
+                self.remove(self.freed.popleft().held[0])
             if event is CLOSE:
                 self._ends_at = time.monotonic() + CLEAN_UP
                 self._kept.clear()
@@ -108,6 +131,8 @@ class Agenda:
                         self._releases.pop(release, None)
             elif isinstance(event, Job):
                 self._ended(event)
+            elif isinstance(event, Watch) and event.is_entered:
+                self._abandoned(event.held)
             self._report()
             self._start()
 
@@ -167,7 +192,7 @@ class Agenda:
         if job.error is None:
             reply = self.session.scripts["semaphore/refresh"].reply(job.value)
             if reply.word == "lost":
-                return self._lose(held)
+                return self.lose(held)
             held.refreshed(reply, asked)
             return self.changed(held)
         LOG.warning("%s: the lease of %s was not renewed, which is repeated: %s", held.settings.key, held.id, job.error)
@@ -194,17 +219,27 @@ class Agenda:
         if release.is_done and release.mailbox:
             release.mailbox.put_nowait(WAKE)
 
+    def _abandoned(self, all: list[Held]) -> None:
+        """Releases the permits of a block that has ended without a release."""
+        now = time.monotonic()
+        for held in all:
+            if remaining := held.remaining:  # otherwise the interrupted release has begun, and is repeated
+                self.remove(held)
+                held.end()
+                self._releases[Release(held.settings, held.id, now + remaining, False)] = now
+
     def _report(self) -> None:
         """Reports the permits whose leases have ended."""
         for held in list(self._kept):
             if not held.remaining:
-                self._lose(held)
+                self.lose(held)
 
-    def _lose(self, held: Held) -> None:
+    def lose(self, held: Held) -> None:
+        """The permit is lost."""
+        held.end()
         if held not in self._kept:
             return
         self.remove(held)
-        held.end()
         LOG.warning("%s: the permit %s is lost", held.settings.key, held.id)
         if held.on_lost:
             self.session.notify(held)

@@ -313,7 +313,7 @@ class _Session(Session):
         finally:
             self.ended(operation)
 
-    def run_in_background(self, job: Job) -> None:
+    def run_job(self, job: Job, until: float | None) -> None:
         self._agenda = self._agenda or self._start(_run(self.agenda.loop(), self.agenda.mailbox), "luagate-agenda")
         self._start(self._execute(job), "luagate-call")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from luagate import clients
+from luagate.agenda import Watch
 from luagate.errors import MOST, Invalid
 from luagate.held import Held
 from luagate.scripts import FOLDER, Scripts
@@ -131,12 +132,13 @@ class Gate(Generic[S, P]):
     def keep(self, permit: Any, agenda: Any) -> Any:
         """Renews the permit in the background and reports its loss, until it is released or no longer referenced."""
         held = permit._held
+        held.keeper = agenda
         if not held.settings.is_kept:
             return permit
         if on_lost := held.settings.on_lost:
             itself = weakref.ref(permit)
             held.on_lost = lambda _: (permit := itself()) and on_lost(permit)
-        weakref.finalize(permit, agenda.remove, held).atexit = False
+        held.watch = Watch.of(permit, [held], agenda.freed.append)
         agenda.add(held)
         return permit
 

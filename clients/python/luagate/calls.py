@@ -1,9 +1,12 @@
-"""The calls of threads to the server. They run on other threads, so a caller never waits for the network itself.
+"""The calls of threads to the server.
 
-This holds on the main thread too: redis-py would take an error of a signal handler for one of the network, and hide it.
+A caller reads its own reply, on an open connection and at most until its deadline. Other threads do what can take longer: they open
+connections, and make the calls of clients that do more than send a command.
 """
 
 import queue
+import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -22,15 +25,46 @@ IDLE = 30  # seconds: a thread without work ends after this time
 
 
 class Calls:
-    """The open connections of luagate's own client."""
+    """The open connections of luagate's own client. One whose reply was not read completely is never used again."""
 
     def __init__(self, session: Any, workers: "Workers") -> None:
         self._session, self._workers = session, workers
         self._idle: deque[tuple[Any, float]] = deque()  # connections, and when they were used last
+        self._busy: dict[Any, None] = {}  # the connections that callers read from
         # Other clients do more than send a command: that of a cluster finds the node, and a subclass may change the call.
         self._is_plain = type(session.client).execute_command is redis.Redis.execute_command
 
-    def start(self, job: Job) -> None:
+    def run(self, job: Job, until: float) -> None:
+        """Runs a call: on this thread until this time, if a connection is certainly open; otherwise on another thread."""
+        idle = self._idle
+        try:
+            connection, used = idle.pop()
+        except IndexError:
+            return self.run_elsewhere(job)
+        now, handled, raised = time.monotonic(), sys.exc_info()[1], None
+        if now - used >= UNCHECKED:
+            idle.append((connection, used))
+            return self.run_elsewhere(job)
+        limit = min(until, now + connection.socket_timeout)
+        self._busy[connection] = None
+        try:
+            if self._session.is_closed:
+                raise redis.ConnectionError("this Luagate is closed")
+            job.value = _converse(job.commands, partial(_ask, connection, limit))
+            idle.append((connection, time.monotonic()))
+        except (redis.RedisError, OSError) as error:
+            now = time.monotonic()
+            if now < limit and (raised := _of_handler(error, handled)):
+                raise raised from None
+            if now < until:  # otherwise this caller had less time than an attempt, which says nothing about other connections
+                self._failed(error, self._session.own())
+            job.error = error
+        finally:
+            self._busy.pop(connection, None)
+            handled = raised = None  # its traceback refers to this frame
+        job.is_done = True
+
+    def run_elsewhere(self, job: Job) -> None:
         """Runs a call on another thread."""
         self._workers.put(partial(self._run, job))
 
@@ -41,17 +75,26 @@ class Calls:
             client = session.own()
             if self._is_plain:
                 connection = _connection(client, idle)
-                value = _converse(job.commands, partial(_ask, connection))
+                value = _converse(job.commands, partial(_ask, connection, time.monotonic() + connection.socket_timeout))
                 idle.append((connection, time.monotonic()))
             else:
                 value = _converse(job.commands, client.execute_command)
         except Exception as error:
-            if failures.is_retried(error):
-                self._idle = deque()  # the next calls connect anew
-                session.failed(client, failures.is_read_only(error))
+            self._failed(error, client)
             job.end(None, error)
         else:
             job.end(value)
+
+    def _failed(self, error: Exception, client: Any) -> None:
+        if failures.is_retried(error):
+            self._idle = deque()  # the next calls connect anew
+            self._session.failed(client, failures.is_read_only(error))
+
+    def close(self) -> None:
+        """Ends the calls that wait for a reply."""
+        for connection in list(self._busy):
+            with suppress(Exception):
+                connection._sock.shutdown(socket.SHUT_RDWR)
 
 
 def _connection(client: Any, idle: deque[tuple[Any, float]]) -> Any:
@@ -66,9 +109,22 @@ def _connection(client: Any, idle: deque[tuple[Any, float]]) -> Any:
     return connection
 
 
-def _ask(connection: Any, *command: Any) -> Any:
+def _ask(connection: Any, until: float, *command: Any) -> Any:
     connection.send_command(*command)
+    connection._sock.settimeout(max(0.001, until - time.monotonic()))
     return connection.read_response()
+
+
+def _of_handler(error: BaseException | None, handled: BaseException | None) -> BaseException | None:
+    """The error of a signal handler, if redis-py took it for one of the network. `handled`: an error from before the call.
+
+    An error of the network has a number, except that the time is over.
+    """
+    while error and error is not handled:
+        if isinstance(error, OSError) and error.errno is None:
+            return error
+        error = error.__context__
+    return None
 
 
 def _converse(commands: Commands, ask: Callable[..., Any]) -> Any:

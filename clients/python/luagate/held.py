@@ -21,7 +21,8 @@ class Held:
         self.expires_at, self._deadline = expires_at, deadline
         self.auto_renew = settings.is_renewed
         self.on_lost: Callable[[Any], object] | None = None  # is called once with this object if the permit is lost
-        self.keeper: Any = None  # the agenda that renews it
+        self.keeper: Any = None  # the agenda of its session
+        self.watch: Any = None  # of the permit
         self._is_over = False  # released, or known to be lost
         self._process = process.number()
 

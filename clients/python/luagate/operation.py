@@ -93,8 +93,8 @@ class Operation:
         began, attempt, failure = time.monotonic(), 0, None
         until = min(self.end, began + self.outage, self.latest)
         while True:
-            self.job = job = self.session.start(script, keys, argv, self.mailbox)
-            if not (yield from self._answer(job, until)):
+            self.job = job = self.session.start(script, keys, argv, self.mailbox, until)
+            if not job.is_done and not (yield from self._answer(job, until)):
                 self.is_unsure = True
                 break
             if job.error is None:

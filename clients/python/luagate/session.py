@@ -34,8 +34,8 @@ class Session:
         """A queue of events."""
         raise NotImplementedError
 
-    def run_in_background(self, job: Job) -> None:
-        """Runs a call to the server."""
+    def run_job(self, job: Job, until: float | None) -> None:
+        """Runs a call to the server: in the background, or on the caller's thread until this time."""
         raise NotImplementedError
 
     def listen(self, inbox: Inbox) -> None:
@@ -44,10 +44,13 @@ class Session:
 
     # --- Calls ---
 
-    def start(self, script: Any, keys: list[str], argv: list[Any], mailbox: Any) -> Job:
-        """Starts a call of a script. It puts itself into the mailbox when it has ended."""
+    def start(self, script: Any, keys: list[str], argv: list[Any], mailbox: Any, until: float | None = None) -> Job:
+        """Starts a call of a script. It is done already, or puts itself into the mailbox when it has ended.
+
+        Without `until` it runs in the background.
+        """
         job = Job(script.commands(keys, argv, not self.is_cluster), mailbox)
-        self.run_in_background(job)
+        self.run_job(job, until)
         return job
 
     def own(self) -> Any:

@@ -61,7 +61,8 @@ def refresh(operation: Operation, held: Held) -> Steps[None]:
     try:
         held.refreshed(reply, asked)
     except Lost:
-        end(held)
+        if held.keeper:
+            held.keeper.lose(held)
         raise
     if held.keeper:
         held.keeper.changed(held)
@@ -95,7 +96,8 @@ def downgrade(operation: Operation, held: Held) -> Steps[None]:
         raise held.lost()
     reply = yield from operation.call("release", held.settings.keys, id=held.id, keep=FROM_WRITER)
     if reply.word != "released":
-        end(held)
+        if held.keeper:
+            held.keeper.lose(held)
         raise held.lost()
     held.permits = FROM_WRITER
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import redis
 from luagate import clients, process, several_steps, steps
 from luagate.agenda import Agenda
-from luagate.api import Gate, RwLock, SemaphoreValues, SeveralValues, Values, log_failed_release, wants_of
+from luagate.api import Gate, RwLock, SemaphoreValues, SeveralValues, Values, wants_of
+from luagate.block import Blocks
 from luagate.calls import Calls, Workers
 from luagate.errors import Closed, LuagateError
 from luagate.held import Held
@@ -27,25 +27,12 @@ ENDING = 0.1  # seconds: for a thread to end that has nothing more to do
 __all__ = ["Luagate", "Permit", "Permits", "RwLock", "Semaphore", "Several"]
 
 
-class _Block:
-    """The end of a `with` block releases, and never replaces the error of the work."""
-
-    _gate: Any
-    _was_held = True
-
-    def release(self) -> bool:
-        raise NotImplementedError
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._was_held = not self.is_lost  # type: ignore[attr-defined]
-        try:
-            self._was_held = self.release()
-        except (LuagateError, redis.RedisError) as failed:
-            log_failed_release(self, failed)
-
-
-class Permit(Values, _Block):
+class Permit(Values, Blocks):
     """A held permit. Leaving the `with` block releases it; an error of this release is only logged."""
+
+    @property
+    def _all(self) -> list[Held]:
+        return [self._held]
 
     def refresh(self) -> None:
         """Starts the lease anew. Blocks for one call, at most `call_timeout`. Raises Lost."""
@@ -57,7 +44,7 @@ class Permit(Values, _Block):
         Blocks for one call, at most `call_timeout`. After an error, also after an interrupt, the release is repeated in the
         background until the lease ends.
         """
-        return bool(self._gate.run(f"release {self._held.settings.key}", steps.release, [self._held]))
+        return bool(self._gate.run(f"release {self._held.settings.key}", steps.release, self._all))
 
     def downgrade(self) -> None:
         """A writer of a lock for readers and writers becomes a reader and keeps its fence. Blocks for one call. Raises Lost."""
@@ -65,11 +52,16 @@ class Permit(Values, _Block):
         self._gate.run(f"downgrade {self._held.settings.key}", steps.downgrade, self._held)
 
     def __enter__(self) -> "Permit":
+        self._enter()
         return self
 
 
-class Permits(SeveralValues[Permit], _Block):
+class Permits(SeveralValues[Permit], Blocks):
     """Held permits of several semaphores. Leaving the `with` block releases all."""
+
+    @property
+    def _all(self) -> list[Held]:
+        return self._held
 
     def refresh(self) -> None:
         """Refreshes all, each with the lease of its semaphore. Raises Lost if one of them is lost."""
@@ -80,6 +72,7 @@ class Permits(SeveralValues[Permit], _Block):
         return bool(self._gate.run(f"release {self!r}", steps.release, self._held))
 
     def __enter__(self) -> "Permits":
+        self._enter()
         return self
 
 
@@ -267,8 +260,11 @@ class _Session(Session):
         finally:
             self.ended(operation)
 
-    def run_in_background(self, job: Job) -> None:
-        self._calls.start(job)
+    def run_job(self, job: Job, until: float | None) -> None:
+        if until is None:
+            self._calls.run_elsewhere(job)
+        else:
+            self._calls.run(job, until)
 
     def notify(self, held: Held) -> None:
         self._workers.put(partial(Agenda.tell, held))
@@ -318,6 +314,7 @@ class _Session(Session):
     def close(self) -> None:
         end = time.monotonic() + CLEAN_UP
         self.end_all()
+        self._calls.close()
         listeners = dict(self._listeners)
         for inbox in listeners:
             self._closing.put(None)

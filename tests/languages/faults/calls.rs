@@ -76,6 +76,7 @@ pub fn labels_and_revocation(client: &Client) -> Result<(), Failed> {
     scene.call(format!("revoke gate=g name=line id={id}")).expect("revoked");
     scene.call(format!("revoke gate=g name=line id={id}")).expect("gone");
     scene.call("refresh permit=p").is_error("lost");
+    scene.call("await_lost permit=p timeout=10000").expect("lost");
     assert_eq!(scene.call("release permit=p").expect("released").get("held"), "false");
     Ok(())
 }

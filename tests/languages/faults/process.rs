@@ -97,6 +97,12 @@ pub fn interrupts(client: &Client) -> Result<(), Failed> {
     assert!(reply.number("interrupted") >= 50, "{reply:?}");
     // A permit that was granted at the moment of an interrupt may stay until its lease ends.
     scene.is_free("line");
+    // A block that has begun releases its permit, wherever the interrupt comes.
+    let call = scene.driver.send("interrupts gate=g count=500 name=end lease=600000+ at=end");
+    let reply = scene.driver.ends_within(&call, Duration::from_secs(120)).ok_or("it does not end")?;
+    reply.expect("done");
+    assert!(reply.number("interrupted") >= 50, "{reply:?}");
+    scene.is_free("end");
     Ok(())
 }
 

@@ -46,6 +46,7 @@
 //! | you need | type |
 //! |---|---|
 //! | at most `n` at the same time | [`Semaphore`] |
+//! | at most `n` starts in a period | [`Semaphore::at_least`] |
 //! | one at a time | [`Mutex`] |
 //! | many readers, or one writer | [`RwLock`] |
 //! | several limits at once, or locks of several things | [`Several`] |
@@ -54,9 +55,9 @@
 //!
 //! # How every lock behaves
 //!
-//! - **Three ways to acquire.** At once, or the error [`Denied`](errors::Denied): `try_acquire`, `try_lock`,
-//!   `try_read`. In line without a time limit: `acquire`, `lock`, `read`. In line with a time limit: `acquire_timeout`,
-//!   `try_lock_for`, `try_read_until`. No caller overtakes the line, except by a [head start](Semaphore::head_start).
+//! - **Three ways to acquire.** Without waiting: `try_acquire`, `try_lock`, `try_read`; they return
+//!   [`Denied`](errors::Denied) if nothing is free. In line without a time limit: `acquire`, `lock`, `read`. In line with a time limit: `acquire_timeout`,
+//!   `try_lock_for`, `try_read_for`. No caller overtakes the line, except by a [head start](Semaphore::head_start).
 //! - **Calls block their thread**, for one round trip or until their wait ends. Their async form, such as `acquire_async`, blocks no
 //!   thread. It needs no runtime and works on every executor.
 //! - **Dropping a permit releases it**, and does not wait for the reply. Later calls of the gate for the same name run after

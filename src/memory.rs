@@ -11,7 +11,7 @@
 //! ```
 //!
 //! ```
-//! use luagate::{Gate, errors::TryAcquireError};
+//! use luagate::{Gate, Lease, errors::TryAcquireError};
 //! use std::time::Duration;
 //!
 //! /// The program: at most three downloads at a time, each for at most ten minutes.
@@ -183,6 +183,8 @@ impl Memory {
     /// stops waiting for it and moves the rest of the time at once. A callback must not move the clock.
     ///
     /// Each renewal and each call of a waiter takes about half a millisecond. All moves together are at most 50 years.
+    ///
+    /// It blocks its thread, also in an async test: use `#[tokio::test(flavor = "multi_thread")]` and `spawn_blocking`.
     pub fn advance(&self, by: Duration) {
         self.time.advance(by);
     }

@@ -34,7 +34,10 @@ impl Mutex {
         Mutex { semaphore }
     }
 
-    /// Changes the settings, which are those of a [`Semaphore`]:
+    /// Changes the settings, which are those of a [`Semaphore`]: [`lease`](Semaphore::lease), [`label`](Semaphore::label),
+    /// [`id`](Semaphore::id), [`max_waiting`](Semaphore::max_waiting), [`head_start`](Semaphore::head_start),
+    /// [`at_least`](Semaphore::at_least), [`cancelled_by`](Semaphore::cancelled_by) and [`on_lost`](Semaphore::on_lost). Name
+    /// and limit stay, whatever `set` returns:
     ///
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {
@@ -43,6 +46,7 @@ impl Mutex {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias("lease", "label", "max_waiting", "cancelled_by", "on_lost"))]
     #[must_use]
     pub fn with(self, set: impl FnOnce(Semaphore) -> Semaphore) -> Mutex {
         Mutex::new(self.semaphore.with(set))
@@ -53,7 +57,7 @@ impl Mutex {
         self.semaphore.name()
     }
 
-    /// The mutex as one of [`several`](crate::Gate::several).
+    /// The mutex as one of [`several`](crate::Gate::several). Use it only for that.
     pub fn to_lock(&self) -> (&Semaphore, u32) {
         (&self.semaphore, 1)
     }

@@ -48,12 +48,12 @@ impl RwLock {
         self.semaphore.name()
     }
 
-    /// The lock for reading, as one of [`several`](crate::Gate::several).
+    /// The lock for reading, as one of [`several`](crate::Gate::several). Use it only for that.
     pub fn to_read(&self) -> (&Semaphore, u32) {
         (&self.semaphore, 1)
     }
 
-    /// The lock for writing, as one of [`several`](crate::Gate::several).
+    /// The lock for writing, as one of [`several`](crate::Gate::several). Use it only for that.
     pub fn to_write(&self) -> (&Semaphore, u32) {
         (&self.semaphore, MOST)
     }

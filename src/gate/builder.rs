@@ -166,9 +166,10 @@ impl GateBuilder {
     }
 
     /// How long a caller that is already in line continues to wait while the server cannot be reached: 10 s by default.
-    /// When the server is back, the caller has its place in line again.
-    pub fn outage_timeout(mut self, outage: Duration) -> Self {
-        self.outage = outage;
+    /// When the server is back, the caller has its place in line again. Zero: a wait ends with its first failed call. The first
+    /// call of a wait is not repeated, so it fails at once.
+    pub fn outage_timeout(mut self, timeout: Duration) -> Self {
+        self.outage = timeout;
         self
     }
 

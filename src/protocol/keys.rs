@@ -34,7 +34,8 @@ impl Keys {
         Keys::of("mutex", prefix, name)
     }
 
-    /// The keys of the reader-writer lock `name` under `prefix`.
+    /// The keys of the reader-writer lock `name` under `prefix`: a semaphore whose callers declare the limit 2147483647. A reader
+    /// asks for one permit, a writer for all of them.
     ///
     /// # Errors
     /// [`Invalid`] if the name or the prefix is not valid. It names the argument and the accepted values.

@@ -9,7 +9,7 @@
 //! let ask = semaphore::Ask { id: "worker-1", limit: 5, ..semaphore::Ask::default() };
 //! if let semaphore::AcquireAnswer::Granted(grant, _) = semaphore::acquire(&mut con, &keys, &ask)? {
 //!     println!("granted, with fence {}", grant.fence);
-//!     semaphore::release(&mut con, &keys, "worker-1", 0, None)?;
+//!     semaphore::release(&mut con, &keys, "worker-1", 0, Some(grant.fence))?;
 //! }
 //! # Ok(())
 //! # }

@@ -59,6 +59,7 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`CallError`]. The call can be repeated.
+    #[doc(alias = "force_unlock")]
     pub fn revoke(&self, id: &str) -> Result<Revoked, CallError> {
         block(|mode| self.revoke_by(id, mode))
     }

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 /// A handle that ends waits in line, from another thread or at a certain time.
 ///
-/// Pass it to a semaphore or latch with `cancelled_by`. [`cancel`](Cancel::cancel) then ends every wait in
-/// progress there, and every later one at once. Clones are the same handle.
+/// Pass it to a semaphore or latch with `cancelled_by`, and to a lock with
+/// `mutex.with(|settings| settings.cancelled_by(&cancel))`. [`cancel`](Cancel::cancel) then ends every wait in progress
+/// there, and every later one at once. Clones are the same handle.
 ///
 /// A handle stays cancelled: a later wait under it ends at once with [`Cancelled`](crate::errors::Cancelled). Therefore
 /// use a new handle for each request or job. `semaphore.clone().cancelled_by(&cancel)` is cheap.

@@ -250,7 +250,7 @@ fn a_waiter_with_an_own_id_gets_its_permit_although_the_server_stalls() {
     let gate = gate(&server.url, &server, Duration::from_millis(500));
     let job = job(&gate);
     let lease = Duration::from_secs(2);
-    server.gate().mutex("job").with(|lock| lock.lease(Lease::fixed(lease))).lock().unwrap().into_id();
+    let _ = server.gate().mutex("job").with(|lock| lock.lease(Lease::fixed(lease))).lock().unwrap().into_id();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| job.try_lock_for(LONG));
         eventually("it waits", || (job.inspect().unwrap().waiter_count == 1).then_some(()));

@@ -121,11 +121,13 @@ pub mod errors {
     pub use crate::permit::ReleaseError;
 }
 
-/// Not part of the API: what the proofs in `tests/proof` use of this crate. It may change in any version.
+/// Not part of the API: what the proofs in `tests/proof` and the fuzz targets in `tests/fuzz` use of this crate. It may change
+/// in any version.
 #[cfg(feature = "__proof")]
 #[doc(hidden)]
 pub mod __proof {
-    use crate::errors::{Failure, FailureKind};
+    use crate::engine::{address::Address, eviction, replies};
+    use crate::errors::{Failure, FailureKind, Invalid};
     use crate::scripts::semaphore::Grant;
 
     pub mod protocol {
@@ -138,6 +140,18 @@ pub mod __proof {
 
     pub fn left_of(grant: &Grant) -> Option<std::time::Duration> {
         grant.left()
+    }
+
+    pub fn replies(bytes: &[u8], piece: usize) -> redis::RedisResult<Vec<redis::Value>> {
+        replies::read(bytes, piece)
+    }
+
+    pub fn hosts(url: &str) -> Result<Vec<(String, u16)>, Invalid> {
+        Address::parse(url).map(Address::hosts)
+    }
+
+    pub fn warning(info: redis::Value) -> Option<crate::Warning> {
+        eviction::warning(info, "server".to_owned())
     }
 }
 

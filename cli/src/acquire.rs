@@ -1,6 +1,6 @@
 //! `luagate acquire`: a permit that another process releases, with `luagate release`.
 
-mod keeper;
+pub mod keeper;
 mod process;
 
 pub use keeper::keep;

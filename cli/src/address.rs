@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// get it.
 pub const HIDDEN_URL: &str = "LUAGATE_HIDDEN_URL";
 
-#[derive(Args, Clone, Serialize, Deserialize)]
+#[derive(Args, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerArgs {
     /// Server, e.g. redis://host/ [env: LUAGATE_URL, REDIS_URL]
     #[arg(long, global = true, value_name = "URL", hide = true)]
@@ -87,8 +87,8 @@ impl ServerArgs {
     pub fn at(&self, ended: Ended) -> Ended {
         let url = self.url();
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
-        let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
-        let hosts = hosts.split('?').next().unwrap_or_default(); // a password may follow
+        let authority = rest.split('?').next().unwrap_or_default(); // a password may follow
+        let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
         match ended {
             Ended { status: UNREACHABLE, message: Some(message), .. } => {
                 Ended::new(UNREACHABLE, format!("{scheme}://{hosts}: {message}"))
@@ -125,6 +125,15 @@ pub fn hide_password() {
         let error = std::process::Command::new(program).arg0(name).args(kept).env(HIDDEN_URL, url).exec();
         let text = format!("cannot remove the password of --url from the process list: {error}. Use LUAGATE_URL");
         crate::output::warn(text);
+    }
+}
+
+/// An argument of any kind as a text, without the rest of a URL in it that may contain a password.
+pub fn without_password(argument: &OsStr) -> String {
+    let text = argument.to_string_lossy();
+    match text.split_once("://") {
+        Some((before, _)) if has_password(argument) => format!("{before}://***"),
+        _ => text.into_owned(),
     }
 }
 

@@ -491,7 +491,7 @@ pub struct ExportArgs {
     pub once: bool,
 }
 
-fn limit(text: &str) -> Result<Limit, String> {
+pub fn limit(text: &str) -> Result<Limit, String> {
     match text.parse() {
         _ if text == "stored" => Ok(Limit::Stored),
         Ok(limit) if (1..=MOST).contains(&i64::from(limit)) => Ok(Limit::Declared(limit)),
@@ -499,14 +499,14 @@ fn limit(text: &str) -> Result<Limit, String> {
     }
 }
 
-fn listen(text: &str) -> Result<String, String> {
+pub fn listen(text: &str) -> Result<String, String> {
     match text.rsplit_once(':').map(|(_, port)| port.parse::<u16>()) {
         Some(Ok(_)) => Ok(text.to_owned()),
         _ => Err("accepted: HOST:PORT, as in `localhost:9187`, or :PORT for all addresses of this machine".to_owned()),
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     use TimeUnit::{Day, Hour, MilliSecond, Minute, Second};
     let parser = DurationParser::with_time_units(&[MilliSecond, Second, Minute, Hour, Day]);
     let parsed = parser.parse(text).ok().and_then(|duration| Duration::try_from(duration).ok());

@@ -34,11 +34,22 @@ pub fn script(shell: Shell) -> Result<u8, Ended> {
 /// Prints what can replace the word with this index, and its meaning, on a line each.
 pub fn complete(index: usize, words: Vec<OsString>) -> Result<u8, Ended> {
     let server = server(&words);
+    let names = move |begin: &str| server.as_ref().map(|server| stored(server, begin)).unwrap_or_default();
+    output::exactly(&lines(index, words, names)?)?;
+    Ok(0)
+}
+
+/// What can replace the word with this index, and its meaning, on a line each. `names`: those on the server that begin so.
+pub fn lines(
+    index: usize,
+    words: Vec<OsString>,
+    names: impl Fn(&str) -> BTreeSet<String> + Clone + Send + Sync + 'static,
+) -> Result<String, Ended> {
     let mut command = Args::command();
     let subcommands: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     for name in subcommands.iter().filter(|name| *name != "latch") {
-        let server = server.clone();
-        command = command.mut_subcommand(name, |subcommand| with_names(subcommand, server));
+        let names = names.clone();
+        command = command.mut_subcommand(name, |subcommand| with_names(subcommand, names));
     }
     let found = candidates(&mut command, words, index, None)?;
     // The internal subcommands are hidden, and so are the options of all subcommands, which are useful.
@@ -49,8 +60,7 @@ pub fn complete(index: usize, words: Vec<OsString>) -> Result<u8, Ended> {
         let help = candidate.get_help().map(ToString::to_string).unwrap_or_default();
         format!("{}\t{}\n", candidate.get_value().display(), help.lines().next().unwrap_or_default())
     });
-    output::exactly(&lines.collect::<String>())?;
-    Ok(0)
+    Ok(lines.collect())
 }
 
 /// The server that the words name, or the environment.
@@ -59,32 +69,32 @@ fn server(words: &[OsString]) -> Option<ServerArgs> {
     ServerArgs::from_arg_matches(&matches).ok()
 }
 
-fn with_names(command: Command, server: Option<ServerArgs>) -> Command {
-    command.mut_args(move |arg| match &server {
-        Some(server) if NAMES.contains(&arg.get_id().as_str()) => {
-            let server = server.clone();
-            arg.add(ArgValueCompleter::new(move |current: &OsStr| names(&server, current)))
-        }
-        _ => arg,
+fn with_names(command: Command, names: impl Fn(&str) -> BTreeSet<String> + Clone + Send + Sync + 'static) -> Command {
+    let offered = move |begin: &OsStr| -> Vec<CompletionCandidate> {
+        let found = names(&begin.to_string_lossy()).into_iter();
+        found.filter(|name| is_plain(name)).map(CompletionCandidate::new).collect()
+    };
+    command.mut_args(move |arg| match NAMES.contains(&arg.get_id().as_str()) {
+        true => arg.add(ArgValueCompleter::new(offered.clone())),
+        false => arg,
     })
 }
 
 /// The names on the server that begin so. After an error none, since there is no place for a message.
-fn names(server: &ServerArgs, begin: &OsStr) -> Vec<CompletionCandidate> {
+fn stored(server: &ServerArgs, begin: &str) -> BTreeSet<String> {
     let deadline = Instant::now() + PATIENCE;
-    let begin = begin.to_string_lossy();
     let mut found = BTreeSet::new();
-    let Ok(builder) = server.builder() else { return Vec::new() };
+    let Ok(builder) = server.builder() else { return found };
     let search = builder.connect_timeout(PATIENCE).read_timeout(PATIENCE).open().and_then(|gate| admin::names(&gate));
-    let Ok(mut search) = search else { return Vec::new() };
+    let Ok(mut search) = search else { return found };
     while let Some(Ok(names)) = search.next_step()
         && found.len() < MOST
         && Instant::now() < deadline
     {
-        found
-            .extend(names.into_iter().map(|name| name.name).filter(|name| name.starts_with(&*begin) && is_plain(name)));
+        let begun = names.into_iter().map(|name| name.name).filter(|name| name.starts_with(begin));
+        found.extend(begun.take(MOST - found.len()));
     }
-    found.into_iter().take(MOST).map(CompletionCandidate::new).collect()
+    found
 }
 
 /// Whether a shell takes the name as it is. Another client has chosen it, so it may contain a command.

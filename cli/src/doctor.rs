@@ -1,6 +1,6 @@
 //! `luagate doctor`: checks each server, and says what to change.
 
-mod checks;
+pub mod checks;
 mod permissions;
 mod report;
 mod server;

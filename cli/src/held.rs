@@ -4,7 +4,7 @@ use luagate::admin::{self, Kind, Name};
 use luagate::{Gate, Semaphore};
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Held {
     pub name: String,
     kind: String,

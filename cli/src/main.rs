@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     let matches = match Args::command().try_get_matches_from(arguments()) {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() => {
+            let error = to_show(error);
             output::to_stderr(move || drop(error.print()));
             return ExitCode::from(USAGE);
         }
@@ -57,6 +58,14 @@ fn arguments() -> Vec<OsString> {
         arguments.push("--help".into());
     }
     arguments
+}
+
+/// The error of wrong arguments as it is shown: an argument in it may contain a password, or characters of another client that a
+/// terminal carries out.
+fn to_show(error: clap::Error) -> clap::Error {
+    let shown = arguments().into_iter().map(|argument| output::visible(&address::without_password(&argument)));
+    let again = Args::command().try_get_matches_from(shown).err();
+    again.filter(clap::Error::use_stderr).unwrap_or(error)
 }
 
 /// Writes the message of an error. Returns the exit status.

@@ -4,7 +4,7 @@ mod change;
 mod claim;
 mod clock;
 mod deadline;
-mod guard;
+pub mod guard;
 mod line;
 mod mark;
 mod processes;

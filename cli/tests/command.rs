@@ -24,6 +24,7 @@ mod command {
     pub mod promises;
     pub mod reasons;
     pub mod running;
+    pub mod secrets;
     pub mod signals;
     pub mod statuses;
     pub mod terminal;

@@ -4,7 +4,7 @@ use super::connector::Endpoint;
 use super::tls::{self, Certificates};
 use crate::error::{CallError, Invalid};
 use crate::protocol::routing::HostPort;
-use redis::{ConnectionAddr, IntoConnectionInfo};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::net::Ipv6Addr;
 
 #[derive(Clone, Debug)]
@@ -29,6 +29,7 @@ pub(crate) enum Address {
 
 impl Address {
     pub(crate) fn parse(url: &str) -> Result<Address, Invalid> {
+        let url = trimmed(url)?;
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         match scheme {
             "redis+cluster" | "rediss+cluster" => Address::of_cluster(plain(scheme), rest),
@@ -62,11 +63,26 @@ impl Address {
         Ok(Address::Sentinel { sentinels, ask, master: master.to_owned(), like })
     }
 
+    /// The hosts that it names: none for a socket in the file system.
+    #[cfg(feature = "__proof")]
+    pub(crate) fn hosts(self) -> Vec<HostPort> {
+        match self {
+            Address::One(endpoint) => match endpoint.info.addr() {
+                ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                    vec![(host.clone(), *port)]
+                }
+                _ => Vec::new(),
+            },
+            Address::Cluster { nodes: hosts, .. } | Address::Sentinel { sentinels: hosts, .. } => hosts,
+        }
+    }
+
     /// The same address, with these settings of connections to the sentinels.
     pub(crate) fn asking_as(self, url: &str) -> Result<Address, Invalid> {
         match self {
             Address::Sentinel { sentinels, master, like, .. } => {
-                Ok(Address::Sentinel { sentinels, ask: endpoint_of(url, ONE)?, master, like })
+                let ask = endpoint_of(trimmed(url)?, ONE)?;
+                Ok(Address::Sentinel { sentinels, ask, master, like })
             }
             _ => {
                 let why = "the address names no sentinels. Accepted: only with redis+sentinel://";
@@ -138,7 +154,24 @@ fn endpoint_of(url: &str, form: &str) -> Result<Endpoint, Invalid> {
         let why = "luagate was compiled without its feature `tls`. Enable the feature `tls` in Cargo.toml";
         return Err(Invalid::new("url", why));
     }
-    url.into_connection_info().map(Endpoint::new).map_err(|_| Invalid::new("url", wrong_part(url, form)))
+    let parsed = url.into_connection_info().ok().filter(|info| !is_cut_by_password(url, info));
+    parsed.map(Endpoint::new).ok_or_else(|| Invalid::new("url", wrong_part(url, form)))
+}
+
+/// The URL without white space around it, as from a file that ends with a line. Control characters in it are refused, since the
+/// parser of `redis` would remove some of them without a word.
+fn trimmed(url: &str) -> Result<&str, Invalid> {
+    let url = url.trim();
+    if url.contains(char::is_control) {
+        return Err(Invalid::new("url", unknown_scheme("it contains a control character")));
+    }
+    Ok(url)
+}
+
+/// Whether a piece of an unescaped password is read as the port: `redis://user:12?3@host` would connect to `user`, port 12.
+fn is_cut_by_password(url: &str, info: &ConnectionInfo) -> bool {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    !matches!(info.addr(), ConnectionAddr::Unix(_)) && broken_by_password(rest).is_some()
 }
 
 const ONE: &str = "redis://[user:password@]host[:port][/db], or rediss:// with TLS";
@@ -254,6 +287,13 @@ fn is_utf_8(login: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn white_space_around_a_url_is_ignored() {
+        let address = Address::parse(" redis+cluster://a,b\r\n").unwrap();
+        let Address::Cluster { nodes, .. } = address else { panic!("no cluster") };
+        assert_eq!(nodes, [("a".to_owned(), 6379), ("b".to_owned(), 6379)]);
+    }
 
     #[test]
     fn the_login_of_a_cluster_url_is_for_every_node() {

@@ -48,7 +48,7 @@ pub(super) fn command() -> Cmd {
 
 /// The warning that the reply to [`command`] leads to. A server that does not report its settings, for example because the
 /// user may not run `INFO`, causes none.
-pub(super) fn warning(reply: Value, server: String) -> Option<Warning> {
+pub(crate) fn warning(reply: Value, server: String) -> Option<Warning> {
     let Value::BulkString(info) = reply else { return None };
     let info = std::str::from_utf8(&info).ok()?;
     let field = |name: &str| {

@@ -48,7 +48,7 @@ pub(crate) mod mode;
 mod packets;
 pub(crate) mod place;
 pub(crate) mod probe;
-mod replies;
+pub(crate) mod replies;
 pub(crate) mod sentinels;
 pub(crate) mod server;
 pub(crate) mod servers;

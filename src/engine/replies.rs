@@ -113,6 +113,19 @@ fn wrong() -> RedisError {
     (ErrorKind::Parse, "the answer is no reply of Redis").into()
 }
 
+/// The replies in these bytes, which arrive in pieces of this length.
+#[cfg(any(test, feature = "__proof"))]
+pub(crate) fn read(bytes: &[u8], piece: usize) -> Result<Vec<Value>, RedisError> {
+    let (mut replies, mut read) = (Replies::default(), Vec::new());
+    for piece in bytes.chunks(piece) {
+        replies.push(piece);
+        while let Some(reply) = replies.next()? {
+            read.push(reply);
+        }
+    }
+    Ok(read)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,18 +133,6 @@ mod tests {
 
     fn text(text: &str) -> Value {
         Value::BulkString(text.as_bytes().to_vec())
-    }
-
-    /// The replies in these bytes, which arrive in pieces of this length.
-    fn read(bytes: &[u8], piece: usize) -> Result<Vec<Value>, RedisError> {
-        let (mut replies, mut read) = (Replies::default(), Vec::new());
-        for piece in bytes.chunks(piece) {
-            replies.push(piece);
-            while let Some(reply) = replies.next()? {
-                read.push(reply);
-            }
-        }
-        Ok(read)
     }
 
     #[test]

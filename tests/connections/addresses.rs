@@ -51,6 +51,8 @@ const WRONG: &[(&str, &str)] = &[
     ("redis://user:6379/secret@host", "the password contains"),
     ("redis://:sec#secret@host", "the password contains"),
     ("redis://:sec?secret@host:6379/0", "the password contains"),
+    ("redis://user:12?secret@host", "the password contains"),
+    ("redis://:secret\t@host", "a control character"),
     ("redis://:secret%ff@host", "the user or the password is"),
     ("redis://%ff:secret@host", "the user or the password is"),
     ("redis://:secret@host/0?protocol=secret", "the protocol is"),

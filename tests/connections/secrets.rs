@@ -97,6 +97,8 @@ fn secrets_are_hidden_in_errors_about_a_wrong_address() {
         "redis://user:a/hunter2@host/",
         "redis://user:1/hunter2@host/",
         "redis://user:1?protocol=hunter2@host/",
+        "redis://user:1?hunter2@host",
+        "redis://user:hunter2@ho\nst/",
         "rediss://user:1#hunter2@host/",
         "http://user:hunter2@host/",
         "user:hunter2@host",

@@ -41,7 +41,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 const CONFIRMATION: Duration = Duration::from_secs(10);
 
 /// A permit, and how long to keep it.
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     server: ServerArgs,
     #[serde(flatten)]

@@ -4,6 +4,8 @@
 //! when they must have ended. If the input ends, `run` has died. Then the guard ends the command, and releases the permits once
 //! no process of the command is left.
 
+pub mod lines;
+
 use super::change;
 use super::clock::now;
 use super::processes::{Found, GUARD, Processes, own_program};
@@ -12,12 +14,12 @@ use super::signals;
 use crate::address::ServerArgs;
 use crate::ended::Ended;
 use crate::held::Held;
+use lines::{Line, Lines};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, read, setsid};
-use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -35,19 +37,6 @@ const LOOK: Duration = Duration::from_millis(20);
 const RESTART: Duration = Duration::from_secs(1);
 /// A difference of two ends that comes from reading two clocks one after the other.
 const SAME: Duration = Duration::from_millis(20);
-
-/// What `run` sends.
-#[derive(Clone, Serialize, Deserialize)]
-enum Line {
-    Server(ServerArgs),
-    Held(Vec<Held>),
-    Started(Processes),
-    /// No process may be left at this time. If `run` dies, they get TERM, and KILL after `grace`.
-    Ends {
-        at: Duration,
-        grace: Duration,
-    },
-}
 
 /// The guard, seen from `run`.
 pub struct Guard {
@@ -127,7 +116,7 @@ impl Guard {
 
     fn send(&mut self, line: &Line) -> io::Result<()> {
         let (_, input) = self.process.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        input.write_all(format!("{}\n", serde_json::to_string(line)?).as_bytes())
+        input.write_all(line.written()?.as_bytes())
     }
 
     /// The command has ended, so the guard is ended too.
@@ -149,7 +138,7 @@ pub fn guard() -> Result<u8, Ended> {
         signal_hook::flag::register(signal as i32, Arc::<AtomicBool>::default())?;
     }
     let report = Report::start()?;
-    let mut input = Input { stdin: io::stdin(), text: Vec::new() };
+    let mut input = Input { stdin: io::stdin(), lines: Lines::default() };
     let (mut server, mut held, mut processes, mut end) = (None, Vec::new(), None::<Processes>, None);
     loop {
         let left = end.map_or(LONGEST, |(at, _): (Duration, Duration)| at.saturating_sub(now()).min(LONGEST));
@@ -180,7 +169,7 @@ pub fn guard() -> Result<u8, Ended> {
 
 /// Sends TERM, and KILL after `grace`, but at `at` at the latest. Returns whether none is left before that.
 fn end_all(processes: &Processes, (at, grace): (Duration, Duration)) -> bool {
-    let kill_at = at.min(now() + grace);
+    let kill_at = at.min(now().saturating_add(grace));
     // A process that was found once stays known: some are found only as long as their parents are there.
     let find = || processes.find().into_iter().filter_map(Found::of);
     let mut known: HashSet<Found> = find().collect();
@@ -215,7 +204,7 @@ fn release(server: &ServerArgs, held: &[Held]) {
 /// The lines of `run`.
 struct Input {
     stdin: io::Stdin,
-    text: Vec<u8>,
+    lines: Lines,
 }
 
 enum Next {
@@ -229,12 +218,8 @@ impl Input {
     /// All lines that have arrived are read before a deadline counts: several may have piled up.
     fn next(&mut self, within: Duration) -> Next {
         loop {
-            if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.text.drain(..=end).collect();
-                match serde_json::from_slice(&line) {
-                    Ok(line) => return Next::Line(line),
-                    Err(_) => continue,
-                }
+            if let Some(line) = self.lines.next() {
+                return Next::Line(line);
             }
             let within = PollTimeout::try_from(within).unwrap_or(PollTimeout::ZERO);
             match poll(&mut [PollFd::new(self.stdin.as_fd(), PollFlags::POLLIN)], within) {
@@ -245,7 +230,7 @@ impl Input {
             let mut bytes = [0; 4_096];
             match read(&self.stdin, &mut bytes) {
                 Ok(0) => return Next::End,
-                Ok(count) => self.text.extend(&bytes[..count]),
+                Ok(count) => self.lines.push(&bytes[..count]),
                 Err(Errno::EINTR) => {}
                 Err(_) => return Next::End,
             }

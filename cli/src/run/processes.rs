@@ -30,7 +30,7 @@ pub const GUARD: &CStr = c"permit-guard";
 const SEARCHES: usize = 10;
 
 /// The processes that the command has started: those in its process group, those below it, and those that have its variables or its mark.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Processes {
     leader: i32,
     /// The command has a separate process group. Otherwise it is in the group of luagate.

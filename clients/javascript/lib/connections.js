@@ -56,6 +56,12 @@ class NodeRedisConnection {
   }
 }
 
+/** The error of a command without the arguments: `ioredis` adds them, and one may be a password or a secret. */
+function withoutArguments(error) {
+  if (error?.command) delete error.command.args;
+  throw error;
+}
+
 /** A connection of the package `ioredis`, with the settings of the given client. */
 class IoRedisConnection {
   #client;
@@ -77,18 +83,16 @@ class IoRedisConnection {
   }
 
   async open() {
-    await this.#client.connect().catch((error) => {
-      throw this.#failure ?? error;
-    });
+    await this.#client.connect().catch((error) => withoutArguments(this.#failure ?? error));
   }
 
   sendCommand(args) {
-    return this.#client.call(...args);
+    return this.#client.call(...args).catch(withoutArguments);
   }
 
   subscribe(channel, receive) {
     this.#client.on('message', (_, text) => receive(text));
-    return this.#client.subscribe(channel);
+    return this.#client.subscribe(channel).catch(withoutArguments);
   }
 
   end() {

@@ -6,6 +6,7 @@ pub mod client;
 pub mod driver;
 mod ending;
 mod failover;
+mod messages;
 mod parity;
 mod process;
 pub mod rust;

@@ -480,5 +480,6 @@ fn error_of(error: Error) -> String {
         Error::Failed(failure) | Error::Unknown(failure) => (kind_of(failure), String::new()),
         _ => ("other", String::new()),
     };
-    format!("error kind={kind}{more} message={}", encode(&error.to_string()))
+    let logged = encode(&format!("{error:?}"));
+    format!("error kind={kind}{more} message={} logged={logged}", encode(&error.to_string()))
 }

@@ -1,7 +1,7 @@
 //! The table of faults, and the exceptions.
 
 use super::client::Client;
-use super::{access, calls, ending, failover, process, silence, subscription, work};
+use super::{access, calls, ending, failover, messages, process, silence, subscription, work};
 use libtest_mimic::Failed;
 
 pub struct Fault {
@@ -19,7 +19,7 @@ const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> 
     Fault { name, test, on_variants: true }
 }
 
-pub const FAULTS: [Fault; 43] = [
+pub const FAULTS: [Fault; 44] = [
     new("silent_server_before_the_first_wait", silence::before_the_first_wait),
     on_all("silent_server_during_the_wait", silence::during_the_wait),
     new("silent_server_after_the_wait", silence::after_the_wait),
@@ -34,6 +34,7 @@ pub const FAULTS: [Fault; 43] = [
     new("subscription_is_closed", subscription::closed),
     new("subscription_is_kept_during_a_long_wait", subscription::kept),
     new("server_without_subscribe_publish_or_pubsub", subscription::unknown_commands),
+    on_all("messages_of_others", messages::broken),
     on_all("wrong_password", access::wrong_password),
     new("missing_permission", access::missing_permission),
     on_all("endpoint_moves_to_another_server", failover::moved),

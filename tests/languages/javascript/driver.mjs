@@ -1,6 +1,7 @@
 // Runs the commands of the fault suite, one per line: see ../faults/README.md
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { inspect } from 'node:util';
 import * as luagate from 'luagate';
 import { badArguments } from './arguments.mjs';
 
@@ -279,6 +280,7 @@ function refusal(error) {
   } else if (error?.limit !== undefined) {
     fields.limit = error.limit;
   }
+  if (kind === 'permission') fields.logged = inspect(error, { depth: Infinity, showHidden: true });
   const stack = kind === 'other' ? ` ${error?.stack}` : '';
   return line('error', { ...fields, message: `${error?.message}${stack}` });
 }

@@ -2,6 +2,7 @@
 
 import math
 import os
+import traceback
 from urllib.parse import quote, unquote
 
 import redis
@@ -130,6 +131,8 @@ def failure(error):
         values["next_expiry"] = -1 if error.next_expiry is None else round(error.next_expiry * 1000)
     if kind in ("above_limit", "limit_mismatch"):
         values["limit"] = error.limit
+    if kind == "permission":
+        values["logged"] = f"{error!r} {''.join(traceback.format_exception(error))}"
     return "error", {**values, "message": error}
 
 

@@ -170,6 +170,9 @@ func describe(err error) []string {
 		kind = "server"
 	}
 	words := []string{"error", "kind=" + kind, fmt.Sprintf("type=%T", err), "message=" + err.Error()}
+	if kind == "permission" {
+		words = append(words, fmt.Sprintf("logged=%+v %#v", err, err))
+	}
 	return append(words, more...)
 }
 

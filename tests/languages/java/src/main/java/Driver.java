@@ -4,6 +4,8 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.io.PrintWriter;
+import java.io.StringWriter;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -155,6 +157,11 @@ public final class Driver {
       text += " limit=" + above.limit();
     } else if (failed instanceof LimitMismatchException mismatch) {
       text += " limit=" + mismatch.limit();
+    }
+    if (failed instanceof NoPermissionException) {
+      var logged = new StringWriter();
+      failed.printStackTrace(new PrintWriter(logged));
+      text += " logged=" + encode(logged.toString());
     }
     String type = failed.getClass().getSimpleName();
     return text + " type=" + type + " message=" + encode(failed.getMessage());

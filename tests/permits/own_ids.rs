@@ -296,7 +296,7 @@ fn an_own_id_that_holds_already_is_reported_although_a_reply_was_lost() {
     let (server, proxy, gate) = own!(behind_a_proxy());
     let former = server.gate().mutex("job").with(|lock| lock.id("worker-1").lease(Lease::fixed(LONG))).lock().unwrap();
     let fence = former.fence();
-    former.into_id();
+    let _ = former.into_id();
     let job = job(&gate);
     let attempts: [&Attempt; 2] = [&|| Ok(job.try_lock()?), &|| Ok(job.lock()?)];
     for attempt in attempts {

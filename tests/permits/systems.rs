@@ -150,7 +150,7 @@ fn named_semaphore_with_identities() {
     assert!(seats.available_permits().is_err());
     seats.resize(2).unwrap();
     let ann = seats.clone().id("ann");
-    ann.try_acquire().unwrap().into_id();
+    let _ = ann.try_acquire().unwrap().into_id();
     // The same identity counts once, and is held permanently.
     assert!(matches!(ann.try_acquire(), Err(TryAcquireError::AlreadyHeld(_))));
     let seen = seats.inspect().unwrap();

@@ -13,7 +13,7 @@ pub fn run(data: &[u8]) {
     let mutex = accepted(keys::Keys::mutex(PREFIX, &text));
     assert_eq!(mutex.is_some(), keys::is_valid(&text));
     if let Some(keys) = &mutex {
-        let [meta, holders, _] = keys.names();
+        let [meta, holders, _] = keys.list();
         assert_eq!(keys::parts_under(PREFIX, meta), Some(("mutex", text.as_str())));
         assert_eq!(keys::parts_under(PREFIX, holders), Some(("mutex.holders", text.as_str())));
         let tag = meta.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
@@ -23,7 +23,7 @@ pub fn run(data: &[u8]) {
     assert!(keys::is_valid(&name) && name_from(&name) == name, "{name:?}");
     assert_eq!(name == text, mutex.is_some());
     if let Some(prefixed) = accepted(keys::Keys::mutex(&text, "a")) {
-        assert_eq!(keys::parts_under(&text, prefixed.names()[0]), Some(("mutex", "a")));
+        assert_eq!(keys::parts_under(&text, prefixed.list()[0]), Some(("mutex", "a")));
     }
     if let Some((kind, name)) = keys::parts_under(PREFIX, &text) {
         assert_eq!(format!("{PREFIX}:{kind}:{}", &text[PREFIX.len() + kind.len() + 2..]), text);

@@ -19,7 +19,7 @@ const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> 
     Fault { name, test, on_variants: true }
 }
 
-pub const FAULTS: [Fault; 43] = [
+pub const FAULTS: [Fault; 44] = [
     new("silent_server_before_the_first_wait", silence::before_the_first_wait),
     on_all("silent_server_during_the_wait", silence::during_the_wait),
     new("silent_server_after_the_wait", silence::after_the_wait),
@@ -36,6 +36,7 @@ pub const FAULTS: [Fault; 43] = [
     new("server_without_subscribe_publish_or_pubsub", subscription::unknown_commands),
     on_all("wrong_password", access::wrong_password),
     new("missing_permission", access::missing_permission),
+    new("permissions_of_the_readme", access::permissions_of_the_readme),
     on_all("endpoint_moves_to_another_server", failover::moved),
     new("server_is_not_ready", failover::not_ready),
     new("server_is_busy", failover::busy),
@@ -80,6 +81,7 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("process_forks", &["javascript", "go", "java"], NO_FORK),
     ("process_forks", &["rust", "rust_async"], "`tests/permits/forks.rs` tests it"),
     ("process_forks", &["asyncio"], "an event loop cannot be used after a fork"),
+    ("permissions_of_the_readme", &["rust", "rust_async"], "`tests/connections/acl` tests it"),
     ("second_event_loop", &["python", "javascript", "go", "java", "rust", "rust_async"], NO_LOOP),
     ("silent_server_and_a_cancelled_call", &["python"], "a thread in Python cannot be cancelled"),
     ("calls_are_cancelled_at_random", &["python"], "a thread in Python cannot be cancelled"),

@@ -14,6 +14,7 @@ import (
 const (
 	shortestPause = 10 * time.Millisecond // between two attempts; it grows by itself
 	longestPause  = 250 * time.Millisecond
+	idleTime      = time.Second           // after its last attempt, a goroutine waits for the next one for this time
 	lastCall      = 50 * time.Millisecond // how much longer than its deadline the last call of a wait may take
 	closing       = time.Second           // how long Close waits for the releases of waiters
 )
@@ -103,7 +104,7 @@ func (g *Gate) attempt(b bound, of *tries, run script) (reply, error) {
 	results := make(chan result, 1)
 	limited, cancel := context.WithDeadline(context.WithoutCancel(b.ctx), b.within(g.callTimeout/2).until)
 	of.running.Add(1)
-	go func() {
+	g.work(func() {
 		defer of.running.Done()
 		defer cancel()
 		word, fields, err := run(limited)
@@ -111,7 +112,7 @@ func (g *Gate) attempt(b bound, of *tries, run script) (reply, error) {
 			g.rdb.Do(limited, "QUIT") // older versions of go-redis do not know this text of Redis 6, and keep the connection
 		}
 		results <- result{reply{word, fields}, err}
-	}()
+	})
 	var got result
 	select {
 	case got = <-results:
@@ -130,6 +131,24 @@ func (g *Gate) attempt(b bound, of *tries, run script) (reply, error) {
 		of.isUnknown = true
 	}
 	return got.reply, got.err
+}
+
+// work runs f in another goroutine: in one that is idle if there is one, because a new one first has to grow its stack.
+func (g *Gate) work(f func()) {
+	select {
+	case g.idle <- f:
+	default:
+		go func() {
+			for {
+				f()
+				select {
+				case f = <-g.idle:
+				case <-time.After(idleTime):
+					return
+				}
+			}
+		}()
+	}
 }
 
 // release sends a release of the id in the background. It is repeated until the server has answered, or until everything that the

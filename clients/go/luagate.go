@@ -43,6 +43,7 @@ type Gate struct {
 	isReached   atomic.Bool // the server has answered a call
 	waiting     sync.Map    // the request of each waiting id
 
+	idle    chan func()     // to idle goroutines, which run attempts
 	over    chan struct{}   // closed by Close: calls of users end
 	lasting context.Context // of the background; ended by Close at last
 	end     context.CancelFunc
@@ -111,7 +112,7 @@ func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 		return nil, err
 	}
 	g := &Gate{scripts: loaded, prefix: set.prefix, label: set.label, callTimeout: set.callTimeout, logger: set.logger}
-	g.over = make(chan struct{})
+	g.over, g.idle = make(chan struct{}), make(chan func())
 	g.lasting, g.end = context.WithCancel(context.Background())
 	g.inboxes = map[string]*inbox{}
 	if err := g.use(rdb); err != nil {

@@ -159,7 +159,7 @@ func (r *request) end(b bound) (*Permit, error) {
 		if r.tries.isUnknown {
 			r.giveUp() // an earlier call may join the line again
 		}
-		why = fmt.Errorf("%w. %d permits were not granted: %v", why, r.permits, r.usage())
+		why = fmt.Errorf("%w. Requested permits: %d. %v", why, r.permits, r.usage())
 	}
 	return nil, why
 }

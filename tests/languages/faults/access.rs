@@ -2,7 +2,9 @@
 
 use super::client::Client;
 use super::driver::{Driver, Reply};
+use super::language::ROOT;
 use super::scene::{open, server};
+use super::support::{Server, eventually};
 use libtest_mimic::Failed;
 use redis::Connection;
 
@@ -58,5 +60,68 @@ pub fn missing_permission(client: &Client) -> Result<(), Failed> {
         };
         assert!(message.contains(named), "{rule}: it does not name {named}: {reply:?}");
     }
+    Ok(())
+}
+
+/// The permissions that the README of the client lists: keys, channels and commands.
+fn listed(client: &Client) -> Result<Vec<String>, Failed> {
+    let package = if client.base() == "asyncio" { "python" } else { client.base() };
+    let text = std::fs::read_to_string(format!("{ROOT}/clients/{package}/README.md"))?;
+    let line =
+        text.lines().find(|line| line.starts_with("ACL SETUSER luagate reset on >password ")).ok_or("no line")?;
+    Ok(line.split(' ').filter(|rule| rule.starts_with(['~', '&', '+'])).map(str::to_owned).collect())
+}
+
+/// The commands of the scripts for semaphores, which the line of the guide also contains.
+fn of_scripts() -> Result<Vec<String>, Failed> {
+    let mut scripts = String::new();
+    for file in std::fs::read_dir(format!("{ROOT}/lua/dist/semaphore"))? {
+        scripts += &std::fs::read_to_string(file?.path())?.to_lowercase();
+    }
+    let guide = std::fs::read_to_string(format!("{ROOT}/src/guide/production.md"))?;
+    let line = guide.lines().find(|line| line.contains("~luagate:* ") && line.contains("+evalsha")).ok_or("no line")?;
+    let is_called = |rule: &str| scripts.contains(&format!("'{}'", rule[1..].split('|').next().unwrap_or(rule)));
+    Ok(line.split(' ').filter(|rule| rule.starts_with('+') && is_called(rule)).map(str::to_owned).collect())
+}
+
+/// With the permissions that the README lists, every call works, and the server refuses nothing. It lists all commands of the
+/// scripts, and no others.
+pub fn permissions_of_the_readme(client: &Client) -> Result<(), Failed> {
+    const OF_CLIENTS: [&str; 5] = ["+ping", "+evalsha", "+eval", "+script|load", "+subscribe"];
+    let mut rules = listed(client)?;
+    let server = server(&[]);
+    let mut con = server.connection();
+    user(&mut con, &format!("-@all resetkeys resetchannels {}", rules.join(" ")))?;
+    let mut driver = Driver::start(client);
+    driver.call(open(&format!("redis://client:password@{}/", server.address()), "luagate")).expect("done");
+    everything(&mut driver, &server)?;
+    let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut con)?;
+    assert!(refused.is_empty(), "{refused:?}");
+    rules.retain(|rule| rule.starts_with('+') && !OF_CLIENTS.contains(&rule.as_str()));
+    assert_eq!(rules, of_scripts()?);
+    Ok(())
+}
+
+fn everything(driver: &mut Driver, server: &Server) -> Result<(), Failed> {
+    let line = luagate::Gate::builder(&server.url).prefix("luagate").open()?.semaphore("line", 1);
+    driver.call("try gate=g permit=p name=line lease=10").expect("granted");
+    eventually("the lease ends", || (line.inspect().unwrap().in_use == 0).then_some(()));
+    let wants = ["name=line", "name=m kind=mutex", "name=w kind=write", "name=r kind=read", "name={g}:a name={g}:b"];
+    for want in wants {
+        driver.call(format!("try gate=g permit=p {want} label=a at_least=1 lease=20000+")).expect("granted");
+        driver.call("refresh permit=p").expect("refreshed");
+        driver.call("release permit=p").expect("released");
+    }
+    for more in ["timeout=10000 max_waiting=5", "head_start=9 lease=permanent", "several=1"] {
+        let held = line.acquire()?;
+        let call = driver.send(format!("acquire gate=g permit=p name=line {more}"));
+        eventually("it waits", || (line.inspect().unwrap().waiter_count == 1).then_some(()));
+        driver.call("inspect gate=g name=line").expect("state");
+        held.release()?;
+        driver.end(&call).0.expect("granted");
+        driver.call("release permit=p").expect("released");
+    }
+    driver.call("resize gate=g name=line to=2").expect("resized");
+    driver.call("revoke gate=g name=line id=nobody").expect("gone");
     Ok(())
 }

@@ -14,6 +14,10 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Calls without a deadline of their own end within this time.
 const CALL: Duration = Duration::from_secs(5);
 
+/// A caller waits for a server that does not answer for 10 s.
+const OUTAGE: Duration = Duration::from_secs(12);
+const AT_ONCE: Duration = Duration::from_secs(2);
+
 /// A wait with a deadline, while the server is stopped. Returns how long it ran beyond the deadline.
 fn late(client: &Client, scene: &mut Scene, name: &str) -> Duration {
     let call = scene.driver.send(format!("acquire gate=g permit=p timeout={} name={name}", TIMEOUT.as_millis()));
@@ -163,7 +167,7 @@ pub fn from_the_first_call_on(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Nobody listens at the address.
+/// Nobody listens at the address: the call ends at once. If connections are accepted and closed, it ends after some tries.
 pub fn no_server(client: &Client) -> Result<(), Failed> {
     let server = server(&[]);
     let proxy = Proxy::new(&server);
@@ -173,7 +177,10 @@ pub fn no_server(client: &Client) -> Result<(), Failed> {
         let mut driver = Driver::start(client);
         let mut reply = driver.call(open(&url, "none"));
         if reply.word == "done" {
-            reply = driver.call("acquire gate=g permit=p timeout=30000 name=line");
+            let call = driver.send("acquire gate=g permit=p timeout=30000 name=line");
+            let (last, time) = driver.end(&call);
+            assert!(time <= if url == proxy.url { OUTAGE } else { AT_ONCE }, "{url}: {time:?}");
+            reply = last;
         }
         reply.is_error("unreachable");
     }

@@ -110,8 +110,8 @@ final class Request {
 
   private TimedOutException timedOut(Duration timeout, Throwable cause) {
     return new TimedOutException(
-        "%s: %d permits of the limit %d were not granted within %s"
-            .formatted(settings.key(), permits, settings.limit(), timeout),
+        "%s: not granted within %s. Requested permits: %d, limit: %d"
+            .formatted(settings.key(), timeout, permits, settings.limit()),
         cause);
   }
 

@@ -8,6 +8,7 @@ mod guard;
 mod line;
 mod mark;
 mod processes;
+mod program;
 mod report;
 mod running;
 mod signals;
@@ -18,7 +19,8 @@ mod wait;
 
 pub use deadline::Deadline;
 pub use guard::guard;
-pub use processes::{launch, own_program};
+pub use processes::launch;
+pub use program::{own_program, spawn};
 pub use signals::end_by;
 
 use crate::address::ServerArgs;

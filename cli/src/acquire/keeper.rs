@@ -82,7 +82,8 @@ impl Keeper {
             command.env_remove(variable); // they may contain a password
         }
         command.stdin(OwnedFd::from(other)).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().map_err(|error| Ended::new(1, format!("no keeper process: {error}")))?;
+        let child = run::spawn(&mut command, SigSet::all())
+            .map_err(|error| Ended::new(1, format!("no keeper process: {error}")))?;
         Ok(Keeper { id: child.id(), socket })
     }
 

@@ -1,13 +1,14 @@
 //! The processes of the command: how they are started, found and ended.
 
 use super::change::Change;
+use super::program::{own_program, spawn};
 use super::report::Report;
 use super::start_sign::{START_SIGN, StartSign};
-use super::{change, mark, start_sign};
+use super::{change, mark, signals, start_sign};
 use crate::address::HIDDEN_URL;
 use crate::ended::{Ended, NOT_EXECUTABLE, NOT_FOUND};
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -61,13 +62,19 @@ impl Processes {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let _ = nix::sys::prctl::set_child_subreaper(true);
         let mut process = own_program()?;
-        process.args(["launch", "--parent", &getpid().to_string(), "--"]).args(command);
+        process.args(["launch", "--parent", &getpid().to_string()]);
+        let stopping = SigSet::from_iter(signals::STOPPING);
+        let blocked_here = SigSet::thread_get_mask().map_err(io::Error::from)?;
+        for signal in stopping.iter().filter(|signal| !blocked_here.contains(*signal)) {
+            process.args(["--unblock", signal.as_str()]);
+        }
+        process.arg("--").args(command);
         process.envs(variables.iter().map(|(name, value)| (name, value))).env_remove(HIDDEN_URL);
         if has_group {
             process.process_group(0);
         }
         let (start_sign, _reader) = StartSign::of(&mut process)?;
-        let (child, limit) = mark::starting(|| process.spawn());
+        let (child, limit) = mark::starting(|| spawn(&mut process, stopping));
         let leader =
             child.map_err(|error| Ended::new(NOT_EXECUTABLE, format!("cannot start a process: {error}")))?.id() as i32;
         let (owner, others) = (Some(getpid().as_raw()), others.into_iter().map(Pid::as_raw).collect());
@@ -192,16 +199,9 @@ pub fn terminate(processes: &[Pid]) {
     }
 }
 
-/// This program, also if its file was replaced since it was started.
-pub fn own_program() -> io::Result<Command> {
-    let program = if cfg!(target_os = "linux") { PathBuf::from("/proc/self/exe") } else { env::current_exe()? };
-    let mut command = Command::new(program);
-    command.arg0("luagate");
-    Ok(command)
-}
-
-/// The step between `luagate run` and the command: the command gets a signal if its parent dies, and is executed.
-pub fn launch(parent: i32, command: &[OsString]) -> Result<u8, Ended> {
+/// The step between `luagate run` and the command: the command gets a signal if its parent dies, and is executed. `unblock`: the
+/// signals that were blocked for the start of this step.
+pub fn launch(parent: i32, unblock: Vec<Signal>, command: &[OsString]) -> Result<u8, Ended> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
     if getppid().as_raw() != parent || !start_sign::is_given() {
@@ -210,6 +210,7 @@ pub fn launch(parent: i32, command: &[OsString]) -> Result<u8, Ended> {
     let [program, arguments @ ..] = command else {
         return Err(Ended::usage("no COMMAND"));
     };
+    SigSet::from_iter(unblock).thread_unblock().map_err(io::Error::from)?;
     let mut error = Command::new(program).args(arguments).env_remove(START_SIGN).exec();
     if error.raw_os_error() == Some(Errno::ENOEXEC as i32) {
         // A script without `#!`: the shell runs it, as for execvp(3).

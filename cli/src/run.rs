@@ -83,13 +83,33 @@ pub fn run(server: &ServerArgs, mut args: RunArgs, matches: &ArgMatches, at_once
     ended
 }
 
+/// A permit that the guard releases if this process ends, until it is kept.
+pub struct Obtained {
+    pub name: Name,
+    pub permit: Permit,
+    guard: Guard,
+}
+
+impl Obtained {
+    /// Something else releases the permit now.
+    pub fn keep(self) -> Permit {
+        self.guard.end();
+        self.permit
+    }
+}
+
 /// Acquires one permit. From now on, a signal that ends a program ends this process, and interrupts no call of this thread.
-pub fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Result<Option<(Name, Permit)>, Ended> {
+pub fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Result<Option<Obtained>, Ended> {
     let mut caller = Caller::new(server, &args, matches)?;
     let obtained = caller.obtain(server, args);
-    caller.guard.end();
-    let (mut permits, _) = obtained?;
-    let events = caller.events;
+    let Caller { mut claims, guard, events, .. } = caller;
+    let mut permits = match obtained {
+        Ok((permits, _)) => permits,
+        Err(ended) => {
+            guard.end();
+            return Err(ended);
+        }
+    };
     thread::start(move || {
         let ends = |event| match event {
             Event::Signal { signal, .. } if signals::ends(signal) => Some(signal),
@@ -98,7 +118,8 @@ pub fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Re
         events.iter().find_map(ends).map(signals::end_by)
     })?;
     signals::block();
-    Ok(caller.claims.pop().map(|claim| claim.name).zip(permits.pop()))
+    let obtained = claims.pop().zip(permits.pop());
+    Ok(obtained.map(|(claim, permit)| Obtained { name: claim.name, permit, guard }))
 }
 
 /// The parts that both the wait and the running command need.
@@ -156,7 +177,8 @@ impl Caller {
                 Ok(Event::Signal { signal, .. }) if signals::ends(signal) => {
                     self.report.clear_line();
                     if ended_by.replace(signal).is_some() {
-                        return Err(Ended::by_signal(signal)); // the server does not answer, so the wait does not end at once
+                        self.guard.leave(); // the server does not answer, so the wait does not end at once
+                        return Err(Ended::by_signal(signal));
                     }
                     wait.interrupt();
                 }
@@ -170,9 +192,11 @@ impl Caller {
                         self.guard.holds(vec![Held::new(&claim.name, &id)]);
                     }
                 }
-                // Permits that were granted in the meantime are dropped, which releases them.
                 Ok(Event::Obtained(obtained)) => match (ended_by, obtained) {
-                    (Some(signal), _) => return Err(Ended::by_signal(signal)),
+                    (Some(signal), obtained) => {
+                        obtained.into_iter().for_each(|permits| self.leave(permits));
+                        return Err(Ended::by_signal(signal));
+                    }
                     (None, Err(Ended { status: NOT_OBTAINED, .. })) if take(&mut is_stopped) => {
                         self.report.clear_line();
                         let _ = raise(Signal::SIGSTOP);
@@ -184,6 +208,18 @@ impl Caller {
                 Err(_) => return Err(Ended::new(UNREACHABLE, "the wait ended without a result")),
             }
         }
+    }
+
+    fn guard_holds(&mut self, permits: &[Permit]) {
+        let held = self.claims.iter().zip(permits).map(|(claim, permit)| Held::new(&claim.name, permit.id()));
+        self.guard.holds(held.collect());
+    }
+
+    /// Permits that were granted although the wait was to end. This process ends now, perhaps before the releases have arrived.
+    fn leave(&mut self, permits: Vec<Permit>) {
+        self.guard_holds(&permits);
+        self.guard.leave();
+        drop(permits); // releases them
     }
 
     /// Whether a shell can continue this process after a stop.

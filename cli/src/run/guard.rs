@@ -84,9 +84,9 @@ impl Guard {
                     .chain(self.processes.clone().map(Line::Started));
                 lines.for_each(|line| drop(self.send(&line)));
             }
-            Err(error) => {
-                self.report.tell(format!("no guard process: {error}. If luagate is killed, the command goes on"))
-            }
+            Err(error) => self.report.tell(format!(
+                "no guard process: {error}. If luagate is killed, nothing ends its command or releases its permit"
+            )),
         }
     }
 
@@ -127,6 +127,11 @@ impl Guard {
     fn send(&mut self, line: &Line) -> io::Result<()> {
         let (_, input) = self.process.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         input.write_all(format!("{}\n", serde_json::to_string(line)?).as_bytes())
+    }
+
+    /// Nothing ends it, so it releases the permits when this process has ended.
+    pub fn leave(&mut self) {
+        self.process = None;
     }
 
     /// The command has ended, so the guard is ended too.

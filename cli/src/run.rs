@@ -14,7 +14,7 @@ mod running;
 mod signals;
 mod start_sign;
 mod terminal;
-mod thread;
+pub mod thread;
 mod wait;
 
 pub use deadline::Deadline;

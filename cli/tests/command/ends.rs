@@ -19,8 +19,17 @@ fn a_command_that_a_real_time_signal_has_ended_gives_128_and_its_number() {
     }
 }
 
+/// A folder with the program: another user may not read that of this one.
+pub fn for_other_users() -> Shared {
+    let shared = Shared::new();
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_luagate")).arg(shared.path("luagate")).status();
+    assert!(copied.unwrap().success());
+    assert!(Command::new("chmod").args(["a+x"]).arg(shared.path("")).status().unwrap().success());
+    shared
+}
+
 /// Whether this user may do what the words say.
-fn may(text: &str) -> bool {
+pub fn may(text: &str) -> bool {
     let mut command = Command::new("env");
     let command = command.args(words(text)).arg("true").stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
@@ -53,11 +62,7 @@ fn it_ends_if_the_system_refuses_threads() {
         return; // only a privileged user
     }
     let server = crate::own!(Server::private_tcp(&[]));
-    let shared = Shared::new();
-    // Another user may not read the folder of the program.
-    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_luagate")).arg(shared.path("luagate")).status();
-    assert!(copied.unwrap().success());
-    assert!(Command::new("chmod").args(["a+x"]).arg(shared.path("")).status().unwrap().success());
+    let shared = for_other_users();
     let held = server.gate().mutex("a").lock().unwrap();
     for most in 1..=12 {
         let mut run = Command::new("env");

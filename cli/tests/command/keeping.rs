@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A name that no other test has, so that its keeper is found among the processes.
@@ -334,9 +334,12 @@ fn acquire_tells_whose_end_releases_the_permit_unless_it_was_told() {
 }
 
 /// A keeper that is connected to this test in place of `acquire`.
-fn connected(server: &Server, name: &str, id: &str) -> (BufReader<UnixStream>, std::process::Child) {
+fn connected(server: &Server, name: &str, id: &str) -> (BufReader<UnixStream>, Child) {
+    connected_by(super::tool::bare(), server, name, id)
+}
+
+fn connected_by(mut keeper: Command, server: &Server, name: &str, id: &str) -> (BufReader<UnixStream>, Child) {
     let (socket, other) = UnixStream::pair().unwrap();
-    let mut keeper = super::tool::bare();
     let keeper = keeper.args(["keeper", name]).stdin(OwnedFd::from(other)).spawn().unwrap();
     let start = std::fs::read_to_string(format!("/proc/{}/stat", std::process::id())).unwrap();
     let start = start.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap();
@@ -381,6 +384,34 @@ fn a_keeper_renews_only_what_was_printed() {
     socket.read_line(&mut answer).unwrap();
     assert!(answer.starts_with("{\"Err\":[79,"), "{answer}");
     keeper.wait().unwrap();
+}
+
+#[test]
+fn a_keeper_to_which_the_system_refuses_threads_tells_acquire() {
+    const OTHER: &str = "setpriv --reuid 54322 --clear-groups";
+    if !super::ends::may(OTHER) {
+        return; // only a privileged user
+    }
+    let server = crate::own!(Server::private_tcp(&[]));
+    let shared = super::ends::for_other_users();
+    let permit = server.gate().mutex("a").lock().unwrap();
+    let mut refused = 0;
+    for most in 1..=6 {
+        let mut keeper = Command::new("env");
+        keeper.args(words(OTHER)).args(["bash", "-c", "ulimit -u $0; exec \"$@\""]).arg(most.to_string());
+        keeper.arg(shared.path("luagate")).env(MARK, mark());
+        let (mut socket, mut keeper) = connected_by(keeper, &server, "a", permit.id());
+        let mut answer = String::new();
+        socket.read_line(&mut answer).unwrap();
+        drop(socket);
+        eventually("the keeper has ended", || keeper.try_wait().unwrap());
+        if answer.contains("permits no further thread") {
+            refused += 1;
+        } else {
+            assert!(answer.starts_with("{\"Ok\"") || answer.starts_with("{\"Err\":[79,"), "{most}: {answer}");
+        }
+    }
+    assert!(refused > 0);
 }
 
 #[test]

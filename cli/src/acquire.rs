@@ -88,13 +88,19 @@ fn hand_over(keeper: Keeper, kept: &Kept, obtained: Obtained, told: Option<Strin
 /// The process whose end releases the permit.
 fn watched(id: Option<i32>) -> Result<Process, Ended> {
     let parent = getppid().as_raw();
+    if std::process::id() == 1 {
+        return Err(Ended::usage(
+            "acquire: it is the first process of this container, so its keeper would end with it. Accepted: --no-keeper, or \
+             `luagate run`",
+        ));
+    }
     if id.is_none() && parent == 0 {
         return Err(Ended::usage(
             "acquire: its parent is outside of this container, so it cannot be watched. Accepted: --pid PID",
         ));
     }
     let id = id.unwrap_or(parent);
-    Process::of(id)
+    Process::of(id)?
         .ok_or_else(|| Ended::usage(format!("--pid: no process {id} is running here. Accepted: one that is")))
 }
 

@@ -82,7 +82,7 @@ impl Keeper {
         }
         command.stdin(OwnedFd::from(other)).stdout(Stdio::null()).stderr(Stdio::null());
         let child = run::spawn(&mut command, SigSet::all())
-            .map_err(|error| Ended::new(1, format!("no keeper process: {error}")))?;
+            .map_err(|error| Ended::new(UNREACHABLE, format!("the system refused a keeper process: {error}")))?;
         Ok(Keeper { id: child.id(), socket })
     }
 

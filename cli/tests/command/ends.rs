@@ -28,6 +28,9 @@ pub fn for_other_users() -> Shared {
     shared
 }
 
+/// Makes a program the first process of a container.
+pub const FIRST: &str = "unshare --pid --fork --mount-proc";
+
 /// Whether this user may do what the words say.
 pub fn may(text: &str) -> bool {
     let mut command = Command::new("env");
@@ -37,7 +40,6 @@ pub fn may(text: &str) -> bool {
 
 #[test]
 fn as_the_first_process_it_gives_128_and_the_number_of_the_signal() {
-    const FIRST: &str = "unshare --pid --fork --mount-proc";
     if !may(FIRST) {
         return; // only a privileged user
     }
@@ -74,6 +76,31 @@ fn it_ends_if_the_system_refuses_threads() {
         assert!(ended.err().starts_with("luagate: ") && !ended.err().contains("panicked"), "{most}: {ended:?}");
     }
     held.release().unwrap();
+}
+
+#[test]
+fn it_ends_with_a_reason_if_the_system_refuses_files() {
+    let server = Server::any();
+    let mut refused = 0;
+    for most in 4..=10 {
+        for arguments in ["run -q -w 1s a -- true", "acquire -q --pid 1 b"] {
+            let mut run = Command::new("bash");
+            run.args(["-c", "ulimit -n $0; exec \"$@\""]).arg(most.to_string());
+            run.arg(env!("CARGO_BIN_EXE_luagate")).args(words(arguments)).env(MARK, mark());
+            let ended = run.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).started().output();
+            if ended.code() == 0 && !ended.out().is_empty() {
+                assert_eq!(luagate(&server).arg("release").args(words(&ended.out())).done().code(), 0, "{ended:?}");
+            } else if ended.code() != 0 {
+                assert_eq!(ended.code(), 69, "{most}: {arguments}: {ended:?}");
+                refused += u32::from(ended.err().contains("the system refused a "));
+                assert!(ended.err().starts_with("luagate: ") && !ended.err().contains("panicked"), "{most}: {ended:?}");
+            }
+            for name in ["a", "b"] {
+                assert!(!server.gate().mutex(name).is_locked().unwrap(), "{most}: {arguments}: {ended:?}");
+            }
+        }
+    }
+    assert!(refused > 0);
 }
 
 #[test]

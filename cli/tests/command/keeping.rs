@@ -319,6 +319,23 @@ fn nothing_is_acquired_if_the_output_is_closed() {
 }
 
 #[test]
+fn as_the_first_process_of_a_container_acquire_starts_no_keeper() {
+    use super::ends::{FIRST, may};
+    if !may(FIRST) {
+        return; // only a privileged user
+    }
+    let server = Server::any();
+    for (options, status) in [("", 64), ("--pid 1", 64), ("--no-keeper --lease 5s", 0)] {
+        let mut first = Command::new("env");
+        let first = first.args(words(FIRST)).arg(env!("CARGO_BIN_EXE_luagate")).args(words("acquire -q"));
+        let first = first.args(words(options)).arg("a").env(MARK, mark());
+        let ended = first.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).started().output();
+        assert_eq!(ended.code(), status, "{options}: {ended:?}");
+        assert_eq!(is_locked(&server, "a"), status == 0, "{options}: {ended:?}");
+    }
+}
+
+#[test]
 fn acquire_tells_whose_end_releases_the_permit_unless_it_was_told() {
     let server = Server::any();
     let own = std::process::id();

@@ -8,6 +8,7 @@ use super::{change, mark, signals, start_sign};
 use crate::address::HIDDEN_URL;
 use crate::ended::{Ended, NOT_EXECUTABLE, NOT_FOUND};
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Once;
 use sysinfo::{Process, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System, UpdateKind};
 
 /// The variable with the ids of all permits under which a process runs, also of those around them.
@@ -239,7 +241,7 @@ pub fn parent(process: Pid) -> Option<Pid> {
 
 fn look_at<T>(process: Pid, look: impl FnOnce(&Process) -> T) -> Option<T> {
     let id = sysinfo::Pid::from_u32(process.as_raw() as u32);
-    let mut system = System::new();
+    let mut system = no_processes();
     system.refresh_processes_specifics(ProcessesToUpdate::Some(&[id]), false, kind(UpdateKind::Never));
     system.process(id).map(look)
 }
@@ -248,8 +250,20 @@ fn kind(variables: UpdateKind) -> ProcessRefreshKind {
     ProcessRefreshKind::nothing().with_environ(variables).without_tasks()
 }
 
+/// Nothing is read yet. By itself, `System` would keep half of all files that may be open for each reading, and would raise the limit
+/// of open files, also for the command.
+fn no_processes() -> System {
+    static KEEPS_NO_FILES: Once = Once::new();
+    KEEPS_NO_FILES.call_once(|| {
+        let limit = getrlimit(Resource::RLIMIT_NOFILE);
+        sysinfo::set_open_files_limit(0);
+        let _ = limit.map(|(soft, hard)| setrlimit(Resource::RLIMIT_NOFILE, soft, hard));
+    });
+    System::new()
+}
+
 fn snapshot(variables: UpdateKind) -> System {
-    let mut system = System::new();
+    let mut system = no_processes();
     system.refresh_processes_specifics(ProcessesToUpdate::All, false, kind(variables));
     system
 }

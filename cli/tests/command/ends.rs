@@ -103,6 +103,37 @@ fn it_ends_with_a_reason_if_the_system_refuses_files() {
     assert!(refused > 0);
 }
 
+/// Runs a line of bash with `$0` as the program.
+fn bash(server: &Server, line: &str) -> std::process::Output {
+    let mut bash = Command::new("bash");
+    bash.args(["-c", line, env!("CARGO_BIN_EXE_luagate")]).env(MARK, mark());
+    bash.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).started().output()
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_ended_although_few_files_may_be_open() {
+    let server = Server::any();
+    let shared = Shared::new();
+    let process = shared.path("process");
+    for most in 10..=20 {
+        let behind = format!("sleep 60 </dev/null >/dev/null 2>&1 & echo $! >{}; exit 7", process.display());
+        let ended = bash(&server, &format!("ulimit -n {most}; exec \"$0\" run -q -w 1s a -- bash -c '{behind}'"));
+        assert_eq!(ended.code(), 7, "{most}: {ended:?}");
+        let process = shared.text("process");
+        let goes_on = super::signals::exists(&process);
+        super::tool::signal_to(process.trim().parse().unwrap(), "KILL");
+        assert!(!goes_on, "{most} files: process {process} goes on");
+    }
+}
+
+#[test]
+fn the_command_has_the_limit_of_open_files_that_luagate_was_started_with() {
+    let server = Server::any();
+    // A process that is there already is looked up before the command starts.
+    let ended = bash(&server, "ulimit -Sn 99; sleep 0.1 & exec \"$0\" run a -- bash -c 'ulimit -Sn'");
+    assert_eq!((ended.code(), ended.out()), (0, "99\n".to_owned()), "{ended:?}");
+}
+
 #[test]
 fn ctrl_c_at_the_grant_is_not_lost() {
     let server = Server::any();

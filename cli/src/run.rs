@@ -46,6 +46,9 @@ use std::time::Duration;
 use terminal::Terminal;
 use wait::{Wait, Waiter};
 
+/// How long the end of this process waits for the release of a permit that it cannot use.
+const RELEASE: Duration = Duration::from_secs(1);
+
 /// What happens while a command waits or runs.
 enum Event {
     Signal {
@@ -194,7 +197,7 @@ impl Caller {
                 }
                 Ok(Event::Obtained(obtained)) => match (ended_by, obtained) {
                     (Some(signal), obtained) => {
-                        obtained.into_iter().for_each(|permits| self.leave(permits));
+                        obtained.into_iter().for_each(|permits| self.give_up(permits));
                         return Err(Ended::by_signal(signal));
                     }
                     (None, Err(Ended { status: NOT_OBTAINED, .. })) if take(&mut is_stopped) => {
@@ -215,11 +218,19 @@ impl Caller {
         self.guard.holds(held.collect());
     }
 
-    /// Permits that were granted although the wait was to end. This process ends now, perhaps before the releases have arrived.
-    fn leave(&mut self, permits: Vec<Permit>) {
+    /// Releases permits that were granted although the wait was to end. A server that does not answer does not delay the end of this
+    /// process for long: then the guard releases them.
+    fn give_up(&mut self, permits: Vec<Permit>) {
         self.guard_holds(&permits);
-        self.guard.leave();
-        drop(permits); // releases them
+        let (done, is_done) = mpsc::channel();
+        let released = thread::start(move || {
+            signals::block();
+            Permit::release_each(permits);
+            done.send(())
+        });
+        if released.is_err() || is_done.recv_timeout(RELEASE).is_err() {
+            self.guard.leave();
+        }
     }
 
     /// Whether a shell can continue this process after a stop.

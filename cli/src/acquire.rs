@@ -10,11 +10,9 @@ use crate::args::{AcquireArgs, PermitArgs};
 use crate::ended::{Ended, LOST};
 use crate::held::Held;
 use crate::output;
-use crate::run::{self, Deadline};
+use crate::run::{self, Deadline, Obtained};
 use clap::ArgMatches;
 use keeper::{Keeper, Kept};
-use luagate::Permit;
-use luagate::admin::Name;
 use nix::unistd::getppid;
 use process::Process;
 use std::io::{self, Write};
@@ -38,8 +36,9 @@ pub fn acquire(server: &ServerArgs, mut args: AcquireArgs, matches: &ArgMatches)
             return Err(Ended::usage("--no-keeper: no --lease given. Accepted: --no-keeper with --lease DURATION"));
         }
         args.permit.process = Some(getppid().as_raw().unsigned_abs());
-        let (name, permit) = obtain(server, args.permit, matches)?;
-        let printed = print(&line(&name, &permit));
+        let obtained = obtain(server, args.permit, matches)?;
+        let printed = print(&line(&obtained));
+        let permit = obtained.keep();
         match printed {
             Ok(()) => drop(permit.into_id()),
             Err(_) => drop(permit.release()),
@@ -51,28 +50,29 @@ pub fn acquire(server: &ServerArgs, mut args: AcquireArgs, matches: &ArgMatches)
     args.permit.process = Some(keeper.id());
     args.permit.lease = lease.min(FIRST_LEASE);
     let is_told = args.pid.is_none() && !args.permit.quiet;
-    let (name, permit) = obtain(server, args.permit, matches)?;
-    let kept = Kept::new(server, Held::new(&name, permit.id()), lease, process.clone(), args.at_most);
+    let obtained = obtain(server, args.permit, matches)?;
+    let name = &obtained.name;
+    let kept = Kept::new(server, Held::new(name, obtained.permit.id()), lease, process.clone(), args.at_most);
     let told = is_told.then(|| format!("{} is kept while process {process} runs", name.name));
-    hand_over(keeper, &kept, permit, &name, told)?;
+    hand_over(keeper, &kept, obtained, told)?;
     Ok(0)
 }
 
-fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Result<(Name, Permit), Ended> {
+fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Result<Obtained, Ended> {
     run::obtain(server, args, matches)?.ok_or_else(|| Ended::new(LOST, "no permit was obtained"))
 }
 
 /// From the answer of the keeper on, only the keeper renews the permit, since it knows the whole lease.
-fn hand_over(keeper: Keeper, kept: &Kept, permit: Permit, name: &Name, told: Option<String>) -> Result<(), Ended> {
-    let line = line(name, &permit);
+fn hand_over(keeper: Keeper, kept: &Kept, obtained: Obtained, told: Option<String>) -> Result<(), Ended> {
+    let line = line(&obtained);
     let keeper = match keeper.take_over(kept) {
         Ok(keeper) => keeper,
         Err(ended) => {
-            let _ = permit.release();
+            let _ = obtained.keep().release();
             return Err(ended);
         }
     };
-    drop(permit.into_id());
+    drop(obtained.keep().into_id());
     match print(&line) {
         Ok(()) => {
             told.into_iter().for_each(output::warn);
@@ -88,17 +88,23 @@ fn hand_over(keeper: Keeper, kept: &Kept, permit: Permit, name: &Name, told: Opt
 /// The process whose end releases the permit.
 fn watched(id: Option<i32>) -> Result<Process, Ended> {
     let parent = getppid().as_raw();
+    if std::process::id() == 1 {
+        return Err(Ended::usage(
+            "acquire: it is the first process of this container, so its keeper would end with it. Accepted: --no-keeper, or \
+             `luagate run`",
+        ));
+    }
     if id.is_none() && parent == 0 {
         return Err(Ended::usage(
             "acquire: its parent is outside of this container, so it cannot be watched. Accepted: --pid PID",
         ));
     }
     let id = id.unwrap_or(parent);
-    Process::of(id)
+    Process::of(id)?
         .ok_or_else(|| Ended::usage(format!("--pid: no process {id} is running here. Accepted: one that is")))
 }
 
-fn line(name: &Name, permit: &Permit) -> String {
+fn line(Obtained { name, permit, .. }: &Obtained) -> String {
     format!("{} {} {}\n", name.name, permit.id(), permit.fence())
 }
 

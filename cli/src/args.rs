@@ -3,6 +3,7 @@
 use crate::address::ServerArgs;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum};
 use fundu::{DurationParser, TimeUnit};
+use nix::sys::signal::Signal;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -109,6 +110,8 @@ pub enum Command {
     Launch {
         #[arg(long)]
         parent: i32,
+        #[arg(long)]
+        unblock: Vec<Signal>,
         #[arg(required = true, last = true)]
         command: Vec<OsString>,
     },

@@ -55,8 +55,8 @@ impl Ended {
 }
 
 impl From<std::io::Error> for Ended {
-    /// The system refused something, such as a new thread.
+    /// As when too many files are open.
     fn from(error: std::io::Error) -> Ended {
-        Ended::new(1, error)
+        Ended::new(UNREACHABLE, format!("the system refused a file, a process or a signal: {error}"))
     }
 }

@@ -90,7 +90,7 @@ fn carry_out(Args { server, command, .. }: Args, matches: &clap::ArgMatches) -> 
             needs_processes().and_then(|()| run::run(&server, args, own, true))
         }
         Command::Guard => run::guard(),
-        Command::Launch { parent, command } => run::launch(parent, &command),
+        Command::Launch { parent, unblock, command } => run::launch(parent, unblock, &command),
         Command::Keeper { .. } => acquire::keep(),
         Command::Acquire(args) => needs_processes().and_then(|()| acquire::acquire(&server, args, own)),
         Command::Release(args) => release::release(&server, &args),

@@ -8,17 +8,19 @@ pub mod guard;
 mod line;
 mod mark;
 mod processes;
+mod program;
 mod report;
 mod running;
 mod signals;
 mod start_sign;
 mod terminal;
-mod thread;
+pub mod thread;
 mod wait;
 
 pub use deadline::Deadline;
 pub use guard::guard;
-pub use processes::{launch, own_program};
+pub use processes::launch;
+pub use program::{own_program, spawn};
 pub use signals::end_by;
 
 use crate::address::ServerArgs;
@@ -43,6 +45,9 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 use terminal::Terminal;
 use wait::{Wait, Waiter};
+
+/// How long the end of this process waits for the release of a permit that it cannot use.
+const RELEASE: Duration = Duration::from_secs(1);
 
 /// What happens while a command waits or runs.
 enum Event {
@@ -81,13 +86,33 @@ pub fn run(server: &ServerArgs, mut args: RunArgs, matches: &ArgMatches, at_once
     ended
 }
 
+/// A permit that the guard releases if this process ends, until it is kept.
+pub struct Obtained {
+    pub name: Name,
+    pub permit: Permit,
+    guard: Guard,
+}
+
+impl Obtained {
+    /// Something else releases the permit now.
+    pub fn keep(self) -> Permit {
+        self.guard.end();
+        self.permit
+    }
+}
+
 /// Acquires one permit. From now on, a signal that ends a program ends this process, and interrupts no call of this thread.
-pub fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Result<Option<(Name, Permit)>, Ended> {
+pub fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Result<Option<Obtained>, Ended> {
     let mut caller = Caller::new(server, &args, matches)?;
     let obtained = caller.obtain(server, args);
-    caller.guard.end();
-    let (mut permits, _) = obtained?;
-    let events = caller.events;
+    let Caller { mut claims, guard, events, .. } = caller;
+    let mut permits = match obtained {
+        Ok((permits, _)) => permits,
+        Err(ended) => {
+            guard.end();
+            return Err(ended);
+        }
+    };
     thread::start(move || {
         let ends = |event| match event {
             Event::Signal { signal, .. } if signals::ends(signal) => Some(signal),
@@ -96,7 +121,8 @@ pub fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Re
         events.iter().find_map(ends).map(signals::end_by)
     })?;
     signals::block();
-    Ok(caller.claims.pop().map(|claim| claim.name).zip(permits.pop()))
+    let obtained = claims.pop().zip(permits.pop());
+    Ok(obtained.map(|(claim, permit)| Obtained { name: claim.name, permit, guard }))
 }
 
 /// The parts that both the wait and the running command need.
@@ -154,7 +180,8 @@ impl Caller {
                 Ok(Event::Signal { signal, .. }) if signals::ends(signal) => {
                     self.report.clear_line();
                     if ended_by.replace(signal).is_some() {
-                        return Err(Ended::by_signal(signal)); // the server does not answer, so the wait does not end at once
+                        self.guard.leave(); // the server does not answer, so the wait does not end at once
+                        return Err(Ended::by_signal(signal));
                     }
                     wait.interrupt();
                 }
@@ -168,9 +195,11 @@ impl Caller {
                         self.guard.holds(vec![Held::new(&claim.name, &id)]);
                     }
                 }
-                // Permits that were granted in the meantime are dropped, which releases them.
                 Ok(Event::Obtained(obtained)) => match (ended_by, obtained) {
-                    (Some(signal), _) => return Err(Ended::by_signal(signal)),
+                    (Some(signal), obtained) => {
+                        obtained.into_iter().for_each(|permits| self.give_up(permits));
+                        return Err(Ended::by_signal(signal));
+                    }
                     (None, Err(Ended { status: NOT_OBTAINED, .. })) if take(&mut is_stopped) => {
                         self.report.clear_line();
                         let _ = raise(Signal::SIGSTOP);
@@ -181,6 +210,26 @@ impl Caller {
                 Ok(Event::Signal { .. } | Event::Lost) => {}
                 Err(_) => return Err(Ended::new(UNREACHABLE, "the wait ended without a result")),
             }
+        }
+    }
+
+    fn guard_holds(&mut self, permits: &[Permit]) {
+        let held = self.claims.iter().zip(permits).map(|(claim, permit)| Held::new(&claim.name, permit.id()));
+        self.guard.holds(held.collect());
+    }
+
+    /// Releases permits that were granted although the wait was to end. A server that does not answer does not delay the end of this
+    /// process for long: then the guard releases them.
+    fn give_up(&mut self, permits: Vec<Permit>) {
+        self.guard_holds(&permits);
+        let (done, is_done) = mpsc::channel();
+        let released = thread::start(move || {
+            signals::block();
+            Permit::release_each(permits);
+            done.send(())
+        });
+        if released.is_err() || is_done.recv_timeout(RELEASE).is_err() {
+            self.guard.leave();
         }
     }
 

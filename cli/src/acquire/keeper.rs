@@ -8,7 +8,7 @@ use super::process::Process;
 use crate::address::{HIDDEN_URL, ServerArgs};
 use crate::ended::{Ended, LOST, UNREACHABLE};
 use crate::held::Held;
-use crate::run;
+use crate::run::{self, thread};
 use luagate::errors::PermitError;
 use luagate::{Lease, Permit};
 use nix::sys::signal::{SigSet, Signal};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use signal_hook::iterator::Signals;
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Lines, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +25,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// The name of its process. `pkill luagate` and `killall luagate` do not mean it.
@@ -82,7 +81,8 @@ impl Keeper {
             command.env_remove(variable); // they may contain a password
         }
         command.stdin(OwnedFd::from(other)).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().map_err(|error| Ended::new(1, format!("no keeper process: {error}")))?;
+        let child = run::spawn(&mut command, SigSet::all())
+            .map_err(|error| Ended::new(UNREACHABLE, format!("the system refused a keeper process: {error}")))?;
         Ok(Keeper { id: child.id(), socket })
     }
 
@@ -142,14 +142,12 @@ pub fn keep() -> Result<u8, Ended> {
     SigSet::all().thread_block().map_err(io::Error::from)?; // a signal would interrupt a call to the server
     let (sender, events) = mpsc::channel();
     let lost = sender.clone();
-    let adopted = adopt(&kept, move || drop(lost.send(Event::Lost)));
-    release_at_term(sender.clone())?;
+    let adopted = release_at_term(sender.clone())
+        .and_then(|()| listen(lines, sender))
+        .and_then(|()| adopt(&kept, move || drop(lost.send(Event::Lost))));
     let answered = answer(&socket, &adopted.as_ref().map(drop).map_err(|ended| (ended.status, ended.message.clone())));
     let permit = adopted?;
     if answered.is_ok() {
-        thread::spawn(move || {
-            sender.send(if let Some(Ok(_)) = lines.next() { Event::Printed } else { Event::Release })
-        });
         watch(&kept, &permit, &socket, &events);
     }
     let _ = permit.release(); // without a confirmation it continues for a moment, as when a permit is dropped
@@ -204,12 +202,18 @@ fn detach() -> io::Result<UnixStream> {
 }
 
 /// Sends an event for a TERM signal.
-fn release_at_term(events: Sender<Event>) -> io::Result<()> {
+fn release_at_term(events: Sender<Event>) -> Result<(), Ended> {
     let mut signals = Signals::new([Signal::SIGTERM as i32])?;
-    thread::spawn(move || {
+    thread::start(move || {
         let _ = SigSet::from(Signal::SIGTERM).thread_unblock();
         signals.forever().map(|_| events.send(Event::Release)).find(Result::is_err)
-    });
+    })?;
+    Ok(())
+}
+
+/// Sends an event when the permit is printed, or `acquire` has ended before.
+fn listen(mut lines: Lines<BufReader<UnixStream>>, events: Sender<Event>) -> Result<(), Ended> {
+    thread::start(move || events.send(if let Some(Ok(_)) = lines.next() { Event::Printed } else { Event::Release }))?;
     Ok(())
 }
 

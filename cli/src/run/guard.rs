@@ -8,9 +8,9 @@ pub mod lines;
 
 use super::change;
 use super::clock::now;
-use super::processes::{Found, GUARD, Processes, own_program};
+use super::processes::{Found, GUARD, Processes};
+use super::program::{own_program, spawn};
 use super::report::Report;
-use super::signals;
 use crate::address::ServerArgs;
 use crate::ended::Ended;
 use crate::held::Held;
@@ -18,14 +18,12 @@ use lines::{Line, Lines};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{Pid, read, setsid};
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::process::{ChildStdin, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -58,7 +56,8 @@ impl Guard {
     pub fn start(&mut self) {
         self.started = Instant::now();
         let spawned = own_program().and_then(|mut program| {
-            let mut child = program.arg("guard").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+            program.arg("guard").stdin(Stdio::piped()).stdout(Stdio::null());
+            let mut child = spawn(&mut program, SigSet::all())?; // only KILL ends it, from its beginning
             let id = Pid::from_raw(child.id() as i32);
             let input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
             // If the guard is stopped, its pipe may become full. This process does not wait for it.
@@ -74,9 +73,9 @@ impl Guard {
                     .chain(self.processes.clone().map(Line::Started));
                 lines.for_each(|line| drop(self.send(&line)));
             }
-            Err(error) => {
-                self.report.tell(format!("no guard process: {error}. If luagate is killed, the command goes on"))
-            }
+            Err(error) => self.report.tell(format!(
+                "no guard process: {error}. If luagate is killed, nothing ends its command or releases its permit"
+            )),
         }
     }
 
@@ -119,6 +118,11 @@ impl Guard {
         input.write_all(line.written()?.as_bytes())
     }
 
+    /// Nothing ends it, so it releases the permits when this process has ended.
+    pub fn leave(&mut self) {
+        self.process = None;
+    }
+
     /// The command has ended, so the guard is ended too.
     pub fn end(self) {
         if let Some((id, _)) = self.process
@@ -134,9 +138,6 @@ pub fn guard() -> Result<u8, Ended> {
     let _ = setsid(); // signals from the terminal are not for it
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = nix::sys::prctl::set_name(GUARD);
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP] {
-        signal_hook::flag::register(signal as i32, Arc::<AtomicBool>::default())?;
-    }
     let report = Report::start()?;
     let mut input = Input { stdin: io::stdin(), lines: Lines::default() };
     let (mut server, mut held, mut processes, mut end) = (None, Vec::new(), None::<Processes>, None);
@@ -194,7 +195,6 @@ fn end_all(processes: &Processes, (at, grace): (Duration, Duration)) -> bool {
 
 /// Releases the permits, and leaves the line.
 fn release(server: &ServerArgs, held: &[Held]) {
-    signals::block();
     let Ok(gate) = server.open() else { return };
     for permit in held {
         let _ = permit.semaphore(&gate).map(|semaphore| semaphore.revoke(&permit.id));

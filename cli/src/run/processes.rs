@@ -1,13 +1,15 @@
 //! The processes of the command: how they are started, found and ended.
 
 use super::change::Change;
+use super::program::{own_program, spawn};
 use super::report::Report;
 use super::start_sign::{START_SIGN, StartSign};
-use super::{change, mark, start_sign};
+use super::{change, mark, signals, start_sign};
 use crate::address::HIDDEN_URL;
 use crate::ended::{Ended, NOT_EXECUTABLE, NOT_FOUND};
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -18,6 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Once;
 use sysinfo::{Process, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System, UpdateKind};
 
 /// The variable with the ids of all permits under which a process runs, also of those around them.
@@ -61,13 +64,19 @@ impl Processes {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let _ = nix::sys::prctl::set_child_subreaper(true);
         let mut process = own_program()?;
-        process.args(["launch", "--parent", &getpid().to_string(), "--"]).args(command);
+        process.args(["launch", "--parent", &getpid().to_string()]);
+        let stopping = SigSet::from_iter(signals::STOPPING);
+        let blocked_here = SigSet::thread_get_mask().map_err(io::Error::from)?;
+        for signal in stopping.iter().filter(|signal| !blocked_here.contains(*signal)) {
+            process.args(["--unblock", signal.as_str()]);
+        }
+        process.arg("--").args(command);
         process.envs(variables.iter().map(|(name, value)| (name, value))).env_remove(HIDDEN_URL);
         if has_group {
             process.process_group(0);
         }
         let (start_sign, _reader) = StartSign::of(&mut process)?;
-        let (child, limit) = mark::starting(|| process.spawn());
+        let (child, limit) = mark::starting(|| spawn(&mut process, stopping));
         let leader =
             child.map_err(|error| Ended::new(NOT_EXECUTABLE, format!("cannot start a process: {error}")))?.id() as i32;
         let (owner, others) = (Some(getpid().as_raw()), others.into_iter().map(Pid::as_raw).collect());
@@ -192,16 +201,9 @@ pub fn terminate(processes: &[Pid]) {
     }
 }
 
-/// This program, also if its file was replaced since it was started.
-pub fn own_program() -> io::Result<Command> {
-    let program = if cfg!(target_os = "linux") { PathBuf::from("/proc/self/exe") } else { env::current_exe()? };
-    let mut command = Command::new(program);
-    command.arg0("luagate");
-    Ok(command)
-}
-
-/// The step between `luagate run` and the command: the command gets a signal if its parent dies, and is executed.
-pub fn launch(parent: i32, command: &[OsString]) -> Result<u8, Ended> {
+/// The step between `luagate run` and the command: the command gets a signal if its parent dies, and is executed. `unblock`: the
+/// signals that were blocked for the start of this step.
+pub fn launch(parent: i32, unblock: Vec<Signal>, command: &[OsString]) -> Result<u8, Ended> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
     if getppid().as_raw() != parent || !start_sign::is_given() {
@@ -210,6 +212,7 @@ pub fn launch(parent: i32, command: &[OsString]) -> Result<u8, Ended> {
     let [program, arguments @ ..] = command else {
         return Err(Ended::usage("no COMMAND"));
     };
+    SigSet::from_iter(unblock).thread_unblock().map_err(io::Error::from)?;
     let mut error = Command::new(program).args(arguments).env_remove(START_SIGN).exec();
     if error.raw_os_error() == Some(Errno::ENOEXEC as i32) {
         // A script without `#!`: the shell runs it, as for execvp(3).
@@ -238,7 +241,7 @@ pub fn parent(process: Pid) -> Option<Pid> {
 
 fn look_at<T>(process: Pid, look: impl FnOnce(&Process) -> T) -> Option<T> {
     let id = sysinfo::Pid::from_u32(process.as_raw() as u32);
-    let mut system = System::new();
+    let mut system = no_processes();
     system.refresh_processes_specifics(ProcessesToUpdate::Some(&[id]), false, kind(UpdateKind::Never));
     system.process(id).map(look)
 }
@@ -247,8 +250,20 @@ fn kind(variables: UpdateKind) -> ProcessRefreshKind {
     ProcessRefreshKind::nothing().with_environ(variables).without_tasks()
 }
 
+/// Nothing is read yet. By itself, `System` would keep half of all files that may be open for each reading, and would raise the limit
+/// of open files, also for the command.
+fn no_processes() -> System {
+    static KEEPS_NO_FILES: Once = Once::new();
+    KEEPS_NO_FILES.call_once(|| {
+        let limit = getrlimit(Resource::RLIMIT_NOFILE);
+        sysinfo::set_open_files_limit(0);
+        let _ = limit.map(|(soft, hard)| setrlimit(Resource::RLIMIT_NOFILE, soft, hard));
+    });
+    System::new()
+}
+
 fn snapshot(variables: UpdateKind) -> System {
-    let mut system = System::new();
+    let mut system = no_processes();
     system.refresh_processes_specifics(ProcessesToUpdate::All, false, kind(variables));
     system
 }

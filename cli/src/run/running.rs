@@ -6,7 +6,6 @@ use super::processes::{self, HELD, Processes};
 use super::{Caller, Event, clock, signals, thread};
 use crate::args::{Limit, RunArgs};
 use crate::ended::{Ended, LOST};
-use crate::held::Held;
 use luagate::errors::PermitError;
 use luagate::{Permit, Released};
 use nix::sys::signal::{Signal, kill, raise};
@@ -68,8 +67,7 @@ impl<'a> Running<'a> {
             ("LUAGATE_FENCE", join(permits.iter().map(|permit| permit.fence().to_string()).collect())),
             (HELD, format!("{around} {ids}").trim().to_owned()),
         ];
-        let held = caller.claims.iter().zip(&permits).map(|(claim, permit)| Held::new(&claim.name, permit.id()));
-        caller.guard.holds(held.collect());
+        caller.guard_holds(&permits);
         for (claim, permit) in caller.claims.iter().zip(&permits) {
             if let Some(Limit::Declared(limit)) = claim.limit
                 && let Some(stored) = permit.limit().filter(|stored| *stored != limit)

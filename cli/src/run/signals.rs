@@ -27,6 +27,9 @@ const RECEIVED: [Signal; 11] = [
     Signal::SIGCONT,
 ];
 
+/// Those that ask a program to stop.
+pub const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
 /// Sends an event for each signal from now on. A signal that this process ignores stays ignored, as after `nohup`.
 pub fn listen(events: Sender<Event>) -> Result<(), Ended> {
     let received = not_ignored(RECEIVED);
@@ -51,7 +54,7 @@ pub fn listen(events: Sender<Event>) -> Result<(), Ended> {
 
 /// While this is true, a signal that stops programs stops this process too, as without `listen`.
 pub fn stop_if(condition: &Arc<AtomicBool>) -> io::Result<()> {
-    for signal in not_ignored([Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU]) {
+    for signal in not_ignored(STOPPING) {
         signal_hook::flag::register_conditional_default(signal as i32, condition.clone())?;
     }
     Ok(())
@@ -70,7 +73,7 @@ pub fn ends(signal: Signal) -> bool {
 
 /// Whether this signal asks a program to stop.
 pub fn stops(signal: Signal) -> bool {
-    matches!(signal, Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU)
+    STOPPING.contains(&signal)
 }
 
 /// Ends this process by the signal that has ended its command or its wait, so that a shell notices it: after Ctrl-C it ends the

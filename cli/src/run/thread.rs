@@ -1,4 +1,4 @@
-//! The threads of a command that waits or runs.
+//! The threads of a process that waits for a permit or holds it.
 
 use crate::ended::{Ended, UNREACHABLE};
 use std::thread::{Builder, JoinHandle};

@@ -162,7 +162,8 @@ impl Waiter {
     }
 }
 
-/// A command that runs under a permit would wait for itself if it asked for the same permit.
+/// A command that runs under a permit would wait for itself if it asked for the same permit, or if it came behind a waiter that
+/// cannot be granted while the command holds its permit.
 fn refuse_own(semaphores: &[(Semaphore, u32)]) -> Result<(), Ended> {
     let held = std::env::var(HELD).unwrap_or_default();
     let held: Vec<&str> = held.split(' ').filter(|id| !id.is_empty()).collect();
@@ -170,13 +171,18 @@ fn refuse_own(semaphores: &[(Semaphore, u32)]) -> Result<(), Ended> {
         let state = semaphore.inspect().map_err(Ended::of)?;
         let holders = state.holders.iter().filter(|holder| held.contains(&&*holder.id));
         let own: u32 = holders.map(|holder| holder.permits).sum();
-        if own > 0 && state.limit.is_some_and(|limit| own.saturating_add(*permits) > limit) {
-            return Err(Ended::usage(format!(
-                "this command already runs under a permit of {}, so it would wait for itself. Accepted: one `luagate run` \
-                 for a name, around the whole command",
-                semaphore.name()
-            )));
-        }
+        let fits = |permits: u32| state.limit.is_none_or(|limit| own.saturating_add(permits) <= limit);
+        let why = match own {
+            0 => continue,
+            _ if !fits(*permits) => "it would wait for itself",
+            _ if !state.waiters.iter().all(|waiter| fits(waiter.permits)) => "a waiter before it waits for that permit",
+            _ => continue,
+        };
+        return Err(Ended::usage(format!(
+            "this command already runs under a permit of {}, and {why}. Accepted: one `luagate run` for a name, around the \
+             whole command",
+            semaphore.name()
+        )));
     }
     Ok(())
 }

@@ -19,8 +19,20 @@ fn a_command_that_a_real_time_signal_has_ended_gives_128_and_its_number() {
     }
 }
 
+/// A folder with the program: another user may not read that of this one.
+pub fn for_other_users() -> Shared {
+    let shared = Shared::new();
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_luagate")).arg(shared.path("luagate")).status();
+    assert!(copied.unwrap().success());
+    assert!(Command::new("chmod").args(["a+x"]).arg(shared.path("")).status().unwrap().success());
+    shared
+}
+
+/// Makes a program the first process of a container.
+pub const FIRST: &str = "unshare --pid --fork --mount-proc";
+
 /// Whether this user may do what the words say.
-fn may(text: &str) -> bool {
+pub fn may(text: &str) -> bool {
     let mut command = Command::new("env");
     let command = command.args(words(text)).arg("true").stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
@@ -28,7 +40,6 @@ fn may(text: &str) -> bool {
 
 #[test]
 fn as_the_first_process_it_gives_128_and_the_number_of_the_signal() {
-    const FIRST: &str = "unshare --pid --fork --mount-proc";
     if !may(FIRST) {
         return; // only a privileged user
     }
@@ -53,11 +64,7 @@ fn it_ends_if_the_system_refuses_threads() {
         return; // only a privileged user
     }
     let server = crate::own!(Server::private_tcp(&[]));
-    let shared = Shared::new();
-    // Another user may not read the folder of the program.
-    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_luagate")).arg(shared.path("luagate")).status();
-    assert!(copied.unwrap().success());
-    assert!(Command::new("chmod").args(["a+x"]).arg(shared.path("")).status().unwrap().success());
+    let shared = for_other_users();
     let held = server.gate().mutex("a").lock().unwrap();
     for most in 1..=12 {
         let mut run = Command::new("env");
@@ -69,6 +76,62 @@ fn it_ends_if_the_system_refuses_threads() {
         assert!(ended.err().starts_with("luagate: ") && !ended.err().contains("panicked"), "{most}: {ended:?}");
     }
     held.release().unwrap();
+}
+
+#[test]
+fn it_ends_with_a_reason_if_the_system_refuses_files() {
+    let server = Server::any();
+    let mut refused = 0;
+    for most in 4..=10 {
+        for arguments in ["run -q -w 1s a -- true", "acquire -q --pid 1 b"] {
+            let mut run = Command::new("bash");
+            run.args(["-c", "ulimit -n $0; exec \"$@\""]).arg(most.to_string());
+            run.arg(env!("CARGO_BIN_EXE_luagate")).args(words(arguments)).env(MARK, mark());
+            let ended = run.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).started().output();
+            if ended.code() == 0 && !ended.out().is_empty() {
+                assert_eq!(luagate(&server).arg("release").args(words(&ended.out())).done().code(), 0, "{ended:?}");
+            } else if ended.code() != 0 {
+                assert_eq!(ended.code(), 69, "{most}: {arguments}: {ended:?}");
+                refused += u32::from(ended.err().contains("the system refused a "));
+                assert!(ended.err().starts_with("luagate: ") && !ended.err().contains("panicked"), "{most}: {ended:?}");
+            }
+            for name in ["a", "b"] {
+                assert!(!server.gate().mutex(name).is_locked().unwrap(), "{most}: {arguments}: {ended:?}");
+            }
+        }
+    }
+    assert!(refused > 0);
+}
+
+/// Runs a line of bash with `$0` as the program.
+fn bash(server: &Server, line: &str) -> std::process::Output {
+    let mut bash = Command::new("bash");
+    bash.args(["-c", line, env!("CARGO_BIN_EXE_luagate")]).env(MARK, mark());
+    bash.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).started().output()
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_ended_although_few_files_may_be_open() {
+    let server = Server::any();
+    let shared = Shared::new();
+    let process = shared.path("process");
+    for most in 10..=20 {
+        let behind = format!("sleep 60 </dev/null >/dev/null 2>&1 & echo $! >{}; exit 7", process.display());
+        let ended = bash(&server, &format!("ulimit -n {most}; exec \"$0\" run -q -w 1s a -- bash -c '{behind}'"));
+        assert_eq!(ended.code(), 7, "{most}: {ended:?}");
+        let process = shared.text("process");
+        let goes_on = super::signals::exists(&process);
+        super::tool::signal_to(process.trim().parse().unwrap(), "KILL");
+        assert!(!goes_on, "{most} files: process {process} goes on");
+    }
+}
+
+#[test]
+fn the_command_has_the_limit_of_open_files_that_luagate_was_started_with() {
+    let server = Server::any();
+    // A process that is there already is looked up before the command starts.
+    let ended = bash(&server, "ulimit -Sn 99; sleep 0.1 & exec \"$0\" run a -- bash -c 'ulimit -Sn'");
+    assert_eq!((ended.code(), ended.out()), (0, "99\n".to_owned()), "{ended:?}");
 }
 
 #[test]

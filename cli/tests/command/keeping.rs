@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A name that no other test has, so that its keeper is found among the processes.
@@ -265,22 +265,26 @@ fn if_acquire_is_ended_before_it_has_printed_the_permit_it_is_released() {
 }
 
 #[test]
-fn if_acquire_and_its_keeper_are_killed_at_the_grant_little_of_the_lease_is_left() {
+fn if_acquire_is_ended_at_the_grant_the_permit_is_released_at_once() {
     let server = Server::any();
-    let name = name();
-    let held = server.gate().mutex(&name).lock().unwrap();
-    let acquire = luagate(&server).args(["acquire", "-q", "--lease", "1h", &name]).started();
-    waits(server.gate().mutex(&name).to_lock().0, 1);
-    let keeper = started(&name);
-    assert!(signal_to(keeper, "STOP"));
-    held.release().unwrap();
-    eventually("it holds", || {
-        let holders = server.gate().mutex(&name).inspect().unwrap().holders;
-        holders.first().is_some_and(|holder| holder.label().is_some_and(|label| label.contains(':'))).then_some(())
-    });
-    acquire.signal("KILL");
-    assert!(signal_to(keeper, "KILL"));
-    eventually("it was released", || (!is_locked(&server, &name)).then_some(()));
+    for signal in ["KILL", "TERM"] {
+        let name = name();
+        let held = server.gate().mutex(&name).lock().unwrap();
+        let acquire = luagate(&server).args(["acquire", "-q", "--lease", "1h", &name]).started();
+        waits(server.gate().mutex(&name).to_lock().0, 1);
+        let keeper = started(&name);
+        assert!(signal_to(keeper, "STOP"));
+        held.release().unwrap();
+        eventually("it holds", || {
+            let holders = server.gate().mutex(&name).inspect().unwrap().holders;
+            holders.first().is_some_and(|holder| holder.label().is_some_and(|label| label.contains(':'))).then_some(())
+        });
+        acquire.signal(signal);
+        let begun = Instant::now();
+        eventually("it was released", || (!is_locked(&server, &name)).then_some(()));
+        assert!(begun.elapsed() < Duration::from_secs(2), "{signal}: {:?}", begun.elapsed());
+        assert!(signal_to(keeper, "KILL"));
+    }
 }
 
 #[test]
@@ -315,6 +319,23 @@ fn nothing_is_acquired_if_the_output_is_closed() {
 }
 
 #[test]
+fn as_the_first_process_of_a_container_acquire_starts_no_keeper() {
+    use super::ends::{FIRST, may};
+    if !may(FIRST) {
+        return; // only a privileged user
+    }
+    let server = Server::any();
+    for (options, status) in [("", 64), ("--pid 1", 64), ("--no-keeper --lease 5s", 0)] {
+        let mut first = Command::new("env");
+        let first = first.args(words(FIRST)).arg(env!("CARGO_BIN_EXE_luagate")).args(words("acquire -q"));
+        let first = first.args(words(options)).arg("a").env(MARK, mark());
+        let ended = first.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).started().output();
+        assert_eq!(ended.code(), status, "{options}: {ended:?}");
+        assert_eq!(is_locked(&server, "a"), status == 0, "{options}: {ended:?}");
+    }
+}
+
+#[test]
 fn acquire_tells_whose_end_releases_the_permit_unless_it_was_told() {
     let server = Server::any();
     let own = std::process::id();
@@ -330,9 +351,12 @@ fn acquire_tells_whose_end_releases_the_permit_unless_it_was_told() {
 }
 
 /// A keeper that is connected to this test in place of `acquire`.
-fn connected(server: &Server, name: &str, id: &str) -> (BufReader<UnixStream>, std::process::Child) {
+fn connected(server: &Server, name: &str, id: &str) -> (BufReader<UnixStream>, Child) {
+    connected_by(super::tool::bare(), server, name, id)
+}
+
+fn connected_by(mut keeper: Command, server: &Server, name: &str, id: &str) -> (BufReader<UnixStream>, Child) {
     let (socket, other) = UnixStream::pair().unwrap();
-    let mut keeper = super::tool::bare();
     let keeper = keeper.args(["keeper", name]).stdin(OwnedFd::from(other)).spawn().unwrap();
     let start = std::fs::read_to_string(format!("/proc/{}/stat", std::process::id())).unwrap();
     let start = start.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap();
@@ -377,6 +401,34 @@ fn a_keeper_renews_only_what_was_printed() {
     socket.read_line(&mut answer).unwrap();
     assert!(answer.starts_with("{\"Err\":[79,"), "{answer}");
     keeper.wait().unwrap();
+}
+
+#[test]
+fn a_keeper_to_which_the_system_refuses_threads_tells_acquire() {
+    const OTHER: &str = "setpriv --reuid 54322 --clear-groups";
+    if !super::ends::may(OTHER) {
+        return; // only a privileged user
+    }
+    let server = crate::own!(Server::private_tcp(&[]));
+    let shared = super::ends::for_other_users();
+    let permit = server.gate().mutex("a").lock().unwrap();
+    let mut refused = 0;
+    for most in 1..=6 {
+        let mut keeper = Command::new("env");
+        keeper.args(words(OTHER)).args(["bash", "-c", "ulimit -u $0; exec \"$@\""]).arg(most.to_string());
+        keeper.arg(shared.path("luagate")).env(MARK, mark());
+        let (mut socket, mut keeper) = connected_by(keeper, &server, "a", permit.id());
+        let mut answer = String::new();
+        socket.read_line(&mut answer).unwrap();
+        drop(socket);
+        eventually("the keeper has ended", || keeper.try_wait().unwrap());
+        if answer.contains("permits no further thread") {
+            refused += 1;
+        } else {
+            assert!(answer.starts_with("{\"Ok\"") || answer.starts_with("{\"Err\":[79,"), "{most}: {answer}");
+        }
+    }
+    assert!(refused > 0);
 }
 
 #[test]

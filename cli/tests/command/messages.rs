@@ -94,9 +94,13 @@ fn apart(server: &Server, options: &str, script: &str) -> Option<std::process::O
 }
 
 #[test]
-fn the_first_process_of_a_container_is_told_to_pass_a_process() {
+fn a_process_that_has_joined_a_container_is_told_to_pass_a_process() {
     let server = Server::any();
-    let Some(ended) = apart(&server, "--fork --pid", "exec \"$0\" acquire a") else { return };
+    // The parent of what `nsenter` starts is outside.
+    let join = "unshare --fork --pid --kill-child sleep 60 & outer=$!
+        while [ -z \"$first\" ] && kill -0 $outer; do first=$(cat /proc/$outer/task/$outer/children); done
+        nsenter --target $first --pid \"$0\" acquire a; status=$?; kill -KILL $outer; exit $status";
+    let Some(ended) = apart(&server, "--fork --pid --mount-proc", join) else { return };
     assert_eq!(ended.code(), 64, "{ended:?}");
     assert!(ended.err().contains("acquire: its parent is outside of this container"), "{ended:?}");
     assert!(ended.err().contains("Accepted: --pid PID"), "{ended:?}");

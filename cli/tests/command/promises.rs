@@ -4,6 +4,7 @@ use super::signals::{exists, mutex, script};
 use super::tool::{Run, Running, Shared, Text, luagate, waits, words};
 use crate::support::leftovers::{MARK, mark};
 use crate::support::{Server, clock, eventually};
+use luagate::admin::{self, Kind, Name};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
@@ -144,6 +145,38 @@ fn a_command_that_would_wait_for_itself_is_refused_with_a_reason() {
         assert_eq!((ended.code(), ended.out()), (0, "inside\n".to_owned()), "{inner}: {ended:?}");
     }
     assert_eq!(nested("run mutex", "", "try -q mutex").code(), 75, "it does not wait");
+}
+
+#[test]
+fn a_command_that_would_wait_behind_a_waiter_for_its_own_permit_is_refused() {
+    let server = Server::any();
+    let program = env!("CARGO_BIN_EXE_luagate");
+    let of = |kind, name: &str| admin::semaphore(&server.gate(), &Name { name: name.to_owned(), kind });
+    for (semaphore, inner, waiter, status) in [
+        (of(Kind::RwLock, "a"), "--shared a", "--exclusive a", 64),
+        (of(Kind::Semaphore, "b"), "-n 4 b", "-n 4 -p 4 b", 64),
+        // It waits for another one, so it may be granted.
+        (of(Kind::Semaphore, "c"), "-n 4 -w 1s c", "-n 4 -p 3 c", 75),
+    ] {
+        let shared = Shared::new();
+        let other = (status == 75).then(|| server.gate().semaphore("c", 4).acquire().unwrap());
+        let mut run = luagate(&server);
+        let outer = inner.replace("-w 1s ", "");
+        let run =
+            run.arg("run").args(words(&outer)).args(words("-- sh -c")).arg("echo >$0/begun; read line; exec \"$@\"");
+        let run = run.arg(shared.path("")).args([program, "run", "-q"]).args(words(inner)).args(words("-- true"));
+        let mut run = run.stdin(Stdio::piped()).started();
+        shared.text("begun");
+        let waiter = luagate(&server).args(words("run -q")).args(words(waiter)).args(words("-- true")).started();
+        waits(&semaphore, 1);
+        run.type_in("go\n");
+        let ended = run.output();
+        assert_eq!(ended.code(), status, "{inner}: {ended:?}");
+        let is_told = ended.err().contains("a waiter before it waits for that permit");
+        assert_eq!(is_told, status == 64, "{ended:?}");
+        drop(other);
+        assert_eq!(waiter.output().code(), 0);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::support::{SOON, Server, eventually, leftovers, within};
 use luagate::Semaphore;
 use std::ffi::OsStr;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -59,6 +60,11 @@ impl Running {
     /// Sends it a signal, such as `TERM`.
     pub fn signal(&self, signal: &str) {
         assert!(signal_to(self.id(), signal), "{signal}");
+    }
+
+    /// Writes into its input, which is a pipe.
+    pub fn type_in(&mut self, text: &str) {
+        self.0.as_mut().unwrap().stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
     pub fn is_running(&mut self) -> bool {

@@ -19,7 +19,7 @@ const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> 
     Fault { name, test, on_variants: true }
 }
 
-pub const FAULTS: [Fault; 44] = [
+pub const FAULTS: [Fault; 45] = [
     new("silent_server_before_the_first_wait", silence::before_the_first_wait),
     on_all("silent_server_during_the_wait", silence::during_the_wait),
     new("silent_server_after_the_wait", silence::after_the_wait),

@@ -6,7 +6,7 @@
 
 use super::change;
 use super::clock::now;
-use super::processes::{Found, GUARD, Processes, own_program};
+use super::processes::{Found, Processes, own_program};
 use super::report::Report;
 use super::signals;
 use crate::address::ServerArgs;
@@ -144,7 +144,7 @@ impl Guard {
 pub fn guard() -> Result<u8, Ended> {
     let _ = setsid(); // signals from the terminal are not for it
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = nix::sys::prctl::set_name(GUARD);
+    let _ = nix::sys::prctl::set_name(super::processes::GUARD);
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP] {
         signal_hook::flag::register(signal as i32, Arc::<AtomicBool>::default())?;
     }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// The date of this release, as in CHANGELOG.md. Not the date of the build, so that each build writes the same pages.
-const DATE: &str = "2026-11-26";
+const DATE: &str = "2026-11-27";
 
 /// A term and its meaning.
 type Entry = (&'static str, &'static str);

@@ -8,7 +8,7 @@ pub mod lines;
 
 use super::change;
 use super::clock::now;
-use super::processes::{Found, GUARD, Processes};
+use super::processes::{Found, Processes};
 use super::program::{own_program, spawn};
 use super::report::Report;
 use crate::address::ServerArgs;
@@ -137,7 +137,7 @@ impl Guard {
 pub fn guard() -> Result<u8, Ended> {
     let _ = setsid(); // signals from the terminal are not for it
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = nix::sys::prctl::set_name(GUARD);
+    let _ = nix::sys::prctl::set_name(super::processes::GUARD);
     let report = Report::start()?;
     let mut input = Input { stdin: io::stdin(), lines: Lines::default() };
     let (mut server, mut held, mut processes, mut end) = (None, Vec::new(), None::<Processes>, None);

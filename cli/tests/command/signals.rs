@@ -177,7 +177,11 @@ fn if_luagate_is_killed_its_command_is_ended() {
 #[test]
 fn the_guard_goes_by_the_last_lease_although_several_lines_have_piled_up() {
     let now = || {
-        let time = clock_gettime(ClockId::Boottime);
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let clock = ClockId::Boottime;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let clock = ClockId::Monotonic;
+        let time = clock_gettime(clock);
         time.tv_sec as u64 * 1_000 + time.tv_nsec as u64 / 1_000_000
     };
     let mut command = std::process::Command::new("sleep");

@@ -62,24 +62,6 @@ fn the_readme_names_the_dependencies() {
     assert_eq!(words, named, "README.md: {line}");
 }
 
-/// Every client, and the command, has the version of the crate, so that a user knows which belong together.
-#[test]
-fn clients_have_the_version_of_the_crate() {
-    let manifest: toml::Table = fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
-    let version = manifest["package"]["version"].as_str().expect("a text");
-    let clients = [
-        ("python/pyproject.toml", format!("\nversion = \"{version}\"\n")),
-        ("javascript/package.json", format!("\n  \"version\": \"{version}\",\n")),
-        ("java/pom.xml", format!("<artifactId>luagate</artifactId>\n  <version>{version}</version>")),
-        ("../cli/Cargo.toml", format!("\nversion = \"{version}\"\n")),
-        ("java/README.md", format!("<artifactId>luagate</artifactId>\n      <version>{version}</version>")),
-    ];
-    for (file, says) in clients {
-        let text = fs::read_to_string(root().join("clients").join(file)).unwrap();
-        assert!(text.contains(&says), "clients/{file}: not version {version}");
-    }
-}
-
 /// A newcomer reads the whole README before deciding.
 #[test]
 fn the_readme_is_short() {

@@ -10,6 +10,7 @@ mod faults;
 mod languages {
     pub mod alone;
     pub mod caller;
+    pub mod examples;
     pub mod language;
     pub mod limits;
     pub mod line;
@@ -22,7 +23,7 @@ mod languages {
 }
 
 use languages::language::Language;
-use languages::{alone, limits, line, readme, renewal, together, worker};
+use languages::{alone, examples, limits, line, readme, renewal, together, worker};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use support::Server;
@@ -70,6 +71,9 @@ fn main() -> ExitCode {
     for language in languages.iter().filter(|language| ["javascript", "python"].contains(&language.name)).cloned() {
         let (name, missing) = (format!("{}::types_are_strict", language.name), language.missing.clone());
         trials.push(trial(name, missing.as_deref(), move || alone::types_are_strict(&language)));
+    }
+    for (name, missing, test) in examples::trials(&languages) {
+        trials.push(trial(name, missing.as_deref().or(no_server), test));
     }
     trials.extend(faults::trials(&languages, no_server));
     let here: Vec<Language> = languages.into_iter().filter(|language| language.missing.is_none()).collect();

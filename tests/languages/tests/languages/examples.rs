@@ -1,0 +1,235 @@
+//! Promise: the examples in `examples/python` and `examples/javascript` keep their limits over all their processes.
+
+use super::language::{Language, ROOT};
+use crate::server;
+use crate::support::leftovers::{MARK, mark};
+use crate::support::service::{Answer, Request, Service};
+use crate::support::{Server, signal, within};
+use libtest_mimic::Failed;
+use luagate::{Gate, Semaphore};
+use std::io::{BufRead, BufReader, Read, pipe};
+use std::process::{Child, Command};
+use std::time::Duration;
+use tempfile::TempDir;
+
+type Test = fn(&Web) -> Result<(), Failed>;
+
+/// The tests of each web service.
+pub const WEB: [(&str, Test); 4] = [
+    ("limits_a_route_over_two_processes", limit),
+    ("holds_a_permit_until_the_body_has_ended_or_the_client_has_gone", ends),
+    ("ends_a_response_whose_permit_is_lost", lost),
+    ("stops_after_the_requests_that_it_has", stopped),
+];
+
+pub const CELERY: (&str, fn() -> Result<(), Failed>) = ("limits_a_task_over_two_workers", celery);
+
+/// Longer than a test takes.
+const ENDLESS: Duration = Duration::from_secs(600);
+
+/// It only bounds a failure: the lease of a lost permit is renewed after 10 s, and a machine can be busy.
+const LONGEST: Duration = Duration::from_secs(60);
+
+const REPORT: &str = "/report";
+
+/// A web service, and the folder that its processes run in.
+pub struct Web {
+    name: &'static str,
+    folder: TempDir,
+}
+
+/// A program in the folder of packages that the tests of Python have installed.
+fn python(program: &str) -> Command {
+    let mut command = Command::new(format!("{ROOT}/tests/languages/python/.venv-examples/bin/{program}"));
+    command.current_dir(format!("{ROOT}/examples/python")).env("PYTHONDONTWRITEBYTECODE", "1").env(MARK, mark());
+    command
+}
+
+impl Web {
+    pub const ALL: [(&str, &str); 2] = [("fastapi", "python"), ("express", "javascript")];
+
+    /// An ES module finds packages only in a folder `node_modules` next to it or above it.
+    pub fn new(name: &'static str) -> Result<Web, Failed> {
+        let folder = tempfile::tempdir()?;
+        std::fs::copy(
+            format!("{ROOT}/examples/javascript/express_limit.mjs"),
+            folder.path().join("express_limit.mjs"),
+        )?;
+        let packages = std::fs::canonicalize(format!("{ROOT}/tests/languages/javascript"))?.join("node_modules");
+        std::os::unix::fs::symlink(packages, folder.path().join("node_modules"))?;
+        Ok(Web { name, folder })
+    }
+
+    /// Starts a process whose work takes this time for each of ten rows.
+    fn start(&self, server: &Server, work: Duration, wait: Duration) -> Service {
+        let mut command = if self.name == "fastapi" {
+            let mut command = python("uvicorn");
+            command.args(["fastapi_limit:app", "--port", "0"]);
+            command.env("WORK_S", work.as_secs_f64().to_string()).env("WAIT_S", wait.as_secs_f64().to_string());
+            command
+        } else {
+            let mut command = Command::new("node");
+            command.arg("express_limit.mjs").current_dir(self.folder.path()).env("PORT", "0");
+            command.env("WORK_MS", work.as_millis().to_string()).env("WAIT_MS", wait.as_millis().to_string());
+            command
+        };
+        command.env("REDIS_URL", &server.url);
+        Service::start(command)
+    }
+}
+
+/// The semaphore of the services.
+fn reports(server: &Server) -> Result<Semaphore, Failed> {
+    Ok(Gate::open(&server.url)?.semaphore("report", 5))
+}
+
+#[track_caller]
+fn has(semaphore: &Semaphore, in_use: u32, waiting: u64) {
+    let mut seen = None;
+    let found = within(LONGEST, || {
+        let now = semaphore.inspect().unwrap();
+        seen = Some((now.in_use, now.waiter_count));
+        (seen == Some((in_use, waiting))).then_some(())
+    });
+    assert!(found.is_some(), "{in_use} in use and {waiting} waiting, but {seen:?}");
+}
+
+fn limit(web: &Web) -> Result<(), Failed> {
+    let server = server();
+    let services = [(); 2].map(|()| web.start(&server, ENDLESS, Duration::from_secs(3)));
+    let mut requests = [0, 1, 0, 1, 0, 1, 0, 1].map(|service| services[service].send(REPORT));
+    let answers: Vec<Answer> = requests.iter_mut().map(Request::head).collect();
+    let (sent, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status() == 200);
+    assert_eq!((sent.len(), refused.len()), (5, 3), "{answers:?}");
+    for answer in refused {
+        assert_eq!(answer.status(), 429, "{answer:?}");
+        assert!(answer.retry_after() >= Some(1), "{answer:?}");
+    }
+    has(&reports(&server)?, 5, 0); // the heads have come, and the bodies have not
+    let other = services[0].send("/health").answer();
+    assert_eq!(other.status(), 200, "{other:?}");
+    Ok(())
+}
+
+fn ends(web: &Web) -> Result<(), Failed> {
+    let server = server();
+    let reports = reports(&server)?;
+    let (slow, quick) = (web.start(&server, ENDLESS, LONGEST), web.start(&server, Duration::from_millis(1), LONGEST));
+    let mut active = [(); 5].map(|()| slow.send(REPORT));
+    active.iter_mut().for_each(|request| assert_eq!(request.head().status(), 200));
+    has(&reports, 5, 0);
+    let waiting = [(); 3].map(|()| quick.send(REPORT));
+    has(&reports, 5, 3);
+    let [first, others @ ..] = active;
+    drop(first); // its client has gone
+    for answer in waiting.map(Request::answer) {
+        assert!(answer.status() == 200 && answer.is_complete() && answer.0.contains("row 10"), "{answer:?}");
+    }
+    has(&reports, 4, 0); // the bodies of the three have ended
+    drop(others);
+    has(&reports, 0, 0);
+    Ok(())
+}
+
+fn lost(web: &Web) -> Result<(), Failed> {
+    let mut server = server();
+    let reports = reports(&server)?;
+    let service = web.start(&server, ENDLESS, Duration::from_secs(2));
+    let mut request = service.send(REPORT);
+    assert_eq!(request.head().status(), 200);
+    let holder = reports.inspect()?.holders.remove(0);
+    assert!(reports.revoke(&holder.id).is_ok());
+    let rest = request.answer();
+    assert!(!rest.is_complete(), "{rest:?}");
+
+    server.kill(); // without it, no permit is granted, and other routes work
+    let answer = service.send(REPORT).answer();
+    assert_eq!(answer.status(), 503, "{answer:?}");
+    assert!(!answer.0.to_lowercase().contains("redis"), "the client sees details: {answer:?}");
+    assert_eq!(service.send("/health").answer().status(), 200);
+    Ok(())
+}
+
+fn stopped(web: &Web) -> Result<(), Failed> {
+    let server = server();
+    let mut service = web.start(&server, Duration::from_millis(200), LONGEST);
+    let mut request = service.send(REPORT);
+    assert_eq!(request.head().status(), 200);
+    signal("-TERM", service.id());
+    let answer = request.answer();
+    assert!(answer.is_complete() && answer.0.contains("row 10"), "{answer:?}");
+    service.ends();
+    has(&reports(&server)?, 0, 0);
+    Ok(())
+}
+
+/// Workers of Celery that write to one pipe. They are ended with the test.
+struct Workers(Vec<Child>);
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        for worker in &mut self.0 {
+            let _ = worker.kill(); // its processes end when they notice it
+            let _ = worker.wait();
+        }
+    }
+}
+
+fn celery() -> Result<(), Failed> {
+    const TASKS: usize = 12;
+    let server = server();
+    let exports = Gate::open(&server.url)?.semaphore("exports", 3);
+    let (reader, writer) = pipe()?;
+    let mut workers = Workers(Vec::new());
+    for name in ["one", "two"] {
+        let mut worker = python("celery");
+        worker.args(["-A", "celery_limit", "worker", "--concurrency", "4", "--loglevel", "INFO", "--hostname", name]);
+        worker
+            .env("REDIS_URL", &server.url)
+            .env("WORK_S", "0.5")
+            .stdout(writer.try_clone()?)
+            .stderr(writer.try_clone()?);
+        workers.0.push(worker.spawn()?);
+    }
+    drop(writer);
+    let send = format!("import celery_limit\nfor number in range({TASKS}): celery_limit.export.delay(number)");
+    let held = exports.try_acquire_all()?;
+    let sent = python("python").args(["-c", &send]).env("REDIS_URL", &server.url).output()?;
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    let (mut active, mut ended, mut held, mut log) = (0, 0, Some(held), String::new());
+    let mut lines = BufReader::new(reader).lines();
+    while ended < TASKS {
+        let line = lines.next().ok_or_else(|| format!("the workers have ended:\n{log}"))??;
+        log += &format!("{line}\n");
+        active += usize::from(line.contains(" begins"));
+        ended += usize::from(line.contains(" ends"));
+        assert!(active - ended <= 3, "four at a time:\n{log}");
+        if held.is_some() && line.contains("Retry in") {
+            assert_eq!(active, 0, "without a permit:\n{log}");
+            held.take(); // a task without a permit went back to the queue: now there are permits
+        }
+    }
+    workers.0.iter().for_each(|worker| signal("-TERM", worker.id()));
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    for worker in &mut workers.0 {
+        assert!(worker.wait()?.success(), "{log}{}", rest.join("\n"));
+    }
+    has(&exports, 0, 0);
+    Ok(())
+}
+
+/// The trials: the name of each, its language, and the test.
+pub fn trials(languages: &[Language]) -> Vec<(String, Option<String>, Box<dyn FnOnce() -> Result<(), Failed> + Send>)> {
+    let missing =
+        |name: &str| languages.iter().find(|language| language.name == name).and_then(|it| it.missing.clone());
+    let (name, test) = CELERY;
+    let mut trials: Vec<(String, Option<String>, Box<dyn FnOnce() -> Result<(), Failed> + Send>)> = Vec::new();
+    trials.push((format!("examples::celery::{name}"), missing("python"), Box::new(test)));
+    for (web, language) in Web::ALL {
+        for (name, test) in WEB {
+            let name = format!("examples::{web}::{name}");
+            trials.push((name, missing(language), Box::new(move || test(&Web::new(web)?))));
+        }
+    }
+    trials
+}

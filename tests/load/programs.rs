@@ -2,21 +2,18 @@
 
 use crate::examples::path_of;
 use crate::support::leftovers::{MARK, mark};
+use crate::support::service::{LONGEST, lines_of};
 use crate::support::{Server, eventually, signal};
 use crate::{all_processors, own};
 
 use luagate::{Gate, Semaphore};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, PipeWriter, Write, pipe};
+use std::io::{PipeWriter, Write, pipe};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 /// Longer than a test takes, in milliseconds.
 const ENDLESS: &str = "600000";
-
-/// The longest time until the next line. It only bounds a failure.
-const LONGEST: Duration = Duration::from_secs(60);
 
 /// Processes that write to one pipe. So the order of their lines is the order in which they were written.
 struct Programs {
@@ -29,12 +26,7 @@ struct Programs {
 impl Programs {
     fn new(server: &Server) -> Programs {
         let (reader, writer) = pipe().unwrap();
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            let lines = BufReader::new(reader).lines().map_while(Result::ok);
-            lines.map(|line| sender.send(line)).all(|sent| sent.is_ok())
-        });
-        Programs { url: server.url.clone(), lines, writer: Some(writer), started: Vec::new() }
+        Programs { url: server.url.clone(), lines: lines_of(reader), writer: Some(writer), started: Vec::new() }
     }
 
     /// Starts an example with these lines as its input.
@@ -131,7 +123,7 @@ fn nightly_job_that_lost_its_lock_stops_and_fails() {
     mutex.revoke(&holder.id).unwrap();
     let (lines, statuses) = hosts.end();
     assert_eq!(statuses[0].code(), Some(1), "{lines:?}");
-    assert_eq!(count(&lines, "the lock was lost"), 1, "{lines:?}");
+    assert_eq!(count(&lines, "the lock was lost before step"), 1, "{lines:?}");
     assert_eq!(count(&lines, "done"), 0, "{lines:?}");
 }
 

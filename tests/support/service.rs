@@ -2,14 +2,25 @@
 
 use super::leftovers::{MARK, mark};
 use super::{eventually, within};
-use std::io::{BufRead, BufReader, Read, Write, pipe};
+use std::io::{BufRead, BufReader, PipeReader, Read, Write, pipe};
 use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// The longest time until an answer. It only bounds a failure.
-const LONGEST: Duration = Duration::from_secs(60);
+/// The longest time until an answer or a line. It only bounds a failure.
+pub const LONGEST: Duration = Duration::from_secs(60);
+
+/// The lines of a pipe. All are read, so that no process waits because the pipe is full.
+pub fn lines_of(reader: PipeReader) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(reader).lines().map_while(Result::ok) {
+            let _ = sender.send(line); // it may be that nobody needs further lines
+        }
+    });
+    lines
+}
 
 /// One process of a service. It is ended with the test.
 pub struct Service {
@@ -26,16 +37,13 @@ impl Service {
         let process = command.spawn().unwrap();
         let mut service = Service { process, address: String::new() };
         drop(command); // and its ends of the pipe
-        let (sender, address) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(reader).lines().map_while(Result::ok) {
-                eprintln!("{line}"); // for the report of a failed test
-                if let Some((_, address)) = line.split_once("http://") {
-                    let _ = sender.send(address.split(' ').next().unwrap_or_default().to_owned());
-                }
+        let lines = lines_of(reader);
+        while service.address.is_empty() {
+            let line = lines.recv_timeout(LONGEST).expect("the service starts");
+            if let Some((_, address)) = line.split_once("http://") {
+                service.address = address.split(' ').next().unwrap_or_default().to_owned();
             }
-        });
-        service.address = address.recv_timeout(LONGEST).expect("the service starts");
+        }
         service
     }
 

@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         let (name, missing) = (format!("{}::types_are_strict", language.name), language.missing.clone());
         trials.push(trial(name, missing.as_deref(), move || alone::types_are_strict(&language)));
     }
-    for (name, missing, test) in examples::trials(&languages) {
+    for (name, missing, test) in examples::cases(&languages) {
         trials.push(trial(name, missing.as_deref().or(no_server), test));
     }
     trials.extend(faults::trials(&languages, no_server));

@@ -3,11 +3,11 @@
 use super::language::{Language, ROOT};
 use crate::server;
 use crate::support::leftovers::{MARK, mark};
-use crate::support::service::{Answer, Request, Service};
+use crate::support::service::{Answer, LONGEST, Request, Service, lines_of};
 use crate::support::{Server, signal, within};
 use libtest_mimic::Failed;
 use luagate::{Gate, Semaphore};
-use std::io::{BufRead, BufReader, Read, pipe};
+use std::io::pipe;
 use std::process::{Child, Command};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -15,25 +15,22 @@ use tempfile::TempDir;
 type Test = fn(&Web) -> Result<(), Failed>;
 
 /// The tests of each web service.
-pub const WEB: [(&str, Test); 4] = [
+const WEB: [(&str, Test); 4] = [
     ("limits_a_route_over_two_processes", limit),
     ("holds_a_permit_until_the_body_has_ended_or_the_client_has_gone", ends),
     ("ends_a_response_whose_permit_is_lost", lost),
     ("stops_after_the_requests_that_it_has", stopped),
 ];
 
-pub const CELERY: (&str, fn() -> Result<(), Failed>) = ("limits_a_task_over_two_workers", celery);
+const CELERY: (&str, fn() -> Result<(), Failed>) = ("limits_a_task_over_two_workers", celery);
 
 /// Longer than a test takes.
 const ENDLESS: Duration = Duration::from_secs(600);
 
-/// It only bounds a failure: the lease of a lost permit is renewed after 10 s, and a machine can be busy.
-const LONGEST: Duration = Duration::from_secs(60);
-
 const REPORT: &str = "/report";
 
 /// A web service, and the folder that its processes run in.
-pub struct Web {
+struct Web {
     name: &'static str,
     folder: TempDir,
 }
@@ -46,10 +43,10 @@ fn python(program: &str) -> Command {
 }
 
 impl Web {
-    pub const ALL: [(&str, &str); 2] = [("fastapi", "python"), ("express", "javascript")];
+    const ALL: [(&str, &str); 2] = [("fastapi", "python"), ("express", "javascript")];
 
     /// An ES module finds packages only in a folder `node_modules` next to it or above it.
-    pub fn new(name: &'static str) -> Result<Web, Failed> {
+    fn new(name: &'static str) -> Result<Web, Failed> {
         let folder = tempfile::tempdir()?;
         std::fs::copy(
             format!("{ROOT}/examples/javascript/express_limit.mjs"),
@@ -197,9 +194,9 @@ fn celery() -> Result<(), Failed> {
     let sent = python("python").args(["-c", &send]).env("REDIS_URL", &server.url).output()?;
     assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
     let (mut active, mut ended, mut held, mut log) = (0, 0, Some(held), String::new());
-    let mut lines = BufReader::new(reader).lines();
+    let lines = lines_of(reader);
     while ended < TASKS {
-        let line = lines.next().ok_or_else(|| format!("the workers have ended:\n{log}"))??;
+        let line = lines.recv_timeout(LONGEST).map_err(|why| format!("no line: {why}:\n{log}"))?;
         log += &format!("{line}\n");
         active += usize::from(line.contains(" begins"));
         ended += usize::from(line.contains(" ends"));
@@ -210,26 +207,27 @@ fn celery() -> Result<(), Failed> {
         }
     }
     workers.0.iter().for_each(|worker| signal("-TERM", worker.id()));
-    let rest: Vec<String> = lines.map_while(Result::ok).collect();
     for worker in &mut workers.0 {
-        assert!(worker.wait()?.success(), "{log}{}", rest.join("\n"));
+        let ended = within(LONGEST, || worker.try_wait().unwrap());
+        assert!(ended.is_some_and(|status| status.success()), "{ended:?}:\n{log}");
     }
     has(&exports, 0, 0);
     Ok(())
 }
 
-/// The trials: the name of each, its language, and the test.
-pub fn trials(languages: &[Language]) -> Vec<(String, Option<String>, Box<dyn FnOnce() -> Result<(), Failed> + Send>)> {
+/// A test: its name, the reason why it cannot run on this machine, and its code.
+type Case = (String, Option<String>, Box<dyn FnOnce() -> Result<(), Failed> + Send>);
+
+pub fn cases(languages: &[Language]) -> Vec<Case> {
     let missing =
         |name: &str| languages.iter().find(|language| language.name == name).and_then(|it| it.missing.clone());
     let (name, test) = CELERY;
-    let mut trials: Vec<(String, Option<String>, Box<dyn FnOnce() -> Result<(), Failed> + Send>)> = Vec::new();
-    trials.push((format!("examples::celery::{name}"), missing("python"), Box::new(test)));
+    let mut cases: Vec<Case> = vec![(format!("examples::celery::{name}"), missing("python"), Box::new(test))];
     for (web, language) in Web::ALL {
         for (name, test) in WEB {
             let name = format!("examples::{web}::{name}");
-            trials.push((name, missing(language), Box::new(move || test(&Web::new(web)?))));
+            cases.push((name, missing(language), Box::new(move || test(&Web::new(web)?))));
         }
     }
-    trials
+    cases
 }

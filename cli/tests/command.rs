@@ -7,6 +7,7 @@ mod command {
     pub mod chaos;
     pub mod completions;
     pub mod crashes;
+    pub mod deploy;
     pub mod doctor;
     pub mod ends;
     pub mod export;

@@ -14,6 +14,7 @@ mod limit;
 #[cfg(target_os = "linux")]
 mod load;
 mod planted_faults;
+mod programs;
 mod rate;
 mod several;
 mod timeouts;

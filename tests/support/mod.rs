@@ -15,6 +15,7 @@ pub mod random;
 pub mod raw;
 pub mod sentinel;
 mod server;
+pub mod service;
 pub mod stop;
 pub mod stub_sentinel;
 pub mod thin;

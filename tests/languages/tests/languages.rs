@@ -14,6 +14,7 @@ mod languages {
     pub mod language;
     pub mod limits;
     pub mod line;
+    pub mod pages;
     pub mod readme;
     pub mod renewal;
     pub mod stays;
@@ -23,7 +24,7 @@ mod languages {
 }
 
 use languages::language::Language;
-use languages::{alone, examples, limits, line, readme, renewal, together, worker};
+use languages::{alone, examples, limits, line, pages, readme, renewal, together, worker};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use support::Server;
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
         let test = move || readme::first_program_works_in_an_empty_folder(package);
         trials.push(trial(name, missing.as_deref().or(no_server), test));
         let name = format!("{package}::examples_of_the_pages_run");
-        let test = move || examples::examples_of_the_pages_run(package);
+        let test = move || pages::examples_of_the_pages_run(package);
         trials.push(trial(name, missing.as_deref().or(no_server), test));
     }
     for language in &languages {
@@ -74,6 +75,9 @@ fn main() -> ExitCode {
     for language in languages.iter().filter(|language| ["javascript", "python"].contains(&language.name)).cloned() {
         let (name, missing) = (format!("{}::types_are_strict", language.name), language.missing.clone());
         trials.push(trial(name, missing.as_deref(), move || alone::types_are_strict(&language)));
+    }
+    for (name, missing, test) in examples::cases(&languages) {
+        trials.push(trial(name, missing.as_deref().or(no_server), test));
     }
     trials.extend(faults::trials(&languages, no_server));
     let here: Vec<Language> = languages.into_iter().filter(|language| language.missing.is_none()).collect();

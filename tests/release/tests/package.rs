@@ -31,7 +31,7 @@ fn package_contains_code_scripts_examples_licences_and_readme() {
     let files = files();
     let made_by_cargo = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig"];
     let texts = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
-    for file in texts.iter().chain(&["lua/manifest.json", "lua/README.md", "src/lib.rs", "examples/web_service.rs"]) {
+    for file in texts.iter().chain(&["lua/manifest.json", "lua/README.md", "src/lib.rs", "examples/nightly_job.rs"]) {
         assert!(files.iter().any(|packed| packed == file), "{file} is missing");
     }
     let folders = ["src/", "lua/", "examples/", "docs/"];

@@ -1,112 +1,233 @@
-//! The code of other languages in the README and in the guide: it runs as it is shown, with the names that the pages explain.
+//! Promise: the examples in `examples/python` and `examples/javascript` keep their limits over all their processes.
 
-use super::language::ROOT;
+use super::language::{Language, ROOT};
 use crate::server;
+use crate::support::leftovers::{MARK, mark};
+use crate::support::service::{Answer, LONGEST, Request, Service, lines_of};
+use crate::support::{Server, signal, within};
 use libtest_mimic::Failed;
-use std::process::Command;
+use luagate::{Gate, Semaphore};
+use std::io::pipe;
+use std::process::{Child, Command};
+use std::time::Duration;
+use tempfile::TempDir;
 
-const PAGES: [&str; 2] = ["README.md", "src/guide/redis_locks.md"];
+type Test = fn(&Web) -> Result<(), Failed>;
 
-const PYTHON: &str = r#"
-import os, luagate, redis
-gate = luagate.Luagate(redis.Redis.from_url(os.environ["REDIS_URL"]))
-def trade(fence): print("trading under", fence)
-"#;
+/// The tests of each web service.
+const WEB: [(&str, Test); 4] = [
+    ("limits_a_route_over_two_processes", limit),
+    ("holds_a_permit_until_the_body_has_ended_or_the_client_has_gone", ends),
+    ("ends_a_response_whose_permit_is_lost", lost),
+    ("stops_after_the_requests_that_it_has", stopped),
+];
 
-const JAVASCRIPT: &str = "
-import { Luagate } from 'luagate';
-import { createClient } from 'redis';
-const gate = new Luagate(createClient({ url: process.env.REDIS_URL }));
-const trade = (permit) => console.log('trading under', permit.fence ?? permit);
-";
+const CELERY: (&str, fn() -> Result<(), Failed>) = ("limits_a_task_over_two_workers", celery);
 
-const GO: &str = r#"
-package main
+/// Longer than a test takes.
+const ENDLESS: Duration = Duration::from_secs(600);
 
-import ("context"; "fmt"; "log"; "os"; "github.com/redis/go-redis/v9"; "luagate")
+const REPORT: &str = "/report";
 
-func trade[T any](ctx context.Context, permit T) error { fmt.Println("trading under", permit); return ctx.Err() }
-
-func main() {
-	options, err := redis.ParseURL(os.Getenv("REDIS_URL"))
-	if err != nil { log.Fatal(err) }
-	gate, err := luagate.New(redis.NewClient(options))
-	if err != nil { log.Fatal(err) }
-	defer gate.Close()
-	ctx := context.Background()
-	if err := example(ctx, gate); err != nil { log.Fatal(err) }
+/// A web service, and the folder that its processes run in.
+struct Web {
+    name: &'static str,
+    folder: TempDir,
 }
 
-func example(ctx context.Context, gate *luagate.Gate) error {
-"#;
-
-const JAVA: &str = r#"
-import java.time.Duration;
-import luagate.Luagate;
-import redis.clients.jedis.RedisClient;
-
-class Example {
-  static void trade() { System.out.println("trading"); }
-  public static void main(String[] args) throws Exception {
-    var timeout = Duration.ofSeconds(2);
-    try (var redis = RedisClient.create(System.getenv("REDIS_URL")); var gate = new Luagate(redis)) {
-"#;
-
-/// The code of a language on a page: its fenced blocks, and the last code in the row of a table that begins with its name.
-fn examples(page: &str, language: &str) -> Vec<String> {
-    let (fence, row) = match language {
-        "python" => ("\n```python\n", "| Python |"),
-        "javascript" => ("\n```js\n", "| JavaScript |"),
-        "go" => ("\n```go\n", "| Go |"),
-        _ => ("\n```java\n", "| Java |"),
-    };
-    let blocks = page.split(fence).skip(1).filter_map(|rest| rest.split("\n```").next());
-    let rows = page.lines().filter(|line| line.starts_with(row)).filter_map(|line| line.rsplit('`').nth(1));
-    blocks.chain(rows).filter(|code| code.contains("gate.")).map(str::to_owned).collect()
+/// A program in the folder of packages that the tests of Python have installed.
+fn python(program: &str) -> Command {
+    let mut command = Command::new(format!("{ROOT}/tests/languages/python/.venv-examples/bin/{program}"));
+    command.current_dir(format!("{ROOT}/examples/python")).env("PYTHONDONTWRITEBYTECODE", "1").env(MARK, mark());
+    command
 }
 
-/// The command that runs an example, in the folder of the tests of the language.
-fn command(language: &str, code: &str, folder: &tempfile::TempDir) -> std::io::Result<Command> {
-    let file = |name: &str, text: String| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).map(|()| path)
-    };
-    let mut command;
-    match language {
-        "python" => {
-            command = Command::new("./.venv/bin/python");
-            command.args(["-c", &format!("{PYTHON}{code}\ngate.close()")]);
-        }
-        "javascript" => {
-            command = Command::new("node");
-            command.args(["--input-type=module", "-e", &format!("{JAVASCRIPT}{code}\nawait gate.flush();")]);
-        }
-        "go" => {
-            command = Command::new("go");
-            command.arg("run").arg(file("main.go", format!("{GO}{code}\nreturn err\n}}\n"))?);
-        }
-        _ => {
-            command = Command::new("java");
-            command.args(["-cp", "target/classes:target/lib/*"]);
-            command.arg(file("Example.java", format!("{JAVA}{code}\n}}\n}}\n}}\n"))?);
-        }
+impl Web {
+    const ALL: [(&str, &str); 2] = [("fastapi", "python"), ("express", "javascript")];
+
+    /// An ES module finds packages only in a folder `node_modules` next to it or above it.
+    fn new(name: &'static str) -> Result<Web, Failed> {
+        let folder = tempfile::tempdir()?;
+        std::fs::copy(
+            format!("{ROOT}/examples/javascript/express_limit.mjs"),
+            folder.path().join("express_limit.mjs"),
+        )?;
+        let packages = std::fs::canonicalize(format!("{ROOT}/tests/languages/javascript"))?.join("node_modules");
+        std::os::unix::fs::symlink(packages, folder.path().join("node_modules"))?;
+        Ok(Web { name, folder })
     }
-    command.current_dir(format!("{ROOT}/tests/languages/{language}"));
-    Ok(command)
+
+    /// Starts a process whose work takes this time for each of ten rows.
+    fn start(&self, server: &Server, work: Duration, wait: Duration) -> Service {
+        let mut command = if self.name == "fastapi" {
+            let mut command = python("uvicorn");
+            command.args(["fastapi_limit:app", "--port", "0"]);
+            command.env("WORK_S", work.as_secs_f64().to_string()).env("WAIT_S", wait.as_secs_f64().to_string());
+            command
+        } else {
+            let mut command = Command::new("node");
+            command.arg("express_limit.mjs").current_dir(self.folder.path()).env("PORT", "0");
+            command.env("WORK_MS", work.as_millis().to_string()).env("WAIT_MS", wait.as_millis().to_string());
+            command
+        };
+        command.env("REDIS_URL", &server.url);
+        Service::start(command)
+    }
 }
 
-/// Each example acquires a permit, does its work and ends without an error.
-pub fn examples_of_the_pages_run(language: &str) -> Result<(), Failed> {
-    let (server, mut count) = (server(), 0);
-    for page in PAGES {
-        for code in examples(&std::fs::read_to_string(format!("{ROOT}/{page}"))?, language) {
-            let folder = tempfile::tempdir()?;
-            let ran = command(language, &code, &folder)?.env("REDIS_URL", &server.url).output()?;
-            let (stdout, stderr) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-            assert!(ran.status.success() && stdout.starts_with("trading"), "{page}:\n{code}\n{stdout}{stderr}");
-            count += 1;
-        }
+/// The semaphore of the services.
+fn reports(server: &Server) -> Result<Semaphore, Failed> {
+    Ok(Gate::open(&server.url)?.semaphore("report", 5))
+}
+
+#[track_caller]
+fn has(semaphore: &Semaphore, in_use: u32, waiting: u64) {
+    let mut seen = None;
+    let found = within(LONGEST, || {
+        let now = semaphore.inspect().unwrap();
+        seen = Some((now.in_use, now.waiter_count));
+        (seen == Some((in_use, waiting))).then_some(())
+    });
+    assert!(found.is_some(), "{in_use} in use and {waiting} waiting, but {seen:?}");
+}
+
+fn limit(web: &Web) -> Result<(), Failed> {
+    let server = server();
+    let services = [(); 2].map(|()| web.start(&server, ENDLESS, Duration::from_secs(3)));
+    let mut requests = [0, 1, 0, 1, 0, 1, 0, 1].map(|service| services[service].send(REPORT));
+    let answers: Vec<Answer> = requests.iter_mut().map(Request::head).collect();
+    let (sent, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status() == 200);
+    assert_eq!((sent.len(), refused.len()), (5, 3), "{answers:?}");
+    for answer in refused {
+        assert_eq!(answer.status(), 429, "{answer:?}");
+        assert!(answer.retry_after() >= Some(1), "{answer:?}");
     }
-    assert!(count > 0, "no example in {language}");
+    has(&reports(&server)?, 5, 0); // the heads have come, and the bodies have not
+    let other = services[0].send("/health").answer();
+    assert_eq!(other.status(), 200, "{other:?}");
     Ok(())
+}
+
+fn ends(web: &Web) -> Result<(), Failed> {
+    let server = server();
+    let reports = reports(&server)?;
+    let (slow, quick) = (web.start(&server, ENDLESS, LONGEST), web.start(&server, Duration::from_millis(1), LONGEST));
+    let mut active = [(); 5].map(|()| slow.send(REPORT));
+    active.iter_mut().for_each(|request| assert_eq!(request.head().status(), 200));
+    has(&reports, 5, 0);
+    let waiting = [(); 3].map(|()| quick.send(REPORT));
+    has(&reports, 5, 3);
+    let [first, others @ ..] = active;
+    drop(first); // its client has gone
+    for answer in waiting.map(Request::answer) {
+        assert!(answer.status() == 200 && answer.is_complete() && answer.0.contains("row 10"), "{answer:?}");
+    }
+    has(&reports, 4, 0); // the bodies of the three have ended
+    drop(others);
+    has(&reports, 0, 0);
+    Ok(())
+}
+
+fn lost(web: &Web) -> Result<(), Failed> {
+    let mut server = server();
+    let reports = reports(&server)?;
+    let service = web.start(&server, ENDLESS, Duration::from_secs(2));
+    let mut request = service.send(REPORT);
+    assert_eq!(request.head().status(), 200);
+    let holder = reports.inspect()?.holders.remove(0);
+    assert!(reports.revoke(&holder.id).is_ok());
+    let rest = request.answer();
+    assert!(!rest.is_complete(), "{rest:?}");
+
+    server.kill(); // without it, no permit is granted, and other routes work
+    let answer = service.send(REPORT).answer();
+    assert_eq!(answer.status(), 503, "{answer:?}");
+    assert!(!answer.0.to_lowercase().contains("redis"), "the client sees details: {answer:?}");
+    assert_eq!(service.send("/health").answer().status(), 200);
+    Ok(())
+}
+
+fn stopped(web: &Web) -> Result<(), Failed> {
+    let server = server();
+    let mut service = web.start(&server, Duration::from_millis(200), LONGEST);
+    let mut request = service.send(REPORT);
+    assert_eq!(request.head().status(), 200);
+    signal("-TERM", service.id());
+    let answer = request.answer();
+    assert!(answer.is_complete() && answer.0.contains("row 10"), "{answer:?}");
+    service.ends();
+    has(&reports(&server)?, 0, 0);
+    Ok(())
+}
+
+/// Workers of Celery that write to one pipe. They are ended with the test.
+struct Workers(Vec<Child>);
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        for worker in &mut self.0 {
+            let _ = worker.kill(); // its processes end when they notice it
+            let _ = worker.wait();
+        }
+    }
+}
+
+fn celery() -> Result<(), Failed> {
+    const TASKS: usize = 12;
+    let server = server();
+    let exports = Gate::open(&server.url)?.semaphore("exports", 3);
+    let (reader, writer) = pipe()?;
+    let mut workers = Workers(Vec::new());
+    for name in ["one", "two"] {
+        let mut worker = python("celery");
+        worker.args(["-A", "celery_limit", "worker", "--concurrency", "4", "--loglevel", "INFO", "--hostname", name]);
+        worker
+            .env("REDIS_URL", &server.url)
+            .env("WORK_S", "0.5")
+            .stdout(writer.try_clone()?)
+            .stderr(writer.try_clone()?);
+        workers.0.push(worker.spawn()?);
+    }
+    drop(writer);
+    let send = format!("import celery_limit\nfor number in range({TASKS}): celery_limit.export.delay(number)");
+    let held = exports.try_acquire_available()?;
+    let sent = python("python").args(["-c", &send]).env("REDIS_URL", &server.url).output()?;
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    let (mut active, mut ended, mut held, mut log) = (0, 0, Some(held), String::new());
+    let lines = lines_of(reader);
+    while ended < TASKS {
+        let line = lines.recv_timeout(LONGEST).map_err(|why| format!("no line: {why}:\n{log}"))?;
+        log += &format!("{line}\n");
+        active += usize::from(line.contains(" begins"));
+        ended += usize::from(line.contains(" ends"));
+        assert!(active - ended <= 3, "four at a time:\n{log}");
+        if held.is_some() && line.contains("Retry in") {
+            assert_eq!(active, 0, "without a permit:\n{log}");
+            held.take(); // a task without a permit went back to the queue: now there are permits
+        }
+    }
+    workers.0.iter().for_each(|worker| signal("-TERM", worker.id()));
+    for worker in &mut workers.0 {
+        let ended = within(LONGEST, || worker.try_wait().unwrap());
+        assert!(ended.is_some_and(|status| status.success()), "{ended:?}:\n{log}");
+    }
+    has(&exports, 0, 0);
+    Ok(())
+}
+
+/// A test: its name, the reason why it cannot run on this machine, and its code.
+type Case = (String, Option<String>, Box<dyn FnOnce() -> Result<(), Failed> + Send>);
+
+pub fn cases(languages: &[Language]) -> Vec<Case> {
+    let missing =
+        |name: &str| languages.iter().find(|language| language.name == name).and_then(|it| it.missing.clone());
+    let (name, test) = CELERY;
+    let mut cases: Vec<Case> = vec![(format!("examples::celery::{name}"), missing("python"), Box::new(test))];
+    for (web, language) in Web::ALL {
+        for (name, test) in WEB {
+            let name = format!("examples::{web}::{name}");
+            cases.push((name, missing(language), Box::new(move || test(&Web::new(web)?))));
+        }
+    }
+    cases
 }

@@ -31,10 +31,6 @@ const TEXTS: [(&str, &str); 26] = [
     (". For a lease without an end, use `Lease::PERMANENT`", ""),
     ("Use a longer lease, or `Lease::fixed`", "Raise --lease"),
     ("To acquire without waiting, use `try_acquire`", "To acquire without waiting, use --try"),
-    (
-        "To read the state without waiting, use `count`",
-        "To read the state without waiting, use `luagate latch NAME show`",
-    ),
     ("different gates or groups. Accepted: one gate and one group", "different groups. Accepted: names of one group"),
     ("For any other semaphores use `acquire_timeout`", "For any other names, wait with `luagate run`"),
     (

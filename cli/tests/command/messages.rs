@@ -43,7 +43,7 @@ fn an_error_names_the_options() {
             ("try --max-waiting 5 a -- true", 64, "`luagate run` with --max-waiting"),
             ("run a{b -- true", 64, "NAME: \"a{b\" contains a brace"),
             ("latch nightly -n 2 wait -w 50ms", 75, "Run the command again, or raise --wait"),
-            ("latch nightly -n 2 wait -w 0", 64, "--wait: got 0"),
+            ("latch nightly -n 2 wait -w 0", 75, "Run the command again, or raise --wait"),
             ("ls --prefix a/b", 64, "--prefix: "),
             ("ls --url redis://", 64, "the URL of the server: "),
             ("inspect a{b", 64, "contains a brace"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Until the next caller gets the mutex. By then the process has ended.
 fn next(server: &Server, process: &str, what: &str) {
-    let next = mutex(server).try_lock_for(Duration::from_secs(15)).unwrap();
+    let next = mutex(server).try_lock_for(Duration::from_secs(30)).unwrap();
     let goes_on = exists(process);
     signal_to(process.trim().parse().unwrap(), "KILL");
     assert!(!goes_on, "{what}: the command goes on");
@@ -34,7 +34,8 @@ fn while_luagate_is_stopped_they_are_ended_before_the_next_holder_comes() {
     let orphan = "(env -i sh -c 'echo $$ >$0/orphan; exec sleep 60' $0 &); sleep 60";
     for (options, orphan) in [("--foreground", orphan.to_owned()), ("", orphan.replace("env", "setsid env"))] {
         let shared = Shared::new();
-        let run = script(&server, &shared, &format!("--lease 2s {options}"), &orphan);
+        // The guard ends them a sixteenth of the lease before its end: a busy machine needs that time.
+        let run = script(&server, &shared, &format!("--lease 8s {options}"), &orphan);
         let process = shared.text("orphan");
         run.signal("STOP");
         next(&server, &process, options);

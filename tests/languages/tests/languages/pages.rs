@@ -79,7 +79,7 @@ fn command(language: &str, code: &str, folder: &tempfile::TempDir) -> std::io::R
         }
         "javascript" => {
             command = Command::new("node");
-            command.args(["--input-type=module", "-e", &format!("{JAVASCRIPT}{code}\nawait gate.flush();")]);
+            command.args(["--input-type=module", "-e", &format!("{JAVASCRIPT}{code}\nawait gate.close();")]);
         }
         "go" => {
             command = Command::new("go");

@@ -233,6 +233,7 @@ impl Program {
                     Held::Several(permits) => permits.lost_async().await,
                 };
             });
+            drop(held); // the next call may need it alone
             let _ = sender.send(());
         });
         let heard = lost.recv_timeout(keys.duration("timeout").unwrap_or(FOR_EVER));

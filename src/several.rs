@@ -57,11 +57,15 @@ pub struct Several {
 struct Member {
     semaphore: Semaphore,
     permits: u32,
+    /// Its place in the list of the caller.
+    index: usize,
 }
 
 impl Several {
     pub(crate) fn new(semaphores: impl Iterator<Item = (Semaphore, u32)>) -> Several {
-        let mut members: Vec<_> = semaphores.map(|(semaphore, permits)| Member { semaphore, permits }).collect();
+        let members = semaphores.enumerate();
+        let members = members.map(|(index, (semaphore, permits))| Member { semaphore, permits, index });
+        let mut members: Vec<_> = members.collect();
         members.sort_by_cached_key(|Member { semaphore, .. }| {
             let key = semaphore.settings.keys().map(|keys| keys.meta.clone()).ok();
             // A semaphore without a declared limit is the last one to wait for.
@@ -189,7 +193,7 @@ impl Several {
             let why = format!("got {}. Accepted: 1 to {MOST_SEMAPHORES}", keys.len());
             return Err(Invalid::new("semaphores", why));
         };
-        for (index, Member { semaphore, permits }) in members.iter().enumerate() {
+        for (index, Member { semaphore, permits, .. }) in members.iter().enumerate() {
             let name = semaphore.name();
             let settings = &semaphore.settings;
             let refused = [("id", settings.id.is_some()), ("ticket", settings.ticket > 0)];
@@ -247,7 +251,7 @@ impl Several {
         let permits = permits.into_iter().zip(&self.members).zip(leases);
         let permits =
             permits.map(|((permit, member), lease)| permit.under(lease, member.semaphore.settings.on_lost.as_ref()));
-        Ok(SeveralPermits::new(self.names(), permits.collect()))
+        Ok(SeveralPermits::new(&self.members, permits.collect()))
     }
 
     async fn try_acquire_by(&self, caller: Caller<'_>) -> Result<SeveralPermits, TryAcquireError> {
@@ -284,7 +288,7 @@ impl Several {
                 shared.servers.counts.denied.add_one();
             }
             let grants = self.granted(answer)?;
-            let held = SeveralPermits::new(self.names(), self.permits(shared, &id, &grants, sent.at)?);
+            let held = SeveralPermits::new(&self.members, self.permits(shared, &id, &grants, sent.at)?);
             self.check_limits(grants.iter().map(|(_, usage)| usage.limit))?;
             let confirmed = permit::confirm(&held.permits.iter().collect::<Vec<_>>(), caller.mode).await;
             if caller.keeps_grant() {
@@ -377,11 +381,15 @@ pub struct SeveralPermits {
 }
 
 impl SeveralPermits {
-    fn new<'a>(names: impl Iterator<Item = &'a str>, permits: Vec<Permit>) -> SeveralPermits {
-        SeveralPermits { names: names.map(str::to_owned).collect(), permits }
+    fn new(members: &[Member], permits: Vec<Permit>) -> SeveralPermits {
+        let mut held: Vec<_> = members.iter().zip(permits).collect();
+        held.sort_by_key(|(member, _)| member.index);
+        let (names, permits) =
+            held.into_iter().map(|(member, permit)| (member.semaphore.name().to_owned(), permit)).unzip();
+        SeveralPermits { names, permits }
     }
 
-    /// The name and the permit of each semaphore, in the order of waiting, which can differ from the order of the caller.
+    /// The name and the permit of each semaphore, in the order in which the caller has listed them.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Permit)> {
         self.names.iter().map(String::as_str).zip(&self.permits)
     }
@@ -471,7 +479,7 @@ impl SeveralPermits {
         permit::release_all(&self.permits, mode).await.map_err(|error| ReleaseError::new(self, error))
     }
 
-    /// The separate permits, in the order of acquisition. Each of them can be released alone.
+    /// The separate permits, in the order in which the caller has listed them. Each of them can be released alone.
     #[must_use = "the permits are released as soon as they are dropped"]
     pub fn into_permits(self) -> Vec<Permit> {
         self.permits

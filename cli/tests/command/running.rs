@@ -30,10 +30,32 @@ fn the_command_knows_its_permit() {
     let later = server.gate().mutex("a").lock().unwrap();
     assert!(fence.parse::<u64>().unwrap() < later.fence());
     later.release().unwrap();
-    let ended = luagate(&server).args(words("run -n 2 a -n 3 b -- sh -c")).arg(print).done();
-    let out = ended.out();
-    let lines: Vec<_> = out.lines().map(|line| line.split(' ').count()).collect();
-    assert_eq!((lines, out.starts_with("a b\n")), (vec![2, 2, 2, 1], true), "{out}");
+}
+
+/// In each order of the names, also if the command waits for them in another one.
+#[test]
+fn the_command_knows_which_permit_is_of_which_name() {
+    let server = Server::any();
+    for names in ["-n 2 a -n 3 b", "-n 3 b -n 2 a", "-n 2 b -n 2 a", "-n 2 x -n 2 x:1", "-n 2 x:1 -n 2 x"] {
+        let shared = Shared::new();
+        let mut run = luagate(&server);
+        let run = run.args(words("run")).args(words(names)).args(words("-- sh -c"));
+        let print = "echo \"$LUAGATE_NAME $LUAGATE_ID $LUAGATE_FENCE\" >\"$0\"; read line";
+        let run = run.arg(print).arg(shared.path("permits")).stdin(Stdio::piped()).started();
+        let permits = shared.text("permits");
+        let [first, other, id, id_of_other, fence, fence_of_other] = permits.split_whitespace().collect::<Vec<_>>()[..]
+        else {
+            panic!("{permits}")
+        };
+        assert!(names.contains(&format!("{first} -n")) && names.ends_with(other), "{names}: {permits}");
+        for (name, id, fence) in [(first, id, fence), (other, id_of_other, fence_of_other)] {
+            let state = server.gate().semaphore(name, 2).inspect().unwrap();
+            let holder = &state.holders[0];
+            assert_eq!((holder.id.as_str(), holder.fence.to_string().as_str()), (id, fence), "{names}: {name}");
+        }
+        run.signal("TERM");
+        assert_eq!(run.output().code(), 143);
+    }
 }
 
 /// Looks at the server while a command runs under these arguments.

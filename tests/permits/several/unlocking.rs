@@ -40,10 +40,10 @@ fn each_mutex_can_be_unlocked_alone() {
     guard.refresh().unwrap();
     let mut guards = guard.into_permits();
     guards.pop().unwrap().release().unwrap();
-    assert_free(&gate, &["b"]);
-    assert_eq!(gate.mutex("a").inspect().unwrap().in_use, 1);
-    drop(guards);
     assert_free(&gate, &["a"]);
+    assert_eq!(gate.mutex("b").inspect().unwrap().in_use, 1);
+    drop(guards);
+    assert_free(&gate, &["b"]);
 }
 
 #[test]

@@ -64,8 +64,8 @@
 //!   the release. [`Permit::release`] returns its result, and [`Gate::flush`] waits for all releases.
 //! - **Leases.** A permit of a crashed process becomes free when its lease ends. The default lease is 30 s, and the
 //!   client renews it in the background until the permit is dropped. A permit can be lost: see [`Permit::is_lost`].
-//! - **Fences.** Only the [fence](Permit::fence) stops the writes of a process that was paused for longer than its
-//!   lease.
+//! - **Fences.** Only a data store that compares [fences](Permit::fence) rejects the writes of a process that was paused
+//!   for longer than its lease.
 //! - **One server decides.** A failover may forget the last grants: see [`guide::faults`].
 //! - **[Errors](errors)** are one small enum for each kind of operation. All of them convert into [`Error`].
 //!

@@ -224,7 +224,7 @@ impl Program {
     fn await_lost(&self, keys: &Keys) -> Answer {
         let held = self.held(keys)?;
         let (sender, lost) = channel();
-        // Its own runtime: `lost` works on each.
+        // Its own runtime: `lost_async` works on each.
         std::thread::spawn(move || {
             let runtime = Runtime::new().unwrap();
             runtime.block_on(async {

@@ -74,7 +74,7 @@ pub const MORE: [Fault; 2] =
 const NO_FORK: &str = "a fork of this runtime is not supported by the language";
 const NO_LOOP: &str = "only asyncio binds objects to an event loop";
 const AT_ONCE: &str = "callers that are not in line yet get the error at once, and decide";
-const CLOSE: &str = "`close` waits for releases; a `Cancel` or a dropped future ends waiters";
+const FLUSH: &str = "`flush` waits for releases; a `Cancel` or a dropped future ends waiters";
 const NO_CLIENT: &str = "the library has no client of another library below it";
 
 /// A fault, the clients that it cannot happen to, and the reason.
@@ -96,13 +96,13 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         &["rust"],
         "`Cancel` ends a wait when its call was answered, or after the read timeout",
     ),
-    ("close_ends_waiters", &["rust", "rust_async"], CLOSE),
-    ("close_while_the_server_is_silent", &["rust", "rust_async"], CLOSE),
+    ("close_ends_waiters", &["rust", "rust_async"], FLUSH),
+    ("close_while_the_server_is_silent", &["rust", "rust_async"], FLUSH),
     ("client_is_closed_before_the_gate", &["rust", "rust_async"], NO_CLIENT),
     ("other_kinds_of_client_objects", &["rust", "rust_async"], NO_CLIENT),
     ("invalid_arguments", &["rust", "rust_async"], "`tests/contract/fuzz_arguments` tests it"),
-    ("work_loses_its_permit_and_does_not_ask", &["rust_async"], "`run` always reports a loss"),
-    ("work_loses_its_permit_and_fails", &["rust_async"], "`run` ends the work at the loss"),
+    ("work_loses_its_permit_and_does_not_ask", &["rust_async"], "`run_async` always reports a loss"),
+    ("work_loses_its_permit_and_fails", &["rust_async"], "`run_async` ends the work at the loss"),
 ];
 
 /// Why this fault cannot happen to this client.

@@ -2,7 +2,7 @@
 
 use super::leftovers::{MARK, mark};
 use super::{eventually, within};
-use std::io::{BufRead, BufReader, PipeReader, Read, Write, pipe};
+use std::io::{BufRead, BufReader, ErrorKind, PipeReader, Read, Write, pipe};
 use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, channel};
@@ -87,9 +87,13 @@ pub struct Request(TcpStream);
 
 impl Request {
     /// The answer up to the end of its body, or to the end of the connection.
+    #[track_caller]
     pub fn answer(mut self) -> Answer {
         let mut text = String::new();
-        let _ = self.0.read_to_string(&mut text); // a connection that is cut may end with an error
+        if let Err(error) = self.0.read_to_string(&mut text) {
+            // A connection that is cut may be reset.
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "no end of the answer: {error}: {text}");
+        }
         Answer(text)
     }
 

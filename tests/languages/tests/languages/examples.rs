@@ -172,10 +172,17 @@ impl Drop for Workers {
     }
 }
 
+/// Puts tasks into the queue.
+fn send(server: &Server, count: u32) -> Result<(), Failed> {
+    let code = format!("import celery_limit\nfor number in range({count}): celery_limit.export.delay(number)");
+    let sent = python("python").args(["-c", &code]).env("REDIS_URL", &server.url).output()?;
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    Ok(())
+}
+
 fn celery() -> Result<(), Failed> {
-    const TASKS: usize = 12;
+    const TASKS: u32 = 12;
     let server = server();
-    let exports = Gate::open(&server.url)?.semaphore("exports", 3);
     let (reader, writer) = pipe()?;
     let mut workers = Workers(Vec::new());
     for name in ["one", "two"] {
@@ -189,23 +196,28 @@ fn celery() -> Result<(), Failed> {
         workers.0.push(worker.spawn()?);
     }
     drop(writer);
-    let send = format!("import celery_limit\nfor number in range({TASKS}): celery_limit.export.delay(number)");
-    let held = exports.try_acquire_available()?;
-    let sent = python("python").args(["-c", &send]).env("REDIS_URL", &server.url).output()?;
-    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
-    let (mut active, mut ended, mut held, mut log) = (0, 0, Some(held), String::new());
-    let lines = lines_of(reader);
-    while ended < TASKS {
+    let (lines, mut log) = (lines_of(reader), String::new());
+    let mut next = || {
         let line = lines.recv_timeout(LONGEST).map_err(|why| format!("no line: {why}:\n{log}"))?;
         log += &format!("{line}\n");
-        active += usize::from(line.contains(" begins"));
-        ended += usize::from(line.contains(" ends"));
-        assert!(active - ended <= 3, "four at a time:\n{log}");
-        if held.is_some() && line.contains("Retry in") {
-            assert_eq!(active, 0, "without a permit:\n{log}");
-            held.take(); // a task without a permit went back to the queue: now there are permits
-        }
+        Ok::<_, Failed>(line)
+    };
+    send(&server, TASKS)?;
+    let (mut begun, mut ended) = (0, 0);
+    while ended < TASKS {
+        let line = next()?;
+        begun += u32::from(line.contains(" begins"));
+        ended += u32::from(line.contains(" ends"));
+        assert!(begun - ended <= 3, "{} tasks at a time", begun - ended);
     }
+    // A task without a permit goes back to the queue.
+    let exports = Gate::open(&server.url)?.semaphore("exports", 3);
+    has(&exports, 0, 0);
+    let held = exports.try_acquire_available()?;
+    send(&server, 1)?;
+    while !next()?.contains("Retry in") {}
+    held.release()?;
+    while !next()?.contains(" ends") {}
     workers.0.iter().for_each(|worker| signal("-TERM", worker.id()));
     for worker in &mut workers.0 {
         let ended = within(LONGEST, || worker.try_wait().unwrap());

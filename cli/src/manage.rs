@@ -72,6 +72,9 @@ pub fn revoke(server: &ServerArgs, args: &RevokeArgs) -> Result<u8, Ended> {
     let chosen = owners.into_iter().zip(is_chosen).filter_map(|(owner, is_chosen)| is_chosen.then_some(owner));
     let chosen: Vec<Owner> = chosen.collect();
     if chosen.is_empty() {
+        if args.ids.is_empty() {
+            output::warn(format!("nobody holds or waits for {} as asked. Nothing was changed", args.name));
+        }
         return Ok(NOTHING);
     }
     confirm(&chosen, args.yes)?;
@@ -174,7 +177,7 @@ pub fn resize(server: &ServerArgs, args: &ResizeArgs) -> Result<u8, Ended> {
         };
         match resized.map_err(Ended::of)? {
             Resized::Resized { old, in_use } => {
-                let old = old.unwrap_or(0);
+                let old = old.map_or("none".to_owned(), |old| old.to_string());
                 output::print(format!("{shown}: limit {limit}, before {old}; in use {in_use}"))?;
                 return Ok(0);
             }

@@ -79,6 +79,8 @@ fn all_holders_or_all_waiters_are_revoked_of_the_chosen_kind() {
     held.refresh().unwrap();
     assert_eq!(luagate(&server).args(words("revoke a --holders -y --kind semaphore")).done().code(), 0);
     held.refresh().unwrap_err();
+    let nobody = luagate(&server).args(words("revoke a --holders -y --kind semaphore")).done();
+    assert_eq!((nobody.code(), nobody.err().contains("nobody holds or waits for a as asked")), (1, true), "{nobody:?}");
     mutex.refresh().unwrap();
     mutex.release().unwrap();
 }
@@ -124,7 +126,7 @@ fn only_a_semaphore_that_is_stored_gets_another_limit() {
     assert_eq!(server.all_keys().iter().filter(|key| key.contains("semaphore")).count(), 0);
     drop(locks);
     let created = resize("nothing 3 --create --expected 0");
-    assert_eq!((created.code(), created.out()), (0, "nothing: limit 3, before 0; in use 0\n".to_owned()));
+    assert_eq!((created.code(), created.out()), (0, "nothing: limit 3, before none; in use 0\n".to_owned()));
     assert_eq!(resize("nothing 4 --create --expected 0").code(), 1);
     assert_eq!(resize("nothing 4").code(), 0);
     assert_eq!(resize("m 3 --create").code(), 0);

@@ -303,7 +303,7 @@ impl Permit {
     /// let permit = gate.semaphore("market:account:17", 5).acquire_async().await?;
     /// tokio::select! {
     ///     () = work() => {}
-    ///     lost = permit.lost_async() => return Err(luagate::Error::Lost(lost)),
+    ///     lost = permit.lost_async() => return Err(lost.into()),
     /// }
     /// # Ok(())
     /// # }

@@ -316,6 +316,7 @@ macro_rules! wrap {
 
 wrap! {
     Invalid => CallError TryAcquireError AcquireError PermitError WaitError Error,
+    Lost => Error,
     LimitMismatch => TryAcquireError AcquireError,
     AboveLimit => TryAcquireError AcquireError,
 }

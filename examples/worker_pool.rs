@@ -36,7 +36,7 @@ async fn export(gate: &Gate, stop: &Cancel, job: &str, time: Duration) -> Result
     tokio::select! {
         () = tokio::time::sleep(time) => {} // the export
         // Another export may have a permit now, so this one is dropped.
-        lost = permits.lost_async() => return Err(luagate::Error::Lost(lost)),
+        lost = permits.lost_async() => return Err(lost.into()),
     }
     println!("ends: {job}");
     if permits.release_async().await? == Released::Gone {

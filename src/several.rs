@@ -213,9 +213,16 @@ impl Several {
         Ok((&first.semaphore, keys))
     }
 
+    /// The keys in the order of the caller, for a span.
+    fn listed<'a>(&self, keys: &[&'a Keys]) -> Vec<&'a str> {
+        let mut listed: Vec<_> = self.members.iter().map(|member| member.index).zip(keys).collect();
+        listed.sort_by_key(|(index, _)| *index);
+        listed.into_iter().map(|(_, keys)| keys.meta.as_ref()).collect()
+    }
+
     async fn acquire_by(&self, deadline: Option<Instant>, caller: Caller<'_>) -> Result<SeveralPermits, AcquireError> {
         let (_, keys) = self.checked()?;
-        let span = Operation::AcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
+        let span = Operation::AcquireSeveral.on(self.listed(&keys));
         span.run(self.in_line(deadline, caller)).await
     }
 
@@ -256,7 +263,7 @@ impl Several {
 
     async fn try_acquire_by(&self, caller: Caller<'_>) -> Result<SeveralPermits, TryAcquireError> {
         let (first, keys) = self.checked()?;
-        let span = Operation::TryAcquireSeveral.on(keys.iter().map(|keys| keys.meta.as_ref()));
+        let span = Operation::TryAcquireSeveral.on(self.listed(&keys));
         span.run(self.at_once(first, &keys, caller)).await
     }
 

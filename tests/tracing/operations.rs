@@ -75,8 +75,8 @@ fn a_full_line_is_a_separate_outcome() {
         held.release().unwrap();
         drop(waits.join().unwrap().unwrap());
     });
-    // Semaphores of different kinds are one span with both names, in the order in which they are acquired.
-    assert_reported("other full", "several", &[("acquire_several", "line_full")]);
+    // Semaphores of different kinds are one span with both names, in the order of the caller.
+    assert_reported("full other", "several", &[("acquire_several", "line_full")]);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn several_locks_are_one_span_with_all_their_names() {
     let server = Server::any();
     let gate = gate(&server);
     let several = gate.mutexes(["{trade}:sword", "{trade}:axe"]);
-    let names = "{trade}:axe {trade}:sword"; // in the order in which they are locked
+    let names = "{trade}:sword {trade}:axe"; // in the order of the caller
     several.try_acquire().unwrap().release().unwrap();
     let guard = several.acquire_timeout(MINUTE).unwrap();
     guard.refresh().unwrap();

@@ -119,8 +119,8 @@ impl Gate {
 
     /// Permits of several semaphores, which are acquired together or not at all. Each pair is a semaphore and a number
     /// of permits. It takes 1 to 64 semaphores. A lock gives such a pair: [`Mutex::to_lock`], [`RwLock::to_read`] and
-    /// [`RwLock::to_write`]. The semaphores and locks keep their settings. One with an [id](Semaphore::id) chosen by the application is not accepted. If they
-    /// are of different gates, only `acquire` and `acquire_timeout` work.
+    /// [`RwLock::to_write`]. The semaphores and locks keep their settings. One with an [id](Semaphore::id) chosen by the
+    /// application is not accepted. If they are of different gates, only `acquire` and `acquire_timeout` work.
     #[doc(alias = "multi_lock")]
     pub fn several<'a>(&self, semaphores: impl IntoIterator<Item = (&'a Semaphore, u32)>) -> Several {
         Several::new(semaphores.into_iter().map(|(semaphore, permits)| (semaphore.clone(), permits)))

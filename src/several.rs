@@ -180,10 +180,6 @@ impl Several {
         Ok(&self.checked()?.0.shared)
     }
 
-    fn names(&self) -> impl Iterator<Item = &str> {
-        self.members.iter().map(|member| member.semaphore.name())
-    }
-
     /// Checks the arguments. Returns the first semaphore, and the keys of all.
     fn checked(&self) -> Result<(&Semaphore, Vec<&Keys>), Invalid> {
         let members = &self.members;
@@ -327,7 +323,7 @@ impl Several {
 
     /// The grants in the answer to this call.
     fn granted(&self, answer: TryAcquireSeveralAnswer) -> Result<Vec<(Grant, Usage)>, TryAcquireError> {
-        let name = |index| self.names().nth(index).unwrap_or_default();
+        let name = |index: usize| self.members.get(index).map_or("", |member| member.semaphore.name());
         match answer {
             TryAcquireSeveralAnswer::Granted(grants) | TryAcquireSeveralAnswer::Held(grants) => Ok(grants),
             TryAcquireSeveralAnswer::Denied { index, next_expiry, lines, .. } => {
@@ -383,22 +379,20 @@ impl fmt::Debug for Several {
 /// Dropping sends the releases and does not wait for the replies, as for one [`Permit`].
 #[must_use = "the permits are released as soon as this is dropped"]
 pub struct SeveralPermits {
-    names: Vec<String>,
+    /// In the order of the caller.
     permits: Vec<Permit>,
 }
 
 impl SeveralPermits {
     fn new(members: &[Member], permits: Vec<Permit>) -> SeveralPermits {
-        let mut held: Vec<_> = members.iter().zip(permits).collect();
-        held.sort_by_key(|(member, _)| member.index);
-        let (names, permits) =
-            held.into_iter().map(|(member, permit)| (member.semaphore.name().to_owned(), permit)).unzip();
-        SeveralPermits { names, permits }
+        let mut permits: Vec<_> = members.iter().zip(permits).collect();
+        permits.sort_by_key(|(member, _)| member.index);
+        SeveralPermits { permits: permits.into_iter().map(|(_, permit)| permit).collect() }
     }
 
     /// The name and the permit of each semaphore, in the order in which the caller has listed them.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Permit)> {
-        self.names.iter().map(String::as_str).zip(&self.permits)
+        self.permits.iter().map(|permit| (permit.name(), permit))
     }
 
     /// The permit of the semaphore or lock with this name. `None` if there is none, or more than one: a semaphore and a lock can

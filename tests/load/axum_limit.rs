@@ -3,7 +3,7 @@
 
 use crate::examples::path_of;
 use crate::support::proxy::Proxy;
-use crate::support::service::{Answer, Request, Service};
+use crate::support::service::{Request, Service, assert_five_are_sent};
 use crate::support::{Server, eventually, signal};
 use crate::{all_processors, own};
 
@@ -57,13 +57,7 @@ fn two_instances_send_five_responses_at_a_time_and_the_others_get_429_with_a_ret
     let server = own!(Server::private(&[]));
     let instances = [(); 2].map(|()| start(&server.url, &ENDLESS_BODY));
     let mut requests = [0, 1, 0, 1, 0, 1, 0, 1].map(|instance| instances[instance].send(REPORT));
-    let answers: Vec<Answer> = requests.iter_mut().map(Request::head).collect();
-    let (sent, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status() == 200);
-    assert_eq!((sent.len(), refused.len()), (5, 3), "{answers:?}");
-    for answer in refused {
-        assert_eq!(answer.status(), 429, "{answer:?}");
-        assert!(answer.retry_after() >= Some(1), "{answer:?}");
-    }
+    assert_five_are_sent(&mut requests);
     has(&reports(&server), 5, 0); // the heads have come, and the bodies have not
     let other = instances[0].send("/health").answer();
     assert_eq!(other.status(), 200, "{other:?}");

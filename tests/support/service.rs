@@ -134,3 +134,15 @@ impl Answer {
         self.0.ends_with("\r\n0\r\n\r\n")
     }
 }
+
+/// Of these eight requests five are sent an answer; the others get 429, and a time after which to try again.
+#[track_caller]
+pub fn assert_five_are_sent(requests: &mut [Request; 8]) {
+    let answers: Vec<Answer> = requests.iter_mut().map(Request::head).collect();
+    let (sent, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status() == 200);
+    assert_eq!((sent.len(), refused.len()), (5, 3), "{answers:?}");
+    for answer in refused {
+        assert_eq!(answer.status(), 429, "{answer:?}");
+        assert!(answer.retry_after() >= Some(1), "{answer:?}");
+    }
+}

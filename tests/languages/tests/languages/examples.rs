@@ -3,7 +3,7 @@
 use super::language::{Language, ROOT};
 use crate::server;
 use crate::support::leftovers::{MARK, mark};
-use crate::support::service::{Answer, LONGEST, Request, Service, lines_of};
+use crate::support::service::{LONGEST, Request, Service, assert_five_are_sent, lines_of};
 use crate::support::{Server, signal, within};
 use libtest_mimic::Failed;
 use luagate::{Gate, Semaphore};
@@ -95,13 +95,7 @@ fn limit(web: &Web) -> Result<(), Failed> {
     let server = server();
     let services = [(); 2].map(|()| web.start(&server, ENDLESS, Duration::from_secs(3)));
     let mut requests = [0, 1, 0, 1, 0, 1, 0, 1].map(|service| services[service].send(REPORT));
-    let answers: Vec<Answer> = requests.iter_mut().map(Request::head).collect();
-    let (sent, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status() == 200);
-    assert_eq!((sent.len(), refused.len()), (5, 3), "{answers:?}");
-    for answer in refused {
-        assert_eq!(answer.status(), 429, "{answer:?}");
-        assert!(answer.retry_after() >= Some(1), "{answer:?}");
-    }
+    assert_five_are_sent(&mut requests);
     has(&reports(&server)?, 5, 0); // the heads have come, and the bodies have not
     let other = services[0].send("/health").answer();
     assert_eq!(other.status(), 200, "{other:?}");

@@ -169,7 +169,7 @@ impl CountDownLatch {
                 CountAnswer::Closed { left, .. } => left,
             })
         };
-        Operation::Count.on([keys.latch.as_str()]).run(count).await
+        Operation::Left.on([keys.latch.as_str()]).run(count).await
     }
 
     /// Deletes the latch with its count. Returns whether it existed, open or closed. Blocks for one round trip.

@@ -5,7 +5,6 @@ use crate::error::{AcquireError, CallError, PermitError, TryAcquireError};
 use crate::permit::Permit;
 use crate::semaphore::inspection::Inspection;
 use crate::semaphore::{Revoked, Semaphore};
-use std::fmt;
 use std::time::Duration;
 
 /// A lock that only one caller at a time holds, over all processes and machines.
@@ -24,7 +23,7 @@ use std::time::Duration;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Mutex {
     pub(crate) semaphore: Semaphore,
 }
@@ -195,11 +194,5 @@ impl Mutex {
     /// As [`Semaphore::revoke_async`].
     pub async fn revoke_async(&self, id: &str) -> Result<Revoked, CallError> {
         self.semaphore.revoke_async(id).await
-    }
-}
-
-impl fmt::Debug for Mutex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mutex").field("name", &self.name()).finish_non_exhaustive()
     }
 }

@@ -5,7 +5,6 @@ use crate::error::{AcquireError, CallError, MOST, PermitError, TryAcquireError};
 use crate::permit::Permit;
 use crate::semaphore::inspection::Inspection;
 use crate::semaphore::{Revoked, Semaphore};
-use std::fmt;
 use std::time::Duration;
 
 /// A lock that many readers or one writer can hold at the same time, over all processes and machines.
@@ -27,7 +26,7 @@ use std::time::Duration;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct RwLock {
     pub(crate) semaphore: Semaphore,
 }
@@ -258,12 +257,6 @@ impl RwLock {
     /// As [`Semaphore::revoke_async`].
     pub async fn revoke_async(&self, id: &str) -> Result<Revoked, CallError> {
         self.semaphore.revoke_async(id).await
-    }
-}
-
-impl fmt::Debug for RwLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RwLock").field("name", &self.name()).finish_non_exhaustive()
     }
 }
 

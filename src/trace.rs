@@ -46,10 +46,10 @@ operations! {
     ReleaseSome "release_some" "released",
     Revoke "revoke" "released",
     Resize "resize" "resized",
-    Unpin "unpin" "done",
+    UnpinLimit "unpin_limit" "done",
     Inspect "inspect" "done",
     CountDown "count_down" "counted",
-    Count "count" "done",
+    Left "left" "done",
     Wait "wait" "open",
     Delete "delete" "done",
     RecentAdd "recent_add" "done",
@@ -59,29 +59,6 @@ operations! {
     PrefixRemove "prefix_remove" "done",
     PrefixMatch "prefix_match" "done",
 }
-
-/// The outcome of an operation as one word of a fixed set.
-#[cfg(feature = "tracing")]
-pub(crate) trait Word {
-    fn word(&self) -> &'static str;
-}
-
-/// The word of each variant of an outcome: `words! { Released { Released "released", Gone "gone" } }`.
-#[cfg(feature = "tracing")]
-macro_rules! words {
-    ($($type:ident { $($variant:ident $word:literal),* $(,)? })*) => {
-        $(impl $crate::trace::Word for $type {
-            fn word(&self) -> &'static str {
-                match self { $($type::$variant { .. } => $word,)* }
-            }
-        })*
-    };
-}
-#[cfg(not(feature = "tracing"))]
-macro_rules! words {
-    ($($words:tt)*) => {};
-}
-pub(crate) use words;
 
 #[cfg(not(feature = "tracing"))]
 mod disabled {
@@ -124,11 +101,11 @@ mod disabled {
 
 #[cfg(feature = "tracing")]
 mod enabled {
-    use super::{Operation, Word};
+    use super::Operation;
     use crate::clock::{machine_now, since};
-    use crate::error::{AcquireError, CallError, PermitError, TryAcquireError, WaitError};
+    use crate::error::CallError;
     use crate::protocol::keys::{self, Keys};
-    use std::fmt;
+    use std::fmt::{self, Debug};
 
     pub(crate) struct Span {
         operation: Operation,
@@ -149,20 +126,20 @@ mod enabled {
         }
 
         /// Runs `work` in the span and records its outcome.
-        pub(crate) async fn run<T, E: Word>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        pub(crate) async fn run<T, E: Debug>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
             let success = self.operation.success();
-            self.run_as(work, |_| success).await
+            self.run_as(work, |_| success.to_owned()).await
         }
 
         /// As `run`, for operations with several kinds of success.
-        pub(crate) async fn tell<T: Word, E: Word>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-            self.run_as(work, T::word).await
+        pub(crate) async fn tell<T: Debug, E: Debug>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+            self.run_as(work, word).await
         }
 
-        async fn run_as<T, E: Word>(
+        async fn run_as<T, E: Debug>(
             self,
             work: impl Future<Output = Result<T, E>>,
-            success: impl FnOnce(&T) -> &'static str,
+            success: impl FnOnce(&T) -> String,
         ) -> Result<T, E> {
             let begun = machine_now();
             let result = tracing::Instrument::instrument(work, self.span.clone()).await;
@@ -170,9 +147,23 @@ mod enabled {
                 let waited = u64::try_from(since(begun).as_millis());
                 self.span.record("waited_ms", waited.unwrap_or(u64::MAX));
             }
-            self.span.record("outcome", result.as_ref().map_or_else(E::word, success));
+            if !self.span.is_disabled() {
+                self.span.record("outcome", result.as_ref().map_or_else(word, success));
+            }
             result
         }
+    }
+
+    /// The name of a variant in the form `timed_out`. The `Debug` form of each outcome begins with it.
+    fn word(outcome: &impl Debug) -> String {
+        let mut word = String::new();
+        for letter in format!("{outcome:?}").chars().take_while(char::is_ascii_alphanumeric) {
+            if letter.is_ascii_uppercase() && !word.is_empty() {
+                word.push('_');
+            }
+            word.push(letter.to_ascii_lowercase());
+        }
+        word
     }
 
     /// The kind of the keys, or `several` if they differ.
@@ -220,22 +211,5 @@ mod enabled {
 
     pub(crate) fn warned(warning: &impl fmt::Display) {
         tracing::warn!(target: "luagate", "{warning}");
-    }
-
-    words! {
-        CallError { Invalid "invalid", Failed "failed", Unknown "unknown" }
-        TryAcquireError {
-            Denied "denied", AlreadyHeld "already_held", LimitMismatch "limit_mismatch",
-            AboveLimit "above_limit", Invalid "invalid", Failed "failed", Unknown "unknown",
-        }
-        AcquireError {
-            TimedOut "timed_out", LineFull "line_full", Cancelled "cancelled", Revoked "revoked", Lost "lost",
-            AlreadyHeld "already_held", LimitMismatch "limit_mismatch", AboveLimit "above_limit", Invalid "invalid", Failed "failed", Unknown "unknown",
-        }
-        PermitError { Lost "lost", Invalid "invalid", Failed "failed", Unknown "unknown" }
-        WaitError {
-            StillClosed "timed_out", Cancelled "cancelled",
-            Invalid "invalid", Failed "failed", Unknown "unknown",
-        }
     }
 }

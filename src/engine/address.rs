@@ -213,7 +213,7 @@ fn of_tcp(rest: &str) -> &'static str {
         return why;
     }
     let (authority, others) = split(rest, &['/', '?', '#']);
-    let (login, address) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let (_, address) = authority.rsplit_once('@').unwrap_or(("", authority));
     let (host, port) = match address.strip_prefix('[').map(|a| a.split_once(']')) {
         Some(Some((host, port))) if host.parse::<Ipv6Addr>().is_ok() => (host, port),
         Some(_) => return "the host has a bracket but is not an IPv6 address in brackets",
@@ -233,10 +233,7 @@ fn of_tcp(rest: &str) -> &'static str {
     if !path.is_empty() && path.parse::<i64>().is_err() {
         return "the database is not a number";
     }
-    if !is_utf_8(login) {
-        return "the user or the password is not UTF-8 after unescaping";
-    }
-    of_options(options).unwrap_or("the host contains a character that is not permitted")
+    of_options(options).unwrap_or("the host, the user or the password contains a character that is not permitted")
 }
 
 fn of_socket(rest: &str) -> &'static str {
@@ -269,19 +266,6 @@ fn split<'a>(text: &'a str, at: &[char]) -> (&'a str, &'a str) {
 /// The number after the colon.
 fn port_of(port: &str) -> Option<u16> {
     port.strip_prefix(':')?.parse().ok()
-}
-
-/// Whether the escaped bytes of a login are UTF-8.
-fn is_utf_8(login: &str) -> bool {
-    let mut parts = login.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let escaped = part.split_at_checked(2).and_then(|(two, rest)| Some((u8::from_str_radix(two, 16).ok()?, rest)));
-        let (byte, rest) = escaped.unwrap_or((b'%', part));
-        bytes.push(byte);
-        bytes.extend_from_slice(rest.as_bytes());
-    }
-    str::from_utf8(&bytes).is_ok()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::lease::releases::{Dropped, PendingRelease};
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::held::{HeldPermit, HeldState};
 use crate::protocol::semaphore::ReleaseAnswer;
-use crate::trace::{Operation, words};
+use crate::trace::Operation;
 use std::{error, fmt};
 
 /// The result of a release.
@@ -26,10 +26,6 @@ impl Released {
     fn or(self, other: Released) -> Released {
         if self == Released::Gone { self } else { other }
     }
-}
-
-words! {
-    Released { Released "released", Gone "gone" }
 }
 
 /// A release that the server did not confirm. It contains the permit or the permits, so that the caller can try again.

@@ -5,7 +5,7 @@ use super::inspection::Inspection;
 use crate::engine::mode::{Mode, block};
 use crate::error::{CallError, Invalid};
 use crate::protocol::semaphore::{Inspect, Release, ReleaseAnswer, Resize, ResizeAnswer, State};
-use crate::trace::{Operation, words};
+use crate::trace::Operation;
 
 /// How many holders and waiters an inspection lists.
 const LISTED: u32 = 1_000;
@@ -41,11 +41,6 @@ pub enum Revoked {
 /// The limit that a script returned. 0: none is stored.
 fn stored(limit: u32) -> Option<u32> {
     Some(limit).filter(|limit| *limit > 0)
-}
-
-words! {
-    Revoked { Held "released", Waited "cancelled", Nothing "gone" }
-    Resized { Resized "resized", Unchanged "unchanged" }
 }
 
 impl Semaphore {
@@ -154,7 +149,7 @@ impl Semaphore {
             self.shared.call(&Resize { keys, limit: 0, expected: None }, mode).await?;
             Ok(())
         };
-        Operation::Unpin.on([keys.meta.as_ref()]).run(unpin).await
+        Operation::UnpinLimit.on([keys.meta.as_ref()]).run(unpin).await
     }
 
     async fn set_limit(&self, limit: u32, expected: Option<u32>, mode: Mode) -> Result<Resized, CallError> {

@@ -112,10 +112,8 @@ impl Settings {
 
     fn checked_head_start(&self) -> Result<u64, Invalid> {
         if self.head_start > LONGEST_HEAD_START {
-            return Err(Invalid::new(
-                "head_start",
-                format!("{:?} is out of range. Accepted: up to a day", self.head_start),
-            ));
+            let why = format!("{:?} is out of range. Accepted: up to a day", self.head_start);
+            return Err(Invalid::new("head_start", why));
         }
         Ok(u64::try_from(self.head_start.as_millis()).unwrap_or(u64::MAX))
     }

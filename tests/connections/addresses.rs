@@ -28,8 +28,8 @@ const WRONG: &[(&str, &str)] = &[
     ("redis://:6379", "the host is missing"),
     ("redis://:secret@", "the host is missing"),
     ("redis://:secret@:6379/0", "the host is missing"),
-    ("redis://:secret@ho st", "the host contains"),
-    ("redis://:secret@ho<st/0", "the host contains"),
+    ("redis://:secret@ho st", "the host, the user or the password contains"),
+    ("redis://:secret@ho<st/0", "the host, the user or the password contains"),
     ("redis://[::1", "the host has a bracket"),
     ("redis://[secret]:6379", "the host has a bracket"),
     ("redis://0.0.0.0", "the host is the wildcard"),
@@ -53,8 +53,8 @@ const WRONG: &[(&str, &str)] = &[
     ("redis://:sec?secret@host:6379/0", "the password contains"),
     ("redis://user:12?secret@host", "the password contains"),
     ("redis://:secret\t@host", "a control character"),
-    ("redis://:secret%ff@host", "the user or the password is"),
-    ("redis://%ff:secret@host", "the user or the password is"),
+    ("redis://:secret%ff@host", "the host, the user or the password contains"),
+    ("redis://%ff:secret@host", "the host, the user or the password contains"),
     ("redis://:secret@host/0?protocol=secret", "the protocol is"),
     ("unix://", "the path of the socket"),
     ("unix://socket", "the path of the socket"),
@@ -108,7 +108,7 @@ fn the_error_names_the_wrong_part_and_address_of_a_sentinel_url() {
         ("redis+sentinel://:secret@a/orders/x", "the database is"),
         ("redis+sentinel://:a/secret@a/orders", "the password contains"),
         ("redis+sentinel://:a@b/secret@a/orders", "the password contains"),
-        ("redis+sentinel://:secret%ff@a/orders", "the user or the password is"),
+        ("redis+sentinel://:secret%ff@a/orders", "the host, the user or the password contains"),
     ] {
         let reported = assert_reported(url, part);
         assert!(reported.contains("Accepted: redis+sentinel://"), "{url}: {reported}");

@@ -49,10 +49,10 @@ fn each_operation_on_a_semaphore_is_a_span() {
             ("adopt", "adopted"),
             ("release", "released"),
             ("adopt", "lost"),
-            ("revoke", "gone"),
+            ("revoke", "nothing"),
             ("resize", "resized"),
             ("resize", "unchanged"),
-            ("unpin", "done"),
+            ("unpin_limit", "done"),
             ("inspect", "done"),
             ("inspect", "done"),
             ("acquire", "invalid"),
@@ -145,7 +145,7 @@ fn operations_on_latches_and_autocomplete_are_spans() {
     latch.wait().unwrap();
     assert!(latch.delete().unwrap());
     let expected =
-        [("wait", "timed_out"), ("count_down", "counted"), ("count", "done"), ("wait", "open"), ("delete", "done")];
+        [("wait", "still_closed"), ("count_down", "counted"), ("left", "done"), ("wait", "open"), ("delete", "done")];
     assert_reported("counted", "latch", &expected);
 
     let recent = Recent::new(&gate, "ann");
@@ -210,7 +210,7 @@ fn the_outcome_of_a_span_says_why_a_wait_ended() {
         ("acquire", "already_held"),
         ("acquire", "limit_mismatch"),
         ("acquire", "cancelled"),
-        ("revoke", "released"),
+        ("revoke", "held"),
         ("refresh", "lost"),
         ("release", "gone"),
     ];

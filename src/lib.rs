@@ -5,7 +5,7 @@
 //! ```no_run
 //! # fn main() -> Result<(), luagate::Error> {
 //! let gate = luagate::Gate::open("redis://127.0.0.1/")?;
-//! let market = gate.semaphore("market:account:17", 5); // at most 5 permits at a time, over all processes
+//! let market = gate.semaphore("market:account:17", 5); // 5 permits, over all processes
 //! let permit = market.acquire()?; // waits in line: first come, first served
 //! permit.release()?; // dropping the permit releases it too
 //! # Ok(())

@@ -17,10 +17,6 @@ const TEXTS: [(&str, &str); 25] = [
     (", or raise the timeout", ""),
     ("Take it over with `adopt`, release it with `revoke`, or use another id", "Release it with `luagate revoke`"),
     (
-        "this handle declares no limit and none is stored. Store one with `resize`",
-        "no limit is stored. Store one with `luagate resize --create`, or declare one with -n LIMIT",
-    ),
-    (
         "the call passes no limit and none is stored. Pass a limit, or store one with `resize`",
         "no limit is stored. Declare one with -n LIMIT, or store one with `luagate resize --create`",
     ),

@@ -192,7 +192,7 @@ impl Semaphore {
         let state = self.look(0, 0, mode).await?;
         match (state.limit, self.settings.limit) {
             (0, 0) => {
-                let why = "this handle declares no limit and none is stored. Store one with `resize`";
+                let why = "the call passes no limit and none is stored. Pass a limit, or store one with `resize`";
                 Err(Invalid::new("no limit", why).into())
             }
             (0, declared) => Ok(declared),

@@ -77,8 +77,6 @@ impl Printed {
         let error = result.unwrap_err();
         self.one(&TryAcquireError::from(error.clone()));
         self.one(&AcquireError::from(error.clone()));
-        self.one(&TryAcquireError::from(error.clone()));
-        self.one(&AcquireError::from(error.clone()));
         self.one(&PermitError::from(error.clone()));
         self.one(&WaitError::from(error.clone()));
         self.error::<T, _>(Err(error));

@@ -5,7 +5,7 @@ use crate::examples::path_of;
 use crate::support::proxy::Proxy;
 use crate::support::service::{Request, Service, assert_five_are_sent};
 use crate::support::{Server, eventually, signal};
-use crate::{all_processors, own};
+use crate::own;
 
 use luagate::{Gate, Semaphore};
 use std::process::Command;
@@ -53,7 +53,6 @@ const ENDLESS_WORK: [(&str, &str); 1] = [("WORK_MS", ENDLESS)];
 
 #[test]
 fn two_instances_send_five_responses_at_a_time_and_the_others_get_429_with_a_retry_time() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let instances = [(); 2].map(|()| start(&server.url, &ENDLESS_BODY));
     let mut requests = [0, 1, 0, 1, 0, 1, 0, 1].map(|instance| instances[instance].send(REPORT));
@@ -65,7 +64,6 @@ fn two_instances_send_five_responses_at_a_time_and_the_others_get_429_with_a_ret
 
 #[test]
 fn a_permit_is_released_when_the_body_has_ended() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let instance = start(&server.url, &[("WORK_MS", "0"), ("ROW_MS", "1")]);
     let answer = instance.send(REPORT).answer();
@@ -75,7 +73,6 @@ fn a_permit_is_released_when_the_body_has_ended() {
 
 #[test]
 fn a_request_in_line_is_served_when_a_request_of_another_instance_ends() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let slow = start(&server.url, &ENDLESS_BODY);
     let quick = start(&server.url, &[("WORK_MS", "0"), ("ROW_MS", "0"), ("WAIT_MS", ENDLESS)]);
@@ -93,7 +90,6 @@ fn a_request_in_line_is_served_when_a_request_of_another_instance_ends() {
 
 #[test]
 fn a_request_that_waited_for_two_seconds_gets_429() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let instance = start(&server.url, &ENDLESS_WORK);
     let reports = reports(&server);
@@ -108,7 +104,6 @@ fn a_request_that_waited_for_two_seconds_gets_429() {
 
 #[test]
 fn a_client_that_disconnects_leaves_no_waiter_and_no_permit() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     for settings in [ENDLESS_WORK.as_slice(), &ENDLESS_BODY] {
         let instance = start(&server.url, &[settings, &[("WAIT_MS", ENDLESS)]].concat());
@@ -125,7 +120,6 @@ fn a_client_that_disconnects_leaves_no_waiter_and_no_permit() {
 
 #[test]
 fn a_lost_permit_ends_the_response() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let reports = reports(&server);
     let revoke_all = || {
@@ -150,7 +144,6 @@ fn a_lost_permit_ends_the_response() {
 
 #[test]
 fn without_the_server_of_the_limit_a_request_gets_503_and_other_routes_work() {
-    let _processors = all_processors();
     let mut server = own!(Server::private(&[]));
     let instance = start(&server.url, &[]);
     server.kill();
@@ -162,7 +155,6 @@ fn without_the_server_of_the_limit_a_request_gets_503_and_other_routes_work() {
 
 #[test]
 fn a_service_that_was_told_to_stop_ends_when_the_server_has_confirmed_all_releases() {
-    let _processors = all_processors();
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     let mut instance = start(&proxy.url, &ENDLESS_BODY);

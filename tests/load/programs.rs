@@ -4,7 +4,7 @@ use crate::examples::path_of;
 use crate::support::leftovers::{MARK, mark};
 use crate::support::service::{LONGEST, lines_of};
 use crate::support::{Server, eventually, signal};
-use crate::{all_processors, own};
+use crate::own;
 
 use luagate::{Gate, Semaphore};
 use std::collections::BTreeMap;
@@ -91,7 +91,6 @@ fn count(lines: &[String], text: &str) -> usize {
 
 #[test]
 fn nightly_job_runs_once_also_if_a_host_starts_it_late() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let mut hosts = Programs::new(&server);
     for _ in 0..3 {
@@ -113,7 +112,6 @@ fn nightly_job_runs_once_also_if_a_host_starts_it_late() {
 
 #[test]
 fn nightly_job_that_lost_its_lock_stops_and_fails() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let mut hosts = Programs::new(&server);
     hosts.start("nightly_job", &["report"], &[("STEP_MS", "1500")], &[]);
@@ -138,7 +136,6 @@ fn customer(line: &str) -> &str {
 
 #[test]
 fn worker_pool_runs_three_jobs_of_a_customer_and_a_hundred_in_total() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let mut pool = Programs::new(&server);
     for half in jobs(40, 4).chunks(80) {
@@ -157,7 +154,6 @@ fn worker_pool_runs_three_jobs_of_a_customer_and_a_hundred_in_total() {
 
 #[test]
 fn worker_pool_does_all_jobs() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let mut pool = Programs::new(&server);
     let all = jobs(5, 12);
@@ -179,7 +175,6 @@ fn worker_pool_does_all_jobs() {
 
 #[test]
 fn worker_pool_that_was_told_to_stop_ends_its_jobs_and_names_those_that_it_has_not_done() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let mut pool = Programs::new(&server);
     pool.start("worker_pool", &[], &[("JOB_MS", "1000")], &jobs(1, 5));
@@ -208,7 +203,6 @@ fn wait_for(semaphore: &Semaphore, waiters: u64) {
 
 #[test]
 fn llm_calls_of_users_go_before_those_of_batches_and_at_most_eight_run() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let calls = Gate::open(&server.url).unwrap().semaphore("model:calls", 8);
     let busy = calls.acquire_many(8).unwrap();
@@ -236,7 +230,6 @@ fn llm_calls_of_users_go_before_those_of_batches_and_at_most_eight_run() {
 
 #[test]
 fn llm_calls_that_are_interrupted_leave_nothing() {
-    let _processors = all_processors();
     let server = own!(Server::private(&[]));
     let calls = Gate::open(&server.url).unwrap().semaphore("model:calls", 8);
     let mut programs = Programs::new(&server);

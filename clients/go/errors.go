@@ -118,7 +118,11 @@ func (e *LimitMismatchError) Error() string {
 func (e *LimitMismatchError) Is(target error) bool { return target == ErrLimitMismatch }
 
 func invalid(what string, got any, accepted string) error {
-	return fmt.Errorf("luagate: %w %s: got %#v. Accepted: %s", ErrInvalid, what, got, accepted)
+	shown := fmt.Sprintf("%#v", got)
+	if len(shown) > 100 {
+		shown = strings.ToValidUTF8(shown[:100], "") + "..."
+	}
+	return fmt.Errorf("luagate: %w %s: got %s. Accepted: %s", ErrInvalid, what, shown, accepted)
 }
 
 // --- Errors of go-redis ---

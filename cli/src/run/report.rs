@@ -13,6 +13,9 @@ const MOST: usize = 64;
 /// How long the end of the process waits until all is written.
 const LAST: Duration = Duration::from_millis(100);
 
+/// Removes the line of a terminal.
+const CLEAR: &str = "\r\x1b[K";
+
 enum Text {
     /// A message that stays.
     Message(String),
@@ -74,31 +77,30 @@ fn write_all(texts: &Receiver<Text>) {
     let is_terminal = stderr.is_terminal();
     let (mut is_shown, mut is_over) = (false, false);
     for text in texts {
-        let _ = match text {
-            Text::Message(text) => writeln!(stderr, "luagate: {}", visible(&text)),
+        let shown = match text {
+            Text::Message(text) => format!("luagate: {}\n", visible(&text)),
             Text::Line(text) if is_terminal && !is_over => {
                 is_shown = true;
                 let width = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns).max(20));
                 let text: String = format!("luagate: {}", visible(&text)).chars().take(width - 1).collect();
-                write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush())
+                format!("{CLEAR}{text}")
             }
             Text::Line(text) if !is_shown && !is_over => {
                 is_shown = true;
-                writeln!(stderr, "luagate: {}", visible(&text))
+                format!("luagate: {}\n", visible(&text))
             }
-            Text::Line(_) => Ok(()),
+            Text::Line(_) => String::new(),
             Text::NoLine { is_last } => {
                 is_over |= is_last;
-                if is_terminal && std::mem::take(&mut is_shown) {
-                    write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush())
-                } else {
-                    Ok(())
-                }
+                let is_removed = is_terminal && std::mem::take(&mut is_shown);
+                if is_removed { CLEAR.to_owned() } else { String::new() }
             }
             Text::Flush(done) => {
                 let _ = done.try_send(());
-                Ok(())
+                String::new()
             }
         };
+        // One write for each text: commands that share a stderr do not mix their lines.
+        let _ = stderr.write_all(shown.as_bytes());
     }
 }

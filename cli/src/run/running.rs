@@ -74,7 +74,10 @@ impl<'a> Running<'a> {
                 && !args.permit.quiet
             {
                 let name = &claim.name.name;
-                caller.report.tell(format!("the limit of {name} in force is {stored}, not {limit}"));
+                caller.report.tell(format!(
+                    "the limit of {name} in force is {stored}, not {limit}. Pass -n {stored}, or change it with \
+                     `luagate resize {name} {limit}`"
+                ));
             }
         }
         let has_group = caller.terminal.is_none() && !args.foreground;

@@ -298,7 +298,8 @@ fn a_limit_that_differs_from_the_one_in_force_is_told() {
     let server = Server::any();
     server.gate().semaphore("a", 3).resize(5).unwrap();
     let ended = luagate(&server).args(words("run -n 3 a -- true")).done();
-    assert_eq!((ended.code(), ended.err()), (0, "luagate: the limit of a in force is 5, not 3\n".to_owned()));
+    let remedy = "Pass -n 5, or change it with `luagate resize a 3`";
+    assert_eq!((ended.code(), ended.err()), (0, format!("luagate: the limit of a in force is 5, not 3. {remedy}\n")));
     assert_eq!(luagate(&server).args(words("run -q -n 3 a -- true")).done().err(), "");
     assert_eq!(luagate(&server).args(words("run -n 5 a -- true")).done().err(), "");
 }

@@ -3,9 +3,11 @@
 use super::terminal::Terminal;
 use super::tool::{Run, Text, luagate, words};
 use crate::support::raw::Raw;
-use crate::support::{Server, eventually};
+use crate::support::{SOON, Server, eventually};
 use luagate::Gate;
 use luagate::scripts::semaphore::Ask;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 fn gate(server: &Server) -> Gate {
@@ -30,6 +32,31 @@ fn without_a_terminal_one_line_shows_the_place_and_the_holders() {
     assert!(err.starts_with("luagate: waiting for a since ") && err.contains(" of 2, held by web1 ("), "{err}");
     assert!(err.contains(": place 1 of") || err.contains(": place 2 of"), "{err}");
     assert_eq!(err.lines().count(), 1, "{err}");
+}
+
+/// Commands may share a stderr, as in the log of a script. Their lines do not mix, since one call of the system writes a line.
+#[test]
+fn each_line_is_written_at_once() {
+    let server = Server::any();
+    let held = gate(&server).semaphore("a", 2).acquire_many(2).unwrap();
+    let (stderr, lines) = UnixDatagram::pair().unwrap(); // each call writes a packet
+    lines.set_read_timeout(Some(SOON)).unwrap();
+    let next = || {
+        let mut packet = [0; 1_000];
+        let length = lines.recv(&mut packet).unwrap();
+        String::from_utf8_lossy(&packet[..length]).into_owned()
+    };
+    std::thread::scope(|scope| {
+        let mut run = luagate(&server);
+        run.args(words("run -n 1 -w 10s a -- true")).stderr(OwnedFd::from(stderr));
+        let run = scope.spawn(move || run.done().code());
+        let line = next();
+        assert!(line.starts_with("luagate: waiting for a since ") && line.ends_with(")\n"), "{line:?}");
+        held.release().unwrap();
+        let remedy = "Pass -n 2, or change it with `luagate resize a 1`";
+        assert_eq!(next(), format!("luagate: the limit of a in force is 2, not 1. {remedy}\n"));
+        assert_eq!(run.join().unwrap(), 0);
+    });
 }
 
 #[test]

@@ -109,7 +109,7 @@ export function connectionsOf(client) {
     if (typeof client.call === 'function' && !client.isCluster) return (onEnd) => new IoRedisConnection(client, onEnd);
   }
   const got = client?.constructor?.name ?? String(client);
-  const accepted = '`createClient(...)` of the package redis 5 or 6, or `new Redis(...)` of the package ioredis 5 or 6';
+  const accepted = '`createClient({ url })` of the package redis 5 or 6, or `new Redis(url)` of the package ioredis 5 or 6';
   throw new InvalidError(
     `client: got ${got}. Accepted: ${accepted}. Clusters, pools and sentinels of redis are not accepted`,
   );

@@ -58,7 +58,8 @@ export function labelOf(id) {
 function refuse(what, value, accepted) {
   const got =
     typeof value === 'string' ? JSON.stringify(value) : typeof value === 'bigint' ? `${value}n` : shown(value);
-  throw new InvalidError(`${what}: got ${got}. Accepted: ${accepted}`);
+  const short = got.length > 100 ? `${got.slice(0, 100)}...` : got;
+  throw new InvalidError(`${what}: got ${short}. Accepted: ${accepted}`);
 }
 
 // Objects and symbols may not have a text.
@@ -120,6 +121,6 @@ function checkWord(what, text, most) {
   const isText = typeof text === 'string' && text.isWellFormed();
   const bytes = isText ? Buffer.byteLength(text) : 0;
   if (bytes < 1 || bytes > most || /[\s\p{Cc}]/u.test(text)) {
-    refuse(what, text, `1 to ${most} bytes without white space and control characters`);
+    refuse(what, text, `a text of 1 to ${most} bytes without white space and control characters`);
   }
 }

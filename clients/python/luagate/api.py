@@ -11,7 +11,7 @@ from luagate.agenda import Watch
 from luagate.errors import MOST, Invalid
 from luagate.held import Held
 from luagate.scripts import FOLDER, Scripts
-from luagate.settings import Lease, Settings, check_label, check_number, check_prefix, milliseconds
+from luagate.settings import Lease, Settings, check_label, check_number, check_prefix, milliseconds, refuse
 from luagate.several_steps import Wants, check
 
 LOG = logging.getLogger("luagate")
@@ -255,10 +255,10 @@ def wants_of(gate: Any, wants: Iterable[tuple[Any, int]]) -> Wants:
     try:
         pairs = [(semaphore, permits) for semaphore, permits in wants]
     except (TypeError, ValueError):
-        raise Invalid(f"several: got {wants!r}. Accepted: pairs of a semaphore and a number of permits") from None
+        refuse("several", wants, "pairs of a semaphore and a number of permits")
     for semaphore, permits in pairs:
         if not isinstance(semaphore, gate.semaphore_class) or semaphore._gate is not gate:
-            raise Invalid(f"several: got {semaphore!r}. Accepted: semaphores of the same Luagate")
+            refuse("several", semaphore, "semaphores of the same Luagate")
         check_number("permits", permits, 1)
     settings = [(semaphore._settings, permits) for semaphore, permits in pairs]
     check(settings)

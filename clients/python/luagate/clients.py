@@ -30,7 +30,8 @@ def check(client: Any, accepted: Sequence[type], other: Sequence[type], hint: st
     if isinstance(client, tuple(other)):
         raise Invalid(f"client: got a {_name(client)}. Accepted: {kinds}. {hint}")
     if not isinstance(client, tuple(accepted)) or isinstance(client, (redis.client.Pipeline, redis.asyncio.client.Pipeline)):
-        raise Invalid(f"client: got {client if client is None else _name(client)}. Accepted: {kinds}")
+        from_url = f"{kinds.partition(',')[0]}.from_url(url)"
+        raise Invalid(f"client: got {client if client is None else _name(client)}. Accepted: {kinds}, as of {from_url}")
 
 
 def _name(client: Any) -> str:

@@ -119,7 +119,8 @@ class Operation:
         is_loading = isinstance(error, redis.BusyLoadingError)
         no_server = isinstance(error, redis.ConnectionError) and not is_loading and not self.session.has_answered
         if no_server and time.monotonic() - began > NO_SERVER:
-            raise Unreachable(f"{self.name}: the server cannot be reached: {error}. Check its address") from error
+            why = f"cannot connect to the server ({str(error).rstrip('.')})"
+            raise Unreachable(f"{self.name}: {why}. Check that it runs and that the address is right") from error
         return error
 
     def expired(self) -> LuagateError:

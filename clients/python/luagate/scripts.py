@@ -9,6 +9,7 @@ from typing import Any
 
 import redis
 from luagate.errors import Invalid
+from luagate.settings import refuse
 
 CONTRACT = 1  # the version of lua/README.md that this package implements
 FOLDER = Path(__file__).parent / "lua"
@@ -60,7 +61,7 @@ class Scripts(dict[str, Script]):
         try:
             self.manifest = json.loads(Path(folder, "manifest.json").read_text("utf-8"))
         except (OSError, TypeError, ValueError) as error:
-            raise Invalid(f"scripts: got {folder!r}. Accepted: a folder with manifest.json. {error}") from None
+            refuse("scripts", folder, f"a folder with manifest.json. {error}")
         if self.manifest["contract"] != CONTRACT:
             accepted = f"contract {CONTRACT}. Use the folder lua/ that belongs to this package"
             raise Invalid(f"scripts: {folder}: got contract {self.manifest['contract']}. Accepted: {accepted}")

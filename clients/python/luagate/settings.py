@@ -3,19 +3,22 @@
 import enum
 import math
 import re
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn
 
 from luagate.errors import MOST, Invalid
 
 DEFAULT_LEASE = 30  # seconds
 LONGEST = 3155760000  # seconds: a hundred years, the longest lease
 LONGEST_HEAD_START = 86400  # seconds; the scripts accept no more
-LONGEST_LABEL = 163  # bytes
+LONGEST_WORD, LONGEST_LABEL = 200, 163  # bytes
 GROUPED = re.compile(r"\{([^{}]+)\}:([^{}]+)")  # a name with a group, which is its hash tag
 SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 PREFIX = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+SHORT = reprlib.Repr()
+SHORT.maxstring = SHORT.maxother = 100  # characters of a value in an error
 
 
 class Permanent(enum.Enum):
@@ -61,18 +64,18 @@ class Settings:
         check_label(self.label)
         for what, flag in (("auto_renew", self.auto_renew), ("strict", self.strict)):
             if not isinstance(flag, bool):
-                raise Invalid(f"{what}: got {flag!r}. Accepted: True or False")
+                refuse(what, flag, "True or False")
         if self.on_lost is not None and not callable(self.on_lost):
-            raise Invalid(f"on_lost: got {self.on_lost!r}. Accepted: a function of one argument, or None")
+            refuse("on_lost", self.on_lost, "a function of one argument, or None")
         tag = self.name if self.name.startswith("{") else f"{{{self.name}}}"
         keys = [f"{self.prefix}:{self.kind}{part}:{tag}" for part in ("", ".holders", ".queue")]
         lease_ms = 0
         if self.lease is not PERMANENT:
             lease_ms = milliseconds("lease", DEFAULT_LEASE if self.lease is None else self.lease)
         elif self.auto_renew:
-            raise Invalid("auto_renew: got True. Accepted: False for a PERMANENT lease, which needs no renewal")
-        at_least_ms = milliseconds("at_least", self.at_least, or_none=True)
-        head_start_ms = milliseconds("head_start", self.head_start, LONGEST_HEAD_START, or_none=True)
+            refuse("auto_renew", True, "False for a PERMANENT lease, which needs no renewal")
+        at_least_ms = milliseconds("at_least", self.at_least, zero="none")
+        head_start_ms = milliseconds("head_start", self.head_start, LONGEST_HEAD_START, zero="none")
         for what, value in (
             ("keys", keys), ("lease_ms", lease_ms), ("first_lease_ms", lease_ms or DEFAULT_LEASE * 1000),
             ("at_least_ms", at_least_ms), ("head_start_ms", head_start_ms),
@@ -99,48 +102,52 @@ class Settings:
         return self.is_renewed or self.on_lost is not None
 
 
-def milliseconds(what: str, seconds: object, longest: float = LONGEST, or_none: bool = False) -> int:
-    """A duration. `or_none`: 0 is accepted, and means no such duration."""
+def refuse(what: str, got: object, accepted: str) -> NoReturn:
+    raise Invalid(f"{what}: got {SHORT.repr(got)}. Accepted: {accepted}") from None
+
+
+def milliseconds(what: str, seconds: object, longest: float = LONGEST, zero: str = "") -> int:
+    """A duration. `zero`: what 0 means, if it is accepted."""
     is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    if is_number and (0.001 <= seconds <= longest or or_none and seconds == 0):  # type: ignore[operator]
+    if is_number and (0.001 <= seconds <= longest or zero and seconds == 0):  # type: ignore[operator]
         return round(seconds * 1000)  # type: ignore[operator]
-    zero = "0 for none, or " if or_none else ""
-    raise Invalid(f"{what}: got {seconds!r}. Accepted: {zero}0.001 to {longest} seconds, as a number")
+    refuse(what, seconds, f"a number from 0.001 to {longest}, in seconds{zero and f'; 0: {zero}'}")
 
 
 def check_timeout(timeout: object) -> float:
     """The timeout in seconds. None: unlimited."""
-    return math.inf if timeout is None else milliseconds("timeout", timeout, or_none=True) / 1000
+    return math.inf if timeout is None else milliseconds("timeout", timeout, zero="does not wait; None: waits for ever") / 1000
 
 
 def check_number(what: str, number: object, least: int) -> None:
     if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= MOST:
-        raise Invalid(f"{what}: got {number!r}. Accepted: a whole number from {least} to {MOST}")
+        refuse(what, number, f"a whole number from {least} to {MOST}")
 
 
 def check_name(name: object) -> None:
-    if not isinstance(name, str) or not 1 <= len(encoded(name)) <= 200 or SPACE.search(name):
-        raise Invalid(f"name: got {name!r}. Accepted: 1 to 200 bytes without white space and control characters")
-    if re.search(r"[{}]", name) and not GROUPED.fullmatch(name):
-        raise Invalid(f"name: got {name!r}. Accepted: braces only around a group, as in {{group}}:name")
+    check_word("name", name, LONGEST_WORD)
+    if re.search(r"[{}]", name) and not GROUPED.fullmatch(name):  # type: ignore[call-overload]
+        refuse("name", name, "braces only around a group, as in {group}:name")
 
 
 def check_prefix(prefix: object) -> None:
     if not isinstance(prefix, str) or not PREFIX.fullmatch(prefix):
-        raise Invalid(f"prefix: got {prefix!r}. Accepted: 1 to 64 of the letters a-z and A-Z, digits, '.', '_', '-' and ':'")
+        refuse("prefix", prefix, "1 to 64 of the letters a-z and A-Z, digits, '.', '_', '-' and ':'")
 
 
 def check_id(id: object) -> None:
-    if not isinstance(id, str) or not 1 <= len(encoded(id)) <= 200 or SPACE.search(id):
-        raise Invalid(f"id: got {id!r}. Accepted: 1 to 200 bytes without white space and control characters")
+    check_word("id", id, LONGEST_WORD)
 
 
 def check_label(label: object) -> None:
-    if label is None:
-        return
-    if not isinstance(label, str) or not 1 <= len(encoded(label)) <= LONGEST_LABEL or SPACE.search(label):
-        why = f"1 to {LONGEST_LABEL} bytes without white space and control characters, or None"
-        raise Invalid(f"label: got {label!r}. Accepted: {why}")
+    if label is not None:
+        check_word("label", label, LONGEST_LABEL, ", or None")
+
+
+def check_word(what: str, word: object, longest: int, other: str = "") -> None:
+    """`longest`: in bytes. `other`: what else is accepted."""
+    if not isinstance(word, str) or not 1 <= len(encoded(word)) <= longest or SPACE.search(word):
+        refuse(what, word, f"a text of 1 to {longest} bytes without white space and control characters{other}")
 
 
 def encoded(text: str) -> bytes:

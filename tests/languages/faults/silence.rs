@@ -167,7 +167,8 @@ pub fn from_the_first_call_on(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Nobody listens at the address: the call ends at once. If connections are accepted and closed, it ends after some tries.
+/// Nobody listens at the address: the call ends at once, and the error says what to check. If connections are accepted and closed, it
+/// ends after some tries.
 pub fn no_server(client: &Client) -> Result<(), Failed> {
     let server = server(&[]);
     let proxy = Proxy::new(&server);
@@ -183,6 +184,9 @@ pub fn no_server(client: &Client) -> Result<(), Failed> {
             reply = last;
         }
         reply.is_error("unreachable");
+        let text = reply.get("message");
+        let is_helpful = text.contains("Check that it runs") && !text.contains("..");
+        assert!(is_helpful || url == proxy.url, "{url}: {reply:?}");
     }
     Ok(())
 }

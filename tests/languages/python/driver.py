@@ -12,7 +12,7 @@ import redis
 import redis.asyncio
 import redis.sentinel
 from luagate import Invalid, Luagate, LuagateError
-from protocol import Command, WorkFailed, failure, granted, inspected, invalid_calls, resized, semaphore_of, state, write
+from protocol import Command, WorkFailed, failure, granted, inspected, invalid_calls, is_helpful, resized, semaphore_of, state, write
 
 SETTINGS = {"recommended": {"socket_timeout": 2}, "default": {}}
 
@@ -134,12 +134,13 @@ class Driver:
     def arguments(self, command):
         gate, wrong = next(iter(self.gates.values())), []
         cases = invalid_calls(lambda prefix, **settings: Luagate(gate.client, prefix, **settings), gate)
-        for text, call in cases:
+        for text, call, accepted in cases:
             try:
                 call()
                 wrong.append(f"{text}: accepted")
-            except Invalid:
-                pass
+            except Invalid as error:
+                if not is_helpful(error, accepted):
+                    wrong.append(f"{text}: {str(error)[:300]}")
             except Exception as error:
                 wrong.append(f"{text}: {type(error).__name__}")
         return "checked", {"total": len(cases), "wrong": ",".join(wrong)}

@@ -147,11 +147,12 @@ def without(values, *accepted):
 
 
 def invalid_calls(make, gate):
-    """Calls with invalid arguments, as pairs of a text and a function. `make(prefix, **settings)`: opens a gate."""
+    """Calls with invalid arguments, as a text, a function, and a part of the error. `make(prefix, **settings)`: opens a gate."""
     cases = []
 
-    def add(what, values, call):
-        cases.extend((f"{what}={value!r}", lambda value=value: call(value)) for value in values)
+    def add(what, values, call, accepted=""):
+        """`accepted`: what the error says at least."""
+        cases.extend((f"{what}={value!r:.20}", lambda value=value: call(value), accepted) for value in values)
 
     semaphore = gate.semaphore("arguments", 1)
     add("limit", [0, *NUMBERS, 1.0], lambda value: gate.semaphore("a", value))
@@ -160,20 +161,27 @@ def invalid_calls(make, gate):
     add("resize", [0, *NUMBERS], semaphore.resize)
     add("lease", [0, *DURATIONS], lambda value: gate.semaphore("a", 1, value))
     add("lease(mutex)", [0, *DURATIONS], lambda value: gate.mutex("a", value))
-    add("timeout", DURATIONS, lambda value: semaphore.acquire(timeout=value))
+    add("timeout", DURATIONS, lambda value: semaphore.acquire(timeout=value), "0: does not wait; None: waits for ever")
     add("timeout(several)", DURATIONS, lambda value: gate.several([(semaphore, 1)]).acquire(timeout=value))
     add("max_waiting", NUMBERS, lambda value: gate.semaphore("a", 1, max_waiting=value))
-    add("at_least", [None, *DURATIONS], lambda value: gate.semaphore("a", 1, at_least=value))
+    add("at_least", [None, *DURATIONS], lambda value: gate.semaphore("a", 1, at_least=value), "; 0: none")
     add("head_start", [None, 86401, *DURATIONS], lambda value: gate.semaphore("a", 1, head_start=value))
     add("auto_renew", [None, 1, "yes"], lambda value: gate.semaphore("a", 1, 1, auto_renew=value))
     add("strict", [None, 1, "yes"], lambda value: gate.semaphore("a", 1, strict=value))
     add("on_lost", [1, "f"], lambda value: gate.semaphore("a", 1, on_lost=value))
-    add("name", ["", " ", "a b", "a\n", "{a", "a}", "{}:a", "x" * 201, None, 1, b"a", True], lambda value: gate.mutex(value))
-    add("label", ["", "a b", "x" * 164, 1, True], lambda value: gate.mutex("a", label=value))
-    add("id", ["", "a b", "x" * 201, None, 1], semaphore.revoke)
+    add("name", ["", " ", "a b", "a\n", "{a", "a}", "{}:a", b"a", True], lambda value: gate.mutex(value))
+    add("name", ["x" * 201, "x" * 10_000, None, 1], lambda value: gate.mutex(value), "a text of 1 to 200 bytes")
+    add("label", ["", "a b", "x" * 164, 1, True], lambda value: gate.mutex("a", label=value), "characters, or None")
+    add("id", ["", "a b", "x" * 201, None, 1], semaphore.revoke, "a text of 1 to 200 bytes")
     add("several", [None, [], [1], [(semaphore, 0)], [(semaphore, True)], [(None, 1)], [(semaphore, 1)] * 2], gate.several)
     add("prefix", ["", "a b", "x" * 65, "{a}", None, 1], make)
     add("call_timeout", [None, 0, *DURATIONS], lambda value: make("p", call_timeout=value))
     add("label(gate)", ["", "a b", "x" * 164, 1], lambda value: make("p", label=value))
     add("scripts", [None, "/nowhere", 1], lambda value: make("p", scripts=value))
     return cases
+
+
+def is_helpful(error, accepted):
+    """Whether the text of an error is short, and says what is accepted."""
+    _, said, text = str(error).partition(" Accepted: ")
+    return bool(said) and accepted in text and len(str(error)) < 400

@@ -103,7 +103,11 @@ final class Settings implements Cloneable {
 
   static void check(boolean isValid, String what, Object got, String accepted) {
     if (!isValid) {
-      throw new InvalidException("%s: got %s. Accepted: %s".formatted(what, got, accepted));
+      String shown = got instanceof String ? "\"" + got + "\"" : String.valueOf(got);
+      if (shown.length() > 100) {
+        shown = shown.substring(0, 100) + "...";
+      }
+      throw new InvalidException("%s: got %s. Accepted: %s".formatted(what, shown, accepted));
     }
   }
 

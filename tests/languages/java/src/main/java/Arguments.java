@@ -49,7 +49,7 @@ final class Arguments {
     }
     check("maxWaiting -1", () -> semaphore.maxWaiting(-1));
     check("permits of a writer", () -> gate.rwlock("arguments").write().tryAcquire(2));
-    for (String word : new String[] {null, "", "a b", "a\n", "x".repeat(201)}) {
+    for (String word : new String[] {null, "", "a b", "a\n", "x".repeat(201), "x".repeat(10_000)}) {
       check("name " + word, () -> gate.semaphore(word, 1));
       check("mutex " + word, () -> gate.mutex(word));
       check("rwlock " + word, () -> gate.rwlock(word));
@@ -61,6 +61,7 @@ final class Arguments {
     for (String name : new String[] {"{", "}", "a{b}", "{a}b", "{}:a"}) {
       check("name " + name, () -> gate.semaphore(name, 1));
     }
+    check("got \"a b\". ", "name", () -> gate.semaphore("a b", 1));
     check("prefix", () -> new Luagate(redis, "{x}"));
     check("label", () -> semaphore.label("x".repeat(164)));
     check("onLost null", () -> semaphore.onLost(null));
@@ -73,12 +74,20 @@ final class Arguments {
   }
 
   private void check(String what, Attempt attempt) {
+    check("", what, attempt);
+  }
+
+  /** The error contains this part, says what is accepted, and is short. */
+  private void check(String part, String what, Attempt attempt) {
     total++;
     try {
       attempt.run();
       wrong.add(what + ": accepted");
     } catch (InvalidException expected) {
-      // As it must be.
+      String text = expected.getMessage();
+      if (!text.contains(part + "Accepted: ") || text.length() >= 400) {
+        wrong.add(what + ": " + text);
+      }
     } catch (Exception other) {
       wrong.add(what + ": " + other);
     }

@@ -77,7 +77,8 @@ impl Permit {
         if self.is_own_process() { self.held(|held| held.permits).unwrap_or(0) } else { 0 }
     }
 
-    /// The limit in force at the time of the grant. It may differ from the declared limit. `None` after
+    /// The limit in force, as the last reply to this acquire reported it. After a wait this can be older than the grant, since
+    /// the grant message does not contain the limit. It may differ from the declared limit. `None` after
     /// [`adopt`](crate::Semaphore::adopt), because the server does not report the limit to that call.
     pub fn limit(&self) -> Option<u32> {
         Some(self.limit).filter(|limit| *limit > 0)

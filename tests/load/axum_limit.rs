@@ -2,10 +2,10 @@
 //! body of the response has ended, and a client that disconnects leaves nothing behind.
 
 use crate::examples::path_of;
+use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::service::{Request, Service, assert_five_are_sent};
 use crate::support::{Server, eventually, signal};
-use crate::own;
 
 use luagate::{Gate, Semaphore};
 use std::process::Command;

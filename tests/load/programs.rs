@@ -1,10 +1,10 @@
 //! Promise: the examples `nightly_job`, `worker_pool` and `llm_calls` keep their limits over all their processes.
 
 use crate::examples::path_of;
+use crate::own;
 use crate::support::leftovers::{MARK, mark};
 use crate::support::service::{LONGEST, lines_of};
 use crate::support::{Server, eventually, signal};
-use crate::own;
 
 use luagate::{Gate, Semaphore};
 use std::collections::BTreeMap;

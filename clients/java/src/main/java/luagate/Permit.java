@@ -75,7 +75,7 @@ public final class Permit implements AutoCloseable {
     return ticket;
   }
 
-  /** The limit that was in force at the grant. */
+  /** The limit in force, as the last reply to this acquire reported it. After a wait this can be older than the grant. */
   public int limit() {
     return limit;
   }

@@ -51,7 +51,9 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|count| count.parse().ok()); // as other test programs
+    arguments.test_threads = arguments.test_threads.or(threads);
     let no_server = Server::private(&[]).is_none().then_some("no redis-server or valkey-server");
     let languages = Language::all();
     let mut trials = Vec::new();

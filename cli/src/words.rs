@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 /// A text of the library, and that of the command. The longer ones come first.
-const TEXTS: [(&str, &str); 25] = [
+const TEXTS: [(&str, &str); 24] = [
     (
         "the wait was cancelled by its `Cancel` handle. Call again with a new handle to wait again",
         "the wait was cancelled. Run the command again to wait again",

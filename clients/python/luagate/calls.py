@@ -154,7 +154,11 @@ class Workers:
         try:
             self._idle.pop()
         except IndexError:
-            threading.Thread(target=self._run, args=(work,), name="luagate-call", daemon=True).start()
+            thread = threading.Thread(target=self._run, args=(work,), name="luagate-call", daemon=True)
+            try:
+                thread.start()
+            except KeyError as error:  # `start` replaces an error of a signal handler that comes after the thread has begun
+                raise (error.__context__ or error) from None
         else:
             self._work.put(work)
 

@@ -50,7 +50,7 @@ final class Settings implements Cloneable {
     check(
         isGrouped || !name.contains("{") && !name.contains("}"),
         "name",
-        name,
+        quoted(name),
         "braces only around a group, as in {group}:name");
     String tag = isGrouped ? name : "{" + name + "}";
     this.gate = gate;
@@ -65,7 +65,7 @@ final class Settings implements Cloneable {
 
   static void checkPrefix(String prefix) {
     String accepted = "1 to 64 of the letters a-z and A-Z, digits, '.', '_', '-' and ':'";
-    check(prefix != null && PREFIX.matcher(prefix).matches(), "prefix", prefix, accepted);
+    check(prefix != null && PREFIX.matcher(prefix).matches(), "prefix", quoted(prefix), accepted);
   }
 
   static void checkLabel(String label) {
@@ -77,7 +77,7 @@ final class Settings implements Cloneable {
     check(
         bytes >= 1 && bytes <= mostBytes && !SPACE.matcher(word).find(),
         what,
-        word,
+        quoted(word),
         "1 to " + mostBytes + " bytes without white space and control characters");
   }
 
@@ -103,12 +103,13 @@ final class Settings implements Cloneable {
 
   static void check(boolean isValid, String what, Object got, String accepted) {
     if (!isValid) {
-      String shown = got instanceof String ? "\"" + got + "\"" : String.valueOf(got);
-      if (shown.length() > 100) {
-        shown = shown.substring(0, 100) + "...";
-      }
-      throw new InvalidException("%s: got %s. Accepted: %s".formatted(what, shown, accepted));
+      throw new InvalidException("%s: got %s. Accepted: %s".formatted(what, got, accepted));
     }
+  }
+
+  /** A text of the caller, for an error: its beginning, in quotes. */
+  private static String quoted(String text) {
+    return text == null ? "null" : "\"%s\"".formatted(text.length() > 100 ? text.substring(0, 100) + "..." : text);
   }
 
   /** A copy with a change. */

@@ -88,7 +88,7 @@ func (g *Gate) repeat(b bound, place string, of *tries, run script) (reply, erro
 		case answer == "" && g.cluster != nil: // another node may be the master now
 			g.cluster.ReloadState(b.ctx)
 		}
-		last = err
+		last = noReply(err)
 		b.sleep(min(time.Duration(n)*shortestPause, longestPause))
 	}
 	return reply{}, b.ended(place, last)

@@ -15,8 +15,8 @@ export class InvalidError extends LuagateError {}
 
 /** Not granted, because of how the semaphore `name` was in use at that time. */
 class UsageError extends LuagateError {
-  constructor(message, name, { in_use, limit, waiting, next_expiry }) {
-    super(message);
+  constructor(message, name, { in_use, limit, waiting, next_expiry }, options) {
+    super(message, options);
     this.semaphore = name;
     this.inUse = in_use;
     this.limit = limit;
@@ -54,6 +54,17 @@ export class LineFullError extends UsageError {
   }
 }
 
+/** The usage of a semaphore before the first reply. */
+export const UNKNOWN = { in_use: 0, limit: 0, waiting: 0, next_expiry: -1 };
+
+/** The permits were not granted within the timeout, in ms. `cause`: the last error, if the server did not answer. */
+export class TimedOutError extends UsageError {
+  constructor(name, usage, timeout, cause) {
+    const why = usage.limit ? ` (${used(usage)}, and ${usage.waiting} callers wait in line)` : '';
+    super(`${name}: not granted within ${timeout} ms${why}. Try again later`, name, usage, { cause });
+  }
+}
+
 /** More permits than the limit in force: waiting cannot help. */
 export class AboveLimitError extends LuagateError {
   constructor(name, permits, limit) {
@@ -71,9 +82,6 @@ export class LimitMismatchError extends LuagateError {
     this.limit = limit;
   }
 }
-
-/** The permits were not granted within the timeout. */
-export class TimedOutError extends LuagateError {}
 
 /** The permit is no longer held: its lease ended, or it was released or revoked. */
 export class LostError extends LuagateError {}

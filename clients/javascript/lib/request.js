@@ -6,6 +6,7 @@ import {
   LimitMismatchError,
   LineFullError,
   RevokedError,
+  UNKNOWN,
   UnreachableError,
 } from './errors.js';
 import { Permit } from './permits.js';
@@ -23,6 +24,7 @@ export class Request {
   #permits;
   #ticket = 0;
   #limit; // in force, by the last reply
+  #usage = UNKNOWN; // by the last reply
   #newest = 0; // the highest fence that was received
   #messages = [];
   #asksAgain = false; // before the time that the last reply named
@@ -128,6 +130,7 @@ export class Request {
     this.#limit = reply.limit;
     if (reply.word === 'above_limit') throw new AboveLimitError(key, this.#permits, reply.limit);
     checkLimit(this.#settings, reply.limit);
+    this.#usage = { waiting: reply.position ?? 0, next_expiry: -1, ...reply };
     if (reply.word === 'denied' && patience > 0) throw new LineFullError(key, reply, max_waiting);
     return reply;
   }
@@ -161,7 +164,7 @@ export class Request {
       if (!(error instanceof UnreachableError) || performance.now() < latest) throw error;
       failure = error;
     }
-    throw this.#wait.timedOut(this.#settings.key, failure);
+    throw this.#wait.timedOut(this.#settings.key, this.#usage, failure);
   }
 
   // Sleeps until it is time to ask again. Returns a permit if a message grants it before that.

@@ -1,5 +1,5 @@
 // Permits of several semaphores, all or none.
-import { AboveLimitError, DeniedError, InvalidError, LostError, UnreachableError } from './errors.js';
+import { AboveLimitError, DeniedError, InvalidError, LostError, UNKNOWN, UnreachableError } from './errors.js';
 import { allOf, Permit, Permits } from './permits.js';
 import { checkLimit, LOST_PAUSE_MS, Request } from './request.js';
 import { Semaphore, use } from './semaphore.js';
@@ -142,7 +142,7 @@ export class Several {
       await wait.race(allOf(permits, (permit) => permit.lease.refresh(until)));
     } catch (error) {
       if (!(error instanceof UnreachableError) || performance.now() < wait.latest) throw error;
-      throw wait.timedOut('several', error);
+      throw wait.timedOut('several', UNKNOWN, error);
     }
   }
 

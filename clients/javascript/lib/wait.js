@@ -60,7 +60,7 @@ export class Wait {
     this.#reject(error);
   }
 
-  timedOut(name, cause) {
-    return new TimedOutError(`${name}: not granted within ${this.timeout} ms. Try again later`, { cause });
+  timedOut(name, usage, cause) {
+    return new TimedOutError(name, usage, this.timeout, cause);
   }
 }

@@ -22,12 +22,18 @@ from luagate.scripts import Commands
 
 T = TypeVar("T")
 Steps = Generator[float, Any, T]
+Usage = tuple[str, int, int, int, float | None]  # name, permits in use, limit, callers in line, next expiry
 
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1)  # seconds before each repetition of a call
 GRACE = 0.05  # seconds: for the last call of a waiter, after its deadline
 NO_SERVER = 0.5  # seconds: for repetitions, if no server has ever answered
 OUTAGE = 10  # seconds: how long a waiter in line waits for a server that does not answer
 CLEAN_UP = 1  # seconds: the longest wait for releases after an error
+
+
+def unknown(name: str) -> Usage:
+    """The usage of a semaphore before the first reply."""
+    return name, 0, 0, 0, None
 
 
 class Job:
@@ -60,6 +66,7 @@ class Operation:
         self.outage: float = session.call_timeout  # in seconds: how long it repeats a call that is not answered
         self.job: Job | None = None  # its last call
         self.is_unsure = False  # a call was not answered: the server may run it later
+        self.usage: Usage = unknown(name)  # of the semaphore that it waits for, by the last reply
 
     def steps(self, steps: Steps[T]) -> Steps[T]:
         """Runs the steps. After an error nothing stays held: what was acquired is released, in the background if need be."""
@@ -124,7 +131,7 @@ class Operation:
 
     def expired(self) -> LuagateError:
         if time.monotonic() >= self.end:
-            return TimedOut(f"{self.name}: the permits were not granted within {self.timeout:g} s")
+            return TimedOut(*self.usage, self.timeout)
         return Unreachable(f"{self.name}: no answer within {self.outage:g} s. Check the server and the network")
 
     def _answer(self, job: Job, until: float) -> Steps[bool]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from luagate.errors import AboveLimit, Denied, Invalid, LimitMismatch, Lost
 from luagate.held import Held, deadline
-from luagate.operation import GRACE, Operation, Steps
+from luagate.operation import GRACE, Operation, Steps, unknown
 from luagate.request import Request
 from luagate.settings import PERMANENT, Settings
 from luagate.steps import refresh, wait
@@ -89,7 +89,7 @@ def acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]:
             one.auto_renew, one.on_lost = True, lost
             agenda.add(one)
             held.append(one)
-        operation.end = max(operation.end, time.monotonic() + GRACE)
+        operation.end, operation.usage = max(operation.end, time.monotonic() + GRACE), unknown(operation.name)
         for one in held[:-1]:
             yield from refresh(operation, one)
         yield from _made_permanent(operation, held)

@@ -5,7 +5,7 @@ from typing import Any
 
 import time
 
-from luagate.errors import Lost, TimedOut
+from luagate.errors import Denied, Lost, TimedOut
 from luagate.held import Held
 from luagate.operation import GRACE, Operation, Steps
 from luagate.request import Claim, Request
@@ -20,7 +20,7 @@ def try_acquire(operation: Operation, settings: Settings, permits: int) -> Steps
     request = Request(operation, settings, permits)
     while (held := (yield from request.ask())) is None:
         if not request.is_granted:
-            raise request.denied()
+            raise Denied(*operation.usage)
     return (yield from made_permanent(operation, held))
 
 
@@ -36,12 +36,8 @@ def wait(operation: Operation, request: Request) -> Steps[Held]:
         operation.end = time.monotonic() + GRACE
         held = yield from request.ask()
     if held is None:
-        raise operation.expired() if request.is_granted else timed_out(operation, request)
+        raise operation.expired() if request.is_granted else TimedOut(*operation.usage, operation.timeout)
     return held
-
-
-def timed_out(operation: Operation, request: Request) -> TimedOut:
-    return TimedOut(f"{request.denied()}. The permits were not granted within {operation.timeout:g} s")
 
 
 def made_permanent(operation: Operation, held: Held) -> Steps[Held]:

@@ -469,7 +469,7 @@ fn error_of(error: Error) -> String {
         format!(" in_use={} limit={} waiting={} next_expiry={next}", denied.in_use, denied.limit, denied.waiting)
     };
     let (kind, more) = match &error {
-        Error::TimedOut(_) => ("timed_out", String::new()),
+        Error::TimedOut(denied) => ("timed_out", usage(denied)),
         Error::Denied(denied) => ("denied", usage(denied)),
         Error::LineFull(denied) => ("full", usage(denied)),
         Error::AboveLimit(above) => ("above_limit", format!(" limit={}", above.limit)),

@@ -74,12 +74,12 @@ const isRevoked: boolean = await market.revoke('anna/1');
 try {
   await market.acquire();
 } catch (error) {
-  if (error instanceof LineFullError || error instanceof DeniedError) {
+  if (error instanceof LineFullError || error instanceof DeniedError || error instanceof TimedOutError) {
     const wait: number = error.retryAfter(500);
     console.log(error.semaphore, error.inUse, error.limit, error.waiting, error.nextExpiry ?? 'never', wait);
   }
   if (error instanceof AboveLimitError || error instanceof LimitMismatchError) console.log(error.limit);
-  const others = [ClosedError, InvalidError, LostError, LuagateError, NoPermissionError, RevokedError, TimedOutError];
+  const others = [ClosedError, InvalidError, LostError, LuagateError, NoPermissionError, RevokedError];
   console.log([...others, UnreachableError].some((one) => error instanceof one));
 }
 await gate.close();

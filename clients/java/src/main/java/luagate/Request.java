@@ -31,6 +31,7 @@ final class Request {
   private final Retry retry;
   private long ticket;
   private Reply queued; // the last reply of this word
+  private Reply last; // the last reply; null: none
   private volatile LuagateException failure; // ends the wait
   private volatile boolean isAbandoned;
 
@@ -109,10 +110,20 @@ final class Request {
   }
 
   private TimedOutException timedOut(Duration timeout, Throwable cause) {
-    return new TimedOutException(
+    String text =
         "%s: not granted within %s. Requested permits: %d, limit: %d"
-            .formatted(settings.key(), timeout, permits, settings.limit()),
-        cause);
+            .formatted(settings.key(), timeout, permits, settings.limit());
+    if (last == null) {
+      return new TimedOutException(text, cause, 0, 0, 0, -1);
+    }
+    boolean isDenied = last.word().equals("denied");
+    return new TimedOutException(
+        text,
+        cause,
+        last.integer("in_use"),
+        last.integer("limit"),
+        isDenied ? last.integer("waiting") : queued == last ? last.integer("position") : 0,
+        isDenied ? last.number("next_expiry") : -1);
   }
 
   /** A call that counts as lost may still be granted later. That grant is then released. */
@@ -241,6 +252,7 @@ final class Request {
     if (reply.word().equals("denied") && patienceMs > 0) {
       throw settings.lineFull(reply);
     }
+    last = reply;
     return reply;
   }
 

@@ -241,7 +241,11 @@ public final class Several {
       }
       throw new TimedOutException(
           "%s: the server did not answer within %s".formatted(permit.settings.key(), timeout),
-          silent.getCause());
+          silent.getCause(),
+          0,
+          0,
+          0,
+          -1);
     }
   }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"luagate/scripts"
 )
 
 // The kinds of errors. Compare with errors.Is. A context that ended is context.DeadlineExceeded or context.Canceled; after a
@@ -35,6 +37,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrNoPermission: the ACL or the password of the server refuses the client. The error says what to add.
 	ErrNoPermission = errors.New("the server refuses the client")
+	// ErrUnexpectedReply: the scripts never return this reply. Whether the call had an effect is unknown.
+	ErrUnexpectedReply = scripts.ErrUnexpectedReply
 	// ErrUnreachable: no connection, or no reply in time. The error wraps the last error of go-redis.
 	ErrUnreachable = errors.New("the server cannot be reached")
 )

@@ -87,6 +87,10 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 		if err != nil {
 			return nil, err
 		}
+		if !fits(last, len(requests)) {
+			mayHold = true
+			return nil, fmt.Errorf("luagate: Several: %w: %s %v", ErrUnexpectedReply, last.word, last.fields)
+		}
 		mayHold = last.n("still_held") > 0 || last.word == "granted" || last.word == "held"
 		switch last.word {
 		case "denied":
@@ -117,6 +121,17 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 		}
 		return permits, nil
 	}
+}
+
+// fits is whether a reply to a call for n semaphores has a row for each, and an index of one of them.
+func fits(last reply, n int) bool {
+	for _, field := range []string{"permits", "usages"} {
+		if rows, isList := last.fields[field].([]any); isList && len(rows) != n {
+			return false
+		}
+	}
+	_, hasIndex := last.fields["index"]
+	return !hasIndex || last.n("index") >= 1 && last.n("index") <= int64(n)
 }
 
 func (s *Several) denied(last reply) error {

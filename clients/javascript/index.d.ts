@@ -269,5 +269,8 @@ export class InvalidError extends LuagateError {}
 /** The server's ACL or its password refuses this client. The message names the ACL line to add. */
 export class NoPermissionError extends LuagateError {}
 
+/** The scripts never return this reply: a proxy may have changed it. Whether the call had an effect is unknown. */
+export class UnexpectedReplyError extends LuagateError {}
+
 /** No connection to the server, or no reply in time. */
 export class UnreachableError extends LuagateError {}

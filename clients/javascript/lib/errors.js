@@ -1,4 +1,5 @@
 // The errors of this package. Another error of the server reaches the caller as it is.
+import { inspect } from 'node:util';
 
 const MOST = 2 ** 31 - 1; // the limit of a reader-writer lock
 
@@ -98,6 +99,14 @@ export class ClosedError extends LuagateError {
 
 /** The server's ACL or its password refuses this client. */
 export class NoPermissionError extends LuagateError {}
+
+/** The scripts never return this reply. */
+export class UnexpectedReplyError extends LuagateError {
+  constructor(script, reply) {
+    const what = 'unexpected reply; the script never returns this. Check for a proxy that changes replies';
+    super(`${script}: ${what}: ${inspect(reply).slice(0, 200)}`);
+  }
+}
 
 /** No connection to the server, or no reply in time. */
 export class UnreachableError extends LuagateError {}

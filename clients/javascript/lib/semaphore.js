@@ -1,4 +1,5 @@
 // A counting semaphore or, with a limit of 1, a lock.
+import { UnexpectedReplyError } from './errors.js';
 import { releasedAfter } from './permits.js';
 import { Request } from './request.js';
 import { checkId, checkInteger, checkNames, checkType, labelOf, MOST } from './settings.js';
@@ -31,7 +32,9 @@ export class Semaphore {
   async resize(limit) {
     checkInteger('limit', limit, 1, MOST);
     this.gate.checkOpen();
-    const { old, new: now, in_use } = await this.gate.call(this.settings, 'resize', { limit, expected: -1 });
+    const reply = await this.gate.call(this.settings, 'resize', { limit, expected: -1 });
+    if (reply.word !== 'resized') throw new UnexpectedReplyError('resize', reply);
+    const { old, new: now, in_use } = reply;
     return { old, new: now, inUse: in_use };
   }
 

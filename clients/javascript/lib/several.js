@@ -1,5 +1,13 @@
 // Permits of several semaphores, all or none.
-import { AboveLimitError, DeniedError, InvalidError, LostError, UNKNOWN, UnreachableError } from './errors.js';
+import {
+  AboveLimitError,
+  DeniedError,
+  InvalidError,
+  LostError,
+  UNKNOWN,
+  UnexpectedReplyError,
+  UnreachableError,
+} from './errors.js';
 import { allOf, Permit, Permits } from './permits.js';
 import { checkLimit, LOST_PAUSE_MS, Request } from './request.js';
 import { Semaphore, use } from './semaphore.js';
@@ -69,6 +77,7 @@ export class Several {
     do {
       const reply = await this.gate.run('try_acquire_several', keys, argv, until);
       if (reply.still_held > 0) this.#releaseLater(id); // granted by an earlier run of this call, whose reply was lost
+      this.#check(reply);
       this.#refuse(reply);
       this.#wants.forEach(({ settings }, i) => checkLimit(settings, reply.permits[i][4]));
       const permits = this.#wants.map(({ settings }, i) => {
@@ -81,6 +90,15 @@ export class Several {
       await pause(LOST_PAUSE_MS);
     } while (performance.now() < until); // a lease ended before the reply was read
     throw new UnreachableError('several: the replies take longer than the lease. Use a longer lease');
+  }
+
+  // Throws unless there is a row for each semaphore.
+  #check(reply) {
+    const { length } = this.#wants;
+    const { index = 1, permits, usages = permits } = reply;
+    if ((usages && usages.length !== length) || index < 1 || index > length) {
+      throw new UnexpectedReplyError('try_acquire_several', reply);
+    }
   }
 
   // Throws if the reply grants nothing.

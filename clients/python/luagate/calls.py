@@ -50,7 +50,7 @@ class Calls:
         try:
             if self._session.is_closed:
                 raise redis.ConnectionError("this Luagate is closed")
-            job.value = _converse(job.commands, partial(_ask, connection, limit))
+            job.read(_converse(job.commands, partial(_ask, connection, limit)))
             idle.append((connection, time.monotonic()))
         except (redis.RedisError, OSError) as error:
             now = time.monotonic()
@@ -75,15 +75,15 @@ class Calls:
             client = session.own()
             if self._is_plain:
                 connection = _connection(client, idle)
-                value = _converse(job.commands, partial(_ask, connection, time.monotonic() + connection.socket_timeout))
+                job.read(_converse(job.commands, partial(_ask, connection, time.monotonic() + connection.socket_timeout)))
                 idle.append((connection, time.monotonic()))
             else:
-                value = _converse(job.commands, client.execute_command)
+                job.read(_converse(job.commands, client.execute_command))
         except Exception as error:
             self._failed(error, client)
-            job.end(None, error)
+            job.end(error)
         else:
-            job.end(value)
+            job.end()
 
     def _failed(self, error: Exception, client: Any) -> None:
         if failures.is_retried(error):

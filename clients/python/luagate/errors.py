@@ -107,5 +107,9 @@ class NoPermission(LuagateError):
     """The server's ACL or its password refuses this client. The message says what to add."""
 
 
+class UnexpectedReply(LuagateError):
+    """The scripts never return this reply: a proxy may have changed it. Whether the call had an effect is unknown."""
+
+
 class Unreachable(LuagateError):
     """No connection, or no reply in time. Permits that the call may have acquired are released in the background, or their leases end."""

@@ -113,6 +113,7 @@ class Request(Claim):
                 if held := (yield from self.ask(PATIENCE, argument)):
                     return held
                 if self.is_granted:
+                    yield from operation.pause_lost()
                     continue
                 operation.outage = OUTAGE
                 sleep = min(self.reply.retry_after / 1000, RECHECK if argument else RECHECK_UNHEARD)

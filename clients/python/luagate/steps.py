@@ -21,6 +21,7 @@ def try_acquire(operation: Operation, settings: Settings, permits: int) -> Steps
     while (held := (yield from request.ask())) is None:
         if not request.is_granted:
             raise Denied(*operation.usage)
+        yield from operation.pause_lost()
     return (yield from made_permanent(operation, held))
 
 
@@ -36,7 +37,7 @@ def wait(operation: Operation, request: Request) -> Steps[Held]:
         operation.end = time.monotonic() + GRACE
         held = yield from request.ask()
     if held is None:
-        raise operation.expired() if request.is_granted else TimedOut(*operation.usage, operation.timeout)
+        raise TimedOut(*operation.usage, operation.timeout)
     return held
 
 
@@ -113,14 +114,17 @@ def revoke(operation: Operation, settings: Settings, id: str) -> Steps[bool]:
 
 def resize(operation: Operation, settings: Settings, limit: int) -> Steps[SimpleNamespace]:
     """Sets the limit for all callers."""
-    return (yield from operation.call("resize", settings.keys, limit=limit, expected=-1))
+    reply = yield from operation.call("resize", settings.keys, limit=limit, expected=-1)
+    if reply.word != "resized":
+        raise operation.session.scripts["semaphore/resize"].unexpected(reply)
+    return reply
 
 
 def inspect(operation: Operation, settings: Settings) -> Steps[Any]:
     """The state, with all holders and waiters."""
     state = yield from operation.call("inspect", settings.keys, offset=0, count=PAGE)
-    offset = PAGE
-    while offset < max(state.holder_count, state.waiter_count):
+    offset, page = PAGE, state
+    while offset < max(state.holder_count, state.waiter_count) and (page.holders or page.waiters):
         page = yield from operation.call("inspect", settings.keys, offset=offset, count=PAGE)
         state.holders += page.holders
         state.waiters += page.waiters

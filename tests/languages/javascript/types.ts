@@ -17,6 +17,7 @@ import {
   type RwLock,
   type Semaphore,
   TimedOutError,
+  UnexpectedReplyError,
   UnreachableError,
 } from 'luagate';
 import { Cluster, Redis } from 'ioredis';
@@ -79,7 +80,15 @@ try {
     console.log(error.semaphore, error.inUse, error.limit, error.waiting, error.nextExpiry ?? 'never', wait);
   }
   if (error instanceof AboveLimitError || error instanceof LimitMismatchError) console.log(error.limit);
-  const others = [ClosedError, InvalidError, LostError, LuagateError, NoPermissionError, RevokedError];
+  const others = [
+    ClosedError,
+    InvalidError,
+    LostError,
+    LuagateError,
+    NoPermissionError,
+    RevokedError,
+    UnexpectedReplyError,
+  ];
   console.log([...others, UnreachableError].some((one) => error instanceof one));
 }
 await gate.close();

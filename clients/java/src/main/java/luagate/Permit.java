@@ -151,9 +151,9 @@ public final class Permit implements AutoCloseable {
     lease.finish();
     try {
       return release(0).word().equals("released");
-    } catch (UnreachableException unreachable) {
+    } catch (UnreachableException | UnexpectedReplyException unknown) {
       Release.start(settings, id, lastsNs);
-      throw unreachable;
+      throw unknown;
     }
   }
 

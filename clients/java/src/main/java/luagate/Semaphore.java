@@ -152,10 +152,12 @@ public final class Semaphore {
     var waiters = new ArrayList<Inspection.Waiter>();
     for (int offset = 0; ; offset += PAGE) {
       Reply page = call("inspect", List.of(offset, PAGE));
+      int before = holders.size() + waiters.size();
       holders.addAll(Inspection.holders(page));
       waiters.addAll(Inspection.waiters(page));
       int shown = offset + PAGE;
-      if (shown >= page.number("holder_count") && shown >= page.number("waiter_count")) {
+      boolean isEmpty = holders.size() + waiters.size() == before;
+      if (isEmpty || shown >= page.number("holder_count") && shown >= page.number("waiter_count")) {
         return Inspection.of(page, holders, waiters);
       }
     }

@@ -133,7 +133,7 @@ public final class Several {
     switch (reply.word()) {
       case "denied" -> throw denied(reply);
       case "above_limit" -> {
-        Want above = wants.get(reply.integer("index") - 1);
+        Want above = wants.get(index(reply));
         throw above.settings().aboveLimit(above.serverPermits(), reply);
       }
       default -> {
@@ -147,7 +147,7 @@ public final class Several {
     for (int i = 0; i < usages.size(); i++) {
       wants.get(i).settings().checkLimit((int) number(usages.get(i), 1));
     }
-    int index = reply.integer("index") - 1;
+    int index = index(reply);
     List<?> usage = usages.get(index);
     var fields =
         Map.<String, Object>of(
@@ -178,9 +178,22 @@ public final class Several {
     return new Permits(List.copyOf(permits));
   }
 
-  private static List<List<?>> rows(Reply reply, String field) {
+  /** The want that a refusal names. */
+  private int index(Reply reply) {
+    int index = reply.integer("index") - 1;
+    if (index < 0 || index >= wants.size()) {
+      throw new UnexpectedReplyException("index", reply);
+    }
+    return index;
+  }
+
+  /** A row for each want. */
+  private List<List<?>> rows(Reply reply, String field) {
     var rows = new ArrayList<List<?>>();
     ((List<?>) reply.fields().get(field)).forEach(row -> rows.add((List<?>) row));
+    if (rows.size() != wants.size()) {
+      throw new UnexpectedReplyException(field, reply);
+    }
     return rows;
   }
 

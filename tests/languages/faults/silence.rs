@@ -7,7 +7,7 @@ use super::support::proxy::Proxy;
 use super::support::{assert_in_time, command_counts};
 use libtest_mimic::Failed;
 use std::net::TcpListener;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -138,7 +138,7 @@ pub fn a_cancelled_call_ends_at_once(client: &Client) -> Result<(), Failed> {
         let call = scene.driver.send("acquire gate=g permit=p name=line");
         let runs = scene.driver.ends_within(&call, Duration::from_millis(300)).is_none();
         assert!(runs, "it ended without an answer");
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         scene.driver.cancel(&call);
         scene.driver.end(&call).0.is_error("cancelled");
         let time = began.elapsed();
@@ -146,6 +146,24 @@ pub fn a_cancelled_call_ends_at_once(client: &Client) -> Result<(), Failed> {
         scene.is_free("line");
         time
     });
+    Ok(())
+}
+
+/// A waiter in line goes on without an answer for 10 s. It notices the silence when it asks again, about 5 s after it joined the
+/// line.
+pub fn a_wait_in_line_ends_after_an_outage(client: &Client) -> Result<(), Failed> {
+    let mut scene = Scene::new(client).has_waited();
+    let _held = scene.semaphore("line").try_acquire()?;
+    let call = scene.driver.send("acquire gate=g permit=p name=line");
+    scene.waits("line", 1);
+    let began = Instant::now();
+    scene.server.pause();
+    let (reply, _) = scene.driver.end(&call);
+    let time = began.elapsed();
+    scene.server.resume();
+    reply.is_error("unreachable");
+    assert!(time >= Duration::from_secs(13) && time <= Duration::from_secs(18), "{time:?}");
+    scene.waits("line", 0);
     Ok(())
 }
 

@@ -34,6 +34,7 @@ export class Settings {
     this.key = this.keys[0]; // stands for the semaphore in errors
     this.tag = /\{(.*?)\}/.exec(tag)[1]; // the hash tag of the keys
     this.lease = lease === 'permanent' ? 0 : (lease ?? DEFAULT_LEASE_MS); // 0: permanent
+    this.firstLease = this.lease || DEFAULT_LEASE_MS; // a permanent lease begins as an ordinary one: the reply may be lost
     this.isRenewed = autoRenew || lease === undefined;
     this.isWatched = onLost !== undefined;
     Object.assign(this, { limit, maxWaiting, atLeast, headStart, label, strict, onLost, share });

@@ -72,7 +72,7 @@ export class Several {
 
   async #tryAcquire(id, until) {
     const keys = this.#wants.flatMap(({ settings }) => settings.keys);
-    const terms = ({ settings, permits }) => [permits, settings.limit, settings.lease, settings.atLeast];
+    const terms = ({ settings, permits }) => [permits, settings.limit, settings.firstLease, settings.atLeast];
     const argv = [id, ...this.#wants.flatMap(terms)];
     do {
       const reply = await this.gate.run('try_acquire_several', keys, argv, until);
@@ -85,11 +85,26 @@ export class Several {
         return new Permit(this.gate, settings, id, 0, limit, { permits, fence, expires_at }, reply.clock);
       });
       const held = new Permits(this.gate, permits);
-      if (!held.isLost) return held;
+      if (!held.isLost) {
+        await this.#makePermanent(permits, until);
+        return held;
+      }
       permits.forEach((permit) => permit.lease.finish());
       await pause(LOST_PAUSE_MS);
     } while (performance.now() < until); // a lease ended before the reply was read
     throw new UnreachableError('several: the replies take longer than the lease. Use a longer lease');
+  }
+
+  async #makePermanent(permits, until) {
+    try {
+      await allOf(
+        permits.filter((_, i) => this.#wants[i].settings.lease === 0),
+        (permit) => permit.lease.refresh(until),
+      );
+    } catch (error) {
+      permits.forEach((permit) => permit.lease.finish());
+      throw error;
+    }
   }
 
   // Throws unless there is a row for each semaphore.

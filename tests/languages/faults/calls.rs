@@ -4,6 +4,7 @@ use super::client::Client;
 use super::driver::Driver;
 use super::scene::{Scene, open, server};
 use super::silence::usage;
+use crate::languages::alone::{calls_with, log_every_call};
 use libtest_mimic::Failed;
 
 pub fn limits(client: &Client) -> Result<(), Failed> {
@@ -61,6 +62,17 @@ pub fn denials(client: &Client) -> Result<(), Failed> {
 
 pub fn permanent(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client);
+    let mut con = scene.server.connection();
+    log_every_call(&mut con)?;
+    for call in ["try gate=g permit=p", "acquire gate=g permit=p timeout=10000", "try gate=g permit=p several=1"] {
+        let reply = scene.call(format!("{call} name=line lease=permanent"));
+        let calls = calls_with(&mut con, reply.expect("granted").get("id"))?;
+        // EVALSHA SHA1 3 KEY KEY KEY, and the arguments: id permits limit lease_ms.
+        let lease_ms = calls.last().and_then(|first| first.get(6 + 3)).map(String::as_str);
+        // A client that ends before it reads the reply leaves no permit behind that never ends.
+        assert_eq!(lease_ms, Some("30000"), "the lease must be permanent only when the client knows its permit");
+        scene.call("release permit=p").expect("released");
+    }
     scene.call("acquire gate=g permit=p timeout=10000 name=line lease=permanent").expect("granted");
     assert_eq!(scene.call("state permit=p").expect("held").get("remaining"), "never");
     assert_eq!(scene.semaphore("line").inspect()?.holders.remove(0).remaining, None);

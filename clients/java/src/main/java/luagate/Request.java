@@ -55,7 +55,9 @@ final class Request {
         reply = checked(call(), 0);
       }
       if (isGrant(reply)) {
-        return permit(reply);
+        Permit permit = permit(reply);
+        permit.makePermanent();
+        return permit;
       }
       throw settings.denied(reply);
     } catch (DeniedException | AboveLimitException refused) {
@@ -89,7 +91,9 @@ final class Request {
       }
       gate.inbox().remove(this);
       if (granted.isGranted()) {
-        return permit(granted);
+        Permit permit = permit(granted);
+        permit.makePermanent(timeout, end);
+        return permit;
       }
     } catch (LineFullException | AboveLimitException refused) {
       gate.inbox().remove(this); // the id has no permits and no place in line
@@ -230,7 +234,7 @@ final class Request {
                 "id", id,
                 "permits", permits,
                 "limit", settings.limit(),
-                "lease_ms", settings.leaseMs(),
+                "lease_ms", settings.firstLeaseMs(),
                 "wait_ms", patienceMs,
                 "inbox", address,
                 "ticket", ticket));

@@ -180,6 +180,15 @@ final class Settings implements Cloneable {
     return leaseMs == null ? DEFAULT_LEASE_MS : leaseMs;
   }
 
+  boolean isPermanent() {
+    return leaseMs() == 0;
+  }
+
+  /** A permanent lease begins as an ordinary one, since the reply to its grant may be lost. */
+  long firstLeaseMs() {
+    return isPermanent() ? DEFAULT_LEASE_MS : leaseMs();
+  }
+
   boolean isRenewed() {
     return isRenewed || leaseMs == null;
   }
@@ -216,7 +225,7 @@ final class Settings implements Cloneable {
 
   /** The time for which a grant lasts if it is not renewed. */
   long leaseNs() {
-    return leaseMs() == 0 ? UNLIMITED_NS : MILLISECONDS.toNanos(Math.max(leaseMs(), atLeastMs));
+    return isPermanent() ? UNLIMITED_NS : MILLISECONDS.toNanos(Math.max(leaseMs(), atLeastMs));
   }
 
   /** The number of permits on the server. */

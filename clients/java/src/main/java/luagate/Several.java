@@ -95,6 +95,7 @@ public final class Several {
       while (System.nanoTime() - end < 0) {
         Permits granted = tryAcquire(id);
         if (!granted.isLost()) {
+          granted.permits().forEach(Permit::makePermanent);
           return granted;
         }
         granted.permits().forEach(lost -> lost.lease.finish()); // the reply was read too late
@@ -123,7 +124,7 @@ public final class Several {
     var argv = new ArrayList<Object>(List.of(id));
     for (Want want : wants) {
       Settings of = want.settings();
-      argv.addAll(List.of(want.serverPermits(), of.limit(), of.leaseMs(), of.atLeastMs()));
+      argv.addAll(List.of(want.serverPermits(), of.limit(), of.firstLeaseMs(), of.atLeastMs()));
     }
     Reply reply = gate.calls().call("semaphore/try_acquire_several", keys, argv, false);
     if (!reply.word().equals("granted") && !reply.word().equals("held")
@@ -232,7 +233,7 @@ public final class Several {
         permit.lease.keep(true, () -> current.get().fail(lost));
       }
       for (Permit earlier : held.subList(0, held.size() - 1)) {
-        refresh(earlier, timeout, end);
+        earlier.refresh(timeout, end);
       }
       held.forEach(Permit::checkClock);
     } catch (RuntimeException | InterruptedException failed) {
@@ -242,24 +243,6 @@ public final class Several {
     }
     held.forEach(Permit::keep);
     return new Permits(wants.stream().map(want -> granted.get(want.semaphore)).toList());
-  }
-
-  private static void refresh(Permit permit, Duration timeout, long end)
-      throws InterruptedException {
-    try {
-      permit.lease.refresh(end + Request.LEAVING_NS);
-    } catch (UnreachableException silent) {
-      if (System.nanoTime() - end < 0) {
-        throw silent;
-      }
-      throw new TimedOutException(
-          "%s: the server did not answer within %s".formatted(permit.settings.key(), timeout),
-          silent.getCause(),
-          0,
-          0,
-          0,
-          -1);
-    }
   }
 
   private static int limit(Want want) {

@@ -118,6 +118,9 @@ func (r *request) wait(b bound) (*Permit, error) {
 	g.waiting.Store(r.id, r)
 	defer g.waiting.Delete(r.id)
 	for {
+		if b.cause() == ErrClosed { // Close waits only for what began before
+			return r.end(b)
+		}
 		permit, err := r.join(b)
 		if permit == nil && err == nil {
 			permit, err = r.sleep(b)

@@ -1,7 +1,7 @@
 // The errors of this package. Another error of the server reaches the caller as it is.
 import { inspect } from 'node:util';
 
-const MOST = 2 ** 31 - 1; // the limit of a reader-writer lock
+export const MOST = 2 ** 31 - 1; // the highest limit; a reader-writer lock has it, and a writer holds as many permits
 
 /** The base of all errors of this package. */
 export class LuagateError extends Error {

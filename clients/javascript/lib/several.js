@@ -13,10 +13,9 @@ import { checkLimit, LOST_PAUSE_MS, Request } from './request.js';
 import { Semaphore, use } from './semaphore.js';
 import { checkNames } from './settings.js';
 import { pause, within } from './timers.js';
-import { LAST_CALL_MS } from './wait.js';
+import { LAST_CALL_MS, WAIT_NAMES } from './wait.js';
 
 const MOST_SEMAPHORES = 64; // the most semaphores that `several` takes
-const WAIT_NAMES = ['timeout', 'signal'];
 
 export class Several {
   #wants;

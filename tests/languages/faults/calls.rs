@@ -4,8 +4,10 @@ use super::client::Client;
 use super::driver::Driver;
 use super::scene::{Scene, open, server};
 use super::silence::usage;
+use super::support::raw::Raw;
 use crate::languages::alone::{calls_with, log_every_call};
 use libtest_mimic::Failed;
+use luagate::scripts::semaphore::Ask;
 
 pub fn limits(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client);
@@ -26,6 +28,12 @@ pub fn limits(client: &Client) -> Result<(), Failed> {
     assert_eq!((resized.expect("resized").number("old"), resized.number("new")), (5, 10));
     let reply = scene.call("acquire gate=g permit=q timeout=10000 name=line limit=10 permits=7 strict=1");
     assert_eq!(reply.expect("granted").number("limit"), 10);
+    if !client.is_rust() {
+        // The types of Rust have no such call.
+        for kind in ["mutex", "read", "write"] {
+            scene.call(format!("resize gate=g name=lock kind={kind} to=10")).is_error("invalid");
+        }
+    }
     Ok(())
 }
 
@@ -94,6 +102,11 @@ pub fn labels_and_revocation(client: &Client) -> Result<(), Failed> {
     assert_eq!(["limit", "in_use", "waiting"].map(|key| state.number(key)), [1, 1, 1]);
     let waiter = state.get("waiters").to_owned();
     assert!(waiter.starts_with("bob/"), "{waiter}");
+    // A program has chosen this id, and it has no label.
+    Raw::named(&scene.server, "own", 1).grant(Ask { id: "my/own-id", limit: 1, lease_ms: 60_000, ..Ask::default() });
+    for (name, label) in [("line", "anna"), ("own", "")] {
+        assert_eq!(scene.call(format!("inspect gate=g name={name}")).expect("state").get("labels"), label);
+    }
     scene.call(format!("revoke gate=g name=line id={waiter}")).expect("revoked");
     scene.driver.end(&waiting).0.is_error("revoked");
     scene.call(format!("revoke gate=g name=line id={id}")).expect("revoked");

@@ -114,7 +114,7 @@ def inspected(state):
     holders, waiters = (",".join(one.id for one in ones) for ones in (state.holders, state.waiters))
     return "state", {
         "limit": state.limit or 0, "in_use": state.in_use, "waiting": state.waiter_count,
-        "holders": holders, "waiters": waiters,
+        "holders": holders, "waiters": waiters, "labels": ",".join(one.label or "" for one in state.holders),
     }  # fmt: skip
 
 

@@ -142,6 +142,7 @@ public final class Semaphore {
    */
   public Resized resize(int limit) {
     Settings.check(limit >= 1, "limit", limit, "an integer from 1 to " + Settings.MOST);
+    Settings.check(!settings.isLock(), "resize", "the lock " + settings.key(), "a semaphore");
     Reply reply = call("resize", List.of(limit, -1));
     return new Resized(reply.integer("old"), reply.integer("new"), reply.integer("in_use"));
   }

@@ -33,6 +33,7 @@ final class Settings implements Cloneable {
   private final Luagate gate;
   private final List<String> keys; // meta, holders, queue
   private final int limit;
+  private final boolean isLock; // its limit cannot be changed
   private final boolean isWriter; // a permit is that of a writer: all permits of a lock
   private Long leaseMs; // null: the default lease, renewed; 0: permanent
   private boolean isRenewed; // also if it is not the default lease
@@ -55,6 +56,7 @@ final class Settings implements Cloneable {
     String tag = isGrouped ? name : "{" + name + "}";
     this.gate = gate;
     this.limit = limit;
+    isLock = !kind.equals("semaphore");
     this.isWriter = isWriter;
     label = gate.label();
     keys =
@@ -170,6 +172,10 @@ final class Settings implements Cloneable {
 
   int limit() {
     return limit;
+  }
+
+  boolean isLock() {
+    return isLock;
   }
 
   boolean isWriter() {

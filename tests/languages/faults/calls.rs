@@ -45,8 +45,8 @@ pub fn denials(client: &Client) -> Result<(), Failed> {
     let calls = [
         ("try gate=g permit=q name=line", "denied"),
         ("acquire gate=g permit=q timeout=60000 name=line max_waiting=1", "full"),
-        ("acquire gate=g permit=q timeout=300 name=line", "timed_out"),
-        ("acquire gate=g permit=q timeout=300 several=1 name=line", "timed_out"),
+        ("acquire gate=g permit=q timeout=1500 name=line", "timed_out"),
+        ("acquire gate=g permit=q timeout=1500 several=1 name=line", "timed_out"),
     ];
     for (call, kind) in calls {
         let reply = scene.call(call);

@@ -51,7 +51,7 @@ class Calls:
             if self._session.is_closed:
                 raise redis.ConnectionError("this Luagate is closed")
             job.read(_converse(job.commands, partial(_ask, connection, limit)))
-            idle.append((connection, time.monotonic()))
+            self._keep(connection, job, idle)
         except (redis.RedisError, OSError) as error:
             now = time.monotonic()
             if now < limit and (raised := _of_handler(error, handled)):
@@ -76,7 +76,7 @@ class Calls:
             if self._is_plain:
                 connection = _connection(client, idle)
                 job.read(_converse(job.commands, partial(_ask, connection, time.monotonic() + connection.socket_timeout)))
-                idle.append((connection, time.monotonic()))
+                self._keep(connection, job, idle)
             else:
                 job.read(_converse(job.commands, client.execute_command))
         except Exception as error:
@@ -84,6 +84,14 @@ class Calls:
             job.end(error)
         else:
             job.end()
+
+    @staticmethod
+    def _keep(connection: Any, job: Job, idle: deque[tuple[Any, float]]) -> None:
+        """Keeps the connection for other calls. After an unexpected reply, the next one may belong to this call."""
+        if job.error is None:
+            idle.append((connection, time.monotonic()))
+        else:
+            connection.disconnect()
 
     def _failed(self, error: Exception, client: Any) -> None:
         if failures.is_retried(error):

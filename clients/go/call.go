@@ -77,6 +77,8 @@ func (g *Gate) repeat(b bound, place string, of *tries, run script) (reply, erro
 			}
 		}
 		switch {
+		case errors.Is(err, ErrUnexpectedReply):
+			return reply{}, fmt.Errorf("luagate: %s: %w", place, err)
 		case errors.Is(err, redis.ErrClosed):
 			return reply{}, fmt.Errorf("luagate: %s: %w: %w", place, ErrClosed, err)
 		case isReadOnly(answer): // the address leads to another server now; go-redis closes the connection of the call
@@ -88,7 +90,7 @@ func (g *Gate) repeat(b bound, place string, of *tries, run script) (reply, erro
 		case answer == "" && g.cluster != nil: // another node may be the master now
 			g.cluster.ReloadState(b.ctx)
 		}
-		last = err
+		last = noReply(err)
 		b.sleep(min(time.Duration(n)*shortestPause, longestPause))
 	}
 	return reply{}, b.ended(place, last)

@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"luagate/scripts"
 )
 
-// The kinds of errors. Compare with errors.Is. A context that ended is context.DeadlineExceeded or context.Canceled. Every other
-// error of the server is returned as go-redis returns it.
+// The kinds of errors. Compare with errors.Is. A context that ended is context.DeadlineExceeded or context.Canceled; after a
+// deadline, the error of a wait is a *TimedOutError. Every other error of the server is returned as go-redis returns it.
 var (
 	// ErrDenied: TryAcquire did not grant. The error is a *DeniedError.
 	ErrDenied = errors.New("not enough permits are free")
@@ -35,6 +37,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrNoPermission: the ACL or the password of the server refuses the client. The error says what to add.
 	ErrNoPermission = errors.New("the server refuses the client")
+	// ErrUnexpectedReply: the scripts never return this reply. Whether the call had an effect is unknown.
+	ErrUnexpectedReply = scripts.ErrUnexpectedReply
 	// ErrUnreachable: no connection, or no reply in time. The error wraps the last error of go-redis.
 	ErrUnreachable = errors.New("the server cannot be reached")
 )
@@ -89,6 +93,26 @@ func (e *LineFullError) Error() string {
 // Is makes it an ErrLineFull.
 func (e *LineFullError) Is(target error) bool { return target == ErrLineFull }
 
+// TimedOutError: the deadline of the context ended the wait. The numbers are those of the last reply. NextExpiry can also be negative
+// because that reply did not contain it. Without any reply, Limit is 0, and nothing is known.
+type TimedOutError struct {
+	Usage
+	cause error
+}
+
+func (e *TimedOutError) Error() string { return e.cause.Error() }
+
+// Unwrap makes it the error of the context.
+func (e *TimedOutError) Unwrap() error { return e.cause }
+
+// timedOut adds the usage of the semaphore to the error of a wait, if a deadline ended it.
+func timedOut(err error, of Usage) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &TimedOutError{of, err}
+	}
+	return err
+}
+
 // AboveLimitError: the caller asked for more permits than the limit in force.
 type AboveLimitError struct {
 	Name           string // of the semaphore
@@ -130,10 +154,16 @@ func invalid(what string, got any, accepted string) error {
 // errNoReply is the cause of a call that ended because the server did not answer.
 var errNoReply = errors.New("no reply in time")
 
-func unreachable(place string, cause error) error {
-	if cause == nil || errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, context.Canceled) {
-		cause = errNoReply // the context of the caller did not end
+// noReply returns the error of an attempt. The end of its own context is not the end of the caller's.
+func noReply(err error) error {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return errNoReply
 	}
+	return err
+}
+
+func unreachable(place string, cause error) error {
+	cause = noReply(cause)
 	return fmt.Errorf("luagate: %s: %w. Check that it runs and that the address is right: %w", place, ErrUnreachable, cause)
 }
 

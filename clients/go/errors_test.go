@@ -62,6 +62,28 @@ func TestUnreachableIsNoTimeout(t *testing.T) {
 	}
 }
 
+// The end of an attempt is never taken for the deadline of the caller's context.
+func TestCancelledIsNoTimeout(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	g, err := New(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	attempts := 0
+	_, err = g.repeat(bound{ctx: ctx, over: g.over}, "place", new(tries), func(context.Context) (string, map[string]any, error) {
+		if attempts++; attempts == 2 {
+			cancel()
+		}
+		return "", nil, context.DeadlineExceeded
+	})
+	if !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
 // Asking for the channel again and again leaves nothing behind.
 func TestLostIsOneChannel(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

@@ -66,7 +66,8 @@ func (s *Semaphore) Inspect(ctx context.Context) (*State, error) {
 			id, row := idOf(waiters, i), numbers(waiters, i) // id permits ticket patience_until
 			state.Waiters = append(state.Waiters, Waiter{id, labelOf(id), int(row[1]), row[2]})
 		}
-		if offset+page >= max(last.n("holder_count"), last.n("waiter_count")) {
+		isEmpty := len(holders)+len(waiters) == 0
+		if isEmpty || offset+page >= max(last.n("holder_count"), last.n("waiter_count")) {
 			return &state, nil
 		}
 	}
@@ -111,6 +112,9 @@ func (s *Semaphore) Resize(ctx context.Context, limit int) (*Resized, error) {
 	if err != nil {
 		return nil, err
 	}
+	if last.word != "resized" {
+		return nil, fmt.Errorf("luagate: %s: %w: %s", s.key(), ErrUnexpectedReply, last.word)
+	}
 	return &Resized{int(last.n("old")), int(last.n("new")), int(last.n("in_use"))}, nil
 }
 
@@ -126,7 +130,7 @@ func (s *Semaphore) begin(ctx context.Context) (bound, func(), error) {
 	return b, done, nil
 }
 
-// numbers returns the numbers of a row of a reply; 0 for other fields, and for those that are missing.
+// numbers returns the numbers of a row of a reply; 0 for a text, and for those that are missing.
 func numbers(rows []any, i int) (row [5]int64) {
 	if i < len(rows) {
 		values, _ := rows[i].([]any)

@@ -108,11 +108,19 @@ func (r *request) try(b bound) (*Permit, error) {
 }
 
 func (r *request) acquire(b bound) (*Permit, error) {
+	permit, err := r.wait(b)
+	return permit, timedOut(err, r.usage())
+}
+
+func (r *request) wait(b bound) (*Permit, error) {
 	g := r.semaphore.gate
 	r.secret, r.messages = rand.Text(), make(chan message, 8)
 	g.waiting.Store(r.id, r)
 	defer g.waiting.Delete(r.id)
 	for {
+		if b.cause() == ErrClosed { // Close waits only for what began before
+			return r.end(b)
+		}
 		permit, err := r.join(b)
 		if permit == nil && err == nil {
 			permit, err = r.sleep(b)
@@ -238,8 +246,13 @@ func (r *request) deliver(m message) {
 	}
 }
 
+// usage returns the numbers of the last reply; of all replies, only denied has the next expiry.
 func (r *request) usage() Usage {
-	return usage(r.semaphore.name, r.last.n("in_use"), r.last.n("limit"), r.last.n("waiting"), r.last.n("next_expiry"))
+	waiting, next := r.last.n("position"), int64(-1)
+	if r.last.word == "denied" {
+		waiting, next = r.last.n("waiting"), r.last.n("next_expiry")
+	}
+	return usage(r.semaphore.name, r.last.n("in_use"), r.last.n("limit"), waiting, next)
 }
 
 func usage(name string, inUse, limit, waiting, nextExpiry int64) Usage {

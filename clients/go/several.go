@@ -87,6 +87,10 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 		if err != nil {
 			return nil, err
 		}
+		if !fits(last, len(requests)) {
+			mayHold = true
+			return nil, fmt.Errorf("luagate: Several: %w: %s %v", ErrUnexpectedReply, last.word, last.fields)
+		}
 		mayHold = last.n("still_held") > 0 || last.word == "granted" || last.word == "held"
 		switch last.word {
 		case "denied":
@@ -95,28 +99,46 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 			above := requests[last.n("index")-1]
 			return nil, &AboveLimitError{above.semaphore.name, above.permits, int(last.n("limit"))}
 		}
-		rows, _ := last.fields["permits"].([]any)
-		first := time.Duration(0) // the end of the first lease, from the call on
-		for i, r := range requests {
-			row := numbers(rows, i) // permits fence expires_at in_use limit
-			if limit := int(row[4]); r.semaphore.Strict && limit != r.semaphore.limit {
-				return nil, &LimitMismatchError{r.semaphore.name, r.semaphore.limit, limit}
-			}
-			if end := endOf(asked, row[2], last.n("now")).Sub(asked); i == 0 || end < first {
-				first = end
-			}
+		if permits, err = grants(last, requests, asked); permits != nil || err != nil {
+			return permits, err
 		}
-		if time.Since(asked) >= first { // a lease ended before the reply was read: ask again
-			b.sleep(shortestPause)
-			continue
-		}
-		for i, r := range requests {
-			row := numbers(rows, i)
-			permit := Permit{ID: id, Permits: r.permits, Fence: row[1], Limit: int(row[4])}
-			permits = append(permits, newPermit(r.semaphore, permit, row[2], endOf(asked, row[2], last.n("now"))))
-		}
-		return permits, nil
+		b.sleep(shortestPause) // a lease ended before the reply was read: ask again
 	}
+}
+
+// grants returns the permits of a reply to a call that was sent after asked, or nil if a lease has ended already.
+func grants(last reply, requests []*request, asked time.Time) (permits []*Permit, err error) {
+	rows, _ := last.fields["permits"].([]any)
+	first := time.Duration(0) // the end of the first lease, from the call on
+	for i, r := range requests {
+		row := numbers(rows, i) // permits fence expires_at in_use limit
+		if limit := int(row[4]); r.semaphore.Strict && limit != r.semaphore.limit {
+			return nil, &LimitMismatchError{r.semaphore.name, r.semaphore.limit, limit}
+		}
+		if end := endOf(asked, row[2], last.n("now")).Sub(asked); i == 0 || end < first {
+			first = end
+		}
+	}
+	if time.Since(asked) >= first {
+		return nil, nil
+	}
+	for i, r := range requests {
+		row := numbers(rows, i)
+		permit := Permit{ID: r.id, Permits: r.permits, Fence: row[1], Limit: int(row[4])}
+		permits = append(permits, newPermit(r.semaphore, permit, row[2], endOf(asked, row[2], last.n("now"))))
+	}
+	return permits, nil
+}
+
+// fits is whether a reply to a call for n semaphores has a row for each, and an index of one of them.
+func fits(last reply, n int) bool {
+	for _, field := range []string{"permits", "usages"} {
+		if rows, isList := last.fields[field].([]any); isList && len(rows) != n {
+			return false
+		}
+	}
+	_, hasIndex := last.fields["index"]
+	return !hasIndex || last.n("index") >= 1 && last.n("index") <= int64(n)
 }
 
 func (s *Several) denied(last reply) error {
@@ -185,7 +207,7 @@ func (s *Several) inLine(b bound, held map[*Semaphore]*Permit) error {
 	for _, p := range held {
 		if p != last {
 			if err := p.lease.refresh(b.within(s.gate.callTimeout)); err != nil {
-				return err
+				return timedOut(err, usage(p.semaphore.name, 0, 0, 0, -1))
 			}
 		}
 	}

@@ -235,6 +235,13 @@ export class DeniedError extends UsageError {}
 /** The line has `maxWaiting` waiters or more. */
 export class LineFullError extends UsageError {}
 
+/**
+ * The permits were not granted within the timeout. `cause`: the last error, if the server did not answer. The numbers are those
+ * of the last reply. `nextExpiry` can also be `null` because that reply did not contain it. Without any reply, `limit` is 0, and
+ * nothing is known.
+ */
+export class TimedOutError extends UsageError {}
+
 /** More permits than the limit in force: waiting cannot help. */
 export class AboveLimitError extends LuagateError {
   /** The limit in force. */
@@ -246,9 +253,6 @@ export class LimitMismatchError extends LuagateError {
   /** The limit in force. */
   readonly limit: number;
 }
-
-/** The permits were not granted within the timeout. `cause`: the last error, if the server did not answer. */
-export class TimedOutError extends LuagateError {}
 
 /** The permit is no longer held: its lease ended, or it was released or revoked. */
 export class LostError extends LuagateError {}
@@ -264,6 +268,9 @@ export class InvalidError extends LuagateError {}
 
 /** The server's ACL or its password refuses this client. The message names the ACL line to add. */
 export class NoPermissionError extends LuagateError {}
+
+/** The scripts never return this reply: a proxy may have changed it. Whether the call had an effect is unknown. */
+export class UnexpectedReplyError extends LuagateError {}
 
 /** No connection to the server, or no reply in time. */
 export class UnreachableError extends LuagateError {}

@@ -11,5 +11,6 @@ export {
   NoPermissionError,
   RevokedError,
   TimedOutError,
+  UnexpectedReplyError,
   UnreachableError,
 } from './lib/errors.js';

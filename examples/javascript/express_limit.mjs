@@ -29,10 +29,13 @@ function limited(semaphore, { wait, usual }) {
       if (gone.signal.aborted) return;
       // With a cause, the server of the semaphore did not answer.
       const isBusy = (error instanceof TimedOutError || error instanceof LineFullError) && !error.cause;
-      if (!isBusy) console.error('a request was refused:', error);
-      const after = error instanceof LineFullError ? error.retryAfter(usual) : usual;
-      response.set('Retry-After', String(Math.ceil(after / 1_000)));
-      response.status(isBusy ? 429 : 503).send(isBusy ? 'busy\n' : 'try again later\n');
+      if (!isBusy) {
+        console.error('a request was refused:', error);
+        response.status(503).send('try again later\n');
+        return;
+      }
+      response.set('Retry-After', String(Math.ceil(error.retryAfter(usual) / 1_000))); // the header has whole seconds
+      response.status(429).send('busy\n');
       return;
     }
     const release = () => permit.release().catch((error) => console.error('released in the background:', error));

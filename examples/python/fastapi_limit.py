@@ -48,12 +48,12 @@ async def permit() -> AsyncIterator[Permit]:
     try:
         permit = await reports.acquire(timeout=WAIT)
     except LuagateError as why:
-        is_busy = isinstance(why, (TimedOut, LineFull)) and not why.__cause__  # the cause: the server did not answer
-        if not is_busy:
+        # With a cause, the server of the semaphore did not answer.
+        if not isinstance(why, (TimedOut, LineFull)) or why.__cause__:
             LOG.error("a request was refused: %s", why)
-        seconds = math.ceil(why.retry_after(USUAL) if isinstance(why, LineFull) else USUAL)
-        status, text = (429, "busy") if is_busy else (503, "try again later")
-        raise HTTPException(status, text, {"Retry-After": str(max(1, seconds))}) from why
+            raise HTTPException(503, "try again later") from why
+        seconds = math.ceil(why.retry_after(USUAL))  # the header has whole seconds
+        raise HTTPException(429, "busy", {"Retry-After": str(seconds)}) from why
     async with permit:
         yield permit
 

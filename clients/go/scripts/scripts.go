@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 
@@ -15,6 +16,15 @@ import (
 // contract is the version of lua/README.md that this package implements.
 const contract = 1
 
+// ErrUnexpectedReply: the scripts never return this reply.
+var ErrUnexpectedReply = errors.New("unexpected reply; the script never returns this. Check for a proxy that changes replies")
+
+// rows are the fields that are lists, and the length of each row. All other fields are numbers.
+var rows = map[string]map[string]int{
+	"semaphore/inspect":             {"holders": 5, "waiters": 4},
+	"semaphore/try_acquire_several": {"permits": 5, "usages": 3},
+}
+
 // Script is a script of the manifest.
 type Script struct {
 	Keys, Argv []string
@@ -22,7 +32,7 @@ type Script struct {
 	Replies    map[string][]string // the names of the fields, by the first word of a reply
 	File, SHA1 string
 
-	text string
+	name, text string
 }
 
 // Load reads the manifest in a folder lua/ and the scripts that it lists, by their names.
@@ -47,7 +57,7 @@ func Load(folder fs.FS) (map[string]*Script, error) {
 		if err != nil {
 			return nil, fmt.Errorf("luagate: %s: %w", name, err)
 		}
-		if script.text = string(text); fmt.Sprintf("%x", sha1.Sum(text)) != script.SHA1 {
+		if script.name, script.text = name, string(text); fmt.Sprintf("%x", sha1.Sum(text)) != script.SHA1 {
 			return nil, fmt.Errorf("luagate: %s: the SHA-1 of %s differs from the manifest. Copy the folder lua/ again, byte for "+
 				"byte", name, script.File)
 		}
@@ -70,12 +80,14 @@ func (s *Script) Run(ctx context.Context, rdb redis.UniversalClient, keys []stri
 	return cmd
 }
 
-// Call runs the script. It returns the word of the reply, and its fields by their names in the manifest.
+// Call runs a script of semaphores. It returns the word of the reply, and its fields by their names in the manifest: each an int64, or
+// a list of rows.
 func (s *Script) Call(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) (string, map[string]any, error) {
-	values, err := s.Run(ctx, rdb, keys, args...).Slice()
-	if err != nil {
+	answer, err := s.Run(ctx, rdb, keys, args...).Result()
+	if err != nil && err != redis.Nil {
 		return "", nil, err
 	}
+	values, _ := answer.([]any)
 	word, fields := "", map[string]any{}
 	names, hasNoWord := s.Replies[""]
 	if !hasNoWord && len(values) > 0 {
@@ -83,13 +95,42 @@ func (s *Script) Call(ctx context.Context, rdb redis.UniversalClient, keys []str
 		names, values = s.Replies[word], values[1:]
 	}
 	if names == nil || len(values) < len(names) {
-		return "", nil, fmt.Errorf("luagate: %s: unexpected reply; the script never returns this. Check for a proxy that changes replies",
-			s.File)
+		return "", nil, s.unexpected(answer)
 	}
 	for i, name := range names {
+		length, isList := rows[s.name][name]
+		if isList && !areRows(values[i], length, s.name == "semaphore/inspect") || !isList && !isNumber(values[i]) {
+			return "", nil, s.unexpected(answer)
+		}
 		fields[name] = values[i]
 	}
 	return word, fields, nil
+}
+
+func (s *Script) unexpected(answer any) error {
+	return fmt.Errorf("%s: %w: %.200s", s.name, ErrUnexpectedReply, fmt.Sprint(answer))
+}
+
+func isNumber(value any) bool {
+	number, isNumber := value.(int64)
+	return isNumber && number >= -1 && number <= 1<<53 // the numbers of Lua: times, tickets and fences are lower
+}
+
+// areRows is whether it is a list of rows of numbers. With ids, each row begins with one.
+func areRows(value any, length int, haveIDs bool) bool {
+	list, isList := value.([]any)
+	for _, one := range list {
+		row, _ := one.([]any)
+		if len(row) < length {
+			return false
+		}
+		for i, cell := range row[:length] {
+			if _, isText := cell.(string); haveIDs && i == 0 && !isText || (!haveIDs || i > 0) && !isNumber(cell) {
+				return false
+			}
+		}
+	}
+	return isList
 }
 
 // CallNamed is Call with arguments by their names in the manifest. The last ones may be left out.

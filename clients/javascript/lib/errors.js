@@ -1,6 +1,7 @@
 // The errors of this package. Another error of the server reaches the caller as it is.
+import { inspect } from 'node:util';
 
-const MOST = 2 ** 31 - 1; // the limit of a reader-writer lock
+export const MOST = 2 ** 31 - 1; // the highest limit; a reader-writer lock has it, and a writer holds as many permits
 
 /** The base of all errors of this package. */
 export class LuagateError extends Error {
@@ -15,8 +16,8 @@ export class InvalidError extends LuagateError {}
 
 /** Not granted, because of how the semaphore `name` was in use at that time. */
 class UsageError extends LuagateError {
-  constructor(message, name, { in_use, limit, waiting, next_expiry }) {
-    super(message);
+  constructor(message, name, { in_use, limit, waiting, next_expiry }, options) {
+    super(message, options);
     this.semaphore = name;
     this.inUse = in_use;
     this.limit = limit;
@@ -54,6 +55,17 @@ export class LineFullError extends UsageError {
   }
 }
 
+/** The usage of a semaphore before the first reply. */
+export const UNKNOWN = { in_use: 0, limit: 0, waiting: 0, next_expiry: -1 };
+
+/** The permits were not granted within the timeout, in ms. `cause`: the last error, if the server did not answer. */
+export class TimedOutError extends UsageError {
+  constructor(name, usage, timeout, cause) {
+    const why = usage.limit ? ` (${used(usage)}, and ${usage.waiting} callers wait in line)` : '';
+    super(`${name}: not granted within ${timeout} ms${why}. Try again later`, name, usage, { cause });
+  }
+}
+
 /** More permits than the limit in force: waiting cannot help. */
 export class AboveLimitError extends LuagateError {
   constructor(name, permits, limit) {
@@ -72,9 +84,6 @@ export class LimitMismatchError extends LuagateError {
   }
 }
 
-/** The permits were not granted within the timeout. */
-export class TimedOutError extends LuagateError {}
-
 /** The permit is no longer held: its lease ended, or it was released or revoked. */
 export class LostError extends LuagateError {}
 
@@ -90,6 +99,14 @@ export class ClosedError extends LuagateError {
 
 /** The server's ACL or its password refuses this client. */
 export class NoPermissionError extends LuagateError {}
+
+/** The scripts never return this reply. */
+export class UnexpectedReplyError extends LuagateError {
+  constructor(script, reply) {
+    const what = 'unexpected reply; the script never returns this. Check for a proxy that changes replies';
+    super(`${script}: ${what}: ${inspect(reply).slice(0, 200)}`);
+  }
+}
 
 /** No connection to the server, or no reply in time. */
 export class UnreachableError extends LuagateError {}

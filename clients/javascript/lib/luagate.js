@@ -2,11 +2,11 @@
 import { setImmediate as soon } from 'node:timers/promises';
 import { Calls } from './calls.js';
 import { connectionsOf } from './connections.js';
-import { ClosedError, LuagateError } from './errors.js';
+import { ClosedError, LuagateError, MOST } from './errors.js';
 import { Inbox } from './inbox.js';
 import { argvOf, callOnce, loadScripts } from './scripts.js';
 import { Semaphore } from './semaphore.js';
-import { checkInteger, checkLabel, checkNames, checkPrefix, checkType, MOST, Settings } from './settings.js';
+import { checkInteger, checkLabel, checkNames, checkPrefix, checkType, Settings } from './settings.js';
 import { Several } from './several.js';
 import { Wait } from './wait.js';
 

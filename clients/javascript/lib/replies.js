@@ -1,5 +1,5 @@
 // The meaning of an error: whether the server replied it, and what to do.
-import { NoPermissionError } from './errors.js';
+import { NoPermissionError, UnexpectedReplyError } from './errors.js';
 
 // Nothing was run, and the same call can succeed a little later.
 const PASSING = /\b(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY)\b|max number of clients/;
@@ -14,7 +14,12 @@ export function isReply(error) {
   return false;
 }
 
-export const isPassing = (error) => !isReply(error) || PASSING.test(error.message);
+/** Whether the same call is repeated: it was not answered, or is refused only for now. */
+export function isPassing(error) {
+  if (error instanceof UnexpectedReplyError) return false;
+  return !isReply(error) || PASSING.test(error.message);
+}
+
 export const isMoved = (error) => isReply(error) && /\bREADONLY\b/.test(error.message);
 export const isUnknownCommand = (error) => isReply(error) && UNKNOWN.test(error.message);
 

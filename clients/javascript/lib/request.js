@@ -6,6 +6,7 @@ import {
   LimitMismatchError,
   LineFullError,
   RevokedError,
+  UNKNOWN,
   UnreachableError,
 } from './errors.js';
 import { Permit } from './permits.js';
@@ -23,11 +24,13 @@ export class Request {
   #permits;
   #ticket = 0;
   #limit; // in force, by the last reply
+  #usage = UNKNOWN; // by the last reply
   #newest = 0; // the highest fence that was received
   #messages = [];
   #asksAgain = false; // before the time that the last reply named
   #wake = () => {};
   #wait;
+  #permit; // that was granted
   #isOver = false; // no further call may acquire
   #mayHold = false; // whether a call may have left permits or a place in line
 
@@ -47,7 +50,7 @@ export class Request {
       do {
         const reply = await this.#ask(0, '', until);
         const permit = this.#granted(reply);
-        if (permit) return permit;
+        if (permit) return await this.#settled(permit, until);
         if (reply.word === 'denied') throw new DeniedError(this.#settings.key, reply);
         await pause(LOST_PAUSE_MS);
       } while (performance.now() < until); // the lease ended before the reply was read
@@ -99,6 +102,7 @@ export class Request {
   // Releases what the id may have, and goes on in the background if that is not answered at once.
   async #giveUp(latest) {
     this.#isOver = true;
+    this.#permit?.lease.finish();
     if (!this.#mayHold) return;
     const released = this.#gate.releaseLater(this.#settings, this.id);
     const ms = Math.min(LAST_CALL_MS, latest - performance.now());
@@ -107,7 +111,14 @@ export class Request {
 
   // One call of the script `acquire`. With patience, it joins the line.
   async #ask(patience, inbox, until) {
-    const { limit, lease: lease_ms, maxWaiting: max_waiting, atLeast: at_least_ms, headStart, key } = this.#settings;
+    const {
+      limit,
+      firstLease: lease_ms,
+      maxWaiting: max_waiting,
+      atLeast: at_least_ms,
+      headStart,
+      key,
+    } = this.#settings;
     const args = {
       id: this.id,
       permits: this.#permits,
@@ -128,6 +139,7 @@ export class Request {
     this.#limit = reply.limit;
     if (reply.word === 'above_limit') throw new AboveLimitError(key, this.#permits, reply.limit);
     checkLimit(this.#settings, reply.limit);
+    this.#usage = { waiting: reply.position ?? 0, next_expiry: -1, ...reply };
     if (reply.word === 'denied' && patience > 0) throw new LineFullError(key, reply, max_waiting);
     return reply;
   }
@@ -141,6 +153,13 @@ export class Request {
     return null;
   }
 
+  // A permanent permit begins with an ordinary lease. It is made permanent when the caller knows that it holds the permit.
+  async #settled(permit, until) {
+    this.#permit = permit;
+    if (this.#settings.lease === 0) await permit.lease.refresh(until);
+    return permit;
+  }
+
   async #waitInLine(inbox) {
     const { end, latest } = this.#wait;
     await inbox.ready(Math.min(OPEN_MS, (end - performance.now()) / 2));
@@ -150,18 +169,18 @@ export class Request {
         const until = Math.min(latest, performance.now() + OUTAGE_MS);
         const reply = await this.#ask(inbox.patience, inbox.address(this.secret), until);
         const permit = this.#granted(reply) ?? (reply.word === 'queued' ? await this.#receive(reply, inbox) : null);
-        if (permit) return permit;
+        if (permit) return await this.#settled(permit, Math.min(this.#gate.until(), latest));
         if (this.#wait.isOver) return null;
         if (reply.word !== 'queued') await pause(LOST_PAUSE_MS); // the lease ended before the reply was read
       }
       // The last call takes a grant whose message has not arrived yet, or leaves the line.
       const permit = this.#granted(await this.#ask(0, '', latest));
-      if (permit) return permit;
+      if (permit) return await this.#settled(permit, latest);
     } catch (error) {
       if (!(error instanceof UnreachableError) || performance.now() < latest) throw error;
       failure = error;
     }
-    throw this.#wait.timedOut(this.#settings.key, failure);
+    throw this.#wait.timedOut(this.#settings.key, this.#usage, failure);
   }
 
   // Sleeps until it is time to ask again. Returns a permit if a message grants it before that.

@@ -2,9 +2,16 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { UnexpectedReplyError } from './errors.js';
 
 const CONTRACT = 1; // the version of lua/README.md that this package implements
 const FOLDER = fileURLToPath(new URL('../lua', import.meta.url));
+
+// The fields that are lists, and the length of each row. All other fields are numbers.
+const ROWS = {
+  'semaphore/inspect': { holders: 5, waiters: 4 },
+  'semaphore/try_acquire_several': { permits: 5, usages: 3 },
+};
 
 export const sha1 = (bytes) => createHash('sha1').update(bytes).digest('hex');
 
@@ -16,6 +23,7 @@ export function loadScripts(folder = FOLDER) {
     throw new Error(`${folder}: got contract ${contract}. Accepted: ${accepted}`);
   }
   for (const [name, script] of Object.entries(scripts)) {
+    script.name = name;
     script.text = readFileSync(`${folder}/${script.file}`, 'utf8');
     if (sha1(script.text) !== script.sha1) {
       const why = `the SHA-1 of ${script.file} differs from the manifest`;
@@ -51,7 +59,27 @@ export function argvOf(script, args) {
 export async function callOnce(redis, script, keys, argv) {
   const sentAt = performance.now();
   const reply = await runScript(redis, script, keys, argv.map(String));
-  const [word, ...values] = '' in script.replies ? ['', ...reply] : reply;
-  const fields = Object.fromEntries(script.replies[word].map((name, i) => [name, values[i]]));
-  return { word, ...fields, clock: sentAt - fields.now };
+  const fields = fieldsOf(script, reply);
+  return { ...fields, clock: sentAt - fields.now };
+}
+
+// The `word` and the fields of a reply.
+function fieldsOf({ name, replies }, reply) {
+  const [word, ...values] = !Array.isArray(reply) ? [] : '' in replies ? ['', ...reply] : reply;
+  const names = Object.hasOwn(replies, word) ? replies[word] : null;
+  const isField = (field, i) => {
+    const length = ROWS[name]?.[field];
+    return length ? areRows(values[i], length, name === 'semaphore/inspect') : isNumber(values[i]);
+  };
+  if (!names?.every(isField)) throw new UnexpectedReplyError(name, reply);
+  return { word, ...Object.fromEntries(names.map((field, i) => [field, values[i]])) };
+}
+
+const isNumber = (value) => Number.isSafeInteger(value) && value >= -1;
+
+// Whether it is a list of rows of numbers. With ids, each row begins with one.
+function areRows(value, length, hasIds) {
+  const isCell = (cell, i) => (hasIds && i === 0 ? typeof cell === 'string' : isNumber(cell));
+  const isRow = (row) => Array.isArray(row) && row.length >= length && row.slice(0, length).every(isCell);
+  return Array.isArray(value) && value.every(isRow);
 }

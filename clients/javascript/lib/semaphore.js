@@ -1,9 +1,10 @@
 // A counting semaphore or, with a limit of 1, a lock.
+import { InvalidError, MOST, UnexpectedReplyError } from './errors.js';
 import { releasedAfter } from './permits.js';
 import { Request } from './request.js';
-import { checkId, checkInteger, checkNames, checkType, labelOf, MOST } from './settings.js';
+import { checkId, checkInteger, checkNames, checkType, labelOf } from './settings.js';
+import { WAIT_NAMES } from './wait.js';
 
-const WAIT_NAMES = ['timeout', 'signal'];
 const PAGE = 1_000; // the most holders and waiters of one reply
 
 export class Semaphore {
@@ -30,8 +31,13 @@ export class Semaphore {
 
   async resize(limit) {
     checkInteger('limit', limit, 1, MOST);
+    if (this.settings.isLock) {
+      throw new InvalidError(`resize: got the lock ${this.settings.key}. Accepted: a semaphore`);
+    }
     this.gate.checkOpen();
-    const { old, new: now, in_use } = await this.gate.call(this.settings, 'resize', { limit, expected: -1 });
+    const reply = await this.gate.call(this.settings, 'resize', { limit, expected: -1 });
+    if (reply.word !== 'resized') throw new UnexpectedReplyError('resize', reply);
+    const { old, new: now, in_use } = reply;
     return { old, new: now, inUse: in_use };
   }
 

@@ -1,8 +1,7 @@
 // The settings of a semaphore, and the checks of all arguments.
 import { randomUUID } from 'node:crypto';
-import { InvalidError } from './errors.js';
+import { InvalidError, MOST } from './errors.js';
 
-export const MOST = 2 ** 31 - 1; // the highest limit; a reader-writer lock has it, and a writer holds as many permits
 const DEFAULT_LEASE_MS = 30_000;
 const LONGEST_MS = 3_155_760_000_000; // a hundred years
 const LONGEST_HEAD_START_MS = 86_400_000; // a day
@@ -31,9 +30,11 @@ export class Settings {
     if (label !== undefined) checkLabel(label);
     const tag = name.startsWith('{') ? name : `{${name}}`;
     this.keys = ['', '.holders', '.queue'].map((part) => `${gate.prefix}:${kind}${part}:${tag}`);
+    this.isLock = kind !== 'semaphore'; // its limit cannot be changed
     this.key = this.keys[0]; // stands for the semaphore in errors
     this.tag = /\{(.*?)\}/.exec(tag)[1]; // the hash tag of the keys
     this.lease = lease === 'permanent' ? 0 : (lease ?? DEFAULT_LEASE_MS); // 0: permanent
+    this.firstLease = this.lease || DEFAULT_LEASE_MS; // a permanent lease begins as an ordinary one: the reply may be lost
     this.isRenewed = autoRenew || lease === undefined;
     this.isWatched = onLost !== undefined;
     Object.assign(this, { limit, maxWaiting, atLeast, headStart, label, strict, onLost, share });

@@ -1,14 +1,21 @@
 // Permits of several semaphores, all or none.
-import { AboveLimitError, DeniedError, InvalidError, LostError, UnreachableError } from './errors.js';
+import {
+  AboveLimitError,
+  DeniedError,
+  InvalidError,
+  LostError,
+  UNKNOWN,
+  UnexpectedReplyError,
+  UnreachableError,
+} from './errors.js';
 import { allOf, Permit, Permits } from './permits.js';
 import { checkLimit, LOST_PAUSE_MS, Request } from './request.js';
 import { Semaphore, use } from './semaphore.js';
 import { checkNames } from './settings.js';
 import { pause, within } from './timers.js';
-import { LAST_CALL_MS } from './wait.js';
+import { LAST_CALL_MS, WAIT_NAMES } from './wait.js';
 
 const MOST_SEMAPHORES = 64; // the most semaphores that `several` takes
-const WAIT_NAMES = ['timeout', 'signal'];
 
 export class Several {
   #wants;
@@ -64,11 +71,12 @@ export class Several {
 
   async #tryAcquire(id, until) {
     const keys = this.#wants.flatMap(({ settings }) => settings.keys);
-    const terms = ({ settings, permits }) => [permits, settings.limit, settings.lease, settings.atLeast];
+    const terms = ({ settings, permits }) => [permits, settings.limit, settings.firstLease, settings.atLeast];
     const argv = [id, ...this.#wants.flatMap(terms)];
     do {
       const reply = await this.gate.run('try_acquire_several', keys, argv, until);
       if (reply.still_held > 0) this.#releaseLater(id); // granted by an earlier run of this call, whose reply was lost
+      this.#check(reply);
       this.#refuse(reply);
       this.#wants.forEach(({ settings }, i) => checkLimit(settings, reply.permits[i][4]));
       const permits = this.#wants.map(({ settings }, i) => {
@@ -76,11 +84,35 @@ export class Several {
         return new Permit(this.gate, settings, id, 0, limit, { permits, fence, expires_at }, reply.clock);
       });
       const held = new Permits(this.gate, permits);
-      if (!held.isLost) return held;
+      if (!held.isLost) {
+        await this.#makePermanent(permits, until);
+        return held;
+      }
       permits.forEach((permit) => permit.lease.finish());
       await pause(LOST_PAUSE_MS);
     } while (performance.now() < until); // a lease ended before the reply was read
     throw new UnreachableError('several: the replies take longer than the lease. Use a longer lease');
+  }
+
+  async #makePermanent(permits, until) {
+    try {
+      await allOf(
+        permits.filter((_, i) => this.#wants[i].settings.lease === 0),
+        (permit) => permit.lease.refresh(until),
+      );
+    } catch (error) {
+      permits.forEach((permit) => permit.lease.finish());
+      throw error;
+    }
+  }
+
+  // Throws unless there is a row for each semaphore.
+  #check(reply) {
+    const { length } = this.#wants;
+    const { index = 1, permits, usages = permits } = reply;
+    if ((usages && usages.length !== length) || index < 1 || index > length) {
+      throw new UnexpectedReplyError('try_acquire_several', reply);
+    }
   }
 
   // Throws if the reply grants nothing.
@@ -142,7 +174,7 @@ export class Several {
       await wait.race(allOf(permits, (permit) => permit.lease.refresh(until)));
     } catch (error) {
       if (!(error instanceof UnreachableError) || performance.now() < wait.latest) throw error;
-      throw wait.timedOut('several', error);
+      throw wait.timedOut('several', UNKNOWN, error);
     }
   }
 

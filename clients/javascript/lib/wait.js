@@ -4,6 +4,8 @@ import { checkSignal, checkTimeout } from './settings.js';
 
 export const LAST_CALL_MS = 40; // after the deadline, for the call that takes a grant or leaves the line
 
+export const WAIT_NAMES = ['timeout', 'signal']; // the options of a wait
+
 const waits = new WeakMap(); // by signal: a signal has one listener, also if many calls wait with it
 
 function abortAll({ target }) {
@@ -60,7 +62,7 @@ export class Wait {
     this.#reject(error);
   }
 
-  timedOut(name, cause) {
-    return new TimedOutError(`${name}: not granted within ${this.timeout} ms. Try again later`, { cause });
+  timedOut(name, usage, cause) {
+    return new TimedOutError(name, usage, this.timeout, cause);
   }
 }

@@ -23,6 +23,7 @@ from luagate.errors import (
     NoPermission,
     Revoked,
     TimedOut,
+    UnexpectedReply,
     Unreachable,
 )
 from luagate.settings import PERMANENT
@@ -51,6 +52,7 @@ __all__ = [
     "Several",
     "State",
     "TimedOut",
+    "UnexpectedReply",
     "Unreachable",
     "Waiter",
 ]

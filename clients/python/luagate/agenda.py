@@ -190,10 +190,9 @@ class Agenda:
         if held not in self._kept:
             return  # released meanwhile
         if job.error is None:
-            reply = self.session.scripts["semaphore/refresh"].reply(job.value)
-            if reply.word == "lost":
+            if job.reply.word == "lost":
                 return self.lose(held)
-            held.refreshed(reply, asked)
+            held.refreshed(job.reply, asked)
             return self.changed(held)
         LOG.warning("%s: the lease of %s was not renewed, which is repeated: %s", held.settings.key, held.id, job.error)
         self._renewals[held] = time.monotonic() + min(max(held.settings.lease_ms / 10_000, 0.005), 1)

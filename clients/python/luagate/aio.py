@@ -34,6 +34,7 @@ from luagate.errors import (
     NoPermission,
     Revoked,
     TimedOut,
+    UnexpectedReply,
     Unreachable,
 )
 from luagate.held import Held
@@ -66,6 +67,7 @@ __all__ = [
     "Several",
     "State",
     "TimedOut",
+    "UnexpectedReply",
     "Unreachable",
     "Waiter",
 ]
@@ -326,16 +328,16 @@ class _Session(Session):
     async def _execute(self, job: Job) -> None:
         client = self.own()
         try:
-            value = await _execute(client, job.commands)
+            job.read(await _execute(client, job.commands))
         except Exception as error:
             if failures.is_retried(error):
                 self.failed(client, failures.is_read_only(error))
-            job.end(None, error)
+            job.end(error)
         except asyncio.CancelledError:  # the loop ends
-            job.end(None, redis.ConnectionError("the event loop has ended"))
+            job.end(redis.ConnectionError("the event loop has ended"))
             raise
         else:
-            job.end(value)
+            job.end()
 
     def notify(self, held: Held) -> None:
         self._loop.call_soon(Agenda.tell, held)

@@ -50,8 +50,8 @@ class Calls:
         try:
             if self._session.is_closed:
                 raise redis.ConnectionError("this Luagate is closed")
-            job.value = _converse(job.commands, partial(_ask, connection, limit))
-            idle.append((connection, time.monotonic()))
+            job.read(_converse(job.commands, partial(_ask, connection, limit)))
+            self._keep(connection, job, idle)
         except (redis.RedisError, OSError) as error:
             now = time.monotonic()
             if now < limit and (raised := _of_handler(error, handled)):
@@ -75,15 +75,23 @@ class Calls:
             client = session.own()
             if self._is_plain:
                 connection = _connection(client, idle)
-                value = _converse(job.commands, partial(_ask, connection, time.monotonic() + connection.socket_timeout))
-                idle.append((connection, time.monotonic()))
+                job.read(_converse(job.commands, partial(_ask, connection, time.monotonic() + connection.socket_timeout)))
+                self._keep(connection, job, idle)
             else:
-                value = _converse(job.commands, client.execute_command)
+                job.read(_converse(job.commands, client.execute_command))
         except Exception as error:
             self._failed(error, client)
-            job.end(None, error)
+            job.end(error)
         else:
-            job.end(value)
+            job.end()
+
+    @staticmethod
+    def _keep(connection: Any, job: Job, idle: deque[tuple[Any, float]]) -> None:
+        """Keeps the connection for other calls. After an unexpected reply, the next one may belong to this call."""
+        if job.error is None:
+            idle.append((connection, time.monotonic()))
+        else:
+            connection.disconnect()
 
     def _failed(self, error: Exception, client: Any) -> None:
         if failures.is_retried(error):

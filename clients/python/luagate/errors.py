@@ -8,13 +8,14 @@ class LuagateError(Exception):
 
 
 class Refused(LuagateError):
-    """The base class of `Denied` and `LineFull`: why the server did not grant.
+    """The base class of `Denied`, `LineFull` and `TimedOut`: how the semaphore was in use.
 
     `next_expiry`: seconds until a lease may end; None: every lease is permanent.
     """
 
     def __init__(self, name: str, in_use: int, limit: int, waiting: int, next_expiry: float | None) -> None:
-        super().__init__(name, in_use, limit, waiting, next_expiry)
+        super().__init__()
+        self.args = name, in_use, limit, waiting, next_expiry  # a copy is made with these
         self.name, self.in_use, self.limit = name, in_use, limit
         self.waiting, self.next_expiry = waiting, next_expiry
 
@@ -47,8 +48,21 @@ class LineFull(Refused):
         return f"{super().__str__()}, which is max_waiting or more. Try again later"
 
 
-class TimedOut(LuagateError, TimeoutError):
-    """The permits were not granted within the timeout. The cause is the last error of the connection, if there was one."""
+class TimedOut(Refused, TimeoutError):
+    """The permits were not granted within the timeout. The cause is the last error of the connection, if there was one.
+
+    The numbers are those of the last reply. `next_expiry` can also be None because that reply did not contain it. Without any
+    reply, `limit` is 0, and nothing is known. `timeout`: in seconds.
+    """
+
+    def __init__(self, name: str, in_use: int, limit: int, waiting: int, next_expiry: float | None, timeout: float) -> None:
+        super().__init__(name, in_use, limit, waiting, next_expiry)
+        self.args = (*self.args, timeout)
+        self.timeout = timeout
+
+    def __str__(self) -> str:
+        why = f"the permits were not granted within {self.timeout:g} s"
+        return f"{super().__str__()}; {why}" if self.limit else f"{self.name}: {why}"
 
 
 class AboveLimit(LuagateError):
@@ -91,6 +105,10 @@ class Invalid(LuagateError, ValueError):
 
 class NoPermission(LuagateError):
     """The server's ACL or its password refuses this client. The message says what to add."""
+
+
+class UnexpectedReply(LuagateError):
+    """The scripts never return this reply: a proxy may have changed it. Whether the call had an effect is unknown."""
 
 
 class Unreachable(LuagateError):

@@ -16,31 +16,45 @@ from typing import Any, TypeVar
 
 import redis
 from luagate import failures
-from luagate.errors import Closed, LuagateError, NoPermission, TimedOut, Unreachable
+from luagate.errors import Closed, LuagateError, NoPermission, TimedOut, UnexpectedReply, Unreachable
 from luagate.inbox import ASK_AGAIN, Message
-from luagate.scripts import Commands
+from luagate.scripts import Commands, Script
 
 T = TypeVar("T")
 Steps = Generator[float, Any, T]
+Usage = tuple[str, int, int, int, float | None]  # name, permits in use, limit, callers in line, next expiry
 
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1)  # seconds before each repetition of a call
+LOST_PAUSE = 0.01  # seconds: before the next call, after a grant whose lease ended before its reply was read
 GRACE = 0.05  # seconds: for the last call of a waiter, after its deadline
 NO_SERVER = 0.5  # seconds: for repetitions, if no server has ever answered
 OUTAGE = 10  # seconds: how long a waiter in line waits for a server that does not answer
 CLEAN_UP = 1  # seconds: the longest wait for releases after an error
 
 
+def unknown(name: str) -> Usage:
+    """The usage of a semaphore before the first reply."""
+    return name, 0, 0, 0, None
+
+
 class Job:
     """A call to the server. It runs in the background, and puts itself into a mailbox when it has ended."""
 
-    def __init__(self, commands: Commands, mailbox: Any) -> None:
-        self.commands, self.mailbox = commands, mailbox
-        self.value: Any = None
+    def __init__(self, script: Script, commands: Commands, mailbox: Any) -> None:
+        self.script, self.commands, self.mailbox = script, commands, mailbox
+        self.reply: Any = None
         self.error: Exception | None = None
         self.is_done = False
 
-    def end(self, value: Any, error: Exception | None = None) -> None:
-        self.value, self.error = value, error
+    def read(self, values: Any) -> None:
+        """Takes the reply of the server."""
+        try:
+            self.reply = self.script.reply(values)
+        except UnexpectedReply as error:
+            self.error = error
+
+    def end(self, error: Exception | None = None) -> None:
+        self.error = error or self.error
         self.is_done = True  # before the mailbox is read, see `Agenda.release`
         self.mailbox.put_nowait(self)
 
@@ -60,6 +74,7 @@ class Operation:
         self.outage: float = session.call_timeout  # in seconds: how long it repeats a call that is not answered
         self.job: Job | None = None  # its last call
         self.is_unsure = False  # a call was not answered: the server may run it later
+        self.usage: Usage = unknown(name)  # of the semaphore that it waits for, by the last reply
 
     def steps(self, steps: Steps[T]) -> Steps[T]:
         """Runs the steps. After an error nothing stays held: what was acquired is released, in the background if need be."""
@@ -99,7 +114,7 @@ class Operation:
                 break
             if job.error is None:
                 self.session.has_answered = True
-                return script.reply(job.value)  # type: ignore[no-any-return]
+                return job.reply  # type: ignore[no-any-return]
             self.is_unsure = True
             failure = self._failure(job.error, began)
             pause = PAUSES[min(attempt, len(PAUSES) - 1)]
@@ -109,6 +124,12 @@ class Operation:
                 break
             yield from self.pause(pause)
         raise self.expired() from failure or redis.TimeoutError("the server has not answered in time")
+
+    def pause_lost(self) -> Steps[None]:
+        """A lease has ended before the reply was read: pauses, if there is time for another call."""
+        if time.monotonic() + LOST_PAUSE >= self.latest:
+            raise Unreachable(f"{self.name}: the replies take longer than the lease. Use a longer lease")
+        yield from self.pause(LOST_PAUSE)
 
     def _failure(self, error: Exception, began: float) -> Exception:
         """The error, if the call is to be repeated after it."""
@@ -125,7 +146,7 @@ class Operation:
 
     def expired(self) -> LuagateError:
         if time.monotonic() >= self.end:
-            return TimedOut(f"{self.name}: the permits were not granted within {self.timeout:g} s")
+            return TimedOut(*self.usage, self.timeout)
         return Unreachable(f"{self.name}: no answer within {self.outage:g} s. Check the server and the network")
 
     def _answer(self, job: Job, until: float) -> Steps[bool]:

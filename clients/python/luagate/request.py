@@ -6,10 +6,10 @@ import uuid
 from typing import Any
 
 from luagate.agenda import Release
-from luagate.errors import MOST, AboveLimit, Denied, LimitMismatch, LineFull, Revoked
+from luagate.errors import MOST, AboveLimit, LimitMismatch, LineFull, Revoked
 from luagate.held import Held, deadline
 from luagate.inbox import ASK_AGAIN, OPENING, Inbox
-from luagate.operation import OUTAGE, Operation, Steps
+from luagate.operation import OUTAGE, Operation, Steps, Usage, unknown
 from luagate.settings import Settings, check_number
 
 PATIENCE = 15  # seconds: after a call, the server keeps a waiter's place for this time
@@ -52,6 +52,7 @@ class Request(Claim):
         self.permits, self.mailbox, self.secret = permits * settings.unit, operation.mailbox, random[16:].hex()
         self.ticket, self.asked = 0, 0.0
         self.reply: Any = None
+        operation.usage = unknown(settings.key)
         self._inbox: Inbox | None = None
 
     def ask(self, patience: float = 0, inbox: str = "") -> Steps[Held | None]:
@@ -72,8 +73,9 @@ class Request(Claim):
             raise AboveLimit(settings.key, self.permits, reply.limit)
         if settings.strict and reply.limit != settings.limit:
             raise LimitMismatch(settings.key, settings.limit, reply.limit)
+        self.operation.usage = self._usage()
         if reply.word == "denied" and patience:
-            raise LineFull(*self._usage())
+            raise LineFull(*self.operation.usage)
         if reply.word == "queued":
             self.ticket = reply.ticket
         if not self.is_granted:
@@ -85,13 +87,13 @@ class Request(Claim):
         """Whether the last reply granted the permits."""
         return self.reply.word in ("granted", "held")
 
-    def denied(self) -> Denied:
-        return Denied(*self._usage())
-
-    def _usage(self) -> tuple[str, int, int, int, float | None]:
-        reply = self.reply
-        next_expiry = None if reply.next_expiry == -1 else reply.next_expiry / 1000
-        return self.settings.key, reply.in_use, reply.limit, reply.waiting, next_expiry
+    def _usage(self) -> Usage:
+        reply, waiting, next_expiry = self.reply, 0, None
+        if reply.word == "queued":
+            waiting = reply.position
+        elif reply.word == "denied":
+            waiting, next_expiry = reply.waiting, None if reply.next_expiry == -1 else reply.next_expiry / 1000
+        return self.settings.key, reply.in_use, reply.limit, waiting, next_expiry
 
     def _held(self, fence: int, expires_at: int, end: float) -> Held | None:
         held = Held(self.settings, self.id, self.ticket, self.permits, self.reply.limit, fence, expires_at, end)
@@ -111,6 +113,7 @@ class Request(Claim):
                 if held := (yield from self.ask(PATIENCE, argument)):
                     return held
                 if self.is_granted:
+                    yield from operation.pause_lost()
                     continue
                 operation.outage = OUTAGE
                 sleep = min(self.reply.retry_after / 1000, RECHECK if argument else RECHECK_UNHEARD)

@@ -8,11 +8,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import redis
-from luagate.errors import Invalid
+from luagate.errors import Invalid, UnexpectedReply
 from luagate.settings import refuse
 
 CONTRACT = 1  # the version of lua/README.md that this package implements
 FOLDER = Path(__file__).parent / "lua"
+
+# The fields that are lists, and the length of each row. All other fields are numbers.
+ROWS = {
+    "semaphore/inspect": {"holders": 5, "waiters": 4},
+    "semaphore/try_acquire_several": {"permits": 5, "usages": 3},
+}
+HIGHEST = 2**53  # of the numbers of Lua: times, tickets and fences are lower
 
 Commands = Generator[tuple[Any, ...], Any, Any]  # yields commands, receives their replies or errors, and returns a result
 
@@ -21,7 +28,7 @@ class Script:
     """A script: its text, and the names of its arguments and replies."""
 
     def __init__(self, name: str, text: bytes, described: dict[str, Any]) -> None:
-        self.text, self.sha = text, described["sha1"]
+        self.name, self.text, self.sha = name, text, described["sha1"]
         if sha1(text).hexdigest() != self.sha:
             why = f"the SHA-1 of {described['file']} differs from the manifest. Copy the folder lua/ again, byte for byte"
             raise Invalid(f"scripts: {name}: {why}")
@@ -48,10 +55,24 @@ class Script:
         return (yield "EVAL", self.text, len(keys), *keys, *argv)  # another client has run SCRIPT FLUSH
 
     def reply(self, values: Any) -> SimpleNamespace:
-        """A reply: its `word`, and its fields by name."""
-        word = text(values[0]) if "" not in self._replies else ""
-        fields = values if word == "" else values[1:]
-        return SimpleNamespace(word=word, **dict(zip(self._replies[word], fields)))
+        """A reply: its `word`, and its fields by name. Raises UnexpectedReply."""
+        if not isinstance(values, list):
+            raise self.unexpected(values)
+        word, fields = "", values
+        if "" not in self._replies:
+            word, fields = text(values[0]) if values and isinstance(values[0], (str, bytes)) else "", values[1:]
+        names, rows = self._replies.get(word), ROWS.get(self.name, {})
+        if names is None or len(fields) < len(names):
+            raise self.unexpected(values)
+        for name, field in zip(names, fields):
+            is_valid = _is_list(field, rows[name], "inspect" in self.name) if name in rows else _is_number(field)
+            if not is_valid:
+                raise self.unexpected(values)
+        return SimpleNamespace(word=word, **dict(zip(names, fields)))
+
+    def unexpected(self, reply: object) -> UnexpectedReply:
+        what = "unexpected reply; the script never returns this. Check for a proxy that changes replies"
+        return UnexpectedReply(f"{self.name}: {what}: {repr(reply)[:200]}")
 
 
 class Scripts(dict[str, Script]):
@@ -67,6 +88,22 @@ class Scripts(dict[str, Script]):
             raise Invalid(f"scripts: {folder}: got contract {self.manifest['contract']}. Accepted: {accepted}")
         for name, described in self.manifest["scripts"].items():
             self[name] = Script(name, Path(folder, described["file"]).read_bytes(), described)
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and -1 <= value <= HIGHEST
+
+
+def _is_list(value: object, length: int, has_ids: bool) -> bool:
+    """Whether it is a list of rows of numbers. With ids, each row begins with one."""
+
+    def is_row(row: object) -> bool:
+        if not isinstance(row, list) or len(row) < length:
+            return False
+        numbers = row[1:length] if has_ids else row[:length]
+        return all(map(_is_number, numbers)) and (not has_ids or isinstance(row[0], (str, bytes)))
+
+    return isinstance(value, list) and all(map(is_row, value))
 
 
 def text(value: str | bytes) -> str:

@@ -49,7 +49,7 @@ class Session:
 
         Without `until` it runs in the background.
         """
-        job = Job(script.commands(keys, argv, not self.is_cluster), mailbox)
+        job = Job(script, script.commands(keys, argv, not self.is_cluster), mailbox)
         self.run_job(job, until)
         return job
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from luagate.errors import AboveLimit, Denied, Invalid, LimitMismatch, Lost
 from luagate.held import Held, deadline
-from luagate.operation import GRACE, Operation, Steps
+from luagate.operation import GRACE, Operation, Steps, unknown
 from luagate.request import Request
 from luagate.settings import PERMANENT, Settings
 from luagate.steps import refresh, wait
@@ -37,6 +37,7 @@ def try_acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]
         if all(one.remaining for one in held):  # otherwise this process was paused for longer than a lease
             yield from _made_permanent(operation, held)
             return held
+        yield from operation.pause_lost()
 
 
 def _ask(operation: Operation, requests: list[Request]) -> Steps[list[Held]]:
@@ -48,7 +49,11 @@ def _ask(operation: Operation, requests: list[Request]) -> Steps[list[Held]]:
         keys += settings.keys
         argv += [request.permits, settings.limit, settings.first_lease_ms, settings.at_least_ms]
         request.is_clean = False
-    reply = yield from operation.call_with(operation.session.scripts["semaphore/try_acquire_several"], keys, argv)
+    script = operation.session.scripts["semaphore/try_acquire_several"]
+    reply = yield from operation.call_with(script, keys, argv)
+    rows = reply.permits if reply.word in ("granted", "held") else getattr(reply, "usages", requests)
+    if len(rows) != len(requests) or not 1 <= getattr(reply, "index", 1) <= len(requests):
+        raise script.unexpected(reply)
     if reply.word in ("above_limit", "denied"):
         for request in requests:  # still held: by an earlier run of this call, whose reply was lost
             request.is_clean = not (reply.still_held or operation.is_unsure)
@@ -89,7 +94,7 @@ def acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]:
             one.auto_renew, one.on_lost = True, lost
             agenda.add(one)
             held.append(one)
-        operation.end = max(operation.end, time.monotonic() + GRACE)
+        operation.end, operation.usage = max(operation.end, time.monotonic() + GRACE), unknown(operation.name)
         for one in held[:-1]:
             yield from refresh(operation, one)
         yield from _made_permanent(operation, held)

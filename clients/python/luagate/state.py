@@ -1,9 +1,12 @@
 """What `inspect` and `resize` return."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from luagate.scripts import text
+
+LABELLED = re.compile(r"(.+)/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -65,4 +68,5 @@ class Resized:
 
 def label_of(id: str) -> str | None:
     """The label of an id of the form label/uuid."""
-    return id.rpartition("/")[0] or None
+    found = LABELLED.fullmatch(id)
+    return found[1] if found else None

@@ -5,7 +5,7 @@ from typing import Any
 
 import time
 
-from luagate.errors import Lost, TimedOut
+from luagate.errors import Denied, Lost, TimedOut
 from luagate.held import Held
 from luagate.operation import GRACE, Operation, Steps
 from luagate.request import Claim, Request
@@ -20,7 +20,8 @@ def try_acquire(operation: Operation, settings: Settings, permits: int) -> Steps
     request = Request(operation, settings, permits)
     while (held := (yield from request.ask())) is None:
         if not request.is_granted:
-            raise request.denied()
+            raise Denied(*operation.usage)
+        yield from operation.pause_lost()
     return (yield from made_permanent(operation, held))
 
 
@@ -36,12 +37,8 @@ def wait(operation: Operation, request: Request) -> Steps[Held]:
         operation.end = time.monotonic() + GRACE
         held = yield from request.ask()
     if held is None:
-        raise operation.expired() if request.is_granted else timed_out(operation, request)
+        raise TimedOut(*operation.usage, operation.timeout)
     return held
-
-
-def timed_out(operation: Operation, request: Request) -> TimedOut:
-    return TimedOut(f"{request.denied()}. The permits were not granted within {operation.timeout:g} s")
 
 
 def made_permanent(operation: Operation, held: Held) -> Steps[Held]:
@@ -117,14 +114,17 @@ def revoke(operation: Operation, settings: Settings, id: str) -> Steps[bool]:
 
 def resize(operation: Operation, settings: Settings, limit: int) -> Steps[SimpleNamespace]:
     """Sets the limit for all callers."""
-    return (yield from operation.call("resize", settings.keys, limit=limit, expected=-1))
+    reply = yield from operation.call("resize", settings.keys, limit=limit, expected=-1)
+    if reply.word != "resized":
+        raise operation.session.scripts["semaphore/resize"].unexpected(reply)
+    return reply
 
 
 def inspect(operation: Operation, settings: Settings) -> Steps[Any]:
     """The state, with all holders and waiters."""
     state = yield from operation.call("inspect", settings.keys, offset=0, count=PAGE)
-    offset = PAGE
-    while offset < max(state.holder_count, state.waiter_count):
+    offset, page = PAGE, state
+    while offset < max(state.holder_count, state.waiter_count) and (page.holders or page.waiters):
         page = yield from operation.call("inspect", settings.keys, offset=offset, count=PAGE)
         state.holders += page.holders
         state.waiters += page.waiters

@@ -3,7 +3,11 @@
 use super::client::Client;
 use super::driver::Driver;
 use super::scene::{Scene, open, server};
+use super::silence::usage;
+use super::support::raw::Raw;
+use crate::languages::alone::{calls_with, log_every_call};
 use libtest_mimic::Failed;
+use luagate::scripts::semaphore::Ask;
 
 pub fn limits(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client);
@@ -24,6 +28,12 @@ pub fn limits(client: &Client) -> Result<(), Failed> {
     assert_eq!((resized.expect("resized").number("old"), resized.number("new")), (5, 10));
     let reply = scene.call("acquire gate=g permit=q timeout=10000 name=line limit=10 permits=7 strict=1");
     assert_eq!(reply.expect("granted").number("limit"), 10);
+    if !client.is_rust() {
+        // The types of Rust have no such call.
+        for kind in ["mutex", "read", "write"] {
+            scene.call(format!("resize gate=g name=lock kind={kind} to=10")).is_error("invalid");
+        }
+    }
     Ok(())
 }
 
@@ -32,13 +42,23 @@ pub fn denials(client: &Client) -> Result<(), Failed> {
     scene.call("acquire gate=g permit=p timeout=10000 name=line limit=1 lease=60000").expect("granted");
     let waiting = scene.driver.send("acquire gate=g permit=w timeout=60000 name=line limit=1");
     scene.waits("line", 1);
-    let calls = [("try gate=g permit=q", "denied"), ("acquire gate=g permit=q timeout=60000", "full")];
-    for (verb, kind) in calls {
-        let reply = scene.call(format!("{verb} name=line limit=1 max_waiting=1"));
+    let calls = [
+        ("try gate=g permit=q name=line", "denied"),
+        ("acquire gate=g permit=q timeout=60000 name=line max_waiting=1", "full"),
+        ("acquire gate=g permit=q timeout=1500 name=line", "timed_out"),
+        ("acquire gate=g permit=q timeout=1500 several=1 name=line", "timed_out"),
+    ];
+    for (call, kind) in calls {
+        let reply = scene.call(call);
         reply.is_error(kind);
-        let numbers = ["in_use", "limit", "waiting"].map(|key| reply.number(key));
-        assert_eq!(numbers, [1, 1, 1], "{reply:?}");
-        assert!((1..=60_000).contains(&reply.number("next_expiry")), "{reply:?}");
+        let [in_use, limit, waiting] = usage(&reply);
+        if kind == "timed_out" && waiting == 2 {
+            // It had no time for a last call. The last reply came while it waited itself.
+            assert_eq!((in_use, limit, reply.get("next_expiry")), (1, 1, "-1"), "{reply:?}");
+        } else {
+            assert_eq!([in_use, limit, waiting], [1, 1, 1], "{reply:?}");
+            assert!((1..=60_000).contains(&reply.number("next_expiry")), "{reply:?}");
+        }
         assert!(reply.get("message").contains("line"), "it does not name the semaphore: {reply:?}");
     }
     scene.call("release permit=p").expect("released");
@@ -50,6 +70,17 @@ pub fn denials(client: &Client) -> Result<(), Failed> {
 
 pub fn permanent(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client);
+    let mut con = scene.server.connection();
+    log_every_call(&mut con)?;
+    for call in ["try gate=g permit=p", "acquire gate=g permit=p timeout=10000", "try gate=g permit=p several=1"] {
+        let reply = scene.call(format!("{call} name=line lease=permanent"));
+        let calls = calls_with(&mut con, reply.expect("granted").get("id"))?;
+        // EVALSHA SHA1 3 KEY KEY KEY, and the arguments: id permits limit lease_ms.
+        let lease_ms = calls.last().and_then(|first| first.get(6 + 3)).map(String::as_str);
+        // A client that ends before it reads the reply leaves no permit behind that never ends.
+        assert_eq!(lease_ms, Some("30000"), "the lease must be permanent only when the client knows its permit");
+        scene.call("release permit=p").expect("released");
+    }
     scene.call("acquire gate=g permit=p timeout=10000 name=line lease=permanent").expect("granted");
     assert_eq!(scene.call("state permit=p").expect("held").get("remaining"), "never");
     assert_eq!(scene.semaphore("line").inspect()?.holders.remove(0).remaining, None);
@@ -71,6 +102,11 @@ pub fn labels_and_revocation(client: &Client) -> Result<(), Failed> {
     assert_eq!(["limit", "in_use", "waiting"].map(|key| state.number(key)), [1, 1, 1]);
     let waiter = state.get("waiters").to_owned();
     assert!(waiter.starts_with("bob/"), "{waiter}");
+    // A program has chosen this id, and it has no label.
+    Raw::named(&scene.server, "own", 1).grant(Ask { id: "my/own-id", limit: 1, lease_ms: 60_000, ..Ask::default() });
+    for (name, label) in [("line", "anna"), ("own", "")] {
+        assert_eq!(scene.call(format!("inspect gate=g name={name}")).expect("state").get("labels"), label);
+    }
     scene.call(format!("revoke gate=g name=line id={waiter}")).expect("revoked");
     scene.driver.end(&waiting).0.is_error("revoked");
     scene.call(format!("revoke gate=g name=line id={id}")).expect("revoked");

@@ -439,8 +439,9 @@ fn state_of(state: &Inspection) -> String {
     let holders: Vec<_> = state.holders.iter().map(|holder| encode(&holder.id)).collect();
     let waiters: Vec<_> = state.waiters.iter().map(|waiter| encode(&waiter.id)).collect();
     let (limit, in_use, waiting) = (state.limit.unwrap_or(0), state.in_use, state.waiter_count);
-    let (holders, waiters) = (holders.join(","), waiters.join(","));
-    format!("state limit={limit} in_use={in_use} waiting={waiting} holders={holders} waiters={waiters}")
+    let labels: Vec<_> = state.holders.iter().map(|holder| encode(holder.label().unwrap_or(""))).collect();
+    let (holders, waiters, labels) = (holders.join(","), waiters.join(","), labels.join(","));
+    format!("state limit={limit} in_use={in_use} waiting={waiting} holders={holders} waiters={waiters} labels={labels}")
 }
 
 fn failed(error: CallError) -> String {
@@ -469,7 +470,7 @@ fn error_of(error: Error) -> String {
         format!(" in_use={} limit={} waiting={} next_expiry={next}", denied.in_use, denied.limit, denied.waiting)
     };
     let (kind, more) = match &error {
-        Error::TimedOut(_) => ("timed_out", String::new()),
+        Error::TimedOut(denied) => ("timed_out", usage(denied)),
         Error::Denied(denied) => ("denied", usage(denied)),
         Error::LineFull(denied) => ("full", usage(denied)),
         Error::AboveLimit(above) => ("above_limit", format!(" limit={}", above.limit)),

@@ -1,13 +1,13 @@
 //! A server or a network that does not answer: every call ends by its own deadline.
 
 use super::client::Client;
-use super::driver::Driver;
+use super::driver::{Driver, Reply};
 use super::scene::{LATE, Scene, open, server};
 use super::support::proxy::Proxy;
 use super::support::{assert_in_time, command_counts};
 use libtest_mimic::Failed;
 use std::net::TcpListener;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -18,12 +18,21 @@ const CALL: Duration = Duration::from_secs(5);
 const OUTAGE: Duration = Duration::from_secs(12);
 const AT_ONCE: Duration = Duration::from_secs(2);
 
+/// The permits in use, the limit and the waiters.
+pub fn usage(reply: &Reply) -> [u64; 3] {
+    ["in_use", "limit", "waiting"].map(|key| reply.number(key))
+}
+
 /// A wait with a deadline, while the server is stopped. Returns how long it ran beyond the deadline.
 fn late(client: &Client, scene: &mut Scene, name: &str) -> Duration {
     let call = scene.driver.send(format!("acquire gate=g permit=p timeout={} name={name}", TIMEOUT.as_millis()));
     let (reply, time) = scene.driver.end(&call);
     // To a caller that is not in line yet, the Rust library reports that it does not know the outcome.
-    reply.is_error(if client.is_rust() { "unreachable" } else { "timed_out" });
+    if client.is_rust() {
+        reply.is_error("unreachable");
+    } else {
+        assert_eq!(usage(reply.is_error("timed_out")), [0, 0, 0], "numbers without a reply: {reply:?}");
+    }
     time.checked_sub(TIMEOUT).expect("not before the deadline")
 }
 
@@ -64,6 +73,11 @@ pub fn during_the_wait(client: &Client) -> Result<(), Failed> {
         let (reply, time) = scene.driver.end(&call);
         scene.server.resume();
         reply.is_error("timed_out");
+        assert_eq!(
+            usage(&reply),
+            [1, 1, 1],
+            "not the numbers of the last reply, which came before the silence: {reply:?}"
+        );
         held.release().unwrap();
         scene.is_free("line");
         time.checked_sub(TIMEOUT).expect("not before the deadline")
@@ -124,7 +138,7 @@ pub fn a_cancelled_call_ends_at_once(client: &Client) -> Result<(), Failed> {
         let call = scene.driver.send("acquire gate=g permit=p name=line");
         let runs = scene.driver.ends_within(&call, Duration::from_millis(300)).is_none();
         assert!(runs, "it ended without an answer");
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         scene.driver.cancel(&call);
         scene.driver.end(&call).0.is_error("cancelled");
         let time = began.elapsed();
@@ -132,6 +146,24 @@ pub fn a_cancelled_call_ends_at_once(client: &Client) -> Result<(), Failed> {
         scene.is_free("line");
         time
     });
+    Ok(())
+}
+
+/// A waiter in line goes on without an answer for 10 s. It notices the silence when it asks again, about 5 s after it joined the
+/// line.
+pub fn a_wait_in_line_ends_after_an_outage(client: &Client) -> Result<(), Failed> {
+    let mut scene = Scene::new(client).has_waited();
+    let _held = scene.semaphore("line").try_acquire()?;
+    let call = scene.driver.send("acquire gate=g permit=p name=line");
+    scene.waits("line", 1);
+    let began = Instant::now();
+    scene.server.pause();
+    let (reply, _) = scene.driver.end(&call);
+    let time = began.elapsed();
+    scene.server.resume();
+    reply.is_error("unreachable");
+    assert!(time >= Duration::from_secs(13) && time <= Duration::from_secs(18), "{time:?}");
+    scene.waits("line", 0);
     Ok(())
 }
 

@@ -19,7 +19,7 @@ const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> 
     Fault { name, test, on_variants: true }
 }
 
-pub const FAULTS: [Fault; 45] = [
+pub const FAULTS: [Fault; 46] = [
     new("silent_server_before_the_first_wait", silence::before_the_first_wait),
     on_all("silent_server_during_the_wait", silence::during_the_wait),
     new("silent_server_after_the_wait", silence::after_the_wait),
@@ -28,6 +28,7 @@ pub const FAULTS: [Fault; 45] = [
     on_all("silent_server_with_default_settings_of_the_client", silence::with_default_settings),
     new("silent_server_and_calls_without_a_deadline", silence::calls_without_a_deadline_end),
     new("silent_server_and_a_cancelled_call", silence::a_cancelled_call_ends_at_once),
+    new("silent_server_ends_a_wait_after_ten_seconds", silence::a_wait_in_line_ends_after_an_outage),
     on_all("silent_connections_are_replaced", silence::dead_connections_are_replaced),
     new("no_server", silence::no_server),
     on_all("subscription_is_silently_dead", subscription::silently_dead),
@@ -87,6 +88,11 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("silent_server_and_a_cancelled_call", &["python"], "a thread in Python cannot be cancelled"),
     ("calls_are_cancelled_at_random", &["python"], "a thread in Python cannot be cancelled"),
     ("interrupts_at_random", &["javascript", "go", "rust", "rust_async"], "the language interrupts no running code"),
+    (
+        "silent_server_ends_a_wait_after_ten_seconds",
+        &["rust", "rust_async"],
+        "a setting bounds the outage: `tests/waiting/waiting/outages.rs` tests it",
+    ),
     ("silent_connections_are_replaced", &["rust", "rust_async"], AT_ONCE),
     ("endpoint_moves_to_another_server", &["rust", "rust_async"], AT_ONCE),
     ("server_is_not_ready", &["rust", "rust_async"], AT_ONCE),

@@ -162,7 +162,8 @@ const verbs = {
     const { limit, inUse, waiterCount, holders, waiters } = await command.from().inspect();
     const ids = (rows) => rows.map(({ id }) => id).join();
     const numbers = { limit: limit ?? 0, in_use: inUse, waiting: waiterCount };
-    return line('state', { ...numbers, holders: ids(holders), waiters: ids(waiters) });
+    const labels = holders.map(({ label }) => label ?? '').join();
+    return line('state', { ...numbers, holders: ids(holders), waiters: ids(waiters), labels });
   },
 
   async revoke(command) {

@@ -17,6 +17,7 @@ import {
   type RwLock,
   type Semaphore,
   TimedOutError,
+  UnexpectedReplyError,
   UnreachableError,
 } from 'luagate';
 import { Cluster, Redis } from 'ioredis';
@@ -74,12 +75,20 @@ const isRevoked: boolean = await market.revoke('anna/1');
 try {
   await market.acquire();
 } catch (error) {
-  if (error instanceof LineFullError || error instanceof DeniedError) {
+  if (error instanceof LineFullError || error instanceof DeniedError || error instanceof TimedOutError) {
     const wait: number = error.retryAfter(500);
     console.log(error.semaphore, error.inUse, error.limit, error.waiting, error.nextExpiry ?? 'never', wait);
   }
   if (error instanceof AboveLimitError || error instanceof LimitMismatchError) console.log(error.limit);
-  const others = [ClosedError, InvalidError, LostError, LuagateError, NoPermissionError, RevokedError, TimedOutError];
+  const others = [
+    ClosedError,
+    InvalidError,
+    LostError,
+    LuagateError,
+    NoPermissionError,
+    RevokedError,
+    UnexpectedReplyError,
+  ];
   console.log([...others, UnreachableError].some((one) => error instanceof one));
 }
 await gate.close();

@@ -114,7 +114,7 @@ def inspected(state):
     holders, waiters = (",".join(one.id for one in ones) for ones in (state.holders, state.waiters))
     return "state", {
         "limit": state.limit or 0, "in_use": state.in_use, "waiting": state.waiter_count,
-        "holders": holders, "waiters": waiters,
+        "holders": holders, "waiters": waiters, "labels": ",".join(one.label or "" for one in state.holders),
     }  # fmt: skip
 
 
@@ -126,7 +126,7 @@ def failure(error):
     """The reply for an error."""
     kind = next((kind for one, kind in KINDS.items() if isinstance(error, one)), "other")
     values = {"kind": kind, "type": type(error).__name__}
-    if kind in ("denied", "full"):
+    if kind in ("denied", "full", "timed_out"):
         values.update(in_use=error.in_use, limit=error.limit, waiting=error.waiting)
         values["next_expiry"] = -1 if error.next_expiry is None else round(error.next_expiry * 1000)
     if kind in ("above_limit", "limit_mismatch"):

@@ -21,7 +21,9 @@ def threads(client: redis.Redis) -> None:
         except Denied as denied:
             after: float = denied.retry_after(0.5)
             print(denied.in_use, denied.waiting, after, fence, wrong, was_held)
-        except (TimedOut, Invalid):
+        except TimedOut as late:
+            print(late.in_use, late.limit, late.waiting, late.next_expiry, late.retry_after(0.5))
+        except Invalid:
             pass
         several: Permits = gate.several([(user, 1), (gate.rwlock("{g}:book").read, 1)]).acquire(timeout=None)
         several.refresh()

@@ -79,6 +79,10 @@ fn main() -> ExitCode {
         let (name, missing) = (format!("{}::types_are_strict", language.name), language.missing.clone());
         trials.push(trial(name, missing.as_deref(), move || alone::types_are_strict(&language)));
     }
+    for language in languages.iter().filter(|language| language.name != "asyncio").cloned() {
+        let (name, missing) = (format!("{}::survives_forged_replies", language.name), language.missing.clone());
+        trials.push(trial(name, missing.as_deref(), move || alone::survives_forged_replies(&language)));
+    }
     for (name, missing, test) in examples::cases(&languages) {
         trials.push(trial(name, missing.as_deref().or(no_server), test));
     }

@@ -185,13 +185,14 @@ func (d *driver) withSemaphore(ctx context.Context, c command) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	var holders, waiters []string
+	var holders, labels, waiters []string
 	for _, holder := range state.Holders {
-		holders = append(holders, holder.ID)
+		holders, labels = append(holders, holder.ID), append(labels, holder.Label)
 	}
 	for _, waiter := range state.Waiters {
 		waiters = append(waiters, waiter.ID)
 	}
 	return []string{"state", fmt.Sprint("limit=", state.Limit), fmt.Sprint("in_use=", state.InUse),
-		fmt.Sprint("waiting=", state.WaiterCount), "holders=" + strings.Join(holders, ","), "waiters=" + strings.Join(waiters, ",")}, nil
+		fmt.Sprint("waiting=", state.WaiterCount), "holders=" + strings.Join(holders, ","), "waiters=" + strings.Join(waiters, ","),
+		"labels=" + strings.Join(labels, ",")}, nil
 }

@@ -137,6 +137,7 @@ func (d *driver) keep(c command, h held) {
 func describe(err error) []string {
 	var denied *luagate.DeniedError
 	var full *luagate.LineFullError
+	var late *luagate.TimedOutError
 	var above *luagate.AboveLimitError
 	var mismatch *luagate.LimitMismatchError
 	var server redis.Error
@@ -160,8 +161,8 @@ func describe(err error) []string {
 		kind = "closed"
 	case errors.Is(err, luagate.ErrNoPermission):
 		kind = "permission"
-	case errors.Is(err, context.DeadlineExceeded):
-		kind = "timed_out"
+	case errors.As(err, &late) && errors.Is(err, context.DeadlineExceeded):
+		kind, more = "timed_out", used(late.Usage)
 	case errors.Is(err, context.Canceled):
 		kind = "cancelled"
 	case errors.Is(err, luagate.ErrUnreachable):

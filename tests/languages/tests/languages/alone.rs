@@ -5,12 +5,14 @@ use super::stays;
 use super::team::Member;
 use super::worker::{LIMIT, NAME};
 use crate::server;
-use crate::support::eventually;
+use crate::support::{eventually, within};
 use libtest_mimic::Failed;
 use redis::{Commands, Connection, RedisResult};
 use serde_json::Value;
 use std::fs::File;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 type Test = fn(&Language) -> Result<(), Failed>;
 
@@ -48,6 +50,18 @@ fn every_case(language: &Language) -> Result<(), Failed> {
 pub fn types_are_strict(language: &Language) -> Result<(), Failed> {
     let output = language.run("types", &[]).output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+/// Whatever the server replies, a call returns a value or an error of the client, and ends.
+pub fn survives_forged_replies(language: &Language) -> Result<(), Failed> {
+    let mut run = language.run("replies", &[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    if within(Duration::from_secs(300), || run.try_wait().unwrap()).is_none() {
+        run.kill()?;
+    }
+    let output = run.wait_with_output()?;
+    let texts = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(output.status.success(), "{}: {}", output.status, texts.concat());
     Ok(())
 }
 

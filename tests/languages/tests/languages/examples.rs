@@ -99,6 +99,8 @@ fn limit(web: &Web) -> Result<(), Failed> {
     has(&reports(&server)?, 5, 0); // the heads have come, and the bodies have not
     let other = services[0].send("/health").answer();
     assert_eq!(other.status(), 200, "{other:?}");
+    let next = services[0].send(REPORT).answer();
+    assert_eq!((next.status(), next.retry_after()), (429, Some(1_200)), "{next:?}"); // 6,000 s of work by 5
     Ok(())
 }
 

@@ -117,8 +117,7 @@ final class Calls {
   }
 
   private Reply reply(String name, Answer answer) {
-    var values = (List<?>) SafeEncoder.encodeObject(answer.reply);
-    return scripts.script(name).reply(values, answer.instant);
+    return scripts.script(name).reply(SafeEncoder.encodeObject(answer.reply), answer.instant);
   }
 
   private Answer attempt(Call call, long end, boolean isInterruptible)

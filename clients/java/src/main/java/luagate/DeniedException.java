@@ -9,6 +9,7 @@ public final class DeniedException extends RefusedException {
         ("%s: %d of %d permits are in use, and %d callers wait in line."
                 + " Try again later, or call acquire")
             .formatted(key, inUse, limit, waiting),
+        null,
         inUse,
         limit,
         waiting,

@@ -64,7 +64,7 @@ public record Inspection(
   private static Holder holder(List<?> row, long now) { // id permits fence expires_at cooling_down
     String id = (String) row.get(0);
     long expiresAt = number(row, 3);
-    Duration remaining = expiresAt < 0 ? Permit.FOREVER : Duration.ofMillis(expiresAt - now);
+    Duration remaining = expiresAt < 0 ? Permit.FOREVER : Duration.ofMillis(Math.max(0, expiresAt - now));
     boolean isCoolingDown = number(row, 4) == 1;
     int permits = (int) number(row, 1);
     return new Holder(id, Ids.label(id), permits, number(row, 2), remaining, isCoolingDown);

@@ -9,6 +9,7 @@ public final class LineFullException extends RefusedException {
     super(
         "%s: %d callers wait in line already, and maxWaiting is %d. Try again later"
             .formatted(key, waiting, maxWaiting),
+        null,
         inUse,
         limit,
         waiting,

@@ -111,6 +111,49 @@ public final class Permit implements AutoCloseable {
     }
   }
 
+  /** As {@link #refresh}, as a part of a wait with this timeout. */
+  void refresh(Duration timeout, long end) throws InterruptedException {
+    long latest = System.nanoTime() + settings.gate().callTimeoutNs();
+    try {
+      lease.refresh(Math.min(end + Request.LEAVING_NS, latest));
+    } catch (UnreachableException silent) {
+      if (System.nanoTime() - end < 0) {
+        throw silent;
+      }
+      throw new TimedOutException(
+          "%s: the server did not answer within %s".formatted(settings.key(), timeout),
+          silent.getCause(),
+          0,
+          0,
+          0,
+          -1);
+    }
+  }
+
+  /** Makes the lease permanent, if this is requested. The caller knows now that it holds it. */
+  void makePermanent() {
+    if (settings.isPermanent()) {
+      try {
+        lease.refresh();
+      } catch (RuntimeException failed) {
+        lease.finish();
+        throw failed;
+      }
+    }
+  }
+
+  /** As {@link #makePermanent()}, as a part of a wait with this timeout. */
+  void makePermanent(Duration timeout, long end) throws InterruptedException {
+    if (settings.isPermanent()) {
+      try {
+        refresh(timeout, end);
+      } catch (RuntimeException | InterruptedException failed) {
+        lease.finish();
+        throw failed;
+      }
+    }
+  }
+
   void checkClock() {
     if (isLost()) {
       throw new LostException(settings.key(), id);
@@ -151,9 +194,9 @@ public final class Permit implements AutoCloseable {
     lease.finish();
     try {
       return release(0).word().equals("released");
-    } catch (UnreachableException unreachable) {
+    } catch (UnreachableException | UnexpectedReplyException unknown) {
       Release.start(settings, id, lastsNs);
-      throw unreachable;
+      throw unknown;
     }
   }
 

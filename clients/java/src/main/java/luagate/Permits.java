@@ -43,25 +43,25 @@ public final class Permits implements AutoCloseable {
   }
 
   /**
-   * Releases all. Returns whether all were still held. See {@link Permit#release}; if the server
-   * does not answer the first release, the others continue in the background without waiting.
+   * Releases all. Returns whether all were still held. See {@link Permit#release}; if a release
+   * fails, the others continue in the background without waiting.
    */
   public boolean release() {
     boolean wereHeld = true;
-    UnreachableException unreachable = null;
+    RuntimeException failure = null;
     for (Permit permit : permits) {
-      if (unreachable != null) {
+      if (failure != null) {
         permit.abandon();
         continue;
       }
       try {
         wereHeld &= permit.release();
-      } catch (UnreachableException failed) {
-        unreachable = failed;
+      } catch (RuntimeException failed) {
+        failure = failed;
       }
     }
-    if (unreachable != null) {
-      throw unreachable;
+    if (failure != null) {
+      throw failure;
     }
     return wereHeld;
   }

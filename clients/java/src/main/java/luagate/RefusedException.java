@@ -16,8 +16,9 @@ public abstract class RefusedException extends LuagateException {
   private final int waiting;
   private final long nextExpiryMs; // -1: never
 
-  RefusedException(String message, int inUse, int limit, int waiting, long nextExpiryMs) {
-    super(message, null);
+  RefusedException(
+      String message, Throwable cause, int inUse, int limit, int waiting, long nextExpiryMs) {
+    super(message, cause);
     this.inUse = inUse;
     this.limit = limit;
     this.waiting = waiting;
@@ -52,7 +53,7 @@ public abstract class RefusedException extends LuagateException {
    */
   public Duration retryAfter(Duration hold) {
     long holdMs = Settings.millis("hold", hold, 0, Settings.LONGEST_MS);
-    double estimateMs = (double) holdMs * (waiting + 1L) / limit;
+    double estimateMs = (double) holdMs * (waiting + 1L) / Math.max(1, limit);
     return Duration.ofNanos(Math.max(MILLISECONDS.toNanos(1), (long) (estimateMs * 1e6)));
   }
 }

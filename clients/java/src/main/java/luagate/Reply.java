@@ -9,12 +9,16 @@ import java.util.Map;
  * For a reply, that is an instant before the call was sent; for a message, its arrival.
  */
 record Reply(String word, Map<String, Object> fields, long instant) {
+  /** Throws an UnexpectedReplyException if the reply has no such number. */
   long number(String field) {
-    return (Long) fields.get(field);
+    if (fields.get(field) instanceof Long number) {
+      return number;
+    }
+    throw new UnexpectedReplyException(field, this);
   }
 
   int integer(String field) {
-    return (int) number(field);
+    return (int) Math.min(number(field), Integer.MAX_VALUE);
   }
 
   /** Nanoseconds until the end of the lease by this machine's clock, 0 or more. */

@@ -31,6 +31,7 @@ final class Request {
   private final Retry retry;
   private long ticket;
   private Reply queued; // the last reply of this word
+  private Reply last; // the last reply; null: none
   private volatile LuagateException failure; // ends the wait
   private volatile boolean isAbandoned;
 
@@ -54,7 +55,9 @@ final class Request {
         reply = checked(call(), 0);
       }
       if (isGrant(reply)) {
-        return permit(reply);
+        Permit permit = permit(reply);
+        permit.makePermanent();
+        return permit;
       }
       throw settings.denied(reply);
     } catch (DeniedException | AboveLimitException refused) {
@@ -88,7 +91,9 @@ final class Request {
       }
       gate.inbox().remove(this);
       if (granted.isGranted()) {
-        return permit(granted);
+        Permit permit = permit(granted);
+        permit.makePermanent(timeout, end);
+        return permit;
       }
     } catch (LineFullException | AboveLimitException refused) {
       gate.inbox().remove(this); // the id has no permits and no place in line
@@ -109,10 +114,20 @@ final class Request {
   }
 
   private TimedOutException timedOut(Duration timeout, Throwable cause) {
-    return new TimedOutException(
+    String text =
         "%s: not granted within %s. Requested permits: %d, limit: %d"
-            .formatted(settings.key(), timeout, permits, settings.limit()),
-        cause);
+            .formatted(settings.key(), timeout, permits, settings.limit());
+    if (last == null) {
+      return new TimedOutException(text, cause, 0, 0, 0, -1);
+    }
+    boolean isDenied = last.word().equals("denied");
+    return new TimedOutException(
+        text,
+        cause,
+        last.integer("in_use"),
+        last.integer("limit"),
+        isDenied ? last.integer("waiting") : queued == last ? last.integer("position") : 0,
+        isDenied ? last.number("next_expiry") : -1);
   }
 
   /** A call that counts as lost may still be granted later. That grant is then released. */
@@ -219,7 +234,7 @@ final class Request {
                 "id", id,
                 "permits", permits,
                 "limit", settings.limit(),
-                "lease_ms", settings.leaseMs(),
+                "lease_ms", settings.firstLeaseMs(),
                 "wait_ms", patienceMs,
                 "inbox", address,
                 "ticket", ticket));
@@ -241,6 +256,7 @@ final class Request {
     if (reply.word().equals("denied") && patienceMs > 0) {
       throw settings.lineFull(reply);
     }
+    last = reply;
     return reply;
   }
 

@@ -21,6 +21,18 @@ import java.util.Map;
 public final class Scripts {
   private static final int CONTRACT = 1; // the version of lua/README.md in this package
 
+  private static final long HIGHEST = 1L << 53; // of the numbers of Lua: times, tickets and fences
+  private static final String INSPECT = "dist/semaphore/inspect.lua";
+  private static final String SEVERAL = "dist/semaphore/try_acquire_several.lua";
+
+  /** The fields that are lists, and the length of each row. All other fields are numbers. */
+  private static final Map<String, Integer> ROWS =
+      Map.of(
+          INSPECT + " holders", 5,
+          INSPECT + " waiters", 4,
+          SEVERAL + " permits", 5,
+          SEVERAL + " usages", 3);
+
   private record Manifest(int contract, Map<String, Script> scripts) {}
 
   /** A script of the manifest. */
@@ -44,15 +56,42 @@ public final class Scripts {
       return ordered;
     }
 
-    /** The reply with its fields by name. Its times count from this instant. */
-    Reply reply(List<?> values, long instant) {
+    /**
+     * The reply with its fields by name: numbers, and lists of rows. Its times count from this
+     * instant. Throws an UnexpectedReplyException.
+     */
+    Reply reply(Object reply, long instant) {
+      List<?> values = reply instanceof List<?> list ? list : List.of();
       boolean hasWord = !replies.containsKey("");
-      String word = hasWord ? (String) values.get(0) : "";
-      var fields = new HashMap<String, Object>();
-      for (String field : replies.get(word)) {
-        fields.put(field, values.get(fields.size() + (hasWord ? 1 : 0)));
+      Object word = !hasWord ? "" : values.isEmpty() ? null : values.get(0);
+      List<String> names = word instanceof String ? replies.get(word) : null;
+      int first = hasWord ? 1 : 0;
+      if (names == null || values.size() < first + names.size()) {
+        throw new UnexpectedReplyException(file, reply);
       }
-      return new Reply(word, fields, instant);
+      var fields = new HashMap<String, Object>();
+      for (String name : names) {
+        Object field = values.get(first + fields.size());
+        Integer length = ROWS.get(file + " " + name);
+        if (!(length == null ? isNumber(field) : areRows(field, length, file.equals(INSPECT)))) {
+          throw new UnexpectedReplyException(file, reply);
+        }
+        fields.put(name, field);
+      }
+      return new Reply((String) word, fields, instant);
+    }
+
+    private static boolean isNumber(Object value) {
+      return value instanceof Long number && number >= -1 && number <= HIGHEST;
+    }
+
+    /** Whether it is a list of rows of numbers. With ids, each row begins with one. */
+    private static boolean areRows(Object value, int length, boolean haveIds) {
+      return value instanceof List<?> rows
+          && rows.stream().allMatch(row -> row instanceof List<?> cells
+              && cells.size() >= length
+              && (!haveIds || cells.get(0) instanceof String)
+              && cells.subList(haveIds ? 1 : 0, length).stream().allMatch(Script::isNumber));
     }
   }
 

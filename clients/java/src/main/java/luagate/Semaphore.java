@@ -142,6 +142,7 @@ public final class Semaphore {
    */
   public Resized resize(int limit) {
     Settings.check(limit >= 1, "limit", limit, "an integer from 1 to " + Settings.MOST);
+    Settings.check(!settings.isLock(), "resize", "the lock " + settings.key(), "a semaphore");
     Reply reply = call("resize", List.of(limit, -1));
     return new Resized(reply.integer("old"), reply.integer("new"), reply.integer("in_use"));
   }
@@ -152,10 +153,12 @@ public final class Semaphore {
     var waiters = new ArrayList<Inspection.Waiter>();
     for (int offset = 0; ; offset += PAGE) {
       Reply page = call("inspect", List.of(offset, PAGE));
+      int before = holders.size() + waiters.size();
       holders.addAll(Inspection.holders(page));
       waiters.addAll(Inspection.waiters(page));
       int shown = offset + PAGE;
-      if (shown >= page.number("holder_count") && shown >= page.number("waiter_count")) {
+      boolean isEmpty = holders.size() + waiters.size() == before;
+      if (isEmpty || shown >= page.number("holder_count") && shown >= page.number("waiter_count")) {
         return Inspection.of(page, holders, waiters);
       }
     }

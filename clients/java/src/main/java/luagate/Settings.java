@@ -33,6 +33,7 @@ final class Settings implements Cloneable {
   private final Luagate gate;
   private final List<String> keys; // meta, holders, queue
   private final int limit;
+  private final boolean isLock; // its limit cannot be changed
   private final boolean isWriter; // a permit is that of a writer: all permits of a lock
   private Long leaseMs; // null: the default lease, renewed; 0: permanent
   private boolean isRenewed; // also if it is not the default lease
@@ -55,6 +56,7 @@ final class Settings implements Cloneable {
     String tag = isGrouped ? name : "{" + name + "}";
     this.gate = gate;
     this.limit = limit;
+    isLock = !kind.equals("semaphore");
     this.isWriter = isWriter;
     label = gate.label();
     keys =
@@ -177,12 +179,25 @@ final class Settings implements Cloneable {
     return limit;
   }
 
+  boolean isLock() {
+    return isLock;
+  }
+
   boolean isWriter() {
     return isWriter;
   }
 
   long leaseMs() {
     return leaseMs == null ? DEFAULT_LEASE_MS : leaseMs;
+  }
+
+  boolean isPermanent() {
+    return leaseMs() == 0;
+  }
+
+  /** A permanent lease begins as an ordinary one, since the reply to its grant may be lost. */
+  long firstLeaseMs() {
+    return isPermanent() ? DEFAULT_LEASE_MS : leaseMs();
   }
 
   boolean isRenewed() {
@@ -221,7 +236,7 @@ final class Settings implements Cloneable {
 
   /** The time for which a grant lasts if it is not renewed. */
   long leaseNs() {
-    return leaseMs() == 0 ? UNLIMITED_NS : MILLISECONDS.toNanos(Math.max(leaseMs(), atLeastMs));
+    return isPermanent() ? UNLIMITED_NS : MILLISECONDS.toNanos(Math.max(leaseMs(), atLeastMs));
   }
 
   /** The number of permits on the server. */

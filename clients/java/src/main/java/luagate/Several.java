@@ -95,6 +95,7 @@ public final class Several {
       while (System.nanoTime() - end < 0) {
         Permits granted = tryAcquire(id);
         if (!granted.isLost()) {
+          granted.permits().forEach(Permit::makePermanent);
           return granted;
         }
         granted.permits().forEach(lost -> lost.lease.finish()); // the reply was read too late
@@ -123,7 +124,7 @@ public final class Several {
     var argv = new ArrayList<Object>(List.of(id));
     for (Want want : wants) {
       Settings of = want.settings();
-      argv.addAll(List.of(want.serverPermits(), of.limit(), of.leaseMs(), of.atLeastMs()));
+      argv.addAll(List.of(want.serverPermits(), of.limit(), of.firstLeaseMs(), of.atLeastMs()));
     }
     Reply reply = gate.calls().call("semaphore/try_acquire_several", keys, argv, false);
     if (!reply.word().equals("granted") && !reply.word().equals("held")
@@ -133,7 +134,7 @@ public final class Several {
     switch (reply.word()) {
       case "denied" -> throw denied(reply);
       case "above_limit" -> {
-        Want above = wants.get(reply.integer("index") - 1);
+        Want above = wants.get(index(reply));
         throw above.settings().aboveLimit(above.serverPermits(), reply);
       }
       default -> {
@@ -147,7 +148,7 @@ public final class Several {
     for (int i = 0; i < usages.size(); i++) {
       wants.get(i).settings().checkLimit((int) number(usages.get(i), 1));
     }
-    int index = reply.integer("index") - 1;
+    int index = index(reply);
     List<?> usage = usages.get(index);
     var fields =
         Map.<String, Object>of(
@@ -178,9 +179,22 @@ public final class Several {
     return new Permits(List.copyOf(permits));
   }
 
-  private static List<List<?>> rows(Reply reply, String field) {
+  /** The want that a refusal names. */
+  private int index(Reply reply) {
+    int index = reply.integer("index") - 1;
+    if (index < 0 || index >= wants.size()) {
+      throw new UnexpectedReplyException("index", reply);
+    }
+    return index;
+  }
+
+  /** A row for each want. */
+  private List<List<?>> rows(Reply reply, String field) {
     var rows = new ArrayList<List<?>>();
     ((List<?>) reply.fields().get(field)).forEach(row -> rows.add((List<?>) row));
+    if (rows.size() != wants.size()) {
+      throw new UnexpectedReplyException(field, reply);
+    }
     return rows;
   }
 
@@ -219,7 +233,7 @@ public final class Several {
         permit.lease.keep(true, () -> current.get().fail(lost));
       }
       for (Permit earlier : held.subList(0, held.size() - 1)) {
-        refresh(earlier, timeout, end);
+        earlier.refresh(timeout, end);
       }
       held.forEach(Permit::checkClock);
     } catch (RuntimeException | InterruptedException failed) {
@@ -229,20 +243,6 @@ public final class Several {
     }
     held.forEach(Permit::keep);
     return new Permits(wants.stream().map(want -> granted.get(want.semaphore)).toList());
-  }
-
-  private static void refresh(Permit permit, Duration timeout, long end)
-      throws InterruptedException {
-    try {
-      permit.lease.refresh(end + Request.LEAVING_NS);
-    } catch (UnreachableException silent) {
-      if (System.nanoTime() - end < 0) {
-        throw silent;
-      }
-      throw new TimedOutException(
-          "%s: the server did not answer within %s".formatted(permit.settings.key(), timeout),
-          silent.getCause());
-    }
   }
 
   private static int limit(Want want) {

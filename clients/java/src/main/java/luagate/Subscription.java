@@ -145,7 +145,7 @@ final class Subscription extends JedisPubSub {
     var numsub = Calls.arguments(Command.PUBSUB, List.of("NUMSUB", own));
     var publish = Calls.arguments(Command.PUBLISH, List.of(own, ""));
     try {
-      boolean isHeard = (Long) ((List<?>) call(numsub)).get(1) > 0;
+      boolean isHeard = isHeard(call(numsub));
       if (isHeard) {
         call(publish);
       }
@@ -161,6 +161,14 @@ final class Subscription extends JedisPubSub {
     } catch (InterruptedException | Unanswered | LuagateException lost) {
       reconnect();
     }
+  }
+
+  /** Whether the reply to PUBSUB NUMSUB counts a subscriber. A proxy may reply anything. */
+  private static boolean isHeard(Object reply) {
+    return reply instanceof List<?> pair
+        && pair.size() > 1
+        && pair.get(1) instanceof Long count
+        && count > 0;
   }
 
   private Object call(CommandArguments command) throws InterruptedException, Unanswered {

@@ -355,13 +355,14 @@ public final class Driver {
 
   private static String inspect(Semaphore semaphore) {
     Inspection state = semaphore.inspect();
-    return "state limit=%d in_use=%d waiting=%d holders=%s waiters=%s"
+    return "state limit=%d in_use=%d waiting=%d holders=%s waiters=%s labels=%s"
         .formatted(
             state.limit(),
             state.inUse(),
             state.waiterCount(),
             join(state.holders().stream().map(Inspection.Holder::id).toList()),
-            join(state.waiters().stream().map(Inspection.Waiter::id).toList()));
+            join(state.waiters().stream().map(Inspection.Waiter::id).toList()),
+            join(state.holders().stream().map(Inspection.Holder::label).toList()));
   }
 
   private String resize(Line line) {

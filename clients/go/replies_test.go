@@ -1,0 +1,219 @@
+package luagate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// forger answers each call with the next of these replies, then always with the last one. Nothing is sent.
+type forger []any
+
+func (f *forger) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f *forger) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (f *forger) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, command redis.Cmder) error {
+		call, isScript := command.(*redis.Cmd)
+		if !isScript {
+			return errors.New("no connection")
+		}
+		reply := (*f)[0]
+		if len(*f) > 1 {
+			*f = (*f)[1:]
+		}
+		if err, isError := reply.(error); isError {
+			call.SetErr(err)
+			return err
+		}
+		call.SetVal(reply)
+		return nil
+	}
+}
+
+const serverTime int64 = 1795205203248
+
+// dice makes random replies.
+type dice struct{ *rand.Rand }
+
+func (d dice) number() any {
+	known := []int64{-1, 0, 1, 2, 3, serverTime, serverTime + 1, serverTime + 30_000, serverTime * 1000, 1<<31 - 1, 1 << 31, 1 << 53,
+		math.MaxInt64, math.MinInt64, -2}
+	return known[d.IntN(len(known))]
+}
+
+func (d dice) cell() any {
+	others := []any{nil, true, 0.5, "a/b", "", []byte("x"), redis.Nil, []any{}}
+	if d.IntN(4) > 0 {
+		return d.number()
+	}
+	return others[d.IntN(len(others))]
+}
+
+func (d dice) list(longest int, one func() any) any {
+	list := make([]any, d.IntN(longest+1))
+	for i := range list {
+		list[i] = one()
+	}
+	return list
+}
+
+func (d dice) rows() any {
+	return d.list(3, func() any { return d.list(6, d.cell) })
+}
+
+func (d dice) field() any {
+	if d.IntN(6) == 0 {
+		return d.rows()
+	}
+	return d.cell()
+}
+
+// row is a list of this number of numbers.
+func (d dice) row(length int) any {
+	row := make([]any, length)
+	for i := range row {
+		row[i] = d.number()
+	}
+	return row
+}
+
+var words = []string{"granted", "held", "queued", "denied", "above_limit", "released", "cancelled", "gone", "refreshed", "lost", "resized",
+	"unchanged", "other"}
+
+func (d dice) reply() any {
+	word := words[d.IntN(len(words))]
+	switch d.IntN(6) {
+	case 0:
+		return d.field()
+	case 1:
+		return d.list(9, d.field)
+	case 2:
+		return append([]any{word}, d.list(6, d.field).([]any)...)
+	case 3:
+		return append([]any{word}, d.row(6).([]any)...)
+	case 4:
+		return append(d.row(7).([]any), d.rows(), d.rows())
+	}
+	row := func(length int) func() any { return func() any { return d.row(length) } }
+	denied := []any{"denied", d.number(), d.number(), d.number(), d.list(3, row(3)), d.number()}
+	return [][]any{{"granted", d.number(), d.list(3, row(5))}, denied}[d.IntN(2)]
+}
+
+var callsWithReplies = map[string]func(context.Context, *Semaphore, *Several) error{
+	"TryAcquire": func(ctx context.Context, s *Semaphore, _ *Several) error { _, err := s.TryAcquire(ctx, 1); return err },
+	"Acquire": func(ctx context.Context, s *Semaphore, _ *Several) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+		defer cancel()
+		_, err := s.Acquire(ctx, 1)
+		return err
+	},
+	"Refresh": func(ctx context.Context, s *Semaphore, _ *Several) error { return held(s).Refresh(ctx) },
+	"Release": func(ctx context.Context, s *Semaphore, _ *Several) error { _, err := held(s).Release(ctx); return err },
+	"Resize":  func(ctx context.Context, s *Semaphore, _ *Several) error { _, err := s.Resize(ctx, 7); return err },
+	"Inspect": func(ctx context.Context, s *Semaphore, _ *Several) error { _, err := s.Inspect(ctx); return err },
+	"Revoke":  func(ctx context.Context, s *Semaphore, _ *Several) error { _, err := s.Revoke(ctx, "id"); return err },
+	"Several.TryAcquire": func(ctx context.Context, _ *Semaphore, several *Several) error {
+		permits, err := several.TryAcquire(ctx)
+		if err == nil && len(permits.Each) != 2 {
+			return fmt.Errorf("%d permits", len(permits.Each))
+		}
+		return err
+	},
+}
+
+func held(s *Semaphore) *Permit {
+	return newPermit(s, Permit{ID: "a", Permits: 1}, serverTime, time.Now().Add(time.Hour))
+}
+
+// isOwn is whether it is an error of the kinds that this package documents.
+func isOwn(err error) bool {
+	return slices.ContainsFunc([]error{ErrDenied, ErrLineFull, ErrAboveLimit, ErrLimitMismatch, ErrLost, ErrRevoked, ErrClosed,
+		ErrUnexpectedReply, ErrUnreachable, context.DeadlineExceeded}, func(kind error) bool { return errors.Is(err, kind) })
+}
+
+// endsWell makes a call with these replies.
+func endsWell(t *testing.T, name string, longest time.Duration, replies ...any) error {
+	t.Helper()
+	text := fmt.Sprint(name, replies)
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			t.Fatalf("%s: %v", text, panicked)
+		}
+	}()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // the subscription finds no server
+	defer rdb.Close()
+	forged := forger(replies)
+	rdb.AddHook(&forged)
+	g, err := New(rdb, WithCallTimeout(longest), WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.end()
+	one, other := g.Semaphore("{g}:one", 5), g.Semaphore("{g}:other", 5)
+	other.Strict = true
+	err = callsWithReplies[name](t.Context(), one, g.Several(one.Want(1), other.Want(1)))
+	if err != nil && !isOwn(err) {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return err
+}
+
+// Whatever the server replies, a call returns a value or an error of this package.
+func TestForgedReplies(t *testing.T) {
+	names := slices.Sorted(maps.Keys(callsWithReplies))
+	d := dice{rand.New(rand.NewPCG(1, 2))}
+	for range 3_000 {
+		replies := []any{d.reply(), d.reply()}
+		endsWell(t, names[d.IntN(len(names))], 5*time.Millisecond, replies[:1+d.IntN(2)]...)
+	}
+}
+
+// A reply that no script returns is not taken for another one, and the call is not repeated.
+func TestUnexpectedReplies(t *testing.T) {
+	one, zero, text, usage := int64(1), int64(0), any("1"), []any{int64(1), int64(1), int64(1)}
+	grant := []any{one, one, serverTime + 9_999, one, one}
+	for _, c := range []struct {
+		name  string
+		reply any
+	}{
+		{"TryAcquire", nil},
+		{"TryAcquire", redis.Nil},
+		{"TryAcquire", one},
+		{"TryAcquire", []any{}},
+		{"TryAcquire", []any{"other", one}},
+		{"TryAcquire", []any{"granted", one, one, serverTime + 9_999, serverTime, one}},
+		{"TryAcquire", []any{"granted", one, text, serverTime + 9_999, serverTime, one, one}},
+		{"TryAcquire", []any{"denied", int64(-2), one, one, one, serverTime}},
+		{"Resize", []any{"unchanged", one, one}},
+		{"Inspect", []any{one, one, one, one, one, one, serverTime, []any{[]any{one, one, one, one, one}}, []any{}}},
+		{"Inspect", []any{one, one, one, one, one, one, serverTime, []any{}, []any{[]any{"id", one, text, one}}}},
+		{"Inspect", []any{one, one, one, one, one, one, serverTime, one, []any{}}},
+		{"Several.TryAcquire", []any{"granted", serverTime, []any{grant}}},
+		{"Several.TryAcquire", []any{"granted", serverTime, []any{grant, grant[1:]}}},
+		{"Several.TryAcquire", []any{"denied", zero, one, serverTime, []any{usage, usage}, zero}},
+		{"Several.TryAcquire", []any{"denied", int64(3), one, serverTime, []any{usage, usage}, zero}},
+		{"Several.TryAcquire", []any{"denied", one, one, serverTime, []any{usage}, zero}},
+		{"Several.TryAcquire", []any{"above_limit", int64(3), one, serverTime, zero}},
+	} {
+		if err := endsWell(t, c.name, time.Minute, c.reply); !errors.Is(err, ErrUnexpectedReply) || errors.Is(err, ErrUnreachable) {
+			t.Errorf("%s %v: %v", c.name, c.reply, err)
+		}
+	}
+	// A page without rows is the last one.
+	if err := endsWell(t, "Inspect", time.Minute, []any{one, one, one, int64(1 << 53), one, one, serverTime, []any{}, []any{}}); err != nil {
+		t.Error(err)
+	}
+}

@@ -155,6 +155,8 @@ pub fn calls_with(con: &mut Connection, word: &str) -> RedisResult<Vec<Vec<Strin
     let rows: Vec<Row> = redis::cmd("SLOWLOG").arg(&["GET", "-1"]).query(con)?;
     let calls = rows.into_iter().map(|row| row.3);
     let texts = calls.map(|words| words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect());
-    let is_one = |words: &Vec<String>| words[0].eq_ignore_ascii_case("EVALSHA") && words.iter().any(|one| one == word);
+    // Not every version of the server records an EVALSHA of a script that it does not have.
+    let is_eval = |name: &str| ["EVALSHA", "EVAL"].iter().any(|eval| name.eq_ignore_ascii_case(eval));
+    let is_one = |words: &Vec<String>| is_eval(&words[0]) && words.iter().any(|one| one == word);
     Ok(texts.filter(is_one).collect())
 }

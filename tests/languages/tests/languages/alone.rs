@@ -146,7 +146,7 @@ fn granted_by_message(language: &Language) -> Result<(), Failed> {
 /// From now on, the slow log of the server contains every call.
 pub fn log_every_call(con: &mut Connection) -> RedisResult<()> {
     redis::cmd("CONFIG").arg(&["SET", "slowlog-log-slower-than", "0"]).exec(con)?;
-    redis::cmd("CONFIG").arg(&["SET", "slowlog-max-len", "10000"]).exec(con)
+    redis::cmd("CONFIG").arg(&["SET", "slowlog-max-len", "1000000"]).exec(con)
 }
 
 /// The words of each call of a script that has this word as an argument, since [`log_every_call`]. The newest is first.
@@ -155,8 +155,6 @@ pub fn calls_with(con: &mut Connection, word: &str) -> RedisResult<Vec<Vec<Strin
     let rows: Vec<Row> = redis::cmd("SLOWLOG").arg(&["GET", "-1"]).query(con)?;
     let calls = rows.into_iter().map(|row| row.3);
     let texts = calls.map(|words| words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect());
-    // Not every version of the server records an EVALSHA of a script that it does not have.
-    let is_eval = |name: &str| ["EVALSHA", "EVAL"].iter().any(|eval| name.eq_ignore_ascii_case(eval));
-    let is_one = |words: &Vec<String>| is_eval(&words[0]) && words.iter().any(|one| one == word);
+    let is_one = |words: &Vec<String>| words[0].eq_ignore_ascii_case("EVALSHA") && words.iter().any(|one| one == word);
     Ok(texts.filter(is_one).collect())
 }

@@ -100,7 +100,13 @@ type TimedOutError struct {
 	cause error
 }
 
-func (e *TimedOutError) Error() string { return e.cause.Error() }
+func (e *TimedOutError) Error() string {
+	why := "the server did not answer. Check its address, TLS and load"
+	if e.Limit > 0 {
+		why = fmt.Sprintf("%v. Try again later", e.Usage)
+	}
+	return fmt.Sprintf("luagate: %s: not granted in time: %v: %s", e.Name, e.cause, why)
+}
 
 // Unwrap makes it the error of the context.
 func (e *TimedOutError) Unwrap() error { return e.cause }

@@ -61,8 +61,9 @@ export const UNKNOWN = { in_use: 0, limit: 0, waiting: 0, next_expiry: -1 };
 /** The permits were not granted within the timeout, in ms. `cause`: the last error, if the server did not answer. */
 export class TimedOutError extends UsageError {
   constructor(name, usage, timeout, cause) {
-    const why = usage.limit ? ` (${used(usage)}, and ${usage.waiting} callers wait in line)` : '';
-    super(`${name}: not granted within ${timeout} ms${why}. Try again later`, name, usage, { cause });
+    const full = `${used(usage)}, and ${usage.waiting} callers wait in line. Try again later`;
+    const why = usage.limit ? full : 'the server did not answer. Check its address, TLS and load';
+    super(`${name}: not granted within ${timeout} ms: ${why}`, name, usage, { cause });
   }
 }
 

@@ -62,7 +62,8 @@ class TimedOut(Refused, TimeoutError):
 
     def __str__(self) -> str:
         why = f"the permits were not granted within {self.timeout:g} s"
-        return f"{super().__str__()}; {why}" if self.limit else f"{self.name}: {why}"
+        silent = "the server did not answer. Check its address, TLS and load"
+        return f"{super().__str__()}; {why}" if self.limit else f"{self.name}: {why}: {silent}"
 
 
 class AboveLimit(LuagateError):

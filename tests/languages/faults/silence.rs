@@ -32,6 +32,8 @@ fn late(client: &Client, scene: &mut Scene, name: &str) -> Duration {
         reply.is_error("unreachable");
     } else {
         assert_eq!(usage(reply.is_error("timed_out")), [0, 0, 0], "numbers without a reply: {reply:?}");
+        let text = reply.get("message");
+        assert!(text.contains("the server did not answer. Check its address, TLS and load"), "{reply:?}");
     }
     time.checked_sub(TIMEOUT).expect("not before the deadline")
 }

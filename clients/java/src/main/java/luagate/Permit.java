@@ -120,13 +120,7 @@ public final class Permit implements AutoCloseable {
       if (System.nanoTime() - end < 0) {
         throw silent;
       }
-      throw new TimedOutException(
-          "%s: the server did not answer within %s".formatted(settings.key(), timeout),
-          silent.getCause(),
-          0,
-          0,
-          0,
-          -1);
+      throw new TimedOutException(settings.key(), timeout, silent.getCause(), 0, 0, 0, -1);
     }
   }
 

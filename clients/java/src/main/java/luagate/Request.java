@@ -114,15 +114,13 @@ final class Request {
   }
 
   private TimedOutException timedOut(Duration timeout, Throwable cause) {
-    String text =
-        "%s: not granted within %s. Requested permits: %d, limit: %d"
-            .formatted(settings.key(), timeout, permits, settings.limit());
     if (last == null) {
-      return new TimedOutException(text, cause, 0, 0, 0, -1);
+      return new TimedOutException(settings.key(), timeout, cause, 0, 0, 0, -1);
     }
     boolean isDenied = last.word().equals("denied");
     return new TimedOutException(
-        text,
+        settings.key(),
+        timeout,
         cause,
         last.integer("in_use"),
         last.integer("limit"),

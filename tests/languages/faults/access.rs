@@ -55,10 +55,12 @@ pub fn missing_permission(client: &Client) -> Result<(), Failed> {
         let message = reply.get("message").to_lowercase();
         // The Rust library shows the server's text, which names the command. Before Redis 7 it names no subcommand.
         let command = missing.split('|').next().unwrap_or(missing);
-        let named = match client.is_rust() {
-            true => command.trim_start_matches('+'),
-            false if message.contains("command or its subcommand") => command,
-            false => missing,
+        let named = if client.is_rust() {
+            command.trim_start_matches('+')
+        } else if message.contains("command or its subcommand") {
+            command
+        } else {
+            missing
         };
         assert!(message.contains(named), "{rule}: it does not name {named}: {reply:?}");
     }

@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// How long the waiter may take to stand in line.
 const IN_LINE: Duration = Duration::from_secs(5);
 
+/// A waiter that cannot subscribe asks once more at the beginning. After this time it has.
+const SETTLED: Duration = Duration::from_millis(500);
+
 /// A semaphore for the test, on this server. It is removed at the end.
 pub struct Trial<'a> {
     gate: &'a Gate,
@@ -101,6 +104,7 @@ impl<'a> Trial<'a> {
             while !waiter.is_finished() && !self.is_in_line() && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(2));
             }
+            thread::sleep(SETTLED);
             let released = Instant::now();
             drop(held);
             let joined = waiter.join();

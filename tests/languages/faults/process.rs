@@ -12,7 +12,7 @@ pub fn late_reply(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client).has_waited();
     for verb in ["acquire gate=g permit=p timeout=20000", "acquire gate=g permit=p"] {
         scene.proxy.delay_replies([Duration::from_millis(1_300)]);
-        scene.call(format!("{verb} name=line lease=1000+")).expect("granted");
+        scene.call(format!("{verb} name=line lease=3000+")).expect("granted");
         let state = scene.call("state permit=p");
         assert!(state.expect("held").number("remaining") > 0, "{state:?}");
         scene.call("release permit=p").expect("released");
@@ -25,7 +25,7 @@ pub fn late_reply(client: &Client) -> Result<(), Failed> {
 pub fn paused_while_granted(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client).has_waited();
     let held = scene.semaphore("line").try_acquire()?;
-    let call = scene.driver.send("acquire gate=g permit=p timeout=60000 name=line lease=1000+");
+    let call = scene.driver.send("acquire gate=g permit=p timeout=60000 name=line lease=3000+");
     scene.waits("line", 1);
     scene.driver.pause();
     held.release()?;
@@ -42,7 +42,7 @@ pub fn paused_while_granted(client: &Client) -> Result<(), Failed> {
 /// The process is paused for longer than the lease while it holds a permit: this is reported at once.
 pub fn paused_while_held(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client).has_waited();
-    scene.call("acquire gate=g permit=p timeout=60000 name=line lease=1000+").expect("granted");
+    scene.call("acquire gate=g permit=p timeout=60000 name=line lease=3000+").expect("granted");
     scene.driver.pause();
     let line = scene.semaphore("line");
     eventually("the lease ends", || (line.inspect().unwrap().in_use == 0).then_some(()));
@@ -115,8 +115,8 @@ pub fn fork(client: &Client) -> Result<(), Failed> {
     scene.call("state permit=p").expect("lost");
     assert_eq!(scene.call("release permit=p").expect("released").get("held"), "false");
     // The child has a renewal, a notice of loss and a subscription of its own.
-    scene.call("acquire gate=g permit=c timeout=10000 name=child lease=900+").expect("granted");
-    scene.call("await_lost permit=c timeout=2500").expect("held");
+    scene.call("acquire gate=g permit=c timeout=10000 name=child lease=3000+").expect("granted");
+    scene.call("await_lost permit=c timeout=4500").expect("held");
     let holder = scene.semaphore("child").inspect()?.holders.pop().ok_or("the child's permit is not renewed")?;
     scene.semaphore("child").revoke(&holder.id)?;
     scene.call("await_lost permit=c timeout=10000").expect("lost");
@@ -139,8 +139,8 @@ pub fn fork(client: &Client) -> Result<(), Failed> {
 pub fn second_event_loop(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client).has_waited();
     scene.call("loop").expect("done");
-    scene.call("acquire gate=g permit=p timeout=10000 name=kept lease=900+").expect("granted");
-    scene.call("await_lost permit=p timeout=2500").expect("held");
+    scene.call("acquire gate=g permit=p timeout=10000 name=kept lease=3000+").expect("granted");
+    scene.call("await_lost permit=p timeout=4500").expect("held");
     let held = scene.semaphore("line").try_acquire()?;
     let call = scene.driver.send("acquire gate=g permit=q timeout=60000 name=line");
     scene.waits("line", 1);

@@ -52,9 +52,9 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut arguments = Arguments::from_args();
-    // Half as many as other test programs: programs in these languages need more of the processors.
+    // Fewer than other test programs: programs in these languages need more of the processors.
     let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|count| count.parse::<usize>().ok());
-    arguments.test_threads = arguments.test_threads.or(threads.map(|count| count.div_ceil(2)));
+    arguments.test_threads = arguments.test_threads.or(threads.map(|count| (count * 2).div_ceil(3)));
     let no_server = Server::private(&[]).is_none().then_some("no redis-server or valkey-server");
     let languages = Language::all();
     let mut trials = Vec::new();

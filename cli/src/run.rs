@@ -202,6 +202,7 @@ impl Caller {
                     }
                     (None, Err(Ended { status: NOT_OBTAINED, .. })) if take(&mut is_stopped) => {
                         self.report.clear_line();
+                        wait.await_left();
                         let _ = raise(Signal::SIGSTOP);
                         wait.go_on();
                     }

@@ -20,10 +20,15 @@ use std::time::{Duration, Instant};
 /// The pause between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// How long a stop of this process waits until the server has confirmed that it left the line.
+const LEAVE: Duration = Duration::from_secs(1);
+
 /// A wait that can be interrupted and continued.
 pub struct Wait {
     turns: Sender<Cancel>,
     cancel: Cancel,
+    /// A message for each interrupted turn, when the server has confirmed that the caller left the line.
+    has_left: Receiver<()>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -31,14 +36,15 @@ impl Wait {
     /// Begins to wait. The result is an event.
     pub fn start(waiter: Waiter, events: &Sender<Event>, report: &Report) -> Result<Wait, Ended> {
         let (turns, next_turns) = mpsc::channel();
+        let (left, has_left) = mpsc::channel();
         let is_over: Arc<AtomicBool> = Arc::default();
-        let mut wait = Wait { turns, cancel: Cancel::new(), is_over: is_over.clone() };
+        let mut wait = Wait { turns, cancel: Cancel::new(), has_left, is_over: is_over.clone() };
         wait.go_on();
         let (events, report) = (events.clone(), report.clone());
         thread::start(move || {
             signals::block();
             let shown = Shown { report, is_started: Cell::new(false), own: Arc::default(), is_over };
-            let waited = AssertUnwindSafe(|| waiter.take_turns(&next_turns, &events, &shown));
+            let waited = AssertUnwindSafe(|| waiter.take_turns(&next_turns, &events, &left, &shown));
             if catch_unwind(waited).is_err() {
                 let failed = Ended::new(UNREACHABLE, "the wait ended without a result");
                 let _ = events.send(Event::Obtained(Err(failed)));
@@ -50,6 +56,11 @@ impl Wait {
     /// The caller leaves the line. The result is an event.
     pub fn interrupt(&self) {
         self.cancel.cancel();
+    }
+
+    /// A stop of this process also stops a release that is not confirmed: waits for it, but not for long.
+    pub fn await_left(&self) {
+        let _ = self.has_left.recv_timeout(LEAVE);
     }
 
     /// The caller joins the line again, at its old place.
@@ -90,7 +101,7 @@ impl Waiter {
         Ok(Waiter { server: server.clone(), args, claims: claims.to_vec(), label, begun: Instant::now() })
     }
 
-    fn take_turns(self, turns: &Receiver<Cancel>, events: &Sender<Event>, shown: &Shown) {
+    fn take_turns(self, turns: &Receiver<Cancel>, events: &Sender<Event>, left: &Sender<()>, shown: &Shown) {
         let (mut gate, mut ticket) = (None, None);
         for cancel in turns {
             let obtained = match gate.take().map_or_else(|| self.open(&cancel), Ok) {
@@ -99,6 +110,10 @@ impl Waiter {
             };
             if events.send(Event::Obtained(obtained)).is_err() {
                 return;
+            }
+            if cancel.is_cancelled() {
+                let _ = gate.as_ref().map(Gate::flush);
+                let _ = left.send(());
             }
         }
     }

@@ -5,6 +5,7 @@ use super::scene::Scene;
 use super::support::eventually;
 use super::support::random::Random;
 use libtest_mimic::Failed;
+use luagate::Semaphore;
 use std::time::Duration;
 
 /// The reply that grants is read after the lease has ended: the call asks again.
@@ -12,13 +13,19 @@ pub fn late_reply(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client).has_waited();
     for verb in ["acquire gate=g permit=p timeout=20000", "acquire gate=g permit=p"] {
         scene.proxy.delay_replies([Duration::from_millis(1_300)]);
-        scene.call(format!("{verb} name=line lease=3000+")).expect("granted");
+        scene.call(format!("{verb} name=line lease=1000+")).expect("granted");
         let state = scene.call("state permit=p");
         assert!(state.expect("held").number("remaining") > 0, "{state:?}");
         scene.call("release permit=p").expect("released");
     }
     scene.is_free("line");
     Ok(())
+}
+
+/// Waits until the lease has ended by the clock of the server, and also by that of the process: their rates may differ.
+fn lease_ends(line: &Semaphore) {
+    eventually("the lease ends", || (line.inspect().unwrap().in_use == 0).then_some(()));
+    std::thread::sleep(Duration::from_millis(50));
 }
 
 /// The process is paused while it waits. It is granted a permit, whose lease ends before it goes on.
@@ -30,7 +37,7 @@ pub fn paused_while_granted(client: &Client) -> Result<(), Failed> {
     scene.driver.pause();
     held.release()?;
     let line = scene.semaphore("line");
-    eventually("the lease ends", || (line.inspect().unwrap().in_use == 0).then_some(()));
+    lease_ends(&line);
     scene.driver.resume();
     scene.driver.end(&call).0.expect("granted");
     let state = scene.call("state permit=p");
@@ -45,7 +52,7 @@ pub fn paused_while_held(client: &Client) -> Result<(), Failed> {
     scene.call("acquire gate=g permit=p timeout=60000 name=line lease=3000+").expect("granted");
     scene.driver.pause();
     let line = scene.semaphore("line");
-    eventually("the lease ends", || (line.inspect().unwrap().in_use == 0).then_some(()));
+    lease_ends(&line);
     scene.driver.resume();
     scene.call("state permit=p").expect("lost");
     scene.call("await_lost permit=p timeout=10000").expect("lost");

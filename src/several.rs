@@ -210,10 +210,11 @@ impl Several {
     }
 
     /// The keys in the order of the caller, for a span.
-    fn listed<'a>(&self, keys: &[&'a Keys]) -> Vec<&'a str> {
-        let mut listed: Vec<_> = self.members.iter().map(|member| member.index).zip(keys).collect();
-        listed.sort_by_key(|(index, _)| *index);
-        listed.into_iter().map(|(_, keys)| keys.meta.as_ref()).collect()
+    fn listed<'a>(&'a self, keys: &'a [&Keys]) -> impl Iterator<Item = &'a str> + Clone {
+        (0..self.members.len()).filter_map(|index| {
+            let place = self.members.iter().position(|member| member.index == index)?;
+            keys.get(place).map(|keys| keys.meta.as_ref())
+        })
     }
 
     async fn acquire_by(&self, deadline: Option<Instant>, caller: Caller<'_>) -> Result<SeveralPermits, AcquireError> {

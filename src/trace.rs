@@ -6,7 +6,7 @@ pub(crate) use disabled::{Span, lost, reconnected, renewed, unrenewed, warned};
 #[cfg(feature = "tracing")]
 pub(crate) use enabled::{Span, lost, reconnected, renewed, unrenewed, warned};
 
-/// Each operation: the name of its span, and the outcome that is recorded on success if the result has no word for it.
+/// Each operation: the name of its span, and the outcome of a success in `Span::run`.
 macro_rules! operations {
     ($($operation:ident $name:literal $success:literal,)*) => {
         /// An operation that can have a span: `Operation::Adopt.on(keys).run(...)` runs it in one.

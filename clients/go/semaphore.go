@@ -77,8 +77,8 @@ func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error
 
 // Acquire waits in line for permits until ctx is done: first come, first served. Then it asks a last time without waiting, and
 // returns at most 50 ms later. It returns the context's error if the permits are not granted (after a deadline a *TimedOutError),
-// a *LineFullError, an *AboveLimitError or ErrRevoked. If the server cannot be reached for 10 s, it returns ErrUnreachable; if no program listens at
-// the address at the first call, at once. After an error nothing stays held.
+// a *LineFullError, an *AboveLimitError or ErrRevoked. If the server cannot be reached for 10 s, it returns ErrUnreachable; if no
+// program listens at the address at the first call, at once. After an error nothing stays held.
 func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 	r, err := newRequest(ctx, s, permits, "")
 	if err != nil {

@@ -213,7 +213,7 @@ fn of_tcp(rest: &str) -> &'static str {
         return why;
     }
     let (authority, others) = split(rest, &['/', '?', '#']);
-    let (_, address) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let address = authority.rsplit_once('@').map_or(authority, |(_, address)| address);
     let (host, port) = match address.strip_prefix('[').map(|a| a.split_once(']')) {
         Some(Some((host, port))) if host.parse::<Ipv6Addr>().is_ok() => (host, port),
         Some(_) => return "the host has a bracket but is not an IPv6 address in brackets",

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// How long the waiter may take to stand in line.
 const IN_LINE: Duration = Duration::from_secs(5);
 
-/// A waiter that cannot subscribe asks once more at the beginning. After this time it has.
+/// A waiter that cannot subscribe asks once more at the beginning. After this time it has, unless the machine is very busy.
 const SETTLED: Duration = Duration::from_millis(500);
 
 /// A semaphore for the test, on this server. It is removed at the end.

@@ -75,7 +75,10 @@ public final class Permit implements AutoCloseable {
     return ticket;
   }
 
-  /** The limit in force, as the last reply to this acquire reported it. After a wait this can be older than the grant. */
+  /**
+   * The limit in force, as the last reply to this acquire reported it. After a wait this can be
+   * older than the grant.
+   */
   public int limit() {
     return limit;
   }

@@ -111,7 +111,10 @@ final class Settings implements Cloneable {
 
   /** A text of the caller, for an error: its beginning, in quotes. */
   private static String quoted(String text) {
-    return text == null ? "null" : "\"%s\"".formatted(text.length() > 100 ? text.substring(0, 100) + "..." : text);
+    if (text == null) {
+      return "null";
+    }
+    return "\"" + (text.length() > 100 ? text.substring(0, 100) + "..." : text) + "\"";
   }
 
   /** A copy with a change. */

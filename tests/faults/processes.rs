@@ -4,7 +4,7 @@
 use crate::own;
 use crate::support::history::Rules;
 use crate::support::workers::{self, Workers};
-use crate::support::{Server, eventually, process, signal};
+use crate::support::{Server, eventually, pause, process, signal};
 
 use luagate::{Gate, Lease};
 use redis::Script;
@@ -43,7 +43,7 @@ fn workers_continue_while_holders_and_waiters_are_stopped_beyond_their_lease() {
     let workers = Workers::new(&server, &server.url, 6);
     for round in 0..3 {
         let victim = somebody(&workers, &server, round % 2 == 0);
-        signal("-STOP", victim);
+        pause(victim);
         let start = std::time::Instant::now();
         eventually("the lease ends", || (start.elapsed() > workers::LEASE + Duration::from_millis(100)).then_some(()));
         workers.continue_for(10);
@@ -114,7 +114,7 @@ fn a_holder_stopped_beyond_its_lease_detects_it_at_its_first_check_and_writes_no
         let mut sleeper = Ends(process("sleeper", &arguments.map(|a| a.as_str())).spawn().unwrap());
         let mut lines = BufReader::new(sleeper.0.stdout.take().unwrap()).lines();
         assert_eq!(hear(&mut lines, "locked"), ["true"]);
-        signal("-STOP", sleeper.0.id());
+        pause(sleeper.0.id());
         let guard = gate.mutex("account").lock().unwrap();
         assert!(write(&mut con, &store, guard.fence(), "second"));
         sleeper.0.stdin.take().unwrap().write_all(b"go on\n").unwrap();

@@ -296,7 +296,7 @@ impl Server {
 
     /// Pauses the server: its connections stay open, and it sends nothing.
     pub fn pause(&mut self) {
-        signal("-STOP", self.private_mut().child.id());
+        pause(self.private_mut().child.id());
     }
 
     /// Resumes the server.
@@ -357,6 +357,15 @@ fn has(program: &str) -> bool {
 pub fn signal(signal: &str, pid: u32) {
     let status = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
     assert!(status.success(), "kill {signal} {pid}");
+}
+
+/// Stops a process of this test. Returns when it has stopped: on a loaded machine it runs some time after the signal.
+pub fn pause(pid: u32) {
+    signal("-STOP", pid);
+    eventually("the process has stopped", || {
+        let state = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().unwrap().stdout;
+        state.trim_ascii_start().starts_with(b"T").then_some(())
+    });
 }
 
 /// Closes all connections of this kind, `normal` or `pubsub`, except `con`. Returns their number.

@@ -2,7 +2,7 @@
 
 use super::signals::{exists, mutex, script};
 use super::tool::{Run, Running, Shared, Text, luagate, signal_to, waits, words};
-use crate::support::{Server, eventually};
+use crate::support::{Server, eventually, pause};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -126,7 +126,7 @@ fn if_luagate_and_its_guard_are_killed_the_command_gets_term() {
     shared.text("pid");
     // The guard is stopped first, so it can do nothing.
     let guard = guard(&run, None);
-    assert!(signal_to(guard, "STOP"));
+    pause(guard);
     run.signal("KILL");
     shared.text("got");
     assert!(signal_to(guard, "KILL"));
@@ -139,7 +139,7 @@ fn a_stopped_guard_does_not_delay_luagate() {
     let run = script(&server, &shared, "--lease 2s", "echo $$ >$0/pid; read line; exit 3");
     let pid = shared.text("pid");
     let guard = guard(&run, None);
-    assert!(signal_to(guard, "STOP"));
+    pause(guard);
     let first = mutex(&server).inspect().unwrap().holders.pop().unwrap().fence;
     eventually("two leases are over", || {
         let holder = mutex(&server).inspect().unwrap().holders.pop().unwrap();

@@ -2,7 +2,7 @@
 
 use super::tool::{Run, Running, Shared, Text, luagate, signal_to, waits, words};
 use crate::support::leftovers::{MARK, mark};
-use crate::support::{Server, eventually};
+use crate::support::{Server, eventually, pause};
 use luagate::Gate;
 use luagate::admin::{self, Kind, Name};
 use std::io::{BufRead, BufReader, Write};
@@ -273,7 +273,7 @@ fn if_acquire_is_ended_at_the_grant_the_permit_is_released_at_once() {
         let acquire = luagate(&server).args(["acquire", "-q", "--lease", "1h", &name]).started();
         waits(server.gate().mutex(&name).to_lock().0, 1);
         let keeper = started(&name);
-        assert!(signal_to(keeper, "STOP"));
+        pause(keeper);
         held.release().unwrap();
         eventually("it holds", || {
             let holders = server.gate().mutex(&name).inspect().unwrap().holders;
@@ -294,7 +294,7 @@ fn the_whole_lease_begins_when_the_keeper_takes_over() {
     acquire(&server, "--lease 1h", &name);
     let left = || server.gate().mutex(&name).inspect().unwrap().holders.pop().unwrap().remaining.unwrap();
     assert!(left() > Duration::from_secs(3_500), "{:?}", left());
-    assert!(signal_to(started(&name), "STOP"));
+    pause(started(&name));
     std::thread::sleep(Duration::from_secs(2));
     assert!(left() > Duration::from_secs(3_500), "{:?}", left());
     let keeper = started(&name);

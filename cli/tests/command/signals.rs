@@ -2,7 +2,7 @@
 
 use super::tool::{Run, Running, Shared, Text, luagate, waits, words};
 use crate::support::leftovers::{MARK, mark};
-use crate::support::{Server, eventually, process};
+use crate::support::{Server, eventually, pause, process};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -202,7 +202,7 @@ fn the_guard_goes_by_the_last_lease_although_several_lines_have_piled_up() {
     eventually("the first lease has ended", || (now() > first + 500).then_some(()));
     assert!(exists(&command.id().to_string()), "it was ended although its lease was renewed");
     // The guard was stopped while leases ended and were renewed.
-    assert!(super::tool::signal_to(guard.id(), "STOP"));
+    pause(guard.id());
     let past = [ends(now()).repeat(100), ends(now() + 60_000)].concat(); // more than it reads at once
     input.write_all(past.as_bytes()).unwrap();
     assert!(super::tool::signal_to(guard.id(), "CONT"));

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::support::leftovers::{MARK, mark};
-use super::support::{SOON, signal, within};
+use super::support::{SOON, pause, signal, within};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
@@ -161,7 +161,7 @@ impl Driver {
 
     /// Stops the process, as a pause of its machine does.
     pub fn pause(&self) {
-        signal("-STOP", self.child.id());
+        pause(self.child.id());
     }
 
     pub fn resume(&self) {

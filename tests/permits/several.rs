@@ -6,8 +6,8 @@ mod limits;
 mod unlocking;
 mod waiting;
 
-use crate::support::{Server, eventually};
 use crate::support::raw::Raw;
+use crate::support::{Server, eventually};
 
 use luagate::Gate;
 use luagate::errors::CallError;

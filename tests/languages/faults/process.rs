@@ -22,10 +22,8 @@ pub fn late_reply(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Waits until the lease has ended by the clock of the server, and also by that of the process: their rates may differ.
 fn lease_ends(line: &Semaphore) {
     eventually("the lease ends", || (line.inspect().unwrap().in_use == 0).then_some(()));
-    std::thread::sleep(Duration::from_millis(50));
 }
 
 /// The process is paused while it waits. It is granted a permit, whose lease ends before it goes on.

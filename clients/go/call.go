@@ -16,6 +16,7 @@ const (
 	longestPause  = 250 * time.Millisecond
 	idleTime      = time.Second           // after its last attempt, a goroutine waits for the next one for this time
 	lastCall      = 50 * time.Millisecond // how much longer than its deadline the last call of a wait may take
+	lateness      = time.Second           // from the release of an id to a second one, if a call of it may reach the server late
 	closing       = time.Second           // how long Close waits for the releases of waiters
 )
 
@@ -154,27 +155,29 @@ func (g *Gate) work(f func()) {
 }
 
 // release sends a release of the id in the background. It is repeated until the server has answered, or until everything that the
-// id may hold has ended. The returned channel is closed at its end.
+// id may hold has ended. Then the returned channel is closed. If a call of the id may come late, the id is released again later.
 func (g *Gate) release(s *Semaphore, id string, of *tries) <-chan struct{} {
 	released := make(chan struct{})
 	g.background(func(b bound) {
-		defer close(released)
 		if s.Lease != Permanent {
 			b = b.within(max(patience, s.firstLease(), s.AtLeast))
 		}
 		of.running.Wait() // the server would run it after the release
-		for range 2 {
-			answer, err := g.call(b, s, "release", map[string]any{"id": id, "keep": 0}, new(tries))
-			if err != nil {
-				g.logger.Warn("luagate: a release failed; the permit or the place in line ends by itself", "semaphore", s.key(),
-					"id", id, "error", err)
-				return
-			}
-			if answer.word != "gone" || !of.isUnknown {
-				return
-			}
-			// An acquire that was not answered may have come after this release, but not after a second one.
+		isReleased := g.releaseOnce(b, s, id)
+		close(released)
+		if isReleased && of.isUnknown {
+			bound{ctx: b.ctx, over: g.over}.sleep(lateness)
+			g.releaseOnce(b, s, id)
 		}
 	})
 	return released
+}
+
+func (g *Gate) releaseOnce(b bound, s *Semaphore, id string) bool {
+	_, err := g.call(b, s, "release", map[string]any{"id": id, "keep": 0}, new(tries))
+	if err != nil {
+		g.logger.Warn("luagate: a release failed; the permit or the place in line ends by itself", "semaphore", s.key(), "id", id,
+			"error", err)
+	}
+	return err == nil
 }

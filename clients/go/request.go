@@ -87,8 +87,10 @@ func (r *request) ask(b bound, wait time.Duration, channel string) (*Permit, err
 	case "queued":
 		r.ticket = last.n("ticket")
 	case "above_limit":
+		r.giveUp()
 		return nil, &AboveLimitError{s.name, r.permits, limit}
 	case "denied":
+		r.giveUp()
 		if wait > 0 {
 			return nil, &LineFullError{r.usage(), s.MaxWaiting}
 		}
@@ -164,9 +166,6 @@ func (r *request) end(b bound) (*Permit, error) {
 		return permit, nil
 	}
 	if _, isDenied := err.(*DeniedError); isDenied {
-		if r.tries.isUnknown {
-			r.giveUp() // an earlier call may join the line again
-		}
 		why = fmt.Errorf("%w. Requested permits: %d. %v", why, r.permits, r.usage())
 	}
 	return nil, why
@@ -230,7 +229,7 @@ func (r *request) granted(fence, expiresAt int64, end time.Time) *Permit {
 		expiresAt, end)
 }
 
-// giveUp releases in the background what the id may hold. The returned channel is closed at its end; nil: it holds nothing.
+// giveUp releases in the background what the id may hold: also after a denial, if an earlier call may come later. The returned channel is closed at its end; nil: it holds nothing.
 func (r *request) giveUp() <-chan struct{} {
 	if r.tries.isUnknown || r.last.word == "queued" || r.last.word == "granted" || r.last.word == "held" {
 		return r.semaphore.gate.release(r.semaphore, r.id, &r.tries)

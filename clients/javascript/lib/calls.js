@@ -30,17 +30,17 @@ export class Calls {
 
   /**
    * Runs `call(connection)` until it is answered, but not longer than `until`, by `performance.now()`. Does not repeat it when
-   * `isOver()`. In the background it does not keep the process alive.
+   * `isOver()`. In the background it does not keep the process alive. Sets `attempts.isUnsure` if one of them was not answered.
    */
-  run(call, until, { isOver = () => false, isBackground = false } = {}) {
-    const running = this.#run(call, until, isOver, isBackground);
+  run(call, until, { isOver = () => false, isBackground = false, attempts = {} } = {}) {
+    const running = this.#run(call, until, isOver, isBackground, attempts);
     this.#running.add(running);
     const remove = () => this.#running.delete(running);
     running.then(remove, remove);
     return running;
   }
 
-  async #run(call, until, isOver, isBackground) {
+  async #run(call, until, isOver, isBackground, attempts) {
     const first = performance.now() + FIRST_MS;
     let wait = FIRST_PAUSE_MS;
     let failure;
@@ -50,6 +50,7 @@ export class Calls {
         this.#isKnown = true;
         return answer;
       } catch (error) {
+        attempts.isUnsure ||= !isReply(error);
         if (this.#isClosed) throw new ClosedError();
         if (!isPassing(error)) throw named(error, this.#prefix);
         this.#isKnown ||= isReply(error);

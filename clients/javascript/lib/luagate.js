@@ -8,12 +8,14 @@ import { argvOf, callOnce, loadScripts } from './scripts.js';
 import { Semaphore } from './semaphore.js';
 import { checkInteger, checkLabel, checkNames, checkPrefix, checkType, Settings } from './settings.js';
 import { Several } from './several.js';
+import { pause } from './timers.js';
 import { Wait } from './wait.js';
 
 const CALL_TIMEOUT_MS = 4_000;
 const LONGEST_CALL_TIMEOUT_MS = 86_400_000;
 const CLOSE_MS = 1_000; // how long `close` waits for calls that still run
 const RELEASE_MS = 60_000; // a release in the background is repeated for this time and the lease
+const LATE_MS = 1_000; // from the release of an id to a second one, if a call of it may reach the server late
 const NAMES = ['prefix', 'scripts', 'callTimeout', 'label', 'onWarning'];
 
 export class Luagate {
@@ -106,12 +108,17 @@ export class Luagate {
     return this.run(name, keys, argvOf(this.#scripts[`semaphore/${name}`], args), until, options);
   }
 
-  /** Releases what the id has, in the background: until the server has confirmed it, or the lease has ended. */
-  async releaseLater(settings, id) {
+  /**
+   * Releases what the id has, in the background: until the server has confirmed it, or the lease has ended. If one of its
+   * `attempts` was not answered, releases it again later.
+   */
+  async releaseLater(settings, id, attempts = {}) {
     const lease = settings.lease === 0 ? Infinity : Math.max(settings.lease, settings.atLeast);
     const until = performance.now() + Math.max(lease, RELEASE_MS);
     try {
       await this.call(settings, 'release', { id, keep: 0 }, until, { isBackground: true });
+      const again = () => this.isClosed || this.releaseLater(settings, id);
+      if (attempts.isUnsure) pause(LATE_MS, true).then(again);
     } catch (error) {
       this.warn(`${settings.key}: the release of ${id} failed`, error);
     }

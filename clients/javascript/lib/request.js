@@ -33,6 +33,7 @@ export class Request {
   #permit; // that was granted
   #isOver = false; // no further call may acquire
   #mayHold = false; // whether a call may have left permits or a place in line
+  #attempts = {};
 
   constructor(gate, settings, permits, id = settings.newId()) {
     this.#gate = gate;
@@ -92,7 +93,7 @@ export class Request {
   /** A signed message for this id. */
   deliver(message) {
     if (this.#isOver) {
-      this.#gate.releaseLater(this.#settings, this.id); // a grant that comes too late
+      this.#gate.releaseLater(this.#settings, this.id, this.#attempts); // a grant that comes too late
       return;
     }
     this.#messages.push(message);
@@ -104,7 +105,7 @@ export class Request {
     this.#isOver = true;
     this.#permit?.lease.finish();
     if (!this.#mayHold) return;
-    const released = this.#gate.releaseLater(this.#settings, this.id);
+    const released = this.#gate.releaseLater(this.#settings, this.id, this.#attempts);
     const ms = Math.min(LAST_CALL_MS, latest - performance.now());
     if (ms > 0) await within(ms, released).catch(() => {});
   }
@@ -133,8 +134,8 @@ export class Request {
     this.#mayHold = true;
     this.#asksAgain = false;
     const isOver = () => this.#isOver || this.#wait?.isOver;
-    const reply = await this.#gate.call(this.#settings, 'acquire', args, until, { isOver });
-    if (reply.word === 'denied' || reply.word === 'above_limit') this.#mayHold = false;
+    const reply = await this.#gate.call(this.#settings, 'acquire', args, until, { isOver, attempts: this.#attempts });
+    if (reply.word === 'denied' || reply.word === 'above_limit') this.#mayHold = this.#attempts.isUnsure;
     if (reply.word === 'queued') this.#ticket = reply.ticket;
     this.#limit = reply.limit;
     if (reply.word === 'above_limit') throw new AboveLimitError(key, this.#permits, reply.limit);

@@ -50,17 +50,18 @@ export class Several {
     this.gate.checkOpen();
     const id = this.#wants[0].settings.newId();
     const until = this.gate.until();
+    const attempts = {};
     try {
-      return await this.#tryAcquire(id, until);
+      return await this.#tryAcquire(id, until, attempts);
     } catch (error) {
-      const holdsNothing = error instanceof DeniedError || error instanceof AboveLimitError;
-      if (!holdsNothing) await this.#atOnce(until, this.#releaseLater(id));
+      const isRefused = error instanceof DeniedError || error instanceof AboveLimitError;
+      if (!isRefused || attempts.isUnsure) await this.#atOnce(until, this.#releaseLater(id, attempts));
       throw error;
     }
   }
 
-  #releaseLater(id) {
-    return this.#wants.map(({ settings }) => this.gate.releaseLater(settings, id));
+  #releaseLater(id, attempts) {
+    return this.#wants.map(({ settings }) => this.gate.releaseLater(settings, id, attempts));
   }
 
   // Waits for these releases, but only for a short time: they go on in the background.
@@ -69,13 +70,13 @@ export class Several {
     if (ms > 0) await within(ms, Promise.all(releases)).catch(() => {});
   }
 
-  async #tryAcquire(id, until) {
+  async #tryAcquire(id, until, attempts) {
     const keys = this.#wants.flatMap(({ settings }) => settings.keys);
     const terms = ({ settings, permits }) => [permits, settings.limit, settings.firstLease, settings.atLeast];
     const argv = [id, ...this.#wants.flatMap(terms)];
     do {
-      const reply = await this.gate.run('try_acquire_several', keys, argv, until);
-      if (reply.still_held > 0) this.#releaseLater(id); // granted by an earlier run of this call, whose reply was lost
+      const reply = await this.gate.run('try_acquire_several', keys, argv, until, { attempts });
+      attempts.isUnsure ||= reply.still_held > 0; // granted by an earlier run of this call, whose reply was lost
       this.#check(reply);
       this.#refuse(reply);
       this.#wants.forEach(({ settings }, i) => checkLimit(settings, reply.permits[i][4]));

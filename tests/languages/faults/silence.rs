@@ -4,7 +4,8 @@ use super::client::Client;
 use super::driver::{Driver, Reply};
 use super::scene::{LATE, Scene, open, server};
 use super::support::proxy::Proxy;
-use super::support::{assert_in_time, command_counts};
+use super::support::raw::Raw;
+use super::support::{assert_in_time, command_counts, eventually};
 use libtest_mimic::Failed;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -179,6 +180,24 @@ pub fn dead_connections_are_replaced(client: &Client) -> Result<(), Failed> {
     assert!(time <= Duration::from_secs(6), "{time:?}");
     scene.call("release permit=p").expect("released");
     scene.is_free("line");
+    Ok(())
+}
+
+/// The first attempt of a call reaches the server only after another attempt was denied. What it is granted, and its place in line,
+/// are given up.
+pub fn late_call(client: &Client) -> Result<(), Failed> {
+    for (verb, error) in [("try", "denied"), ("acquire timeout=5000", "timed_out")] {
+        let mut scene = Scene::new(client).has_waited();
+        let held = scene.semaphore("line").try_acquire()?;
+        scene.proxy.hold();
+        scene.call(format!("{verb} gate=g permit=p name=line")).is_error(error);
+        let fence = held.fence();
+        held.release()?;
+        scene.proxy.let_go();
+        let mut line = Raw::named(&scene.server, "line", 1);
+        eventually("the first attempt is granted", || (line.inspect().last_fence > fence).then_some(()));
+        scene.is_free("line");
+    }
     Ok(())
 }
 

@@ -19,7 +19,7 @@ const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> 
     Fault { name, test, on_variants: true }
 }
 
-pub const FAULTS: [Fault; 46] = [
+pub const FAULTS: [Fault; 47] = [
     new("silent_server_before_the_first_wait", silence::before_the_first_wait),
     on_all("silent_server_during_the_wait", silence::during_the_wait),
     new("silent_server_after_the_wait", silence::after_the_wait),
@@ -30,6 +30,7 @@ pub const FAULTS: [Fault; 46] = [
     new("silent_server_and_a_cancelled_call", silence::a_cancelled_call_ends_at_once),
     new("silent_server_ends_a_wait_after_ten_seconds", silence::a_wait_in_line_ends_after_an_outage),
     on_all("silent_connections_are_replaced", silence::dead_connections_are_replaced),
+    new("call_arrives_after_its_repetition_was_denied", silence::late_call),
     new("no_server", silence::no_server),
     on_all("subscription_is_silently_dead", subscription::silently_dead),
     new("subscription_is_closed", subscription::closed),
@@ -94,6 +95,7 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         "a setting bounds the outage: `tests/waiting/waiting/outages.rs` tests it",
     ),
     ("silent_connections_are_replaced", &["rust", "rust_async"], AT_ONCE),
+    ("call_arrives_after_its_repetition_was_denied", &["rust", "rust_async"], "`tests/permits/own_ids.rs` tests it"),
     ("endpoint_moves_to_another_server", &["rust", "rust_async"], AT_ONCE),
     ("server_is_not_ready", &["rust", "rust_async"], AT_ONCE),
     ("server_is_busy", &["rust", "rust_async"], AT_ONCE),

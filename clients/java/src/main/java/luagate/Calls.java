@@ -66,7 +66,11 @@ final class Calls {
    * @param isKnown whether the server may know the id already
    */
   Reply call(String name, List<String> keys, List<?> argv, boolean isKnown) {
-    var retry = new Retry(keys.get(0), gate.callTimeoutNs(), isKnown);
+    return call(name, keys, argv, new Retry(keys.get(0), gate.callTimeoutNs(), isKnown));
+  }
+
+  /** The same, as {@code retry} says. */
+  Reply call(String name, List<String> keys, List<?> argv, Retry retry) {
     return reply(name, answer(new Call(name, keys, argv), retry));
   }
 
@@ -103,7 +107,9 @@ final class Calls {
     while (true) {
       gate.checkOpen();
       try {
-        return attempt(call, retry.attemptEnd(), isInterruptible);
+        Answer answer = attempt(call, retry.attemptEnd(), isInterruptible);
+        retry.answered();
+        return answer;
       } catch (Unanswered lost) {
         gate.pause(retry.pause(lost));
       }

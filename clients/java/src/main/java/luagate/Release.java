@@ -19,6 +19,9 @@ final class Release implements Runnable {
   private static final long FIRST_PAUSE_NS = MILLISECONDS.toNanos(20);
   private static final long LONGEST_PAUSE_NS = SECONDS.toNanos(1);
 
+  /** The time from the release of an id to a second one, if a call of it may reach the server late. */
+  private static final long LATE_NS = SECONDS.toNanos(1);
+
   private static final long RELEASING_NS = MILLISECONDS.toNanos(20);
 
   private final Settings settings;
@@ -43,6 +46,17 @@ final class Release implements Runnable {
     var release = new Release(settings, id, end);
     settings.gate().background().call(release);
     return release.answered;
+  }
+
+  /** As {@link #start}, and releases the id again later, if a call of it was not answered. */
+  static CompletableFuture<Void> start(Settings settings, String id, long lastsNs, Retry of) {
+    var answered = start(settings, id, lastsNs);
+    if (of.isUnsure()) {
+      Runnable again =
+          () -> settings.gate().background().after(LATE_NS, () -> start(settings, id, lastsNs));
+      answered.thenRun(again);
+    }
+    return answered;
   }
 
   /**

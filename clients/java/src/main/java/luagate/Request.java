@@ -28,7 +28,7 @@ final class Request {
   private final Luagate gate;
   private final int permits;
   private final BlockingQueue<Reply> messages = new LinkedBlockingQueue<>();
-  private final Retry retry;
+  private Retry retry;
   private long ticket;
   private Reply queued; // the last reply of this word
   private Reply last; // the last reply; null: none
@@ -40,11 +40,11 @@ final class Request {
     this.permits = settings.serverPermits(permits);
     gate = settings.gate();
     id = settings.newId();
-    retry = new Retry(settings.key(), LONGEST_OUTAGE_NS, false);
   }
 
   Permit tryAcquire() {
     gate.checkOpen();
+    retry = new Retry(settings.key(), gate.callTimeoutNs(), false);
     try {
       long end = System.nanoTime() + gate.callTimeoutNs();
       Reply reply = checked(call(), 0);
@@ -61,7 +61,10 @@ final class Request {
       }
       throw settings.denied(reply);
     } catch (DeniedException | AboveLimitException refused) {
-      throw refused; // nothing is held
+      if (retry.isUnsure()) {
+        abandon();
+      }
+      throw refused;
     } catch (LimitMismatchException mismatch) {
       // It may hold permits.
       Release.await(List.of(abandon()), System.nanoTime() + gate.callTimeoutNs());
@@ -73,7 +76,7 @@ final class Request {
   }
 
   private Reply call() {
-    return gate.calls().call("semaphore/acquire", settings.keys(), arguments(0, ""), false);
+    return gate.calls().call("semaphore/acquire", settings.keys(), arguments(0, ""), retry);
   }
 
   /** Waits in line until {@code end}, by {@link System#nanoTime}. */
@@ -82,6 +85,7 @@ final class Request {
     if (Thread.interrupted()) {
       throw new InterruptedException();
     }
+    retry = new Retry(settings.key(), LONGEST_OUTAGE_NS, false);
     gate.pending().begin();
     gate.inbox().add(this);
     try {
@@ -89,14 +93,15 @@ final class Request {
       if (granted == null) {
         granted = leave();
       }
-      gate.inbox().remove(this);
       if (granted.isGranted()) {
+        gate.inbox().remove(this);
         Permit permit = permit(granted);
         permit.makePermanent(timeout, end);
         return permit;
       }
+      denied();
     } catch (LineFullException | AboveLimitException refused) {
-      gate.inbox().remove(this); // the id has no permits and no place in line
+      denied();
       throw refused;
     } catch (Unanswered lost) {
       abandonWait();
@@ -111,6 +116,15 @@ final class Request {
       gate.pending().end();
     }
     throw timedOut(timeout, null);
+  }
+
+  /** The id has no permits and no place in line, but an earlier call may reach the server late. */
+  private void denied() {
+    if (retry.isUnsure()) {
+      abandonWait();
+    } else {
+      gate.inbox().remove(this);
+    }
   }
 
   private TimedOutException timedOut(Duration timeout, Throwable cause) {
@@ -138,7 +152,7 @@ final class Request {
 
   /** Releases in the background what the id has. */
   CompletableFuture<Void> abandon() {
-    return Release.start(settings, id, longestNs());
+    return Release.start(settings, id, longestNs(), retry);
   }
 
   /** The time after which the server has freed the id by itself. */
@@ -212,8 +226,13 @@ final class Request {
       throws InterruptedException, Unanswered {
     checkFailure();
     List<Object> argv = arguments(patienceMs, address);
-    Reply reply =
-        gate.calls().attempt("semaphore/acquire", settings.keys(), argv, end, true);
+    Reply reply;
+    try {
+      reply = gate.calls().attempt("semaphore/acquire", settings.keys(), argv, end, true);
+    } catch (Unanswered | InterruptedException lost) {
+      retry.unanswered();
+      throw lost;
+    }
     retry.answered();
     return checked(reply, patienceMs);
   }

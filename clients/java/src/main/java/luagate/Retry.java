@@ -16,6 +16,7 @@ final class Retry {
   private final String key;
   private final long outageNs;
   private boolean isKnown; // the server may know the id
+  private boolean isUnsure;
   private long began;
   private int attempts; // without an answer, since `began`
   private Unanswered last;
@@ -51,6 +52,7 @@ final class Retry {
   long pause(Unanswered failed) {
     last = failed;
     isKnown |= !failed.isUnsent;
+    isUnsure |= !failed.isUnsent;
     long lasts = System.nanoTime() - began;
     if (lasts >= (isKnown ? outageNs : Math.min(UNCONNECTED_NS, outageNs))) {
       throw new UnreachableException(
@@ -61,6 +63,16 @@ final class Retry {
     }
     long pause = Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);
     return Math.min(pause, Math.max(0, outageNs - lasts));
+  }
+
+  /** An attempt was not answered, which {@link #pause} does not know. */
+  void unanswered() {
+    isUnsure = true;
+  }
+
+  /** Whether any attempt was not answered: it may reach the server late. */
+  boolean isUnsure() {
+    return isUnsure;
   }
 
   /** Whether the last attempt was not answered. */

@@ -90,10 +90,11 @@ public final class Several {
         "the hash tags " + tags,
         "names with one hash tag, as {x}:a and {x}:b. For other names, call acquire");
     String id = wants.get(0).settings().newId();
+    var retry = new Retry(wants.get(0).key(), gate.callTimeoutNs(), false);
     try {
       long end = System.nanoTime() + gate.callTimeoutNs();
       while (System.nanoTime() - end < 0) {
-        Permits granted = tryAcquire(id);
+        Permits granted = tryAcquire(id, retry);
         if (!granted.isLost()) {
           granted.permits().forEach(Permit::makePermanent);
           return granted;
@@ -102,34 +103,37 @@ public final class Several {
       }
       throw new UnreachableException(wants.get(0).key() + ": no reply within a lease", null);
     } catch (DeniedException | AboveLimitException refused) {
+      if (retry.isUnsure()) {
+        release(id, retry);
+      }
       throw refused;
     } catch (LimitMismatchException mismatch) {
-      Release.await(release(id), System.nanoTime() + gate.callTimeoutNs()); // it may hold permits
+      Release.await(release(id, retry), System.nanoTime() + gate.callTimeoutNs()); // it may hold permits
       throw mismatch;
     } catch (RuntimeException failed) {
-      release(id);
+      release(id, retry);
       throw failed;
     }
   }
 
   /** Releases in the background what the id has. */
-  private List<CompletableFuture<Void>> release(String id) {
+  private List<CompletableFuture<Void>> release(String id, Retry retry) {
     return wants.stream()
-        .map(want -> Release.start(want.settings(), id, want.settings().leaseNs()))
+        .map(want -> Release.start(want.settings(), id, want.settings().leaseNs(), retry))
         .toList();
   }
 
-  private Permits tryAcquire(String id) {
+  private Permits tryAcquire(String id, Retry retry) {
     var keys = wants.stream().flatMap(want -> want.settings().keys().stream()).toList();
     var argv = new ArrayList<Object>(List.of(id));
     for (Want want : wants) {
       Settings of = want.settings();
       argv.addAll(List.of(want.serverPermits(), of.limit(), of.firstLeaseMs(), of.atLeastMs()));
     }
-    Reply reply = gate.calls().call("semaphore/try_acquire_several", keys, argv, false);
+    Reply reply = gate.calls().call("semaphore/try_acquire_several", keys, argv, retry);
     if (!reply.word().equals("granted") && !reply.word().equals("held")
         && reply.number("still_held") > 0) {
-      release(id); // an earlier run of this call granted some
+      retry.unanswered(); // an earlier run of this call granted some
     }
     switch (reply.word()) {
       case "denied" -> throw denied(reply);

@@ -19,7 +19,7 @@ final class Release implements Runnable {
   private static final long FIRST_PAUSE_NS = MILLISECONDS.toNanos(20);
   private static final long LONGEST_PAUSE_NS = SECONDS.toNanos(1);
 
-  /** The time from the release of an id to a second one, if a call of it may reach the server late. */
+  /** From the release of an id to a second one, if a call of it may reach the server late. */
   private static final long LATE_NS = SECONDS.toNanos(1);
 
   private static final long RELEASING_NS = MILLISECONDS.toNanos(20);

@@ -108,7 +108,8 @@ public final class Several {
       }
       throw refused;
     } catch (LimitMismatchException mismatch) {
-      Release.await(release(id, retry), System.nanoTime() + gate.callTimeoutNs()); // it may hold permits
+      // It may hold permits.
+      Release.await(release(id, retry), System.nanoTime() + gate.callTimeoutNs());
       throw mismatch;
     } catch (RuntimeException failed) {
       release(id, retry);

@@ -1,7 +1,7 @@
 //! Promise: each outcome of a call has its own variant, so that a program can act on it.
 
 use crate::own;
-use crate::support::{SOON, Server, eventually};
+use crate::support::{SOON, Server, eventually, timed_out};
 
 use luagate::errors::{AcquireError, FailureKind, TryAcquireError, WaitError};
 use luagate::{Error, Lease};
@@ -45,17 +45,16 @@ fn a_timeout_of_zero_allows_one_try() {
     let server = Server::any();
     let gate = server.gate();
     let (none, semaphore, rwlock) = (Duration::ZERO, gate.semaphore("s", 2), gate.rwlock("r"));
-    let timed_out = |error: AcquireError| matches!(error, AcquireError::TimedOut(_));
     let held = semaphore.acquire_many_timeout(2, none).expect("both are free");
-    assert!(semaphore.acquire_timeout(none).is_err_and(timed_out));
+    timed_out(|| semaphore.acquire_timeout(none));
     let both = gate.several([(&gate.semaphore("other", 1), 1), (&semaphore, 1)]);
-    assert!(both.acquire_timeout(none).is_err_and(timed_out));
+    timed_out(|| both.acquire_timeout(none));
     held.release().unwrap();
     let read = rwlock.try_read_for(none).expect("there is no writer");
-    assert!(rwlock.try_write_for(none).is_err_and(timed_out));
+    timed_out(|| rwlock.try_write_for(none));
     read.release().unwrap();
     let written = rwlock.try_write_for(none).expect("there is no reader");
-    assert!(rwlock.try_read_for(none).is_err_and(timed_out));
+    timed_out(|| rwlock.try_read_for(none));
     written.release().unwrap();
     assert_eq!(semaphore.inspect().unwrap().waiter_count + rwlock.inspect().unwrap().waiter_count, 0);
     let latch = gate.latch("l", 1);

@@ -5,6 +5,7 @@
 pub mod leftovers;
 
 use luagate::Gate;
+use luagate::errors::{AcquireError, Denied, FailureKind};
 use redis::{Commands, Connection};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,18 @@ pub fn within<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Op
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Repeats a wait until its timeout ends it, and returns the denial. On a loaded machine the last call may not be answered in
+/// time; then the outcome of that wait is unknown.
+#[track_caller]
+pub fn timed_out<T>(mut wait: impl FnMut() -> Result<T, AcquireError>) -> Denied {
+    eventually("the wait is denied", || match wait() {
+        Err(AcquireError::TimedOut(denied)) => Some(denied),
+        Err(AcquireError::Unknown(late)) if late.kind() == FailureKind::TimedOut => None,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was granted"),
+    })
 }
 
 /// Asserts that attempts end within this time: three of at most thirty, because a busy machine delays some of them.

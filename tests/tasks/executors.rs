@@ -4,7 +4,7 @@
 use crate::own;
 use crate::support::{SOON, Server, eventually};
 use luagate::Released;
-use luagate::errors::{AcquireError, Lost, RunError};
+use luagate::errors::{AcquireError, FailureKind, Lost, RunError};
 use luagate::{Gate, Lease, Permit};
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
@@ -50,7 +50,12 @@ async fn waits_in_line(gate: &Gate, server: &Server) {
     let holder = others.try_acquire().unwrap();
     let begun = Instant::now();
     let time = Duration::from_millis(100);
-    let late = semaphore.acquire_timeout_async(time).await;
+    let late = loop {
+        match semaphore.acquire_timeout_async(time).await {
+            Err(AcquireError::Unknown(late)) if late.kind() == FailureKind::TimedOut => {} // the machine is loaded
+            ended => break ended,
+        }
+    };
     assert!(matches!(late, Err(AcquireError::TimedOut(_))), "{late:?}");
     assert!(begun.elapsed() >= time, "its time was over after {:?}", begun.elapsed());
     let releases = std::thread::spawn(move || {

@@ -2,7 +2,7 @@
 //! names the semaphore that blocks.
 
 use super::SOON;
-use crate::support::{Server, eventually};
+use crate::support::{Server, eventually, timed_out};
 
 use luagate::errors::{AcquireError, TryAcquireError};
 use luagate::{Gate, Lease, Released, Semaphore, SeveralPermits};
@@ -90,7 +90,7 @@ fn a_failed_wait_releases_everything() {
     let (user, total) = limits(&gate);
     let held = total.try_acquire_many(4).unwrap();
     let both = gate.several([(&user, 1), (&total, 1)]);
-    let Err(AcquireError::TimedOut(blocked)) = both.acquire_timeout(SHORT) else { panic!("it was granted") };
+    let blocked = timed_out(|| both.acquire_timeout(SHORT));
     assert_eq!((blocked.name.as_str(), blocked.in_use), (total.name(), 4));
     comes_to([&user, &total], [0, 4]);
     // More permits than the limit, another limit than declared, a full line: each error names the semaphore.
@@ -168,7 +168,7 @@ fn semaphores_of_two_servers_can_be_acquired_in_line() {
     let held = both.acquire_timeout(SOON).unwrap();
     held.refresh().unwrap();
     assert!(near.try_acquire().is_ok() && far.try_acquire().is_err());
-    assert!(matches!(both.acquire_timeout(SHORT), Err(AcquireError::TimedOut(_))));
+    timed_out(|| both.acquire_timeout(SHORT));
     held.release().unwrap();
     comes_to([&near, &far], [0, 0]);
 }

@@ -4,7 +4,7 @@ use super::{MINUTE, await_waiters};
 use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
-use crate::support::{Server, assert_in_time, eventually};
+use crate::support::{Server, assert_in_time, eventually, timed_out};
 
 use luagate::errors::AcquireError;
 use luagate::{Lease, Revoked, Semaphore};
@@ -19,7 +19,7 @@ fn a_timeout_is_kept_within_50_ms_and_leaves_nothing_in_the_queue() {
     let timeout = Duration::from_millis(120);
     assert_in_time(Duration::from_millis(50), || {
         let start = Instant::now();
-        let Err(AcquireError::TimedOut(denied)) = semaphore.acquire_timeout(timeout) else { panic!() };
+        let denied = timed_out(|| semaphore.acquire_timeout(timeout));
         assert_eq!((denied.in_use, denied.limit), (1, 1));
         assert_eq!(raw.inspect().waiter_count, 0);
         start.elapsed().checked_sub(timeout).expect("it timed out too early")

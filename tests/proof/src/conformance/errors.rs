@@ -300,7 +300,7 @@ impl<'a> Trials<'a> {
 }
 
 impl Snapshot {
-    /// Real servers know the end of a key only as a remaining time.
+    /// Redis 6.2 knows the end of a key only as a remaining time.
     fn is_like(&self, other: &Snapshot) -> bool {
         match (self, other) {
             (Snapshot::Store(store), Snapshot::Store(other)) => store == other,

@@ -6,8 +6,10 @@ use redis::Value;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// The time in ms at which a key expires, by one clock; -1: never, -2: no such key.
-const END_OF_KEY: &str = "local left = redis.call('PTTL', KEYS[1])
+/// The time in ms at which a key expires, by one clock; -1: never, -2: no such key. Redis 6.2 only knows the time that is left.
+const END_OF_KEY: &str = "local at = redis.pcall('PEXPIRETIME', KEYS[1])
+if type(at) == 'number' then return at end
+local left = redis.call('PTTL', KEYS[1])
 if left < 0 then return left end
 local clock = redis.call('TIME')
 return clock[1] * 1000 + math.floor(clock[2] / 1000) + left";

@@ -369,6 +369,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
             let event = match action {
                 Action::Ask { ask, until } => self.ask(ask, until).await,
                 Action::Sleep { until } => Event::Mail(self.mail(until).await),
+                Action::Done { result: Ok(_), .. } if self.caller.is_given_back() => Event::GivenBack,
                 Action::Done { result, give_back } => {
                     self.end(give_back).await;
                     return result;
@@ -423,7 +424,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
             Mode::Blocking(_) => self.send(ask, until).await,
             Mode::Async => Box::pin(self.send(ask, until)).await,
         };
-        let event = match asked {
+        match asked {
             Ok((answer, sent)) => {
                 self.connection = None;
                 Event::Answered { answer, sent }
@@ -432,8 +433,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
                 self.connection = unanswered.connection;
                 Event::Unanswered(unanswered.error)
             }
-        };
-        if self.caller.is_given_back() { Event::GivenBack } else { event }
+        }
     }
 
     /// Sends one call of a wait. A call in line contains the inbox at the server that has the key.

@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// A grant is given back if its future is not polled for this long after it was woken.
+/// A grant is given back if its future is not polled for this long after it was woken. While it is not polled, this is
+/// repeated after each such time, since a grant may come later.
 const UNPOLLED: Duration = Duration::from_secs(1);
 
 /// The interval at which the futures are checked.
@@ -54,6 +55,8 @@ struct Future {
     /// When it was woken, unless it was polled since.
     woken: Option<Instant>,
     is_polling: bool,
+    /// The releases of its grants are being posted. It is not polled before they are: its next call comes after them.
+    is_giving_back: bool,
     /// Its grant is given back. It must ask again.
     is_given_back: bool,
     asked: Vec<Asked>,
@@ -127,18 +130,23 @@ impl Polled {
     fn is_late(&self, now: Instant, time: Duration) -> bool {
         let future = self.future();
         let is_late = future.woken.is_some_and(|woken| now.saturating_duration_since(woken) >= time);
-        is_late && !future.is_polling && !future.is_given_back && !future.asked.is_empty()
+        is_late && !future.is_polling && !future.asked.is_empty()
     }
 
-    /// Returns the releases of its grants, unless it is polled now.
-    fn give_back(&self, now: Instant) -> Vec<PendingRelease> {
+    /// Posts the releases of its grants, unless it is polled now.
+    fn give_back(self: &Arc<Polled>, now: Instant, releases: &Arc<Releases>) -> bool {
         let mut future = self.future();
         if future.woken.is_none() || future.is_polling || future.asked.is_empty() {
-            return Vec::new();
+            return false;
         }
-        future.is_given_back = true;
+        (future.is_given_back, future.is_giving_back, future.woken) = (true, true, Some(now));
         future.held.iter().for_each(|end_renewal| end_renewal());
-        future.asked.iter().flat_map(|asked| asked.give_back(now)).collect()
+        let pending: Vec<_> = future.asked.iter().flat_map(|asked| asked.give_back(now)).collect();
+        drop(future);
+        pending.into_iter().for_each(|pending| releases.post(pending));
+        self.future().is_giving_back = false;
+        self.wake_by_ref(); // it may have been polled meanwhile
+        true
     }
 }
 
@@ -170,8 +178,7 @@ impl Futures {
         let number = state.last;
         state.futures.insert(number, polled.clone());
         // A test that moves the clock decides itself when it polls.
-        let calls = state.looks_at.is_none() && !self.clock.is_moved();
-        if calls {
+        if state.looks_at.is_none() && !self.clock.is_moved() {
             let at = self.clock.now() + INTERVAL;
             state.looks_at = Some(at);
             drop(state);
@@ -199,8 +206,7 @@ impl Job for Futures {
         drop(state);
         let late = |time| futures.iter().filter(move |future| future.is_late(now, time));
         let time = if late(UNPOLLED).count() > FEW { UNPOLLED_OF_MANY } else { UNPOLLED };
-        let given_back = late(time).map(|future| future.give_back(now)).filter(|pending| !pending.is_empty());
-        given_back.take(FEW).flatten().for_each(|pending| releases.post(pending));
+        late(time).filter(|future| future.give_back(now, &releases)).take(FEW).for_each(drop);
         NextWork::At(next)
     }
 }
@@ -220,11 +226,11 @@ impl<F: std::future::Future> std::future::Future for Watched<'_, F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<F::Output> {
         {
             let mut future = self.polled.future();
-            (future.woken, future.is_polling) = (None, true);
-            match &mut future.waker {
-                Some(waker) => waker.clone_from(cx.waker()),
-                waker => *waker = Some(cx.waker().clone()),
+            future.waker.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
+            if future.is_giving_back {
+                return Poll::Pending; // it is woken afterwards
             }
+            (future.woken, future.is_polling) = (None, true);
         }
         let this = &mut *self;
         let polled = this.future.as_mut().poll(&mut Context::from_waker(&this.waker));
@@ -237,9 +243,6 @@ impl<F> Drop for Watched<'_, F> {
     fn drop(&mut self) {
         lock(&self.futures.state).futures.remove(&self.number);
         // Its mailbox keeps the waker of this future. Without this, each would keep the other alive. A waker may live longer.
-        let mut future = self.polled.future();
-        let former = (std::mem::take(&mut future.asked), std::mem::take(&mut future.held));
-        drop(future);
-        drop(former);
+        let _former = std::mem::take(&mut *self.polled.future()); // is dropped without the lock
     }
 }

@@ -55,6 +55,49 @@ fn a_grant_that_no_poll_takes_goes_to_the_next_caller_and_the_future_is_served_a
     assert!(later.join().unwrap().is_ok());
 }
 
+/// The future has a place in line, which it does not know yet. `is_polled`: it is polled as soon as it is granted.
+fn grant_long_after_the_last_poll(is_polled: bool) {
+    let (server, runtime) = (Server::any(), runtime());
+    let gate = runtime.block_on(crate::gate(&server));
+    runtime.block_on(has_waited(&gate));
+    let others = server.gate().semaphore("s", 1);
+    let holder = others.try_acquire().unwrap();
+    let semaphore = gate.semaphore("s", 1);
+    let mut unpolled = Steps::new(&runtime, semaphore.acquire_async());
+    assert!(unpolled.poll().is_pending());
+    eventually("it is in line", || (others.inspect().unwrap().waiter_count == 1).then_some(()));
+    let ticket = others.inspect().unwrap().waiters[0].ticket;
+    std::thread::sleep(BLOCKED); // it is woken by the reply, and not polled
+    holder.release().unwrap();
+    if !is_polled {
+        let begun = Instant::now();
+        let next = others.acquire_timeout(SOON).unwrap();
+        assert!(begun.elapsed() < BLOCKED, "the next caller waited for {:?}", begun.elapsed());
+        next.release().unwrap();
+    }
+    let permit = unpolled.finish().unwrap();
+    assert_eq!(permit.ticket(), Some(ticket));
+    assert_eq!(others.inspect().unwrap().holders[0].fence, permit.fence());
+    runtime.block_on(permit.refresh_async()).unwrap();
+}
+
+#[test]
+fn a_grant_long_after_the_last_poll_goes_to_the_next_caller_and_the_future_is_served_after_it() {
+    grant_long_after_the_last_poll(false);
+}
+
+#[test]
+fn a_future_that_is_polled_long_after_it_asked_has_its_place() {
+    grant_long_after_the_last_poll(true);
+}
+
+/// After a first wait the gate has an inbox, and its first calls join the line.
+async fn has_waited(gate: &Gate) {
+    let busy = gate.semaphore("busy", 1);
+    let _held = busy.acquire_async().await.unwrap();
+    assert!(busy.acquire_timeout_async(Duration::from_millis(20)).await.is_err());
+}
+
 /// The ways to acquire.
 #[derive(Clone, Copy)]
 enum Way {
@@ -73,10 +116,7 @@ fn unread_reply_goes_to_the_next_caller(permanent: bool, way: Way) {
     if permanent {
         semaphore = semaphore.lease(Lease::PERMANENT);
     }
-    // After a first wait the gate has an inbox, and its first calls join the line.
-    let busy = gate.semaphore("busy", 1);
-    let _held = runtime.block_on(busy.acquire_async()).unwrap();
-    assert!(runtime.block_on(busy.acquire_timeout_async(Duration::from_millis(20))).is_err());
+    runtime.block_on(has_waited(&gate));
     let several = gate.several([(&semaphore, 1)]);
     let acquire = async || match way {
         Way::AtOnce => loop {

@@ -95,7 +95,11 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         "a setting bounds the outage: `tests/waiting/waiting/outages.rs` tests it",
     ),
     ("silent_connections_are_replaced", &["rust", "rust_async"], AT_ONCE),
-    ("call_arrives_after_its_repetition_was_denied", &["rust", "rust_async"], "`tests/permits/own_ids.rs` tests it"),
+    (
+        "call_arrives_after_its_repetition_was_denied",
+        &["rust", "rust_async"],
+        "`tests/waiting/waiting/outages.rs` tests it",
+    ),
     ("endpoint_moves_to_another_server", &["rust", "rust_async"], AT_ONCE),
     ("server_is_not_ready", &["rust", "rust_async"], AT_ONCE),
     ("server_is_busy", &["rust", "rust_async"], AT_ONCE),

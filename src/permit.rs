@@ -84,8 +84,9 @@ impl Permit {
         Some(self.limit).filter(|limit| *limit > 0)
     }
 
-    /// The ticket of the wait: the number that decided its place in line. `None` if it was granted without waiting. The wait
-    /// has ended, so do not pass it to [`Semaphore::ticket`](crate::Semaphore::ticket).
+    /// The ticket of the wait: the number that decided its place in line. `None` if it was granted without waiting, or if no
+    /// reply during the wait was read. The wait has ended, so do not pass it to
+    /// [`Semaphore::ticket`](crate::Semaphore::ticket).
     pub fn ticket(&self) -> Option<u64> {
         self.ticket
     }

@@ -3,7 +3,7 @@
 
 use crate::steps::Steps;
 use crate::support::proxy::Proxy;
-use crate::support::{SOON, Server, eventually};
+use crate::support::{SOON, Server, eventually, within};
 use crate::{own, runtime};
 use luagate::errors::TryAcquireError;
 use luagate::{Gate, Lease};
@@ -64,8 +64,11 @@ fn grant_long_after_the_last_poll(is_polled: bool) {
     let holder = others.try_acquire().unwrap();
     let semaphore = gate.semaphore("s", 1);
     let mut unpolled = Steps::new(&runtime, semaphore.acquire_async());
-    assert!(unpolled.poll().is_pending());
-    eventually("it is in line", || (others.inspect().unwrap().waiter_count == 1).then_some(()));
+    eventually("it is in line", || {
+        assert!(unpolled.poll().is_pending());
+        let is_in_line = || (others.inspect().unwrap().waiter_count == 1).then_some(());
+        within(Duration::from_millis(100), is_in_line) // usually after the first poll
+    });
     let ticket = others.inspect().unwrap().waiters[0].ticket;
     std::thread::sleep(BLOCKED); // it is woken by the reply, and not polled
     holder.release().unwrap();

@@ -29,7 +29,10 @@ async fn served_in_order(semaphore: Semaphore, seen: luagate::Semaphore) {
         });
     }
     let in_line = tokio::task::spawn_blocking(move || {
-        within(LONG, || (admin::inspect_page(&seen, 0, 0).unwrap().waiter_count == TASKS).then_some(()))
+        within(LONG, || {
+            let page = admin::inspect_page(&seen, 0, 0).ok()?; // on a busy machine the reply may come too late
+            (page.waiter_count == TASKS).then_some(())
+        })
     });
     assert!(in_line.await.unwrap().is_some(), "not all are in line");
     holder.release_async().await.unwrap();

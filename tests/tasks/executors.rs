@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
-const LEASE: Duration = Duration::from_millis(600);
+const LEASE: Duration = Duration::from_millis(1_500); // a busy machine renews it late
 
 type Work<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 

@@ -43,7 +43,7 @@ fn lost_returns_when_a_refresh_finds_that_the_permit_was_revoked() {
 fn lost_does_not_return_while_the_permit_is_renewed() {
     let server = Server::any();
     runtime().block_on(async {
-        let lease = Duration::from_millis(600);
+        let lease = Duration::from_millis(1_500);
         let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(Lease::renewed(lease));
         let permit = semaphore.acquire_async().await.unwrap();
         assert!(timeout(3 * lease, permit.lost_async()).await.is_err());

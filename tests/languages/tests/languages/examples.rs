@@ -4,7 +4,7 @@ use super::language::{Language, ROOT};
 use crate::server;
 use crate::support::leftovers::{MARK, mark};
 use crate::support::service::{LONGEST, Request, Service, assert_five_are_sent, lines_of};
-use crate::support::{Server, signal, within};
+use crate::support::{Server, eventually, signal, within};
 use libtest_mimic::Failed;
 use luagate::{Gate, Semaphore};
 use std::io::pipe;
@@ -99,7 +99,10 @@ fn limit(web: &Web) -> Result<(), Failed> {
     has(&reports(&server)?, 5, 0); // the heads have come, and the bodies have not
     let other = services[0].send("/health").answer();
     assert_eq!(other.status(), 200, "{other:?}");
-    let next = services[0].send(REPORT).answer();
+    let next = eventually("it is refused", || {
+        let answer = services[0].send(REPORT).answer();
+        (answer.status() != 503).then_some(answer) // on a loaded machine its last call may be answered too late
+    });
     assert_eq!((next.status(), next.retry_after()), (429, Some(1_200)), "{next:?}"); // 6,000 s of work by 5
     Ok(())
 }

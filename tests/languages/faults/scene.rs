@@ -70,12 +70,13 @@ impl Scene {
         self.gate.semaphore(name, 1)
     }
 
-    /// Waits until this number of callers waits for the semaphore.
+    /// Waits until this number of callers waits for the semaphore, and the server has sent them their replies.
     #[track_caller]
     pub fn waits(&self, name: &str, count: u64) {
         let semaphore = self.semaphore(name);
         let waiting = || semaphore.inspect().unwrap().waiter_count;
         eventually("the callers wait", || (waiting() == count).then_some(()));
+        waiting(); // the server reads this call after it has sent the earlier replies
     }
 
     /// Nothing is held, and nobody waits, soon. Returns the number of its own calls.

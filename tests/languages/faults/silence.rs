@@ -68,10 +68,13 @@ pub fn with_default_settings(client: &Client) -> Result<(), Failed> {
 
 pub fn during_the_wait(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client).warm();
+    let mut attempt = 0;
     assert_in_time(LATE, || {
-        let held = scene.semaphore("line").try_acquire().unwrap();
-        let call = scene.driver.send(format!("acquire gate=g permit=p timeout={} name=line", TIMEOUT.as_millis()));
-        scene.waits("line", 1);
+        attempt += 1;
+        let name = format!("line-{attempt}"); // a call of an earlier attempt may reach the server late
+        let held = scene.semaphore(&name).try_acquire().unwrap();
+        let call = scene.driver.send(format!("acquire gate=g permit=p timeout={} name={name}", TIMEOUT.as_millis()));
+        scene.waits(&name, 1);
         scene.server.pause();
         let (reply, time) = scene.driver.end(&call);
         scene.server.resume();
@@ -82,7 +85,7 @@ pub fn during_the_wait(client: &Client) -> Result<(), Failed> {
             "not the numbers of the last reply, which came before the silence: {reply:?}"
         );
         held.release().unwrap();
-        scene.is_free("line");
+        scene.is_free(&name);
         time.checked_sub(TIMEOUT).expect("not before the deadline")
     });
     Ok(())

@@ -145,7 +145,7 @@ impl Polled {
         drop(future);
         pending.into_iter().for_each(|pending| releases.post(pending));
         self.future().is_giving_back = false;
-        self.wake_by_ref(); // it may have been polled meanwhile
+        self.wake_by_ref(); // a poll may have returned because of this
         true
     }
 }

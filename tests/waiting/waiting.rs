@@ -22,7 +22,7 @@ const LONG_MS: u64 = 600_000;
 
 /// Blocks until this number of waiters is in line.
 fn await_waiters(raw: &mut Raw, count: u64) {
-    eventually("so many are in line", || (raw.inspect().waiter_count == count).then_some(()));
+    eventually("this number of waiters is in line", || (raw.inspect().waiter_count == count).then_some(()));
 }
 
 /// A permit of another client with a lease longer than the test. It is never renewed.

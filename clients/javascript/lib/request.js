@@ -33,7 +33,7 @@ export class Request {
   #permit; // that was granted
   #isOver = false; // no further call may acquire
   #mayHold = false; // whether a call may have left permits or a place in line
-  #attempts = {};
+  #attempts = {}; // `isUnsure`: one of them was not answered
 
   constructor(gate, settings, permits, id = settings.newId()) {
     this.#gate = gate;

@@ -186,8 +186,8 @@ pub fn dead_connections_are_replaced(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The first attempt of a call reaches the server only after another attempt was denied. What it is granted, and its place in line,
-/// are given up.
+/// The first attempt of a call reaches the server only after another attempt was denied. Its grant and its place in line are given
+/// up.
 pub fn late_call(client: &Client) -> Result<(), Failed> {
     for (verb, error) in [("try", "denied"), ("acquire timeout=5000", "timed_out")] {
         let mut scene = Scene::new(client).has_waited();

@@ -3,7 +3,7 @@
 use super::socket::TimeLimit;
 use super::stream::Stream;
 use crate::engine::socket::Socket;
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -47,7 +47,6 @@ pub(super) fn tcp(write_timeout: Duration) -> Ends {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let socket = socket_to(&listener, write_timeout);
     let stream = listener.accept().unwrap().0;
-    stream.set_read_timeout(Some(SOON)).unwrap();
     (Box::new(socket), Box::new(stream))
 }
 
@@ -63,8 +62,17 @@ pub(super) fn unix(write_timeout: Duration) -> Ends {
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let socket = Socket::unix(&path, write_timeout).unwrap();
     let stream = listener.accept().unwrap().0;
-    stream.set_read_timeout(Some(SOON)).unwrap();
     (Box::new(socket), Box::new(stream))
+}
+
+/// Reads, and reads again if the machine has frozen this process meanwhile.
+pub(super) fn receive(stream: &dyn Stream, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
+    loop {
+        match stream.read(buffer, within) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
 }
 
 /// Starts a server that passes each of its connections to `serve`. Returns its port.

@@ -23,7 +23,9 @@ fn client(cluster: &Cluster) -> ClusterClient {
 }
 
 fn connect(cluster: &Cluster) -> ClusterConnection {
-    client(cluster).get_connection().unwrap()
+    let con = client(cluster).get_connection().unwrap();
+    con.set_read_timeout(None).unwrap(); // with one, a call fails if the machine freezes this process meanwhile
+    con
 }
 
 fn forget_scripts(cluster: &Cluster) {

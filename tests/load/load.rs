@@ -90,13 +90,6 @@ impl Processes {
     }
 }
 
-/// A connection with a long timeout, since a thousand threads are served too.
-fn patient(server: &Server) -> Connection {
-    let con = server.connection();
-    con.set_read_timeout(Some(6 * SOON)).unwrap();
-    con
-}
-
 /// A number in the server's INFO.
 fn reported(con: &mut Connection, what: &str) -> u64 {
     let text: String = redis::cmd("INFO").query(con).unwrap();
@@ -189,7 +182,6 @@ const CONNECTIONS: u64 = 3 * PROCESSES;
 fn watch(server: &Server, con: &mut Connection, processes: &Processes, start: Instant) -> (Middle, Middle) {
     let phases = phases();
     let mut raw = Raw::named(server, "any", 0);
-    raw.con = patient(server);
     let mut random = Random::new(1);
     let (mut early, mut late) = (Vec::new(), Vec::new());
     while start.elapsed() < phases.all {
@@ -230,7 +222,7 @@ fn assert_nothing_grew(early: &Middle, late: &Middle) {
 fn a_thousand_threads_leave_nothing_behind() {
     let _processors = all_processors();
     let server = own!(Server::private_tcp(&[]));
-    let mut con = patient(&server);
+    let mut con = server.connection();
     let alone = clients(&mut con);
     let processes = Processes::new(&server);
     let opened = within(6 * SOON, || (clients(&mut con) >= alone + CONNECTIONS).then_some(()));

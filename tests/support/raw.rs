@@ -1,11 +1,11 @@
 //! One semaphore, used directly through the scripts, like a client in any language.
 
-use super::Server;
+use super::{SOON, Server};
 use luagate::errors::CallError;
 use luagate::scripts::Keys;
 use luagate::scripts::semaphore::{self, AcquireAnswer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, State};
 use redis::{Commands, Connection};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub struct Raw {
     pub con: Connection,
@@ -162,9 +162,7 @@ impl Listener {
     /// The next message, as words.
     #[track_caller]
     pub fn next(&mut self) -> Vec<String> {
-        let message = redis::Msg::from_owned_value(self.con.recv_response().unwrap()).unwrap();
-        let text: String = message.get_payload().unwrap();
-        text.split(' ').map(str::to_owned).collect()
+        self.next_within(SOON).expect("a message arrives")
     }
 
     /// The next message that is a grant. Skips hints.
@@ -186,10 +184,20 @@ impl Listener {
 
     /// A message, unless none arrives within `time`.
     pub fn next_within(&mut self, time: Duration) -> Option<Vec<String>> {
-        self.con.set_read_timeout(Some(time)).unwrap();
-        let value = self.con.recv_response();
-        self.con.set_read_timeout(Some(super::SOON)).unwrap();
-        let text: String = redis::Msg::from_owned_value(value.ok()?)?.get_payload().ok()?;
+        let end = Instant::now() + time;
+        let value = loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            self.con.set_read_timeout(Some(left)).unwrap();
+            match self.con.recv_response() {
+                Ok(value) => break value,
+                Err(error) if error.is_connection_dropped() => return None,
+                Err(_) => {} // nothing arrived in time, or the machine has frozen this process meanwhile
+            }
+        };
+        let text: String = redis::Msg::from_owned_value(value)?.get_payload().ok()?;
         Some(text.split(' ').map(str::to_owned).collect())
     }
 }

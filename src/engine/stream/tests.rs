@@ -1,5 +1,5 @@
 use crate::clock::{machine_now, since};
-use crate::engine::tests::{Ends, Random, SOON, Server, tcp};
+use crate::engine::tests::{Ends, Random, SOON, Server, receive, tcp};
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
@@ -76,7 +76,7 @@ fn one_thread_writes_while_another_one_reads_and_no_byte_is_lost() {
             let mut at = 0;
             while at < total {
                 let most = 1 + sizes.below(100_000) as usize;
-                let count = stream.read(&mut bytes[..most], SOON).unwrap();
+                let count = receive(stream, &mut bytes[..most], SOON).unwrap();
                 assert_ne!(count, 0, "{name}: closed after {at} bytes");
                 assert!(bytes[..count] == *pattern.of(at, count), "{name}: other bytes after {at}");
                 at += count;
@@ -98,10 +98,10 @@ fn a_read_ends_in_time_if_nothing_arrives_whatever_the_time_of_the_one_before() 
     with_each(SOON, |name, (stream, mut server)| {
         for milliseconds in [20, 1, 20, 21, 40] {
             server.write_all(b"a").unwrap();
-            assert_eq!(stream.read(&mut [0; 10], SOON).unwrap(), 1, "{name}");
+            assert_eq!(receive(&*stream, &mut [0; 10], SOON).unwrap(), 1, "{name}");
             for within in [milliseconds, milliseconds * 2].map(Duration::from_millis) {
                 let start = machine_now();
-                let read = stream.read(&mut [0; 10], within);
+                let read = receive(&*stream, &mut [0; 10], within);
                 let took = since(start);
                 assert!(is_timeout(&read), "{name}: {read:?}");
                 assert!(took >= within && took < SOON / 2, "{name}: {took:?} of {within:?}");
@@ -115,7 +115,7 @@ fn a_read_at_once_takes_what_has_arrived_and_never_blocks() {
     with_each(SOON, |name, (stream, mut server)| {
         let mut bytes = [0; 2];
         server.write_all(b"abcde").unwrap();
-        assert_eq!(stream.read(&mut bytes[..1], SOON).unwrap(), 1);
+        assert_eq!(receive(&*stream, &mut bytes[..1], SOON).unwrap(), 1);
         assert_eq!(bytes[..1], *b"a");
         for expected in [b"bc", b"de"] {
             assert_eq!(stream.read_at_once(&mut bytes).unwrap(), 2, "{name}");
@@ -135,7 +135,7 @@ fn reads_and_writes_block_again_after_a_read_at_once() {
         let mut bytes = [0; 2];
         assert!(is_timeout(&stream.read_at_once(&mut bytes)), "{name}");
         let (start, within) = (machine_now(), Duration::from_millis(30));
-        assert!(is_timeout(&stream.read(&mut bytes, within)));
+        assert!(is_timeout(&receive(&*stream, &mut bytes, within)));
         assert!(since(start) >= within, "{name}");
         let writer = std::thread::spawn(move || stream.write_all(&vec![0; 20_000_000]));
         let mut received = 0;
@@ -167,10 +167,10 @@ fn a_closed_connection_is_noticed_after_the_last_byte_also_without_a_farewell() 
             }
             server.cut();
             let mut bytes = [0; 3];
-            assert_eq!(stream.read(&mut bytes, SOON).unwrap(), 3, "{name}");
-            assert_eq!(stream.read(&mut bytes, SOON).unwrap(), 1, "{name}");
+            assert_eq!(receive(&*stream, &mut bytes, SOON).unwrap(), 3, "{name}");
+            assert_eq!(receive(&*stream, &mut bytes, SOON).unwrap(), 1, "{name}");
             for _ in 0..3 {
-                assert_eq!(stream.read(&mut bytes, SOON).unwrap(), 0, "{name}");
+                assert_eq!(receive(&*stream, &mut bytes, SOON).unwrap(), 0, "{name}");
             }
         });
     }
@@ -186,7 +186,7 @@ fn threads_that_are_blocked_in_both_directions_return_when_the_connection_is_end
     with_each(SOON, |name, (stream, _server)| {
         std::thread::scope(|scope| {
             let start = machine_now();
-            let reader = scope.spawn(|| stream.read(&mut [0; 10], SOON));
+            let reader = scope.spawn(|| receive(&*stream, &mut [0; 10], SOON));
             let writer = scope.spawn(|| while stream.write_all(&[0; 100_000]).is_ok() {});
             // A writer that is blocked writes nothing more; this cannot be seen from outside.
             std::thread::sleep(Duration::from_millis(100));
@@ -205,7 +205,7 @@ fn a_write_that_the_peer_does_not_accept_fails_after_the_write_timeout_and_ends_
     let timeout = Duration::from_millis(200);
     with_each(timeout, |name, (stream, _server)| {
         std::thread::scope(|scope| {
-            let reader = scope.spawn(|| stream.read(&mut [0; 10], SOON));
+            let reader = scope.spawn(|| receive(&*stream, &mut [0; 10], SOON));
             let mut start = machine_now();
             while stream.write_all(&[0; 100_000]).is_ok() {
                 start = machine_now();

@@ -5,7 +5,7 @@ use crate::engine::address::Address;
 use crate::engine::connector::connect;
 use crate::engine::socket::TimeLimit;
 use crate::engine::stream::Stream;
-use crate::engine::tests::{Ends, SOON, Server, serve, socket_to};
+use crate::engine::tests::{Ends, SOON, Server, receive, serve, socket_to};
 use crate::engine::tls::{Certificates, Config, TlsStream};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
@@ -127,7 +127,6 @@ pub(in crate::engine) fn tls(version: &'static SupportedProtocolVersion, write_t
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let socket = socket_to(&listener, write_timeout);
     let stream = listener.accept().unwrap().0;
-    stream.set_read_timeout(Some(SOON)).unwrap();
     let mut server = accept(&config, stream);
     let certificates = trusting(&authority);
     let client = Config::new(certificates.roots().unwrap(), None).unwrap().connection("127.0.0.1").unwrap();
@@ -139,7 +138,7 @@ pub(in crate::engine) fn tls(version: &'static SupportedProtocolVersion, write_t
         });
         let stream = TlsStream::connect(socket, client, TimeLimit::new(SOON)).unwrap();
         let mut first = [0];
-        assert_eq!(stream.read(&mut first, SOON).unwrap(), 1);
+        assert_eq!(receive(&stream, &mut first, SOON).unwrap(), 1);
         let ends: Ends = (Box::new(stream), thread.join().unwrap());
         ends
     })
@@ -290,9 +289,9 @@ fn bytes_before_an_error_are_not_lost() {
         server.write_all(b"last").unwrap();
         server.send_raw(&GARBAGE);
         let mut bytes = [0; 10];
-        assert_eq!(stream.read(&mut bytes, SOON).unwrap(), 4);
+        assert_eq!(receive(&*stream, &mut bytes, SOON).unwrap(), 4);
         for _ in 0..2 {
-            assert_eq!(stream.read(&mut bytes, SOON).unwrap_err().kind(), ErrorKind::InvalidData);
+            assert_eq!(receive(&*stream, &mut bytes, SOON).unwrap_err().kind(), ErrorKind::InvalidData);
         }
     }
 }
@@ -334,7 +333,7 @@ fn the_server_learns_why_the_client_ends_the_connection_also_while_a_thread_writ
                 is_over.store(true, Relaxed);
                 server.send_raw(&GARBAGE);
                 let start = machine_now();
-                let error = stream.read(&mut [0; 10], SOON).unwrap_err();
+                let error = receive(&*stream, &mut [0; 10], SOON).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::InvalidData);
                 assert!(since(start) < SOON / 2, "the reader waits for the writer");
                 let mut received = Vec::new();

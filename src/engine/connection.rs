@@ -568,7 +568,7 @@ impl Connection {
                 needed = machine_now();
             }
             let lingers = machine_now().saturating_duration_since(needed) < LINGER;
-            let is_alone = packets.has_no_thread() && !packets.pending.is_empty();
+            let is_alone = packets.threads == 0 && packets.readers.is_empty() && !packets.pending.is_empty();
             drop(packets);
             if !lingers && !is_alone {
                 break;

@@ -283,9 +283,4 @@ impl Packets {
     pub(super) fn is_over(&self) -> bool {
         self.silent_since.is_some() && self.pending.is_empty()
     }
-
-    /// Whether no thread waits that would read.
-    pub(super) fn has_no_thread(&self) -> bool {
-        self.threads == 0 && self.readers.is_empty()
-    }
 }

@@ -217,11 +217,6 @@ impl Waits {
         }
     }
 
-    /// Whether an earlier wait used the server that has the key. Then its subscription exists or is being made.
-    fn is_opened(&self, key: &str) -> bool {
-        self.servers.known(key.as_bytes()).is_some_and(|server| server.is_subscribed())
-    }
-
     /// The connection for the messages of this server. Subscribes if needed, until `until` at most. `None`: messages do not
     /// arrive, and the waiter asks without an inbox. If the user lacks a permission the result is a failure, since
     /// otherwise every wait would be slow without any report.
@@ -362,13 +357,17 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
         if let Some(cancel) = self.caller.cancel {
             cancel.watch(&self.registered.mailbox, clock);
         }
-        let listens =
-            self.waits.is_opened(self.key) || self.registered.mailbox.look(|mail| mail.is_cancelled(clock.now()));
+        // An earlier wait used the server that has the key. Its subscription exists or is being made.
+        let server = self.waits.servers.known(self.key.as_bytes()).filter(|server| server.is_subscribed());
+        let listens = server.is_some() || self.registered.mailbox.look(|mail| mail.is_cancelled(clock.now()));
         let mut action = self.waiter.start(listens);
         loop {
             let event = match action {
                 Action::Ask { ask, until } => self.ask(ask, until).await,
-                Action::Sleep { until } => Event::Mail(self.mail(until).await),
+                Action::Sleep { until } => match (self.mail(until).await, self.caller.polled) {
+                    (Mail::Message { message, .. }, Some(polled)) if polled.doubts(&message) => Event::GivenBack,
+                    (mail, _) => Event::Mail(mail),
+                },
                 Action::Done { result: Ok(_), .. } if self.caller.is_given_back() => Event::GivenBack,
                 Action::Done { result, give_back } => {
                     self.end(give_back).await;
@@ -410,12 +409,9 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     /// Sends one call and returns the event that it leads to.
     async fn ask(&mut self, ask: AskKind, until: Option<Instant>) -> Event<T::Answer> {
         if self.caller.is_given_back() {
-            let undo: Option<PendingRelease> = self.waiter.target.undo(None, self.waits.servers.clock.now());
-            if let Some(PendingRelease { keys, id, .. }) = undo {
-                let key = keys.meta.as_bytes();
-                if let Err(error) = self.waits.releases.settle(key, Some(&id), until, self.caller.mode).await {
-                    return Event::Unanswered(error);
-                }
+            let (key, id) = (self.key.as_bytes(), &self.registered.id);
+            if let Err(error) = self.waits.releases.settle(key, Some(id), until, self.caller.mode).await {
+                return Event::Unanswered(error);
             }
             self.caller.polled.inspect(|polled| polled.asks_again());
         }

@@ -5,13 +5,13 @@ use crate::clock::Clock;
 use crate::engine::place::Place;
 use crate::engine::worker::{Job, NextWork, Worker};
 use crate::lease::releases::{PendingRelease, Releases};
-use crate::protocol::inbox::Mailbox;
+use crate::protocol::inbox::{Mailbox, Message};
 use crate::protocol::keys::Keys;
 use crate::protocol::releases::ReleaseTarget;
-use crate::sync::lock;
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::Weak;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,8 @@ struct Future {
     is_giving_back: bool,
     /// Its grant is given back. It must ask again.
     is_given_back: bool,
+    /// It has asked again.
+    has_asked_again: bool,
     asked: Vec<Asked>,
     held: Vec<Held>,
 }
@@ -123,7 +125,13 @@ impl Polled {
 
     /// The pending releases of this future have ended, and it asks again.
     pub(crate) fn asks_again(&self) {
-        self.future().is_given_back = false;
+        let mut future = self.future();
+        (future.is_given_back, future.has_asked_again) = (false, true);
+    }
+
+    /// Whether this may be the message of a grant that was given back before this future asked again. Only a call shows it.
+    pub(crate) fn doubts(&self, message: &Message) -> bool {
+        message.fence > 0 && self.future().has_asked_again
     }
 
     /// Whether the future was woken and not polled for this time, and may have a grant.

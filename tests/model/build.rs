@@ -1,4 +1,4 @@
-//! Copies files of `src/engine` for the model: with smaller buffers, and with the planted faults, each as a
+//! Copies files of the library for the model: with smaller buffers, and with the planted faults, each as a
 //! branch that a number selects. So all of them are compiled at once.
 
 #[path = "src/planted/faults.rs"]
@@ -9,9 +9,19 @@ use faults::{FAULTS, Fault};
 use std::path::PathBuf;
 use std::{env, fs};
 
-const ENGINE: &str = "../../src/engine";
+const SOURCES: &str = "../../src";
 
-const FILES: [&str; 8] = ["mode", "place", "replies", "stream", "watched", "worker", "connection", "packets"];
+const FILES: [&str; 9] = [
+    "engine/mode",
+    "engine/place",
+    "engine/replies",
+    "engine/stream",
+    "engine/watched",
+    "engine/worker",
+    "engine/connection",
+    "engine/packets",
+    "wait/polled",
+];
 
 /// What the model changes in any case: the text before and after.
 const CHANGES: [(&str, &str); 4] = [
@@ -28,24 +38,27 @@ const CHANGES: [(&str, &str); 4] = [
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/planted/faults.rs");
-    println!("cargo::rerun-if-changed={ENGINE}");
-    let engine = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap()).join(ENGINE);
+    println!("cargo::rerun-if-changed={SOURCES}");
+    let sources = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap()).join(SOURCES);
     let mut texts = FILES.map(|file| {
-        let path = engine.join(format!("{file}.rs"));
+        let path = sources.join(format!("{file}.rs"));
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     });
     let branches = FAULTS.iter().enumerate().map(|(number, fault)| (fault.before, branch(number, fault)));
     let changes = CHANGES.iter().map(|(before, after)| (*before, (*after).to_owned()));
     change(&mut texts, changes.chain(branches).collect());
 
-    let out = PathBuf::from(env::var("OUT_DIR").unwrap()).join("engine");
-    fs::create_dir_all(&out).unwrap();
+    let out = PathBuf::from(env::var("OUT_DIR").unwrap());
+    for folder in ["engine", "wait"] {
+        fs::create_dir_all(out.join(folder)).unwrap();
+        let modules = FILES.iter().filter_map(|file| file.strip_prefix(folder)?.strip_prefix('/'));
+        let modules = modules.map(|file| format!("pub(crate) mod {file};\n"));
+        fs::write(out.join(folder).join("mod.rs"), modules.collect::<String>()).unwrap();
+    }
     for (file, text) in FILES.iter().zip(texts) {
         let text = text.replace("pub(super)", "pub(crate)").replace("cfg(test)", "cfg(any())");
         fs::write(out.join(format!("{file}.rs")), text).unwrap();
     }
-    let modules = FILES.iter().map(|file| format!("pub(crate) mod {file};\n"));
-    fs::write(out.join("mod.rs"), modules.collect::<String>()).unwrap();
 }
 
 /// Makes these changes: the text before, which occurs once, and after. The lines keep their numbers, so that the model
@@ -67,8 +80,8 @@ fn change(texts: &mut [String], changes: Vec<(&str, String)>) {
 fn position(texts: &[String], text: &str) -> (usize, usize) {
     let found = texts.iter().enumerate();
     let mut found = found.flat_map(|(file, in_file)| in_file.match_indices(text).map(move |(at, _)| (file, at)));
-    let position = found.next().unwrap_or_else(|| panic!("src/engine does not contain: {text}"));
-    assert!(found.next().is_none(), "src/engine contains this more than once: {text}");
+    let position = found.next().unwrap_or_else(|| panic!("the files do not contain: {text}"));
+    assert!(found.next().is_none(), "the files contain this more than once: {text}");
     position
 }
 

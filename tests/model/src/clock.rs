@@ -1,5 +1,6 @@
 //! In place of the library's `clock`: the clock of the model.
 
+use crate::protocol::lease::Moment;
 use crate::sync::{Condvar, MutexGuard, wait_until};
 use crate::world::{self, Limit};
 use std::task::Waker;
@@ -21,8 +22,16 @@ impl Clock {
         world::now()
     }
 
+    pub(crate) fn moment(&self) -> Moment {
+        Moment::new(self.now(), self.now() - world::beginning())
+    }
+
     /// Only for a clock that a test moves.
     pub(crate) fn busy(&self) {}
+
+    pub(crate) fn is_moved(&self) -> bool {
+        false
+    }
 }
 
 pub(crate) struct Notify {

@@ -1,11 +1,13 @@
 //! Model checking of `src/engine`: of the connection with its writer, its reader, its places and its own thread; of the
-//! gate's own thread with its jobs, its work and its timers; and of values that threads and tasks watch.
+//! gate's own thread with its jobs, its work and its timers; and of values that threads and tasks watch. And of
+//! `src/wait/polled.rs`, which gives back the grants of futures that are not polled.
 //!
 //! `build.rs` copies the files of the library. In place of the library's locks, threads and clock, the copy uses those of
 //! this crate. So the model decides the order in which threads run, and when time passes: see `world.rs`. The server is a
 //! thread of the model (`wire.rs`), and so are the callers (`case.rs`, `tasks.rs`, `mailboxes.rs`). The gate's own thread
 //! works for a gate of the model (`gate.rs`, `timed_job.rs`, `timer.rs`). `changes.rs` has a value that callers watch. The
-//! folder `scenarios` lists the work of the callers.
+//! futures belong to a client (`client.rs`, `releases.rs`) with the library's protocol, and another client wants the same
+//! permit of their server (`remote.rs`, `semaphore.rs`). The folder `scenarios` lists the work of the callers.
 //!
 //! # What is checked of the connection
 //! - Each call gets its own replies, or an error that the events of the scenario explain. A call that failed as not sent
@@ -32,6 +34,12 @@
 //! - Work that blocks returns its result to its caller, or no thread could be started.
 //! - No lock is held while a task is woken.
 //!
+//! # What is checked of a future that waits for a permit
+//! - A future that is not polled keeps no permit: another client gets it soon.
+//! - A permit that a future returns was not given back, and is not while it is used.
+//! - A future that is polled again gets the permit. One that is dropped leaves nothing on the server.
+//! - No lock is held while its task is woken.
+//!
 //! Nobody is late: when no thread can run, time passes only up to the next moment at which somebody must be woken.
 //!
 //! # The bound
@@ -39,8 +47,8 @@
 //! happens, only if no thread can run. [`explore`] runs every execution that deviates from this at no more than a given
 //! number of points: another thread runs, an event happens, time passes, or a read returns only a part. Most scenarios
 //! have two threads and a task, some have a third thread or a second task. The bound is two deviations for the connection
-//! and three for the rest. [`sample`] runs random executions, without a bound, of three threads and two tasks that do
-//! anything.
+//! and for futures, and three for the rest. [`sample`] runs random executions, without a bound, of three threads and two
+//! tasks that do anything, and of a future that is polled in any way.
 //!
 //! # What is not checked
 //! - Locks and atomics behave as if all threads ran on one processor. The connection has atomics only for flags.
@@ -50,17 +58,22 @@
 //!   call. A fork.
 //! - A write does not block.
 //! - The stream itself, and a clock that a test moves.
+//! - Several permits in one future, and more than one future. Calls of a future that fail.
 
 mod case;
 mod changes;
+mod client;
 mod clock;
 mod error;
 mod gate;
 mod mailboxes;
 mod plan;
 pub mod planted;
+mod releases;
+mod remote;
 mod run;
 mod scenarios;
+mod semaphore;
 mod sync;
 mod tasks;
 mod timed_job;
@@ -69,10 +82,26 @@ mod wire;
 mod world;
 
 pub use run::{Failure, Report, explore, sample, story};
-pub use scenarios::{ANYTHING, ANYTHING_WITH_GATE, CALLS, IDLE, JOBS, MESSAGES, POSTS, Scenario, VALUES, WORK};
+pub use scenarios::{
+    ANYTHING, ANYTHING_WITH_FUTURE, ANYTHING_WITH_GATE, CALLS, FUTURES, IDLE, JOBS, MESSAGES, POSTS, Scenario, VALUES,
+    WORK,
+};
 
-/// The files of `src/engine`, as `build.rs` has copied them.
+use luagate::__proof::protocol;
+
+/// Files of the library, as `build.rs` has copied them.
 #[allow(warnings, clippy::all)]
 mod engine {
     include!(concat!(env!("OUT_DIR"), "/engine/mod.rs"));
+}
+
+/// As `engine`.
+#[allow(warnings, clippy::all)]
+mod wait {
+    include!(concat!(env!("OUT_DIR"), "/wait/mod.rs"));
+}
+
+/// What `wait` uses of the library.
+mod lease {
+    pub(crate) use crate::releases;
 }

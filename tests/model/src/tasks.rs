@@ -1,11 +1,12 @@
 //! A small executor: one thread that polls some tasks.
 
 use crate::case::{Caller, Case};
-use crate::world::{Id, foreign, new_id, point, wait_on, wake};
+use crate::world::{Id, foreign, new_id, point, sleep, wait_on, wake};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -19,6 +20,10 @@ pub(crate) enum Ending {
     DroppedWoken(usize),
     /// After so many polls it is neither polled nor dropped.
     Forgotten(usize),
+    /// After so many polls its thread does something else for so long.
+    Paused(usize, Duration),
+    /// As `Paused`, also after the next two polls.
+    Slow(usize, Duration),
 }
 
 /// A task is ready to be polled.
@@ -130,6 +135,8 @@ impl Task {
                 self.work = None;
             }
             Ending::Forgotten(polls) if polls == self.polls => forget(self.work.take()),
+            Ending::Paused(polls, time) if polls == self.polls => sleep(time),
+            Ending::Slow(polls, time) if (polls..polls + 3).contains(&self.polls) => sleep(time),
             _ => {}
         }
     }

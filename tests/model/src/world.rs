@@ -104,7 +104,7 @@ struct World {
 thread_local!(static WORLD: RefCell<World> = RefCell::new(World::new()));
 
 /// The time at the beginning of each execution.
-fn beginning() -> Instant {
+pub(crate) fn beginning() -> Instant {
     static BEGINNING: OnceLock<Instant> = OnceLock::new();
     *BEGINNING.get_or_init(|| Instant::now() + Duration::from_secs(3600))
 }

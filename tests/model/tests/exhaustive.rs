@@ -3,7 +3,7 @@
 //!
 //! `LUAGATE_PROVE=long` allows one deviation more.
 
-use luagate_model::{CALLS, IDLE, JOBS, MESSAGES, POSTS, Scenario, VALUES, WORK, explore};
+use luagate_model::{CALLS, FUTURES, IDLE, JOBS, MESSAGES, POSTS, Scenario, VALUES, WORK, explore};
 use std::time::Instant;
 
 fn all_executions_keep_the_promises(scenarios: &[Scenario], most: usize) {
@@ -52,4 +52,9 @@ fn work_is_polled_to_its_end_and_tasks_are_woken_in_time() {
 #[test]
 fn waiters_see_each_change() {
     all_executions_keep_the_promises(VALUES, 3);
+}
+
+#[test]
+fn a_future_that_is_not_polled_keeps_no_permit() {
+    all_executions_keep_the_promises(FUTURES, 2);
 }

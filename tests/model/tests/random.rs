@@ -3,7 +3,7 @@
 //! `LUAGATE_SEED=17` runs only the execution of that seed and prints its story. `LUAGATE_PROVE=long` runs ten million, from
 //! a seed by the clock.
 
-use luagate_model::{ANYTHING, ANYTHING_WITH_GATE, Scenario, sample, story};
+use luagate_model::{ANYTHING, ANYTHING_WITH_FUTURE, ANYTHING_WITH_GATE, Scenario, sample, story};
 use std::time::{Instant, SystemTime};
 
 /// After so many executions the progress is printed.
@@ -20,6 +20,11 @@ fn three_threads_and_two_tasks_can_do_anything() {
 #[test]
 fn three_threads_and_two_tasks_can_do_anything_with_a_gate() {
     random_executions_keep_the_promises(&ANYTHING_WITH_GATE);
+}
+
+#[test]
+fn a_future_can_be_polled_in_any_way() {
+    random_executions_keep_the_promises(&ANYTHING_WITH_FUTURE);
 }
 
 fn random_executions_keep_the_promises(scenario: &Scenario) {

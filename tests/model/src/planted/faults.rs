@@ -450,4 +450,54 @@ pub const FAULTS: &[Fault] = &[
         "done_there.look(|done| *done = Some(result));",
         "a task runs work that blocks",
     ),
+    // Futures.
+    fault(
+        "a future is not late although it was woken",
+        "future.woken.get_or_insert_with(|| self.clock.now());",
+        "",
+        "a future is not polled in line",
+    ),
+    fault(
+        "a future counts as polled for ever",
+        "this.polled.future().is_polling = false;",
+        "",
+        "a future is not polled in line",
+    ),
+    fault(
+        "futures are looked at once",
+        "state.looks_at = (!futures.is_empty()).then_some(now + INTERVAL);",
+        "state.looks_at = None;",
+        "a future is not polled in line",
+    ),
+    fault(
+        "a future gives back its grants only once",
+        "is_late && !future.is_polling && !future.asked.is_empty()",
+        "is_late && !future.is_polling && !future.asked.is_empty() && !future.is_given_back",
+        "a future that is not polled is granted late",
+    ),
+    fault(
+        "a future is polled before its releases are posted",
+        "if future.is_giving_back {",
+        "if future.is_giving_back && !FAULT {",
+        "a future is polled again when it is granted",
+    ),
+    Fault {
+        name: "a future uses a grant that it has given back, since its message arrives late",
+        before: "message.fence > 0 && self.future().has_asked_again",
+        after: "false",
+        found_by: "a future is polled again when it is granted",
+        deviations: 3,
+    },
+    fault(
+        "a future that is given back keeps its grant",
+        "let is_kept = !future.is_given_back;",
+        "let is_kept = FAULT || !future.is_given_back;",
+        "a future is polled again while its grant is confirmed",
+    ),
+    fault(
+        "a future wakes its task with its lock held",
+        "let waker = future.waker.clone();\n        drop(future);",
+        "let waker = future.waker.clone();\n        if !FAULT { drop(future); }",
+        "a future gets a permit",
+    ),
 ];

@@ -2,6 +2,7 @@
 
 mod anything;
 mod calls;
+mod futures;
 mod idle;
 mod jobs;
 mod messages;
@@ -35,7 +36,12 @@ pub const WORK: &[Scenario] = work::SCENARIOS;
 /// Threads and tasks that wait for a change.
 pub const VALUES: &[Scenario] = values::SCENARIOS;
 
+/// A future that is not always polled.
+pub const FUTURES: &[Scenario] = futures::SCENARIOS;
+
 /// Three threads and two tasks use a connection, and do anything.
 pub const ANYTHING: Scenario = scenario("anything", mixed::anything);
 /// Three threads and two tasks use a gate, and do anything.
 pub const ANYTHING_WITH_GATE: Scenario = scenario("anything with a gate", anything::anything);
+/// A future is polled in any way.
+pub const ANYTHING_WITH_FUTURE: Scenario = scenario("anything with a future", futures::anything);

@@ -1,0 +1,195 @@
+//! A client with a future that waits for the permit, as `wait` and `semaphore` of the library do it.
+
+use crate::clock::Clock;
+use crate::engine::place::Place;
+use crate::engine::worker::{Job, Worker};
+use crate::protocol::inbox::{Mail, Mailbox};
+use crate::protocol::keys::Keys;
+use crate::protocol::lease::{LeaseOptions, Sent};
+use crate::protocol::releases::{PendingRelease, ReleaseTarget};
+use crate::protocol::waiter::{Action, AskKind, Event, Granted, PermitTarget, QueueEntry, Waiter};
+use crate::releases::Releases;
+use crate::remote::Remote;
+use crate::semaphore::{Inbox, LEASE_MS};
+use crate::wait::polled::{Asked, Futures, Polled};
+use crate::world::{fail, has_failed, now, sleep, tell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// How long the permit is used.
+const USE: Duration = Duration::from_millis(10);
+
+/// The id of the future.
+pub(crate) const ID: &str = "future";
+
+pub(crate) struct Client {
+    pub(crate) remote: Arc<Remote>,
+    worker: Worker,
+    releases: Arc<Releases>,
+    futures: Arc<Futures>,
+}
+
+impl Client {
+    pub(crate) fn open() -> Arc<Client> {
+        let (remote, worker) = (Remote::open(), Worker::new(&Clock::real()));
+        let releases = Releases::new(&remote, &worker);
+        let futures = Arc::new(Futures::new(&Clock::real(), worker.clone(), &releases));
+        let jobs: [Arc<dyn Job>; 2] = [releases.clone(), futures.clone()];
+        worker.set_jobs(jobs.iter().map(Arc::downgrade).collect());
+        Arc::new(Client { remote, worker, releases, futures })
+    }
+
+    /// Waits for the permit, and releases it.
+    pub(crate) async fn use_permit(self: Arc<Client>) {
+        let client = &*self;
+        let fence = client.futures.watch(|polled| async move { client.acquire(&polled).await }).await;
+        if self.remote.look(|semaphore| semaphore.fence_of(ID)) != Some(fence) {
+            fail(format!("the permit with fence {fence} is used, but was given back"));
+        }
+        sleep(USE);
+        if self.remote.look(|semaphore| semaphore.fence_of(ID)) != Some(fence) {
+            fail(format!("the permit with fence {fence} was given back while it was used"));
+        }
+        drop(Permit { client, fence, is_handed_on: false });
+    }
+
+    /// As `Semaphore::in_line`.
+    async fn acquire(&self, polled: &Polled) -> u64 {
+        let mut ticket = 0;
+        loop {
+            let inbox: Inbox = Arc::new(Place::of_nobody(&Clock::real(), Mailbox::new(Some("secret".into()))));
+            let longest = Duration::from_millis(LEASE_MS);
+            polled.asks(vec![Asked { keys: keys(), id: ID.into(), longest, mailbox: Some(inbox.clone()) }]);
+            let waiter = Waiter::new(target(ticket), None, longest, now());
+            let mut wait = Wait { client: self, polled, inbox, waiter, is_over: false };
+            let granted = wait.run().await;
+            drop(wait);
+            let mut permit = Permit { client: self, fence: granted.grant.fence, is_handed_on: false };
+            self.remote.ask(|_| ()).await; // some grants must be confirmed
+            permit.is_handed_on = true;
+            if polled.keeps_grant() {
+                return permit.fence;
+            }
+            tell(|| "loses its grant while it is confirmed".into());
+            ticket = granted.ticket.unwrap_or_default();
+        }
+    }
+}
+
+/// A permit that is released when it is dropped.
+struct Permit<'a> {
+    client: &'a Client,
+    fence: u64,
+    is_handed_on: bool,
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        if !self.is_handed_on && !has_failed() {
+            let target = ReleaseTarget::Fence(self.fence);
+            self.client.releases.post(PendingRelease::new(&keys(), ID, target, None, None));
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if !has_failed() {
+            self.releases.close();
+        }
+    }
+}
+
+fn keys() -> Keys {
+    Keys::semaphore("luagate", "name").unwrap()
+}
+
+fn target(ticket: u64) -> PermitTarget {
+    let mut entry = QueueEntry::default();
+    entry.ticket = ticket;
+    PermitTarget {
+        keys: keys(),
+        id: ID.into(),
+        permits: Some(1),
+        limit: 1,
+        strict: false,
+        max_waiting: 0,
+        head_start_ms: 0,
+        lease: LeaseOptions { lease_ms: LEASE_MS, renewed: false, own_id: false, at_least_ms: 0 },
+        entry,
+    }
+}
+
+/// As `RunningWait` of the library.
+struct Wait<'a> {
+    client: &'a Client,
+    polled: &'a Polled,
+    inbox: Inbox,
+    waiter: Waiter<PermitTarget>,
+    is_over: bool,
+}
+
+impl Wait<'_> {
+    async fn run(&mut self) -> Granted {
+        let mut action = self.waiter.start(false);
+        loop {
+            let event = match action {
+                Action::Ask { ask, .. } => self.ask(ask).await,
+                Action::Sleep { until } => match self.mail(until).await {
+                    Mail::Message { message, .. } if self.polled.doubts(&message) => Event::GivenBack,
+                    mail => Event::Mail(mail),
+                },
+                Action::Done { result: Ok(_), .. } if self.polled.is_given_back() => Event::GivenBack,
+                Action::Done { result, .. } => {
+                    self.is_over = true;
+                    return result.unwrap_or_else(|error| fail(error.to_string()));
+                }
+            };
+            action = self.waiter.on(event, Clock::real().moment());
+        }
+    }
+
+    async fn mail(&self, until: Instant) -> Mail {
+        loop {
+            let take = |mail: &mut Mailbox| mail.take(until, now());
+            let at = match self.inbox.look(take) {
+                Ok(mail) => return mail,
+                Err(at) => at,
+            };
+            let mut sleep = pin!(self.client.worker.sleep(at));
+            let mail = poll_fn(|cx| {
+                let taken = self.inbox.poll(cx, Some(at), |mail| take(mail).ok());
+                taken.map_or_else(|| sleep.as_mut().poll(cx).map(|()| None), |mail| Poll::Ready(Some(mail)))
+            });
+            if let Some(mail) = mail.await {
+                return mail;
+            }
+        }
+    }
+
+    async fn ask(&mut self, ask: AskKind) -> Event<crate::protocol::semaphore::AcquireAnswer> {
+        if self.polled.is_given_back() {
+            self.client.releases.settle().await;
+            self.polled.asks_again();
+        }
+        let sent = Sent { at: Clock::real().moment(), repeated: None };
+        let (ticket, inbox) = (self.waiter.target.entry.ticket, self.inbox.clone());
+        let in_line = ask == AskKind::InLine;
+        let call = move |remote: &Remote| remote.look(|semaphore| semaphore.acquire(ID, ticket, in_line, Some(&inbox)));
+        let answer = self.client.remote.ask(call).await;
+        tell(|| format!("gets {answer:?}"));
+        Event::Answered { answer, sent }
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if !self.is_over && !has_failed() && self.waiter.may_leave_something() {
+            let until = Some(now() + Duration::from_millis(LEASE_MS));
+            self.client.releases.post(PendingRelease::of_call(&keys(), ID, false, None, until));
+        }
+    }
+}

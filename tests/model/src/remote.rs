@@ -1,0 +1,142 @@
+//! The server with the semaphore. One thread runs the calls of a client, another one brings the replies and messages back,
+//! both in their order. Another client uses the server directly.
+
+use crate::clock::Clock;
+use crate::engine::place::Place;
+use crate::semaphore::Semaphore;
+use crate::sync::{Mutex, lock};
+use crate::world::{Id, new_id, spawn, wait_on, wake};
+use redis::Value;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+type Call = Box<dyn FnOnce(&Arc<Remote>) + Send>;
+type Delivery = Box<dyn FnOnce() + Send>;
+
+/// The server, and what is on the way to it and back.
+#[derive(Default)]
+pub(crate) struct Remote {
+    semaphore: Mutex<Semaphore>,
+    packets: Mutex<Packets>,
+    /// Something is on the way, or the connection is closed.
+    sent: Moved,
+    /// The semaphore has another holder.
+    changed: Moved,
+}
+
+#[derive(Default)]
+struct Packets {
+    calls: VecDeque<Call>,
+    deliveries: VecDeque<Delivery>,
+    is_closed: bool,
+    has_ended: bool,
+}
+
+/// What threads of the model wait on.
+struct Moved(Id);
+
+impl Default for Moved {
+    fn default() -> Moved {
+        Moved(new_id())
+    }
+}
+
+impl Remote {
+    /// Starts the threads of the server and of the reader.
+    pub(crate) fn open() -> Arc<Remote> {
+        let remote = Arc::<Remote>::default();
+        let (server, reader) = (remote.clone(), remote.clone());
+        spawn("server", false, move || server.serve());
+        spawn("reader", false, move || reader.read());
+        remote
+    }
+
+    /// What is on the way still arrives.
+    pub(crate) fn close(&self) {
+        lock(&self.packets).is_closed = true;
+        wake(self.sent.0);
+    }
+
+    fn serve(self: Arc<Remote>) {
+        loop {
+            let mut packets = lock(&self.packets);
+            let Some(call) = packets.calls.pop_front() else {
+                if packets.is_closed {
+                    packets.has_ended = true;
+                    drop(packets);
+                    return wake(self.sent.0);
+                }
+                drop(packets);
+                wait_on(self.sent.0, None);
+                continue;
+            };
+            drop(packets);
+            call(&self);
+        }
+    }
+
+    fn read(self: Arc<Remote>) {
+        loop {
+            let mut packets = lock(&self.packets);
+            let (delivery, has_ended) = (packets.deliveries.pop_front(), packets.has_ended);
+            drop(packets);
+            match delivery {
+                Some(deliver) => deliver(),
+                None if has_ended => return,
+                None => wait_on(self.sent.0, None),
+            }
+        }
+    }
+
+    fn deliver(&self, delivery: impl FnOnce() + Send + 'static) {
+        lock(&self.packets).deliveries.push_back(Box::new(delivery));
+        wake(self.sent.0);
+    }
+
+    /// Sends a call. Returns the place for its reply.
+    pub(crate) fn send<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Remote) -> R + Send + 'static,
+    ) -> Arc<Place<Option<R>>> {
+        let place = Arc::new(Place::of_nobody(&Clock::real(), None));
+        let reply = place.clone();
+        let call: Call = Box::new(move |remote| {
+            let answer = call(remote);
+            remote.deliver(move || reply.update(|content| *content = Some(answer)));
+        });
+        lock(&self.packets).calls.push_back(call);
+        wake(self.sent.0);
+        place
+    }
+
+    /// Sends a call, and waits for its reply in a task.
+    pub(crate) async fn ask<R: Send + 'static>(&self, call: impl FnOnce(&Remote) -> R + Send + 'static) -> R {
+        let place = self.send(call);
+        poll_fn(|cx| place.poll(cx, None, Option::take).map_or(Poll::Pending, Poll::Ready)).await
+    }
+
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Semaphore) -> R) -> R {
+        look(&mut lock(&self.semaphore))
+    }
+
+    /// Releases on the server. The message to the next holder is on the way when this returns.
+    pub(crate) fn release(&self, id: &str, fence: Option<u64>) -> Value {
+        let (reply, message) = self.look(|semaphore| semaphore.release(id, fence));
+        if let Some((inbox, message)) = message {
+            let received = Clock::real().moment();
+            self.deliver(move || inbox.update(|mail| mail.messages.push_back((message, received))));
+        }
+        wake(self.changed.0);
+        reply
+    }
+
+    /// Waits in line, in a thread.
+    pub(crate) fn acquire(&self, id: &str) {
+        self.look(|semaphore| semaphore.acquire(id, 0, true, None));
+        while !self.look(|semaphore| semaphore.is_held_by(id)) {
+            wait_on(self.changed.0, None);
+        }
+    }
+}

@@ -59,7 +59,7 @@ struct Future {
     is_giving_back: bool,
     /// Its grant is given back. It must ask again.
     is_given_back: bool,
-    /// It has asked again.
+    /// It has asked again since then. The message of the grant that was given back may still arrive.
     has_asked_again: bool,
     asked: Vec<Asked>,
     held: Vec<Held>,

@@ -56,7 +56,10 @@ pub fn lines(
     let is_offered = |candidate: &&CompletionCandidate| {
         index > 1 || !candidate.is_hide_set() || candidate.get_value().as_encoded_bytes().starts_with(b"-")
     };
-    let lines = found.iter().filter(is_offered).map(|candidate| {
+    // The word that was typed may begin the candidate, and it may contain a tab.
+    let is_line =
+        |candidate: &&CompletionCandidate| !candidate.get_value().to_string_lossy().contains(char::is_control);
+    let lines = found.iter().filter(is_offered).filter(is_line).map(|candidate| {
         let help = candidate.get_help().map(ToString::to_string).unwrap_or_default();
         format!("{}\t{}\n", candidate.get_value().display(), help.lines().next().unwrap_or_default())
     });

@@ -32,6 +32,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "latch\na\nw",
         "r",
         "ls\n--sort\n",
+        "run\n-n5\tb",
     ];
     (1..=3_u8).flat_map(|index| texts(&all).into_iter().map(move |words| [vec![index], words].concat())).collect()
 }

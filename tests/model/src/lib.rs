@@ -1,13 +1,13 @@
 //! Model checking of `src/engine`: of the connection with its writer, its reader, its places and its own thread; of the
-//! gate's own thread with its jobs, its work and its timers; and of values that threads and tasks watch. And of
+//! gate's own thread with its jobs, its work and its timers; and of values that threads and tasks watch. Also of
 //! `src/wait/polled.rs`, which gives back the grants of futures that are not polled.
 //!
 //! `build.rs` copies the files of the library. In place of the library's locks, threads and clock, the copy uses those of
 //! this crate. So the model decides the order in which threads run, and when time passes: see `world.rs`. The server is a
 //! thread of the model (`wire.rs`), and so are the callers (`case.rs`, `tasks.rs`, `mailboxes.rs`). The gate's own thread
 //! works for a gate of the model (`gate.rs`, `timed_job.rs`, `timer.rs`). `changes.rs` has a value that callers watch. The
-//! futures belong to a client (`client.rs`, `releases.rs`) with the library's protocol, and another client wants the same
-//! permit of their server (`remote.rs`, `semaphore.rs`). The folder `scenarios` lists the work of the callers.
+//! futures belong to a client (`client.rs`, `releases.rs`) that uses the library's protocol. Their server has one permit
+//! (`remote.rs`, `semaphore.rs`), which another client wants too. The folder `scenarios` lists the work of the callers.
 //!
 //! # What is checked of the connection
 //! - Each call gets its own replies, or an error that the events of the scenario explain. A call that failed as not sent

@@ -12,18 +12,17 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-type Call = Box<dyn FnOnce(&Arc<Remote>) + Send>;
+type Call = Box<dyn FnOnce(&Remote) + Send>;
 type Delivery = Box<dyn FnOnce() + Send>;
 
-/// The server, and what is on the way to it and back.
-#[derive(Default)]
+/// The server, and the calls, replies and messages that are on their way.
 pub(crate) struct Remote {
     semaphore: Mutex<Semaphore>,
     packets: Mutex<Packets>,
     /// Something is on the way, or the connection is closed.
-    sent: Moved,
+    sent: Id,
     /// The semaphore has another holder.
-    changed: Moved,
+    changed: Id,
 }
 
 #[derive(Default)]
@@ -34,29 +33,21 @@ struct Packets {
     has_ended: bool,
 }
 
-/// What threads of the model wait on.
-struct Moved(Id);
-
-impl Default for Moved {
-    fn default() -> Moved {
-        Moved(new_id())
-    }
-}
-
 impl Remote {
     /// Starts the threads of the server and of the reader.
     pub(crate) fn open() -> Arc<Remote> {
-        let remote = Arc::<Remote>::default();
+        let (semaphore, packets) = (Mutex::default(), Mutex::default());
+        let remote = Arc::new(Remote { semaphore, packets, sent: new_id(), changed: new_id() });
         let (server, reader) = (remote.clone(), remote.clone());
         spawn("server", false, move || server.serve());
         spawn("reader", false, move || reader.read());
         remote
     }
 
-    /// What is on the way still arrives.
+    /// Calls, replies and messages that are on their way still arrive.
     pub(crate) fn close(&self) {
         lock(&self.packets).is_closed = true;
-        wake(self.sent.0);
+        wake(self.sent);
     }
 
     fn serve(self: Arc<Remote>) {
@@ -66,10 +57,10 @@ impl Remote {
                 if packets.is_closed {
                     packets.has_ended = true;
                     drop(packets);
-                    return wake(self.sent.0);
+                    return wake(self.sent);
                 }
                 drop(packets);
-                wait_on(self.sent.0, None);
+                wait_on(self.sent, None);
                 continue;
             };
             drop(packets);
@@ -85,14 +76,14 @@ impl Remote {
             match delivery {
                 Some(deliver) => deliver(),
                 None if has_ended => return,
-                None => wait_on(self.sent.0, None),
+                None => wait_on(self.sent, None),
             }
         }
     }
 
     fn deliver(&self, delivery: impl FnOnce() + Send + 'static) {
         lock(&self.packets).deliveries.push_back(Box::new(delivery));
-        wake(self.sent.0);
+        wake(self.sent);
     }
 
     /// Sends a call. Returns the place for its reply.
@@ -107,7 +98,7 @@ impl Remote {
             remote.deliver(move || reply.update(|content| *content = Some(answer)));
         });
         lock(&self.packets).calls.push_back(call);
-        wake(self.sent.0);
+        wake(self.sent);
         place
     }
 
@@ -128,15 +119,15 @@ impl Remote {
             let received = Clock::real().moment();
             self.deliver(move || inbox.update(|mail| mail.messages.push_back((message, received))));
         }
-        wake(self.changed.0);
+        wake(self.changed);
         reply
     }
 
     /// Waits in line, in a thread.
     pub(crate) fn acquire(&self, id: &str) {
         self.look(|semaphore| semaphore.acquire(id, 0, true, None));
-        while !self.look(|semaphore| semaphore.is_held_by(id)) {
-            wait_on(self.changed.0, None);
+        while !self.look(|semaphore| semaphore.fence_of(id).is_some()) {
+            wait_on(self.changed, None);
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Semaphore {
 struct Waiting {
     id: String,
     ticket: u64,
-    /// `None`: it looks itself.
+    /// `None`: no message is sent. The other client waits for `Remote::changed`.
     inbox: Option<Inbox>,
 }
 
@@ -32,11 +32,7 @@ fn server_ms() -> u64 {
 }
 
 impl Semaphore {
-    pub(crate) fn is_held_by(&self, id: &str) -> bool {
-        self.holder.as_ref().is_some_and(|(holder, _)| holder == id)
-    }
-
-    /// The fence of this holder.
+    /// The fence of this holder. `None`: the id does not hold the permit.
     pub(crate) fn fence_of(&self, id: &str) -> Option<u64> {
         self.holder.as_ref().filter(|(holder, _)| holder == id).map(|(_, fence)| *fence)
     }

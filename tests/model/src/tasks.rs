@@ -20,7 +20,7 @@ pub(crate) enum Ending {
     DroppedWoken(usize),
     /// After so many polls it is neither polled nor dropped.
     Forgotten(usize),
-    /// After so many polls its thread does something else for so long.
+    /// After so many polls its thread does something else for this time.
     Paused(usize, Duration),
     /// As `Paused`, also after the next two polls.
     Slow(usize, Duration),

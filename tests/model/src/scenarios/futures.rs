@@ -30,10 +30,11 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 const AT_ONCE: Duration = Duration::ZERO;
 const LATER: Duration = Duration::from_millis(10);
 
-/// A future that is not polled for so long gives back its grant.
+/// A future that is not polled for this time gives back its grant.
 const SHORT: Duration = Duration::from_millis(1_250);
 
-/// In this time, a waiter asks again, and gives back a grant a second later.
+/// A future that is not polled for this time is also woken to ask again, after five seconds, and gives back a grant a second
+/// after that.
 const LONG: Duration = Duration::from_secs(7);
 
 /// A grant of a future that is not polled is given back after a second, by a thread that looks each quarter of one.

@@ -215,7 +215,7 @@ else
   limit, pinned, expiry, ttl_changed = new, true, 0, true
 end
 -- A waiter that wants more than the limit leaves the line. Behind the first 100, it leaves when it becomes the first.
-if not suspended and waiting > 0 then
+if waiting > 0 then
   local ids = call('ZRANGE', queue, 0, 99)
   for i, text in ipairs(call('HMGET', meta, unpack(ids))) do
     if text and #text >= WAITER_SIZE and struct.unpack(WAITER, text) > limit then

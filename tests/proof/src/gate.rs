@@ -12,7 +12,8 @@ pub struct Gate {
     pub(crate) keys: Keys,
     pub model: Model,
     pub ledger: Ledger,
-    /// A key was lost or restored alone: the model is unknown until the scripts have reset the state.
+    /// A key was lost or restored alone: the holders are unknown until the scripts have reset the state. The line is known
+    /// once they have suspended granting.
     doubt: bool,
     /// Which of `meta` and `holders` were lost since a script last checked.
     lost: [bool; 2],
@@ -82,6 +83,7 @@ impl Gate {
         self.ledger.latest_end = self.ledger.latest_end.max(known);
         self.ledger.latest = self.ledger.latest.max(known).max(expiry);
         self.doubt = true;
+        self.model.queue.clear(); // the next call removes them
         if key < 2 {
             self.lost[key] = true;
         }
@@ -182,7 +184,9 @@ impl Gate {
             return Ok(state);
         }
         let is_consistent = state.as_ref().is_none_or(|state| state.is_consistent(now));
+        self.model.queue.clear();
         if is_consistent {
+            self.model.queue = state.as_ref().map(State::to_model).unwrap_or_default().queue;
             self.lost = [false; 2];
             state.as_ref().map_or(Ok(()), |state| state.check_suspended(self.ledger.latest.max(now)))?;
         }

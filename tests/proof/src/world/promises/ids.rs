@@ -45,9 +45,8 @@ impl World {
         let (gate, now) = (&self.gates[gate], self.now());
         let holder = gate.model.holders.get(id);
         let waiter = gate.model.queue.iter().find(|waiter| waiter.id == id);
-        !gate.is_in_doubt()
-            && (holder.is_some_and(|holder| holder.lives(now))
-                || waiter.is_some_and(|waiter| waiter.patience_until > now))
+        holder.is_some_and(|holder| !gate.is_in_doubt() && holder.lives(now))
+            || waiter.is_some_and(|waiter| waiter.patience_until > now)
     }
 
     /// A call of a client was executed.
@@ -181,7 +180,8 @@ impl World {
     /// A caller begins to use an id.
     pub(in crate::world) fn note_id(&mut self, name: usize, gate: usize, id: &str) {
         let (key, has) = ((gate, id.to_owned()), self.has_something(gate, id));
-        let may_be_of_copy = self.count.losses > 0 && (has || self.gates[gate].is_in_doubt());
+        let may_hold = self.gates[gate].is_in_doubt() && id.ends_with("/own"); // no copy has a new id
+        let may_be_of_copy = self.count.losses > 0 && (has || may_hold);
         let is_open = self.is_open(name, gate, id);
         let host = &mut self.hosts[name];
         // Its client did not release a permit that ended by its own clock. Or a former process of this client used the id.

@@ -184,7 +184,7 @@ end
     records[#records + 1], records[#records + 2] = id, text
     extra_weight, in_use, fence = extra_weight - weight + keep, in_use - weight + keep, nil
   end
-elseif suspended or not consistent then
+elseif not consistent or suspended and not record then
   -- A holder that is still known can release. The number of its permits and its fence are unknown.
   if is_live and keep == 0 and (only == 0 or fence) then
     call('ZREM', holders, id)

@@ -128,6 +128,7 @@ impl World {
             self.tell(|| text);
         }
         let done = done?;
+        self.excuse_waits();
         self.tell(|| {
             let reply = match &done.reply {
                 Ok(words) => words.join(" "),

@@ -8,7 +8,7 @@ use crate::call::{Call, Sent};
 use crate::client::waits::Caller;
 use crate::client::{Patience, Thread, Want, micros};
 use crate::ledger::{Check, broken};
-use crate::model::{Ask, AskOne, channel};
+use crate::model::{Ask, AskOne, Waiter, channel};
 use crate::scripts::words_of;
 use redis::{RedisResult, Value};
 use std::time::Duration;
@@ -97,6 +97,18 @@ impl World {
             self.waits[place] = Some((waits, since));
         }
         self.check_times()
+    }
+
+    /// After a call: a waiter whose permits are in use again was not forgotten. A caller that comes before it has them.
+    pub(super) fn excuse_waits(&mut self) {
+        let now = self.now();
+        for (gate, waits) in self.gates.iter().zip(&mut self.waits) {
+            let is_it = |waiter: &&Waiter| waits.as_ref().is_some_and(|((id, _), _)| *id == waiter.id);
+            let waiter = gate.model.queue.iter().find(is_it);
+            if waiter.is_some_and(|waiter| gate.in_use(now) + waiter.permits > gate.model.limit) {
+                *waits = None;
+            }
+        }
     }
 
     /// Whether the process with this inbox has ended.

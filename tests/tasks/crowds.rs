@@ -96,7 +96,7 @@ fn after_the_connection_broke_all_that_wait_are_served_in_order() {
             let mut con = server.connection();
             crate::support::kill_connections(&mut con, "normal");
             crate::support::kill_connections(&mut con, "pubsub");
-            // A permit that is released before this would be granted to whoever asks first.
+            // Before this a released permit goes to the caller that asks again first, not to the first in line.
             let mut inboxes = redis::cmd("PUBSUB");
             inboxes.arg("CHANNELS");
             let hears = || (!inboxes.query::<Vec<String>>(&mut con).unwrap().is_empty()).then_some(());

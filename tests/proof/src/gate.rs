@@ -184,15 +184,15 @@ impl Gate {
             return Ok(state);
         }
         let is_consistent = state.as_ref().is_none_or(|state| state.is_consistent(now));
-        self.model.queue.clear();
+        let model = state.as_ref().filter(|_| is_consistent).map(State::to_model).unwrap_or_default();
+        self.model.queue.clone_from(&model.queue);
         if is_consistent {
-            self.model.queue = state.as_ref().map(State::to_model).unwrap_or_default().queue;
             self.lost = [false; 2];
             state.as_ref().map_or(Ok(()), |state| state.check_suspended(self.ledger.latest.max(now)))?;
         }
         if is_consistent && state.as_ref().is_none_or(|state| !state.suspended) {
             self.doubt = false;
-            self.model = state.as_ref().map(State::to_model).unwrap_or_default();
+            self.model = model;
             let forgotten = self.ledger.live(now).find(|(id, _)| !self.model.holders.contains_key(*id));
             if let Some((id, entry)) = forgotten {
                 return broken("loss", format!("granting resumed while {id} holds {entry:?}"));

@@ -180,7 +180,7 @@ impl World {
     /// A caller begins to use an id.
     pub(in crate::world) fn note_id(&mut self, name: usize, gate: usize, id: &str) {
         let (key, has) = ((gate, id.to_owned()), self.has_something(gate, id));
-        let may_hold = self.gates[gate].is_in_doubt() && id.ends_with("/own"); // no copy has a new id
+        let may_hold = self.gates[gate].is_in_doubt() && id.ends_with("/own"); // an id made for one call is in no copy
         let may_be_of_copy = self.count.losses > 0 && (has || may_hold);
         let is_open = self.is_open(name, gate, id);
         let host = &mut self.hosts[name];

@@ -6,7 +6,7 @@ use crate::support::history::{Forgotten, Op};
 use crate::support::sentinel::{MASTER, Sentinels};
 use crate::support::stub_sentinel::StubSentinel;
 use crate::support::workers::{self, Deployment, Workers};
-use crate::support::{SOON, Server, eventually};
+use crate::support::{SOON, Server, eventually, inboxes};
 
 use luagate::errors::FailureKind;
 use luagate::{Gate, GateBuilder, Lease};
@@ -182,12 +182,7 @@ fn after_a_manual_failover_the_former_master_receives_no_calls() {
         lock.release().unwrap();
         is_there.then_some(())
     });
-    let listens = |node: usize| -> bool {
-        let mut channels = redis::cmd("PUBSUB");
-        let channels = channels.arg("CHANNELS").arg(format!("{}*", group.prefix));
-        let channels: Vec<String> = channels.query(&mut group.connection(node)).unwrap();
-        !channels.is_empty()
-    };
+    let listens = |node: usize| inboxes(&mut group.connection(node), &group.prefix) > 0;
     eventually("the waiter subscribes to the new master", || (listens(after) && !listens(before)).then_some(()));
     held.release().unwrap();
     waiting.join().unwrap().release().unwrap();

@@ -6,7 +6,7 @@ use crate::support::SOON;
 use crate::support::proxy::Proxy;
 use crate::support::stop::Stop;
 use crate::support::workers::{self, Workers};
-use crate::support::{Server, eventually, kill_connections};
+use crate::support::{Server, eventually, inboxes, kill_connections};
 
 use luagate::Gate;
 use luagate::errors::AcquireError;
@@ -92,10 +92,7 @@ fn a_subscriber_that_is_disconnected_at_its_start_reconnects() {
         let wait = |gate: &Gate| drop(gate.mutex("held").try_lock_for(6 * SOON).unwrap());
         gates.iter().for_each(|gate| drop(scope.spawn(move || wait(gate))));
         eventually("every gate receives its grants", || {
-            let mut channels = redis::cmd("PUBSUB");
-            channels.arg("CHANNELS").arg(format!("{}:inbox:*", server.prefix));
-            let channels: Vec<String> = channels.query(&mut con).unwrap();
-            (channels.len() == gates.len()).then_some(())
+            (inboxes(&mut con, &server.prefix) == gates.len()).then_some(())
         });
         held.release().unwrap();
     });

@@ -386,6 +386,13 @@ pub fn kill_connections(con: &mut Connection, kind: &str) -> i64 {
     kill.query(con).unwrap()
 }
 
+/// The number of channels with subscribers on which gates with this prefix receive messages.
+pub fn inboxes(con: &mut Connection, prefix: &str) -> usize {
+    let mut channels = redis::cmd("PUBSUB");
+    channels.arg("CHANNELS").arg(format!("{prefix}:inbox:*"));
+    channels.query::<Vec<String>>(con).unwrap().len()
+}
+
 /// Runs this test program again as another process that only does the given `job`; see `job`.
 pub fn process(job: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());

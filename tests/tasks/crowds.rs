@@ -97,9 +97,7 @@ fn after_the_connection_broke_all_that_wait_are_served_in_order() {
             crate::support::kill_connections(&mut con, "normal");
             crate::support::kill_connections(&mut con, "pubsub");
             // Before this a released permit goes to the caller that asks again first, not to the first in line.
-            let mut inboxes = redis::cmd("PUBSUB");
-            inboxes.arg("CHANNELS");
-            let hears = || (!inboxes.query::<Vec<String>>(&mut con).unwrap().is_empty()).then_some(());
+            let hears = || (crate::support::inboxes(&mut con, &server.prefix) == 1).then_some(());
             within(SOON, hears).expect("the gate subscribes again");
             server
         });

@@ -31,10 +31,7 @@ fn a_broken_connection_is_replaced() {
         support::kill_connections(&mut con, "normal");
         assert_eq!(support::kill_connections(&mut con, "pubsub"), 1);
         eventually("the waiter is subscribed again", || {
-            let pattern = format!("{}:inbox:*", server.prefix);
-            let mut channels = redis::cmd("PUBSUB");
-            let channels: Vec<String> = channels.arg("CHANNELS").arg(pattern).query(&mut con).ok()?;
-            (channels.len() == 1).then_some(())
+            (support::inboxes(&mut con, &server.prefix) == 1).then_some(())
         });
         let start = Instant::now();
         held.release().unwrap();

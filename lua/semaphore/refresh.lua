@@ -38,7 +38,7 @@ lease_ended = before == 'inf'
 -- include: semaphore/messages.lua
 -- If the lease now ends earlier than before, the first waiter may plan to ask too late.
 local first = waiting > 0 and ends < before_ms and call('ZRANGE', queue, '0', '0')[1]
-local first_text = first and call('HGET', meta, first)
+local first_text, when = first and call('HGET', meta, first), math.max(next_end, now)
 -- include: semaphore/hint.lua
 -- include: semaphore/write.lua
 return reply

@@ -142,14 +142,13 @@ if waiting > 0 then
 end
 -- If the lease now ends earlier than before, the first waiter may plan to ask too late.
 local first = waiting > 0 and ends < before_ms and call('ZRANGE', queue, '0', '0')[1]
-local first_text = first and call('HGET', meta, first)
--- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
--- In   first, first_text (the first waiter, if it stays first, and its record, if the keys are consistent), next_end, now, tell,
+local first_text, when = first and call('HGET', meta, first), math.max(next_end, now)
+-- Part: hint. Sends a waiter the time at which it must ask, if it plans to ask later, and stores its new plan.
+-- In   first, first_text (the waiter, and its record, if the keys are consistent), when (not before now), now, tell,
 --      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
 -- Out  records
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
-  local when = math.max(next_end, now)
   if patience - asks_before > when then
     local channel, secret = string.match(first_text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
     records = records or {}

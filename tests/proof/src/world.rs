@@ -19,7 +19,7 @@ use luagate_memory::{Server, Store};
 use nodes::Nodes;
 use promises::calls::Redirected;
 use promises::ids::{Noted, Promised};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 /// Counts for the end of a story.
@@ -119,6 +119,8 @@ pub struct World {
     calm_since: Option<u64>,
     /// For each gate, the waiter that could be served (id and ticket), and since when.
     waits: Vec<Option<((String, u64), u64)>>,
+    /// For each semaphore, the ids that have had no answer since a caller came before them and was the first.
+    overtaken: Vec<HashSet<String>>,
     /// The story, if it is wanted.
     pub story: Option<Vec<String>>,
 }
@@ -168,6 +170,7 @@ impl World {
             count: Count::default(),
             calm_since: None,
             waits: vec![None; 3],
+            overtaken: vec![HashSet::new(); 3],
             story: None,
         };
         if setup.is_cluster {

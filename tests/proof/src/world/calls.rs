@@ -129,6 +129,9 @@ impl World {
         }
         let done = done?;
         self.excuse_waits();
+        if let (Call::Acquire(ask), Some(gate)) = (sent.call(), gate) {
+            self.note_overtaken(gate, &ask.id);
+        }
         self.tell(|| {
             let reply = match &done.reply {
                 Ok(words) => words.join(" "),

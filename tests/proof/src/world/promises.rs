@@ -46,7 +46,7 @@ impl World {
     }
 
     /// Invariant 10: the first live waiter that could have the free permits is served within 50 ms. For each dead
-    /// waiter ahead of it, now or when it last asked, it may take 1 s longer.
+    /// waiter ahead of it, now or when it last asked or since, it may take 1 s longer.
     pub(super) fn check_liveness(&mut self) -> Check {
         let calm = self.calm_since.is_some_and(|since| self.mono > since + 6_000_000);
         if !calm {
@@ -86,8 +86,9 @@ impl World {
                 Some((same, since)) if *same == waits => *since,
                 _ => self.mono,
             };
-            // It knows the number of waiters that were ahead when it last asked.
+            // It knows the number of waiters that were ahead when it last asked. One that was overtaken asks within a second.
             let position = waiting.waiter.target.entry.position.saturating_sub(1);
+            let position = position.max(self.overtaken[place].contains(&waiter.id).into());
             let bound = SOON + 1_000_000 * position.max(first as u64).min(5);
             if self.mono > since + bound {
                 let id = &waiter.id;
@@ -97,6 +98,15 @@ impl World {
             self.waits[place] = Some((waits, since));
         }
         self.check_times()
+    }
+
+    /// After an acquire: a waiter that was the first may not know yet that it is the second one.
+    pub(super) fn note_overtaken(&mut self, gate: usize, caller: &str) {
+        let (overtaken, mut queue) = (&mut self.overtaken[gate], self.gates[gate].model.queue.iter());
+        overtaken.remove(caller);
+        if queue.next().is_some_and(|first| first.id == caller) {
+            overtaken.extend(queue.next().map(|second| second.id.clone()));
+        }
     }
 
     /// After a call: a waiter whose permits are in use again was not forgotten. A caller that comes before it has them.

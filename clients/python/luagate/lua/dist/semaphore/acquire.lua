@@ -271,9 +271,9 @@ end
 --      next_fence, now, call, meta, holders, queue, listens, tell, CHANNEL_AND_SECRET, PLAIN_HOLDER, HOLDER, WAITER, WAITER_SIZE,
 --      NEVER, records
 -- Out  given (the caller's fence), weight (its permits), asks (false: the caller was served), stopped (the bound of 100 was
---      reached), head_until, waiting, held, extra_weight, in_use, next_end, last_end, latest, last_fence, next_fence,
---      is_permanent, is_new_holders, records, changed, wrote
-local given, stopped, first, first_text, texts
+--      reached), first, first_text, when (see `hint`), head_until, waiting, held, extra_weight, in_use, next_end, last_end,
+--      latest, last_fence, next_fence, is_permanent, is_new_holders, records, changed, wrote
+local given, stopped, first, first_text, when, texts
 local seen, at = 0, 0
 while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
   local in_line = waiting > (asks and behind or 0)
@@ -355,13 +355,13 @@ held, in_use, extra_weight, wrote = held + 1, in_use + permits, extra_weight + p
   if mine then asks = false end
   if in_line and at == #line then line, texts = nil, nil end
 end
--- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
--- In   first, first_text (the first waiter, if it stays first, and its record, if the keys are consistent), next_end, now, tell,
+when = math.max(next_end, now) -- a waiter that stays the first asks when the next lease ends
+-- Part: hint. Sends a waiter the time at which it must ask, if it plans to ask later, and stores its new plan.
+-- In   first, first_text (the waiter, and its record, if the keys are consistent), when (not before now), now, tell,
 --      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
 -- Out  records
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
-  local when = math.max(next_end, now)
   if patience - asks_before > when then
     local channel, secret = string.match(first_text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
     records = records or {}
@@ -432,9 +432,9 @@ elseif above_limit then
   limit = stored_limit -- only a grant stores a limit
 elseif joins or waits and not is_new then
 -- Part: stay. The caller joins the line, or stays in it. Computes its position, when to ask again, and its record.
--- In   joins (it is not in line yet), id, want, lease_ms, wait_ms, inbox, at_least_ms, ticket, behind, patience_until, record,
---      waiting, stopped, suspended, next_end, expiry, next_fence, now, call, find, holders, queue, WAITER, WAITER_SIZE, NEVER,
---      records
+-- In   joins (it is not in line yet), place (false: it was not in line before), id, want, lease_ms, wait_ms, inbox, at_least_ms,
+--      ticket, behind, patience_until, record, waiting, stopped, suspended, next_end, expiry, next_fence, now, call, find, tell,
+--      first, first_text, when (see `hint`), meta, holders, queue, CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, NEVER, records
 -- Out  ticket, position (from 1), retry_after (in ms), waiting, head_until, expiry, last_fence, is_new_queue, records,
 --      ttl_changed, wrote
 if joins then
@@ -446,6 +446,26 @@ if joins then
   waiting = waiting + 1
 end
 local ahead = joins and waiting - behind - 1 or call('ZRANK', queue, id)
+if ahead == 0 and waiting > 1 and not place then
+  -- The caller overtook the waiter that was the first. This one must not rely on the caller, which may die.
+  first, when = call('ZRANGE', queue, '1', '1')[1], now + 1000
+  first_text = call('HGET', meta, first)
+-- Part: hint. Sends a waiter the time at which it must ask, if it plans to ask later, and stores its new plan.
+-- In   first, first_text (the waiter, and its record, if the keys are consistent), when (not before now), now, tell,
+--      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
+-- Out  records
+if first_text and #first_text > WAITER_SIZE then
+  local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
+  if patience - asks_before > when then
+    local channel, secret = string.match(first_text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
+    records = records or {}
+    local text = struct.pack(WAITER, permits, lease, patience, patience - when, at_least)
+      .. string.sub(first_text, WAITER_SIZE + 1)
+    records[#records + 1], records[#records + 2] = first, text
+    tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
+  end
+end
+end
 local position, retry_after = ahead + 1, math.max(1, (wait_ms - wait_ms % 3) / 3)
 -- The waiters ahead may all be dead, and they receive the messages. So it asks every second for each of them.
 if ahead > 0 then retry_after = math.min(retry_after, 1000 * ahead) end

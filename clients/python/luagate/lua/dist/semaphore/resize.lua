@@ -235,9 +235,9 @@ local serves, asks, behind, waits, want, lease_ms, at_least_ms, patience_until =
 --      next_fence, now, call, meta, holders, queue, listens, tell, CHANNEL_AND_SECRET, PLAIN_HOLDER, HOLDER, WAITER, WAITER_SIZE,
 --      NEVER, records
 -- Out  given (the caller's fence), weight (its permits), asks (false: the caller was served), stopped (the bound of 100 was
---      reached), head_until, waiting, held, extra_weight, in_use, next_end, last_end, latest, last_fence, next_fence,
---      is_permanent, is_new_holders, records, changed, wrote
-local given, stopped, first, first_text, texts
+--      reached), first, first_text, when (see `hint`), head_until, waiting, held, extra_weight, in_use, next_end, last_end,
+--      latest, last_fence, next_fence, is_permanent, is_new_holders, records, changed, wrote
+local given, stopped, first, first_text, when, texts
 local seen, at = 0, 0
 while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
   local in_line = waiting > (asks and behind or 0)
@@ -319,13 +319,13 @@ held, in_use, extra_weight, wrote = held + 1, in_use + permits, extra_weight + p
   if mine then asks = false end
   if in_line and at == #line then line, texts = nil, nil end
 end
--- Part: hint. Sends the first waiter the end of the next lease, if it plans to ask later, and stores its new plan.
--- In   first, first_text (the first waiter, if it stays first, and its record, if the keys are consistent), next_end, now, tell,
+when = math.max(next_end, now) -- a waiter that stays the first asks when the next lease ends
+-- Part: hint. Sends a waiter the time at which it must ask, if it plans to ask later, and stores its new plan.
+-- In   first, first_text (the waiter, and its record, if the keys are consistent), when (not before now), now, tell,
 --      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
 -- Out  records
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
-  local when = math.max(next_end, now)
   if patience - asks_before > when then
     local channel, secret = string.match(first_text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
     records = records or {}

@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::driver::{Driver, Reply};
 use super::language::ROOT;
+use super::pool::Pooled;
 use super::scene::{open, server};
 use super::support::{Server, eventually};
 use libtest_mimic::Failed;
@@ -11,7 +12,7 @@ use std::collections::HashMap;
 
 /// The first refusal: of `open`, or of a call that waits.
 fn refusal(client: &Client, url: &str, prefix: &str) -> Reply {
-    let mut driver = Driver::start(client);
+    let mut driver = Pooled::start(client);
     let opened = driver.call(open(url, prefix));
     if opened.word != "done" {
         return opened;
@@ -96,7 +97,7 @@ pub fn permissions_of_the_readme(client: &Client) -> Result<(), Failed> {
     let server = server(&[]);
     let mut con = server.connection();
     user(&mut con, &format!("-@all resetkeys resetchannels {}", rules.join(" ")))?;
-    let mut driver = Driver::start(client);
+    let mut driver = Pooled::start(client);
     driver.call(open(&format!("redis://client:password@{}/", server.address()), "luagate")).expect("done");
     everything(&mut driver, &server)?;
     let refused: Vec<HashMap<String, redis::Value>> = redis::cmd("ACL").arg("LOG").query(&mut con)?;

@@ -1,7 +1,7 @@
 //! The calls and settings that every client has, and the arguments that it refuses.
 
 use super::client::Client;
-use super::driver::Driver;
+use super::pool::Pooled;
 use super::scene::{Scene, open, server};
 use super::silence::usage;
 use super::support::raw::Raw;
@@ -150,7 +150,7 @@ pub fn no_timeout(client: &Client) -> Result<(), Failed> {
 
 pub fn arguments(client: &Client) -> Result<(), Failed> {
     let server = server(&[]);
-    let mut driver = Driver::start(client);
+    let mut driver = Pooled::start(client);
     driver.call(open(&server.url, &server.prefix)).expect("done");
     let reply = driver.call("arguments gate=g");
     reply.expect("checked");
@@ -161,7 +161,7 @@ pub fn arguments(client: &Client) -> Result<(), Failed> {
 
 pub fn kinds_of_clients(client: &Client) -> Result<(), Failed> {
     let server = server(&[]);
-    let mut driver = Driver::start(client);
+    let mut driver = Pooled::start(client);
     let reply = driver.call(open(&server.url, &server.prefix).replace("open gate=g", "clients"));
     reply.expect("checked");
     assert!(!reply.get("works").is_empty() && !reply.get("refused").is_empty(), "{reply:?}");

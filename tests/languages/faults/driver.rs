@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::support::leftovers::{MARK, mark};
 use super::support::{SOON, pause, signal, within};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -72,8 +72,15 @@ pub struct Driver {
     child: Child,
     stdin: Option<ChildStdin>,
     said: Arc<(Mutex<Said>, Condvar)>,
-    calls: u32,
+    calls: usize,
+    /// All gates that it opened.
+    gates: BTreeSet<String>,
+    /// Another test must not use it: it was paused, or ran a command that concerns the whole process. In Rust a permit outlives `close`.
+    is_used_up: bool,
 }
+
+/// The commands that change the whole process, or look at it.
+const OF_THE_PROCESS: [&str; 5] = ["exit", "fork", "interrupts", "loop", "threads"];
 
 impl Driver {
     /// Starts the driver of a client, with nothing opened.
@@ -98,13 +105,19 @@ impl Driver {
             said.lock().unwrap().has_ended = true;
             changed.notify_all();
         });
-        Driver { child, stdin, said, calls: 0 }
+        Driver { child, stdin, said, calls: 0, gates: BTreeSet::new(), is_used_up: client.is_rust() }
     }
 
     /// Sends a command, and does not wait for its end.
     pub fn send(&mut self, text: impl Into<String>) -> Call {
         self.calls += 1;
         let call = Call { name: self.calls.to_string(), text: text.into(), sent: Instant::now() };
+        let mut words = call.text.split(' ');
+        let verb = words.next().unwrap_or_default();
+        self.is_used_up |= OF_THE_PROCESS.contains(&verb);
+        if verb == "open" {
+            self.gates.extend(words.find_map(|word| word.strip_prefix("gate=")).map(str::to_owned));
+        }
         writeln!(self.stdin.as_ref().expect("an open input"), "{} {}", call.name, call.text).unwrap();
         call
     }
@@ -159,8 +172,22 @@ impl Driver {
         within(time, || self.child.try_wait().unwrap()).is_some_and(|status| status.success())
     }
 
+    /// Closes all gates and their clients. Returns whether each did so within this time, and another test can use the driver.
+    pub fn closes_all(&mut self, time: Duration) -> bool {
+        if self.is_used_up || self.stdin.is_none() || self.said.0.lock().unwrap().replies.len() < self.calls {
+            return false;
+        }
+        std::mem::take(&mut self.gates).iter().all(|gate| {
+            ["close", "close_client"].iter().all(|verb| {
+                let call = self.send(format!("{verb} gate={gate}"));
+                self.ends_within(&call, time).is_some_and(|reply| reply.word == "done")
+            })
+        })
+    }
+
     /// Stops the process, as a pause of its machine does.
-    pub fn pause(&self) {
+    pub fn pause(&mut self) {
+        self.is_used_up = true;
         pause(self.child.id());
     }
 

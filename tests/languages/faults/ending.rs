@@ -11,7 +11,7 @@ const ENDS: Duration = Duration::from_secs(3);
 
 /// Waiters end at once, later calls are refused, and the place in line is free.
 pub fn close_ends_waiters(client: &Client) -> Result<(), Failed> {
-    let mut scene = Scene::new(client).has_waited();
+    let mut scene = Scene::in_new_process(client).has_waited();
     let held = scene.semaphore("line").try_acquire()?;
     let call = scene.driver.send("acquire gate=g permit=p name=line");
     scene.waits("line", 1);
@@ -32,7 +32,7 @@ pub fn close_ends_waiters(client: &Client) -> Result<(), Failed> {
 
 /// The server does not answer while the gate is closed.
 pub fn close_in_silence(client: &Client) -> Result<(), Failed> {
-    let mut scene = Scene::new(client).has_waited();
+    let mut scene = Scene::in_new_process(client).has_waited();
     let _held = scene.semaphore("line").try_acquire()?;
     let call = scene.driver.send("acquire gate=g permit=p name=line");
     scene.waits("line", 1);
@@ -48,7 +48,7 @@ pub fn close_in_silence(client: &Client) -> Result<(), Failed> {
 
 /// The program closes the client of the underlying library first.
 pub fn client_closed_first(client: &Client) -> Result<(), Failed> {
-    let mut scene = Scene::new(client).has_waited();
+    let mut scene = Scene::in_new_process(client).has_waited();
     scene.call("acquire gate=g permit=p timeout=10000 name=kept lease=3000+").expect("granted");
     scene.call("close_client gate=g").expect("done");
     let close = scene.driver.send("close gate=g");
@@ -61,7 +61,7 @@ pub fn client_closed_first(client: &Client) -> Result<(), Failed> {
 
 /// A program that closes nothing, with a permit that is renewed and a caller that waits.
 pub fn exit_without_close(client: &Client) -> Result<(), Failed> {
-    let mut scene = Scene::new(client).has_waited();
+    let mut scene = Scene::in_new_process(client).has_waited();
     scene.call("acquire gate=g permit=p timeout=10000 name=line lease=60000+").expect("granted");
     scene.driver.send("acquire gate=g permit=q name=line");
     scene.waits("line", 1);
@@ -71,7 +71,7 @@ pub fn exit_without_close(client: &Client) -> Result<(), Failed> {
 
 /// Gates that are opened and closed leave no thread behind.
 pub fn close_leaves_no_thread(client: &Client) -> Result<(), Failed> {
-    let mut scene = Scene::new(client).has_waited();
+    let mut scene = Scene::in_new_process(client).has_waited();
     let (url, prefix) = (scene.proxy.url.clone(), scene.server.prefix.clone());
     let mut first = 0;
     for round in 0..6 {

@@ -8,6 +8,7 @@ mod ending;
 mod failover;
 mod messages;
 mod parity;
+pub mod pool;
 mod process;
 pub mod rust;
 mod scene;

@@ -1,7 +1,8 @@
 //! The parts that most faults need: a server, a proxy to it, and a driver with an open gate.
 
 use super::client::Client;
-use super::driver::{Driver, Reply, encode};
+use super::driver::{Reply, encode};
+use super::pool::Pooled;
 use super::support::proxy::Proxy;
 use super::support::{Server, eventually};
 use luagate::{Gate, Semaphore};
@@ -11,7 +12,7 @@ use std::time::Duration;
 pub const LATE: Duration = Duration::from_millis(100);
 
 pub struct Scene {
-    pub driver: Driver,
+    pub driver: Pooled,
     pub proxy: Proxy,
     /// Another client, which connects without the proxy.
     pub gate: Gate,
@@ -38,8 +39,18 @@ impl Scene {
     /// On this server, with more keys of `open`.
     #[track_caller]
     pub fn on(client: &Client, server: Server, more: &str) -> Scene {
+        Scene::with(Pooled::start(client), server, more)
+    }
+
+    /// In a process that served no other test: the test looks at its threads or its end.
+    #[track_caller]
+    pub fn in_new_process(client: &Client) -> Scene {
+        Scene::with(Pooled::new(client), server(&[]), "")
+    }
+
+    #[track_caller]
+    fn with(mut driver: Pooled, server: Server, more: &str) -> Scene {
         let proxy = Proxy::new(&server);
-        let mut driver = Driver::start(client);
         driver.call(open(&proxy.url, &server.prefix) + more).expect("done");
         let gate = server.gate();
         Scene { driver, proxy, gate, server }

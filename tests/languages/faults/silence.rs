@@ -1,7 +1,8 @@
 //! A server or a network that does not answer: every call ends by its own deadline.
 
 use super::client::Client;
-use super::driver::{Driver, Reply};
+use super::driver::Reply;
+use super::pool::Pooled;
 use super::scene::{LATE, Scene, open, server};
 use super::support::proxy::Proxy;
 use super::support::raw::Raw;
@@ -208,7 +209,7 @@ pub fn late_call(client: &Client) -> Result<(), Failed> {
 pub fn from_the_first_call_on(client: &Client) -> Result<(), Failed> {
     let silent = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("redis://{}/", silent.local_addr()?);
-    let mut driver = Driver::start(client);
+    let mut driver = Pooled::start(client);
     let opening = driver.send(open(&url, "silent"));
     let (opened, time) = driver.end(&opening);
     if opened.word == "error" {
@@ -231,7 +232,7 @@ pub fn no_server(client: &Client) -> Result<(), Failed> {
     proxy.refuse(); // it accepts connections, and closes them
     let unused = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     for url in [proxy.url.clone(), format!("redis://{unused}/")] {
-        let mut driver = Driver::start(client);
+        let mut driver = Pooled::start(client);
         let mut reply = driver.call(open(&url, "none"));
         if reply.word == "done" {
             let call = driver.send("acquire gate=g permit=p timeout=30000 name=line");

@@ -92,5 +92,7 @@ fn main() -> ExitCode {
         let here = here.clone();
         trials.push(trial(format!("together::{name}"), no_server, move || test(&here)));
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let code = libtest_mimic::run(&arguments, trials).exit_code();
+    faults::pool::end();
+    code
 }

@@ -14,12 +14,13 @@
 
 use super::language::Language;
 use crate::faults::client::Client;
-use crate::faults::driver::{Call, Driver, Reply, encode};
+use crate::faults::driver::{Call, Reply, encode};
+use crate::faults::pool::Pooled;
 use crate::support::Server;
 use std::time::Duration;
 
 pub struct Caller {
-    driver: Driver,
+    driver: Pooled,
     /// The call in progress, and its command.
     call: Option<(Call, String)>,
 }
@@ -32,7 +33,7 @@ impl Caller {
     /// Connects to the server at this URL.
     #[track_caller]
     pub fn at(language: &Language, url: &str, server: &Server) -> Caller {
-        let mut driver = Driver::start(&Client::of(language));
+        let mut driver = Pooled::start(&Client::of(language));
         driver.call(format!("open gate=g url={} prefix={}", encode(url), server.prefix)).expect("done");
         Caller { driver, call: None }
     }

@@ -89,16 +89,6 @@ fn invalid_settings_are_refused() {
     assert_invalid(Gate::open("http://localhost/"), "url");
 }
 
-#[cfg(not(feature = "tls"))]
-#[test]
-fn tls_without_its_feature_is_refused_with_the_name_of_the_feature() {
-    for url in ["rediss://localhost/", "valkeys://localhost/"] {
-        let Err(CallError::Invalid(invalid)) = Gate::open(url) else { panic!() };
-        assert_eq!(invalid.what(), "url");
-        assert!(invalid.to_string().contains("feature `tls`"), "{invalid}");
-    }
-}
-
 /// Opens a gate with short timeouts. Opening must fail soon; returns the failure.
 #[track_caller]
 fn open_fails(url: &str) -> Failure {

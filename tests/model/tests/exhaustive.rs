@@ -3,6 +3,11 @@
 //!
 //! `LUAGATE_PROVE=long` allows one deviation more.
 
+/// Its tests: each execution up to the bound is run, once.
+#[path = "../src/plan.rs"]
+#[allow(dead_code, reason = "only its tests are for this program")]
+mod plan;
+
 use luagate_model::{CALLS, FUTURES, IDLE, JOBS, MESSAGES, POSTS, Scenario, VALUES, WORK, explore};
 use std::time::Instant;
 

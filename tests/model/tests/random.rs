@@ -6,11 +6,11 @@
 use luagate_model::{ANYTHING, ANYTHING_WITH_FUTURE, ANYTHING_WITH_GATE, Scenario, sample, story};
 use std::time::{Instant, SystemTime};
 
-/// After so many executions the progress is printed.
-const PART: u64 = 200_000;
+/// The executions of the short form. In the long form, the progress is printed after so many of them.
+const PART: u64 = 60_000;
 
 /// The executions of the long form, in parts.
-const LONG: u64 = 50;
+const LONG: u64 = 170;
 
 #[test]
 fn three_threads_and_two_tasks_can_do_anything() {

@@ -9,7 +9,7 @@ use luagate_proof::simulation::{revoke_before_it_is_read, run_worlds, story};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The minimum number of steps of all worlds together, in the short form.
-const STEPS: usize = 1_000_000;
+const STEPS: usize = 500_000;
 
 const LONG: Duration = Duration::from_secs(600);
 

@@ -35,7 +35,7 @@ fn while_luagate_is_stopped_they_are_ended_before_the_next_holder_comes() {
     for (options, orphan) in [("--foreground", orphan.to_owned()), ("", orphan.replace("env", "setsid env"))] {
         let shared = Shared::new();
         // The guard ends them a sixteenth of the lease before its end: a busy machine needs that time.
-        let run = script(&server, &shared, &format!("--lease 8s {options}"), &orphan);
+        let run = script(&server, &shared, &format!("--lease 16s {options}"), &orphan);
         let process = shared.text("orphan");
         run.signal("STOP");
         next(&server, &process, options);

@@ -196,13 +196,19 @@ impl Caller {
                     }
                 }
                 Ok(Event::Obtained(obtained)) => match (ended_by, obtained) {
-                    (Some(signal), obtained) => {
-                        obtained.into_iter().for_each(|permits| self.give_up(permits));
+                    (Some(signal), Ok(permits)) => {
+                        self.give_up(permits);
+                        return Err(Ended::by_signal(signal));
+                    }
+                    (Some(signal), Err(_)) => {
+                        if !wait.await_left() {
+                            self.guard.leave(); // it releases what the server may have granted meanwhile
+                        }
                         return Err(Ended::by_signal(signal));
                     }
                     (None, Err(Ended { status: NOT_OBTAINED, .. })) if take(&mut is_stopped) => {
                         self.report.clear_line();
-                        wait.await_left();
+                        let _ = wait.await_left();
                         let _ = raise(Signal::SIGSTOP);
                         wait.go_on();
                     }
@@ -226,10 +232,10 @@ impl Caller {
         let (done, is_done) = mpsc::channel();
         let released = thread::start(move || {
             signals::block();
-            let _ = Permit::release_each(permits); // what is not confirmed is released in the background
-            done.send(())
+            let released = Permit::release_each(permits);
+            done.send(released.iter().all(Result::is_ok))
         });
-        if released.is_err() || is_done.recv_timeout(RELEASE).is_err() {
+        if released.is_err() || !is_done.recv_timeout(RELEASE).unwrap_or(false) {
             self.guard.leave();
         }
     }

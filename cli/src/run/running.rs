@@ -98,7 +98,9 @@ impl<'a> Running<'a> {
             Ok(processes) => processes,
             Err(ended) => {
                 signals::block();
-                let _ = Permit::release_each(permits); // what is not confirmed is released in the background
+                if Permit::release_each(permits).iter().any(Result::is_err) {
+                    caller.guard.leave(); // it releases what is not confirmed
+                }
                 return Err(ended);
             }
         };

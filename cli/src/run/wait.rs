@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// The pause between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a stop of this process waits until the server has confirmed that it left the line.
+/// How long a stop or the end of this process waits until the server has confirmed that it left the line.
 const LEAVE: Duration = Duration::from_secs(1);
 
 /// A wait that can be interrupted and continued.
@@ -58,9 +58,10 @@ impl Wait {
         self.cancel.cancel();
     }
 
-    /// A stop of this process also stops a release that is not confirmed: waits for it, but not for long.
-    pub fn await_left(&self) {
-        let _ = self.has_left.recv_timeout(LEAVE);
+    /// A stop or the end of this process also stops a release that is not confirmed: waits for it, but not for long. Returns whether
+    /// it is confirmed.
+    pub fn await_left(&self) -> bool {
+        self.has_left.recv_timeout(LEAVE).is_ok()
     }
 
     /// The caller joins the line again, at its old place.

@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 /// The pause between two attempts to reach the server.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a stop or the end of this process waits until the server has confirmed that it left the line.
+/// How long a stop or the end of this process waits for the release of its place in line.
 const LEAVE: Duration = Duration::from_secs(1);
 
 /// A wait that can be interrupted and continued.
 pub struct Wait {
     turns: Sender<Cancel>,
     cancel: Cancel,
-    /// A message for each interrupted turn, when the server has confirmed that the caller left the line.
+    /// A message for each interrupted turn, after its release: the server has confirmed it, or the attempt has failed.
     has_left: Receiver<()>,
     is_over: Arc<AtomicBool>,
 }
@@ -58,8 +58,8 @@ impl Wait {
         self.cancel.cancel();
     }
 
-    /// A stop or the end of this process also stops a release that is not confirmed: waits for it, but not for long. Returns whether
-    /// it is confirmed.
+    /// A stop or the end of this process also stops the release of its place or permit: waits for it, but not for long. Returns
+    /// whether the release has ended by then.
     pub fn await_left(&self) -> bool {
         self.has_left.recv_timeout(LEAVE).is_ok()
     }

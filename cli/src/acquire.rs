@@ -38,10 +38,9 @@ pub fn acquire(server: &ServerArgs, mut args: AcquireArgs, matches: &ArgMatches)
         args.permit.process = Some(getppid().as_raw().unsigned_abs());
         let obtained = obtain(server, args.permit, matches)?;
         let printed = print(&line(&obtained));
-        let permit = obtained.keep();
         match printed {
-            Ok(()) => drop(permit.into_id()),
-            Err(_) => drop(permit.release()),
+            Ok(()) => drop(obtained.keep().into_id()),
+            Err(_) => obtained.release(),
         }
         return printed.map(|()| 0);
     }
@@ -68,7 +67,7 @@ fn hand_over(keeper: Keeper, kept: &Kept, obtained: Obtained, told: Option<Strin
     let keeper = match keeper.take_over(kept) {
         Ok(keeper) => keeper,
         Err(ended) => {
-            let _ = obtained.keep().release();
+            obtained.release();
             return Err(ended);
         }
     };

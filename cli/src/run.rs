@@ -99,6 +99,14 @@ impl Obtained {
         self.guard.end();
         self.permit
     }
+
+    /// Releases the permit. The guard continues if the server does not confirm it.
+    pub fn release(mut self) {
+        if self.permit.release().is_err() {
+            self.guard.leave();
+        }
+        self.guard.end();
+    }
 }
 
 /// Acquires one permit. From now on, a signal that ends a program ends this process, and interrupts no call of this thread.

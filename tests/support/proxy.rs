@@ -1,8 +1,8 @@
 //! A proxy between client and server. It can lose replies after the server ran the call, silence connections, cause
 //! random faults, or redirect new connections to another server.
 
-use super::Server;
 use super::random::Random;
+use super::{Server, kill_connections};
 use luagate::Gate;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -252,6 +252,14 @@ impl Proxy {
     /// Refuses new connections, until `lead_to`.
     pub fn refuse(&self) {
         self.shared.target.lock().unwrap().clear();
+    }
+
+    /// As `refuse`, and ends all connections to this server, those of others too.
+    pub fn cut_off(&self, server: &Server) {
+        self.refuse();
+        for kind in ["normal", "pubsub"] {
+            kill_connections(&mut server.connection(), kind);
+        }
     }
 
     /// New connections go to this server.

@@ -10,7 +10,7 @@ use crate::ended::{Ended, LOST, UNREACHABLE};
 use crate::held::Held;
 use crate::run::{self, thread};
 use luagate::errors::PermitError;
-use luagate::{Lease, Permit};
+use luagate::{Gate, Lease, Permit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd;
 use serde::{Deserialize, Serialize};
@@ -146,11 +146,12 @@ pub fn keep() -> Result<u8, Ended> {
         .and_then(|()| listen(lines, sender))
         .and_then(|()| adopt(&kept, move || drop(lost.send(Event::Lost))));
     let answered = answer(&socket, &adopted.as_ref().map(drop).map_err(|ended| (ended.status, ended.message.clone())));
-    let permit = adopted?;
+    let (gate, permit) = adopted?;
     if answered.is_ok() {
         watch(&kept, &permit, &socket, &events);
     }
-    let _ = permit.release(); // without a confirmation it continues for a moment, as when a permit is dropped
+    drop(permit);
+    let _ = gate.flush(); // without a confirmation, the permit ends with its lease
     Ok(0)
 }
 
@@ -217,13 +218,15 @@ fn listen(mut lines: Lines<BufReader<UnixStream>>, events: Sender<Event>) -> Res
     Ok(())
 }
 
-fn adopt(kept: &Kept, on_lost: impl Fn() + Send + Sync + 'static) -> Result<Permit, Ended> {
-    let semaphore = kept.permit.semaphore(&kept.server.open()?).ok_or_else(|| Ended::usage("unknown kind"))?;
+fn adopt(kept: &Kept, on_lost: impl Fn() + Send + Sync + 'static) -> Result<(Gate, Permit), Ended> {
+    let gate = kept.server.open()?;
+    let semaphore = kept.permit.semaphore(&gate).ok_or_else(|| Ended::usage("unknown kind"))?;
     let semaphore = semaphore.lease(Lease::renewed(kept.lease));
-    semaphore.on_lost(move |_| on_lost()).adopt(&kept.permit.id).map_err(|error| match error {
+    let adopted = semaphore.on_lost(move |_| on_lost()).adopt(&kept.permit.id).map_err(|error| match error {
         PermitError::Lost(_) => {
             Ended::new(LOST, format!("the permit of {} was lost before it was printed", kept.permit.name))
         }
         error => kept.server.at(Ended::of(error)),
-    })
+    });
+    Ok((gate, adopted?))
 }

@@ -12,15 +12,16 @@ use super::processes::{Found, Processes};
 use super::program::{own_program, spawn};
 use super::report::Report;
 use crate::address::ServerArgs;
-use crate::ended::Ended;
+use crate::ended::{Ended, UNREACHABLE};
 use crate::held::Held;
 use lines::{Line, Lines};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
-use nix::unistd::{Pid, read, setsid};
+use nix::unistd::{Pid, dup2_stderr, read, setsid};
 use std::collections::HashSet;
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::process::{ChildStdin, Stdio};
@@ -33,6 +34,10 @@ const LONGEST: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
 /// The shortest time between two starts of a guard.
 const RESTART: Duration = Duration::from_secs(1);
+/// The pause between two attempts to release.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long it tries to release, as a gate does for a permit that is dropped.
+const RELEASE: Duration = Duration::from_secs(30);
 /// A difference of two ends that comes from reading two clocks one after the other.
 const SAME: Duration = Duration::from_millis(20);
 
@@ -158,22 +163,25 @@ pub fn guard() -> Result<u8, Ended> {
     }
     let all_have_ended = processes.is_none_or(|mut processes| {
         processes.lose_owner();
-        report.tell("`luagate run` has died; its command is ended");
-        end_all(&processes, end.unwrap_or_default())
+        end_all(&processes, end.unwrap_or_default(), &report)
     });
-    if let Some(server) = server.filter(|_| all_have_ended && !held.is_empty()) {
-        release(&server, &held);
-    }
     report.flush();
+    let _ = File::open("/dev/null").map(dup2_stderr); // who reads it to its end does not wait for the release
+    if let Some(server) = server.filter(|_| all_have_ended) {
+        release(&server, held);
+    }
     Ok(0)
 }
 
 /// Sends TERM, and KILL after `grace`, but at `at` at the latest. Returns whether none is left before that.
-fn end_all(processes: &Processes, (at, grace): (Duration, Duration)) -> bool {
+fn end_all(processes: &Processes, (at, grace): (Duration, Duration), report: &Report) -> bool {
     let kill_at = at.min(now().saturating_add(grace));
     // A process that was found once stays known: some are found only as long as their parents are there.
     let find = || processes.find().into_iter().filter_map(Found::of);
     let mut known: HashSet<Found> = find().collect();
+    if known.iter().any(|process| process.is_there()) {
+        report.tell("`luagate run` has died; its command is ended");
+    }
     processes.terminate();
     loop {
         known.extend(find());
@@ -193,11 +201,21 @@ fn end_all(processes: &Processes, (at, grace): (Duration, Duration)) -> bool {
     }
 }
 
-/// Releases the permits, and leaves the line.
-fn release(server: &ServerArgs, held: &[Held]) {
-    let Ok(gate) = server.open() else { return };
-    for permit in held {
-        let _ = permit.semaphore(&gate).map(|semaphore| semaphore.revoke(&permit.id));
+/// Releases the permits, and leaves the line. Tries again while the server cannot be reached.
+fn release(server: &ServerArgs, mut held: Vec<Held>) {
+    let begun = Instant::now();
+    while !held.is_empty() && begun.elapsed() < RELEASE {
+        match server.open() {
+            Ok(gate) => held.retain(|permit| {
+                let revoked = permit.semaphore(&gate).map(|semaphore| semaphore.revoke(&permit.id).map_err(Ended::of));
+                matches!(revoked, Some(Err(Ended { status: UNREACHABLE, .. })))
+            }),
+            Err(Ended { status: UNREACHABLE, .. }) => {}
+            Err(_) => return,
+        }
+        if !held.is_empty() {
+            thread::sleep(PAUSE);
+        }
     }
 }
 

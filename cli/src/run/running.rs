@@ -6,7 +6,7 @@ use super::processes::{self, HELD, Processes};
 use super::{Caller, Event, clock, signals, thread};
 use crate::args::{Limit, RunArgs};
 use crate::ended::{Ended, LOST};
-use luagate::errors::PermitError;
+use luagate::errors::{PermitError, ReleaseError};
 use luagate::{Permit, Released};
 use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
@@ -221,7 +221,11 @@ impl<'a> Running<'a> {
         }
         let names = &self.names;
         let gone = if left.is_empty() {
-            self.permits.release()
+            let released = self.permits.release();
+            if released.iter().any(Result::is_err) {
+                self.caller.guard.leave(); // it releases what is not confirmed
+            }
+            released.iter().any(|released| matches!(released, Ok(Released::Gone)))
         } else {
             let text = listed(left.clone());
             let report =
@@ -334,11 +338,8 @@ impl Permits {
         Arc::into_inner(self.permits).unwrap_or_default()
     }
 
-    /// Releases all. A permit that cannot be released ends with its lease. Returns whether one was lost.
-    fn release(self) -> bool {
-        let released = Permit::release_each(self.take());
-        // Dropping an error continues in the background, within the time of a drop.
-        released.into_iter().any(|released| matches!(released, Ok(Released::Gone)))
+    fn release(self) -> Vec<Result<Released, ReleaseError>> {
+        Permit::release_each(self.take())
     }
 
     /// They end with their leases.

@@ -25,26 +25,40 @@ const LEAVE: Duration = Duration::from_secs(1);
 
 /// A wait that can be interrupted and continued.
 pub struct Wait {
-    turns: Sender<Cancel>,
+    turns: Sender<Turn>,
     cancel: Cancel,
-    /// A message for each interrupted turn, after its release: the server has confirmed it, or the attempt has failed.
-    has_left: Receiver<()>,
+    /// Of the present turn.
+    has_left: Receiver<bool>,
     is_over: Arc<AtomicBool>,
+}
+
+/// A part of the wait, until it is interrupted.
+struct Turn {
+    cancel: Cancel,
+    /// Gets a message after the release of an interrupted turn: whether the server has confirmed it.
+    left: Sender<bool>,
+}
+
+impl Turn {
+    fn new() -> (Turn, Cancel, Receiver<bool>) {
+        let (cancel, (left, has_left)) = (Cancel::new(), mpsc::channel());
+        (Turn { cancel: cancel.clone(), left }, cancel, has_left)
+    }
 }
 
 impl Wait {
     /// Begins to wait. The result is an event.
     pub fn start(waiter: Waiter, events: &Sender<Event>, report: &Report) -> Result<Wait, Ended> {
         let (turns, next_turns) = mpsc::channel();
-        let (left, has_left) = mpsc::channel();
+        let (first, cancel, has_left) = Turn::new();
+        let _ = turns.send(first);
         let is_over: Arc<AtomicBool> = Arc::default();
-        let mut wait = Wait { turns, cancel: Cancel::new(), has_left, is_over: is_over.clone() };
-        wait.go_on();
+        let wait = Wait { turns, cancel, has_left, is_over: is_over.clone() };
         let (events, report) = (events.clone(), report.clone());
         thread::start(move || {
             signals::block();
             let shown = Shown { report, is_started: Cell::new(false), own: Arc::default(), is_over };
-            let waited = AssertUnwindSafe(|| waiter.take_turns(&next_turns, &events, &left, &shown));
+            let waited = AssertUnwindSafe(|| waiter.take_turns(&next_turns, &events, &shown));
             if catch_unwind(waited).is_err() {
                 let failed = Ended::new(UNREACHABLE, "the wait ended without a result");
                 let _ = events.send(Event::Obtained(Err(failed)));
@@ -59,15 +73,16 @@ impl Wait {
     }
 
     /// A stop or the end of this process also stops the release of its place or permit: waits for it, but not for long. Returns
-    /// whether the release has ended by then.
+    /// whether it is confirmed by then.
     pub fn await_left(&self) -> bool {
-        self.has_left.recv_timeout(LEAVE).is_ok()
+        self.has_left.recv_timeout(LEAVE).unwrap_or(false)
     }
 
     /// The caller joins the line again, at its old place.
     pub fn go_on(&mut self) {
-        self.cancel = Cancel::new();
-        let _ = self.turns.send(self.cancel.clone());
+        let (next, cancel, has_left) = Turn::new();
+        (self.cancel, self.has_left) = (cancel, has_left);
+        let _ = self.turns.send(next);
     }
 }
 
@@ -102,9 +117,9 @@ impl Waiter {
         Ok(Waiter { server: server.clone(), args, claims: claims.to_vec(), label, begun: Instant::now() })
     }
 
-    fn take_turns(self, turns: &Receiver<Cancel>, events: &Sender<Event>, left: &Sender<()>, shown: &Shown) {
+    fn take_turns(self, turns: &Receiver<Turn>, events: &Sender<Event>, shown: &Shown) {
         let (mut gate, mut ticket) = (None, None);
-        for cancel in turns {
+        for Turn { cancel, left } in turns {
             let obtained = match gate.take().map_or_else(|| self.open(&cancel), Ok) {
                 Ok(opened) => self.obtain(gate.insert(opened), &cancel, &mut ticket, events, shown),
                 Err(ended) => Err(ended),
@@ -113,8 +128,7 @@ impl Waiter {
                 return;
             }
             if cancel.is_cancelled() {
-                let _ = gate.as_ref().map(Gate::flush);
-                let _ = left.send(());
+                let _ = left.send(gate.as_ref().is_none_or(|gate| gate.flush().is_ok()));
             }
         }
     }

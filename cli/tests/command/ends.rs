@@ -3,7 +3,8 @@
 use super::terminal::Terminal;
 use super::tool::{Run, Shared, Text, luagate, waits, words};
 use crate::support::leftovers::{MARK, mark};
-use crate::support::{SOON, Server, within};
+use crate::support::proxy::Proxy;
+use crate::support::{SOON, Server, eventually, within};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -132,6 +133,24 @@ fn the_command_has_the_limit_of_open_files_that_luagate_was_started_with() {
     // A process that is there already is looked up before the command starts.
     let ended = bash(&server, "ulimit -Sn 99; sleep 0.1 & exec \"$0\" run a -- bash -c 'ulimit -Sn'");
     assert_eq!((ended.code(), ended.out()), (0, "99\n".to_owned()), "{ended:?}");
+}
+
+/// `luagate` ends with its command, and its guard releases the permit when the server can be reached.
+#[test]
+fn a_command_that_ends_during_an_outage_releases_its_permit_after_it() {
+    let server = crate::own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let target = Server::at(proxy.url.clone(), server.prefix.clone());
+    let mut run = luagate(&target).args(words("run --lease 60s a -- cat")).stdin(Stdio::piped()).started();
+    let mutex = server.gate().mutex("a");
+    eventually("locked", || mutex.is_locked().unwrap().then_some(()));
+    proxy.cut_off(&server);
+    run.close_input();
+    let ended = run.output();
+    assert_eq!((ended.code(), ended.out(), ended.err()), (0, String::new(), String::new()));
+    assert!(mutex.is_locked().unwrap());
+    proxy.lead_to(&server);
+    eventually("released", || (!mutex.is_locked().unwrap()).then_some(()));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::terminal::Terminal;
 use super::tool::{Shared, waits};
+use crate::support::proxy::Proxy;
 use crate::support::random::Random;
 use crate::support::{Server, eventually};
 use portable_pty::Child;
@@ -267,6 +268,35 @@ fn a_waiter_that_is_continued_has_its_old_place_again() {
         (order.lines().count() == 2).then_some(order)
     });
     assert_eq!(order, "first\nsecond\n");
+}
+
+/// The release of the stop is confirmed late, when the command is continued. It must not count as the release of the end.
+#[test]
+fn a_waiter_that_was_stopped_during_an_outage_and_ends_during_another_leaves_the_line() {
+    let server = crate::own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let mutex = server.gate().mutex("x");
+    let held = mutex.lock().unwrap();
+    let waiters = || mutex.inspect().unwrap().waiters;
+    let target = Server::at(proxy.url.clone(), server.prefix.clone());
+    let mut shell = Shell::start(&target, SHELLS[0]);
+    shell.type_in("luagate run -q --lease 60s x -- true");
+    waits(mutex.to_lock().0, 1);
+    let first = waiters().remove(0).id;
+    proxy.cut_off(&server);
+    shell.press(CTRL_Z);
+    shell.shows("Stopped");
+    proxy.lead_to(&server);
+    shell.type_in("fg");
+    eventually("another turn", || {
+        (waiters().iter().map(|waiter| waiter.id != first).collect::<Vec<_>>() == [true]).then_some(())
+    });
+    proxy.cut_off(&server);
+    shell.press(CTRL_C);
+    shell.answers();
+    proxy.lead_to(&server);
+    waits(mutex.to_lock().0, 0);
+    held.release().unwrap();
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::tool::{Run, Running, Shared, Text, luagate, signal_to, waits, words};
 use crate::support::leftovers::{MARK, mark};
-use crate::support::{Server, eventually, pause};
+use crate::support::proxy::Proxy;
+use crate::support::{Server, eventually, pause, within};
 use luagate::Gate;
 use luagate::admin::{self, Kind, Name};
 use std::io::{BufRead, BufReader, Write};
@@ -53,6 +54,25 @@ fn acquire(server: &Server, options: &str, name: &str) -> Vec<String> {
     let words: Vec<String> = ended.out().split_whitespace().map(str::to_owned).collect();
     assert_eq!(ended.out(), words.join(" ") + "\n");
     words
+}
+
+/// The keeper stays until the server confirms the release.
+#[test]
+fn a_process_that_ends_during_an_outage_releases_its_permit_after_it() {
+    let server = crate::own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let target = Server::at(proxy.url.clone(), server.prefix.clone());
+    let mut process = Command::new("sleep").arg("60").spawn().unwrap();
+    let name = name();
+    acquire(&target, &format!("--lease 60s --pid {}", process.id()), &name);
+    proxy.cut_off(&server);
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let has_ended_early = within(Duration::from_secs(3), || keeper(&name).is_none().then_some(()));
+    assert!(has_ended_early.is_none() && is_locked(&server, &name));
+    proxy.lead_to(&server);
+    eventually("released", || (!is_locked(&server, &name)).then_some(()));
+    has_ended(&name);
 }
 
 #[test]

@@ -67,6 +67,10 @@ impl Running {
         self.0.as_mut().unwrap().stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
+    pub fn close_input(&mut self) {
+        drop(self.0.as_mut().unwrap().stdin.take());
+    }
+
     pub fn is_running(&mut self) -> bool {
         self.0.as_mut().unwrap().try_wait().unwrap().is_none()
     }

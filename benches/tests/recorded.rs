@@ -94,7 +94,7 @@ fn bytes_of_a_holder_and_a_waiter() {
 fn instructions_of_the_client_for_a_pair() {
     let server = own!(Server::private(&[]));
     if cfg!(debug_assertions) {
-        return support::skip_since("needs a release build: cargo test --release -p luagate-benches");
+        return support::skip_since("needs an optimized build: cargo test-proofs --test recorded");
     }
     if !instructions::can_count() {
         return support::skip_since("needs valgrind");

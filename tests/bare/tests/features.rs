@@ -1,8 +1,7 @@
 //! Promise: a program without the feature for TLS, or without a cryptography provider for rustls, gets an error that names what is
 //! missing, before anything is sent. Without a provider, `redis` alone would panic.
 //!
-//! `cargo test -p luagate-bare` and `cargo test -p luagate-bare --features tls`: together with the tests of the library, cargo
-//! also turns on their features.
+//! `cargo test-bare`, and with TLS `cargo test-proofs`: together with the tests of the library, cargo also turns on their features.
 
 use luagate::Gate;
 use luagate::errors::CallError;

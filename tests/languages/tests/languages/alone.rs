@@ -5,7 +5,7 @@ use super::stays;
 use super::team::Member;
 use super::worker::{LIMIT, NAME};
 use crate::server;
-use crate::support::{eventually, within};
+use crate::support::{SOON, within};
 use libtest_mimic::Failed;
 use redis::{Commands, Connection, RedisResult};
 use serde_json::Value;
@@ -113,7 +113,8 @@ fn granted_by_message(language: &Language) -> Result<(), Failed> {
     let semaphore = server.gate().semaphore(NAME, LIMIT);
     let held = semaphore.try_acquire_available()?;
     let mut worker = Member::start(language.name, language.run("worker", &[&server.url, &server.prefix, "1"]));
-    let waiter = eventually("the worker waits", || semaphore.inspect().unwrap().waiters.pop());
+    // Beside many others, a program takes long to start.
+    let waiter = within(6 * SOON, || semaphore.inspect().unwrap().waiters.pop()).ok_or("the worker does not wait")?;
     worker.close_input(); // it ends after this permit
     let channels: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").arg("*:inbox:*").query(&mut con)?;
     let inbox = channels.iter().find(|inbox| inbox.starts_with(&server.prefix)).ok_or("no inbox")?;

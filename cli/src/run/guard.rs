@@ -166,7 +166,7 @@ pub fn guard() -> Result<u8, Ended> {
         end_all(&processes, end.unwrap_or_default(), &report)
     });
     report.flush();
-    let _ = File::open("/dev/null").map(dup2_stderr); // who reads it to its end does not wait for the release
+    let _ = File::open("/dev/null").map(dup2_stderr); // a pipeline does not wait for the release
     if let Some(server) = server.filter(|_| all_have_ended) {
         release(&server, held);
     }

@@ -31,8 +31,9 @@ use change::Change;
 use claim::Claim;
 use clap::ArgMatches;
 use guard::Guard;
-use luagate::Permit;
 use luagate::admin::Name;
+use luagate::errors::ReleaseError;
+use luagate::{Permit, Released};
 use nix::sys::signal::{SigSet, Signal, killpg, raise};
 use nix::unistd::{Pid, getpgrp};
 use report::Report;
@@ -226,6 +227,15 @@ impl Caller {
                 Err(_) => return Err(Ended::new(UNREACHABLE, "the wait ended without a result")),
             }
         }
+    }
+
+    /// Releases permits. The guard continues with those that the server does not confirm.
+    fn release(&mut self, permits: Vec<Permit>) -> Vec<Result<Released, ReleaseError>> {
+        let released = Permit::release_each(permits);
+        if released.iter().any(Result::is_err) {
+            self.guard.leave();
+        }
+        released
     }
 
     fn guard_holds(&mut self, permits: &[Permit]) {

@@ -1,8 +1,8 @@
 //! The guard: a second process that ends the command if `luagate run` cannot, because it was killed or stopped.
 //!
 //! `run` starts it before the wait, and sends it lines: which permits it asks for, which processes the command has, and
-//! when they must have ended. If the input ends, `run` has died. Then the guard ends the command, and releases the permits once
-//! no process of the command is left.
+//! when they must have ended. The input ends if `run` has died, or has left a release to the guard. Then the guard ends what is left
+//! of the command, and releases the permits once no process of it is left.
 
 pub mod lines;
 
@@ -11,6 +11,7 @@ use super::clock::now;
 use super::processes::{Found, Processes};
 use super::program::{own_program, spawn};
 use super::report::Report;
+use super::wait::PAUSE;
 use crate::address::ServerArgs;
 use crate::ended::{Ended, UNREACHABLE};
 use crate::held::Held;
@@ -34,8 +35,6 @@ const LONGEST: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
 /// The shortest time between two starts of a guard.
 const RESTART: Duration = Duration::from_secs(1);
-/// The pause between two attempts to release.
-const PAUSE: Duration = Duration::from_millis(200);
 /// How long it tries to release, as a gate does for a permit that is dropped.
 const RELEASE: Duration = Duration::from_secs(30);
 /// A difference of two ends that comes from reading two clocks one after the other.

@@ -6,7 +6,7 @@ use super::processes::{self, HELD, Processes};
 use super::{Caller, Event, clock, signals, thread};
 use crate::args::{Limit, RunArgs};
 use crate::ended::{Ended, LOST};
-use luagate::errors::{PermitError, ReleaseError};
+use luagate::errors::PermitError;
 use luagate::{Permit, Released};
 use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
@@ -98,9 +98,7 @@ impl<'a> Running<'a> {
             Ok(processes) => processes,
             Err(ended) => {
                 signals::block();
-                if Permit::release_each(permits).iter().any(Result::is_err) {
-                    caller.guard.leave(); // it releases what is not confirmed
-                }
+                caller.release(permits);
                 return Err(ended);
             }
         };
@@ -221,10 +219,7 @@ impl<'a> Running<'a> {
         }
         let names = &self.names;
         let gone = if left.is_empty() {
-            let released = self.permits.release();
-            if released.iter().any(Result::is_err) {
-                self.caller.guard.leave(); // it releases what is not confirmed
-            }
+            let released = self.caller.release(self.permits.take());
             released.iter().any(|released| matches!(released, Ok(Released::Gone)))
         } else {
             let text = listed(left.clone());
@@ -336,10 +331,6 @@ impl Permits {
             let _ = thread.join();
         }
         Arc::into_inner(self.permits).unwrap_or_default()
-    }
-
-    fn release(self) -> Vec<Result<Released, ReleaseError>> {
-        Permit::release_each(self.take())
     }
 
     /// They end with their leases.

@@ -18,7 +18,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// The pause between two attempts to reach the server.
-const PAUSE: Duration = Duration::from_millis(200);
+pub const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a stop or the end of this process waits for the release of its place in line.
 const LEAVE: Duration = Duration::from_secs(1);

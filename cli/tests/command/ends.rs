@@ -1,5 +1,6 @@
 //! `luagate run` ends, whatever ends its command, and whatever the system refuses.
 
+use super::fault::target;
 use super::terminal::Terminal;
 use super::tool::{Run, Shared, Text, luagate, waits, words};
 use crate::support::leftovers::{MARK, mark};
@@ -140,7 +141,7 @@ fn the_command_has_the_limit_of_open_files_that_luagate_was_started_with() {
 fn a_command_that_ends_during_an_outage_releases_its_permit_after_it() {
     let server = crate::own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
-    let target = Server::at(proxy.url.clone(), server.prefix.clone());
+    let target = target(&server, proxy.url.clone());
     let mut run = luagate(&target).args(words("run --lease 60s a -- cat")).stdin(Stdio::piped()).started();
     let mutex = server.gate().mutex("a");
     eventually("locked", || mutex.is_locked().unwrap().then_some(()));

@@ -1,5 +1,6 @@
 //! Job control: Ctrl-C, Ctrl-Z, `bg` and `fg` in shells, at a pseudo-terminal.
 
+use super::fault::target;
 use super::terminal::Terminal;
 use super::tool::{Shared, waits};
 use crate::support::proxy::Proxy;
@@ -278,7 +279,7 @@ fn a_waiter_that_was_stopped_during_an_outage_and_ends_during_another_leaves_the
     let mutex = server.gate().mutex("x");
     let held = mutex.lock().unwrap();
     let waiters = || mutex.inspect().unwrap().waiters;
-    let target = Server::at(proxy.url.clone(), server.prefix.clone());
+    let target = target(&server, proxy.url.clone());
     let mut shell = Shell::start(&target, SHELLS[0]);
     shell.type_in("luagate run -q --lease 60s x -- true");
     waits(mutex.to_lock().0, 1);
@@ -288,9 +289,7 @@ fn a_waiter_that_was_stopped_during_an_outage_and_ends_during_another_leaves_the
     shell.shows("Stopped");
     proxy.lead_to(&server);
     shell.type_in("fg");
-    eventually("another turn", || {
-        (waiters().iter().map(|waiter| waiter.id != first).collect::<Vec<_>>() == [true]).then_some(())
-    });
+    eventually("another turn", || matches!(&waiters()[..], [waiter] if waiter.id != first).then_some(()));
     proxy.cut_off(&server);
     shell.press(CTRL_C);
     shell.answers();

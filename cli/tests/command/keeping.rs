@@ -1,5 +1,6 @@
 //! `acquire`, its keeper, `release` and `refresh`.
 
+use super::fault::target;
 use super::tool::{Run, Running, Shared, Text, luagate, signal_to, waits, words};
 use crate::support::leftovers::{MARK, mark};
 use crate::support::proxy::Proxy;
@@ -61,8 +62,8 @@ fn acquire(server: &Server, options: &str, name: &str) -> Vec<String> {
 fn a_process_that_ends_during_an_outage_releases_its_permit_after_it() {
     let server = crate::own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
-    let target = Server::at(proxy.url.clone(), server.prefix.clone());
-    let mut process = Command::new("sleep").arg("60").spawn().unwrap();
+    let target = target(&server, proxy.url.clone());
+    let mut process = Command::new("sleep").arg("60").env(MARK, mark()).spawn().unwrap();
     let name = name();
     acquire(&target, &format!("--lease 60s --pid {}", process.id()), &name);
     proxy.cut_off(&server);

@@ -1,6 +1,8 @@
 //! Measures the cost of luagate. Every figure is a ratio to a comparison value, measured in turns in the same run on
-//! the same server. So other load on the machine affects both alike. The figures are medians of several rounds. The
-//! program of this crate measures all figures and writes `RESULTS.md` and the charts.
+//! the same server. So other load on the machine affects both alike. The figures are medians of several rounds.
+//!
+//! The library has what the recorded costs and the charts need, which every run of the tests compiles. The program, in
+//! `program`, measures everything else too, and writes `RESULTS.md` and the charts.
 
 #[path = "../../tests/support/server.rs"]
 #[allow(dead_code, unused_macros, reason = "tests use more of it")]
@@ -10,35 +12,22 @@ pub use server as support; // as the macro `own` calls it
 #[path = "../../tests/support/counts.rs"]
 pub mod counts;
 
-pub mod autocomplete;
 pub mod bars;
-pub mod bulk;
 pub mod calls;
-pub mod chapter6;
 pub mod chart;
 pub mod client;
-pub mod command;
-pub mod dead_waiters;
 pub mod distance;
 pub mod figure;
-pub mod flood;
-pub mod growth;
-pub mod handover;
 pub mod instructions;
-pub mod latency;
 pub mod memory;
 pub mod peers;
-pub mod priority;
 pub mod recorded;
 pub mod rounds;
 pub mod script_instructions;
 pub mod script_time;
 pub mod tasks;
-pub mod threads;
-pub mod throughput;
 pub mod version;
 pub mod waiters;
-pub mod waiting;
 pub mod wire;
 
 /// A server over TCP, for all connections.

@@ -1,12 +1,12 @@
 //! The semaphores of "Redis in Action", chapter 6.3, as published, in Rust: basic, fair, and fair within a lock.
 //! Measures the time of a pair on one connection, and how many grants exceed the limit under load.
 
-use crate::figure::{Figure, Limit};
-use crate::rounds::compare;
-use crate::script_time::{BARE_ACQUIRE, BARE_RELEASE};
-use crate::server::Server;
-use crate::wire::Script;
 use luagate::scripts::semaphore::{self, AcquireAnswer, Ask};
+use luagate_benches::figure::{Figure, Limit};
+use luagate_benches::rounds::compare;
+use luagate_benches::script_time::{BARE_ACQUIRE, BARE_RELEASE};
+use luagate_benches::server::Server;
+use luagate_benches::wire::Script;
 use redis::{Commands, Connection, Pipeline};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;

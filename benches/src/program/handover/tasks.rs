@@ -2,9 +2,9 @@
 //! a task there.
 
 use super::{BareLock, Other, now};
-use crate::server::Server;
-use crate::tasks::{connection, runtime};
 use luagate::{Gate, Lease, Mutex};
+use luagate_benches::server::Server;
+use luagate_benches::tasks::{connection, runtime};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, PushKind};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The cost of the command `luagate run`, for a permit that is free.
 
-use crate::figure::{Figure, Limit};
-use crate::rounds::{compare, median};
-use crate::server::Server;
+use luagate_benches::figure::{Figure, Limit};
+use luagate_benches::rounds::{compare, median};
+use luagate_benches::server::Server;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -3,11 +3,11 @@
 
 mod tasks;
 
-use crate::figure::{Figure, Limit};
-use crate::rounds::median;
-use crate::server::Server;
-use crate::wire::Script;
 use luagate::{Gate, Lease};
+use luagate_benches::figure::{Figure, Limit};
+use luagate_benches::rounds::median;
+use luagate_benches::server::Server;
+use luagate_benches::wire::Script;
 use redis::{Cmd, Commands, Connection};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{BufRead, BufReader, Lines, Write};

@@ -1,9 +1,9 @@
 //! The cost of releasing and refreshing many permits in one call, compared with one call each.
 
-use crate::figure::{Figure, Limit};
-use crate::rounds::compare;
-use crate::server::Server;
 use luagate::{Lease, Permit, Semaphore};
+use luagate_benches::figure::{Figure, Limit};
+use luagate_benches::rounds::compare;
+use luagate_benches::server::Server;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 31;
@@ -54,7 +54,7 @@ pub fn measure(server: &Server) -> Vec<Figure> {
         },
         || us(|| permits.iter().for_each(|permit| permit.refresh().unwrap())),
     );
-    let figure = |what: &str, compared: crate::rounds::Compared| Figure {
+    let figure = |what: &str, compared: luagate_benches::rounds::Compared| Figure {
         what: format!("{what} {PERMITS} permits in one call"),
         unit: "µs",
         ours: compared.ours,

@@ -1,10 +1,10 @@
 //! The percentiles of the duration of calls.
 
-use crate::chart::{Axis, Chart, Line, Lines, log_axis};
-use crate::client::{Raw, pairs};
 use crate::handover::{self, Times};
-use crate::server::Server;
 use luagate::Lease;
+use luagate_benches::chart::{Axis, Chart, Line, Lines, log_axis};
+use luagate_benches::client::{Raw, pairs};
+use luagate_benches::server::Server;
 use redis::Commands;
 use std::time::{Duration, Instant};
 

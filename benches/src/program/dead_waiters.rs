@@ -1,11 +1,11 @@
 //! How late a permit is granted after a process has ended that held it and had other waiters in line: from the end of
 //! its lease to the grant to the first live waiter. And how often waiters ask while the holder lives.
 
-use crate::figure::{Figure, Limit};
-use crate::server::Server;
-use crate::wire::take_scripts;
 use luagate::scripts::semaphore::{self, AcquireAnswer, Ask};
 use luagate::{Gate, Lease};
+use luagate_benches::figure::{Figure, Limit};
+use luagate_benches::server::Server;
+use luagate_benches::wire::take_scripts;
 use redis::Connection;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

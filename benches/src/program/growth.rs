@@ -1,8 +1,8 @@
 //! Shows that neither many holders nor many waiters make a script slower.
 
-use crate::figure::{Figure, Limit};
-use crate::server::Server;
-use crate::wire::{Script, compare_us};
+use luagate_benches::figure::{Figure, Limit};
+use luagate_benches::server::Server;
+use luagate_benches::wire::{Script, compare_us};
 use redis::{Connection, Pipeline};
 
 const ROUNDS: usize = 21;

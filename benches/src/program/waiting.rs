@@ -1,9 +1,9 @@
 //! The memory of the client for each task that waits in line, beside a thread that waits.
 
-use crate::figure::{Figure, Limit};
-use crate::server::Server;
-use crate::tasks::runtime;
 use luagate::{Lease, admin};
+use luagate_benches::figure::{Figure, Limit};
+use luagate_benches::server::Server;
+use luagate_benches::tasks::runtime;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

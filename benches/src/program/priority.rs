@@ -1,10 +1,10 @@
 //! A head start as a priority: how long callers with and without it wait, while more callers come than can be served.
 
-use crate::figure::{Figure, Limit};
-use crate::rounds::median;
-use crate::server::Server;
-use crate::tasks::runtime;
 use luagate::Semaphore;
+use luagate_benches::figure::{Figure, Limit};
+use luagate_benches::rounds::median;
+use luagate_benches::server::Server;
+use luagate_benches::tasks::runtime;
 use std::time::{Duration, Instant};
 
 const LIMIT: u32 = 5;

@@ -1,11 +1,11 @@
 //! How many calls per second the server executes from 20 connections, compared with the simplest write, both measured
 //! by redis-benchmark.
 
-use crate::figure::{Figure, Limit};
-use crate::rounds::compare;
-use crate::script_time::BARE_ACQUIRE;
-use crate::server::Server;
-use crate::wire::Script;
+use luagate_benches::figure::{Figure, Limit};
+use luagate_benches::rounds::compare;
+use luagate_benches::script_time::BARE_ACQUIRE;
+use luagate_benches::server::Server;
+use luagate_benches::wire::Script;
 use std::process::Command;
 
 const ROUNDS: usize = 5;

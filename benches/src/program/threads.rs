@@ -1,11 +1,11 @@
 //! Many threads with one gate, compared with a connection for each thread: pairs per second, and the time of a call.
 
-use crate::chart::{Axis, Chart, Line, Lines};
-use crate::client::{Raw, pairs, sections, us};
-use crate::figure::{Figure, Limit};
-use crate::rounds::{compare, median};
-use crate::server::Server;
 use luagate::{Lease, Semaphore};
+use luagate_benches::chart::{Axis, Chart, Line, Lines};
+use luagate_benches::client::{Raw, pairs, sections, us};
+use luagate_benches::figure::{Figure, Limit};
+use luagate_benches::rounds::{compare, median};
+use luagate_benches::server::Server;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 9;

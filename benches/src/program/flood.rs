@@ -1,10 +1,10 @@
 //! The effect of a user who sends very many requests, when each user has a limit and all together have one: how long
 //! the other users wait, compared with the same load without that user.
 
-use crate::figure::{Figure, Limit};
-use crate::rounds::median;
-use crate::server::Server;
 use luagate::{Cancel, Gate, Lease, Several};
+use luagate_benches::figure::{Figure, Limit};
+use luagate_benches::rounds::median;
+use luagate_benches::server::Server;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,9 +1,9 @@
 //! Shows that a search among many members costs the server as much as a search among few.
 
-use crate::figure::{Figure, Limit};
-use crate::server::Server;
-use crate::wire::{Script, compare_us};
 use luagate::scripts::autocomplete;
+use luagate_benches::figure::{Figure, Limit};
+use luagate_benches::server::Server;
+use luagate_benches::wire::{Script, compare_us};
 use redis::{Connection, Pipeline};
 
 const ROUNDS: usize = 101;

@@ -3,14 +3,24 @@
 //! `./dev bench WORD...` measures only what has one of these words in its title, and writes nothing. `./dev bench
 //! peers` measures other libraries, see `peers`.
 
+mod autocomplete;
+mod bulk;
+mod chapter6;
+mod command;
+mod dead_waiters;
+mod flood;
+mod growth;
+mod handover;
+mod latency;
+mod priority;
+mod threads;
+mod throughput;
+mod waiting;
+
 use luagate_benches::chart::{self, Chart};
 use luagate_benches::figure::{self, Figure};
-use luagate_benches::over_tcp;
 use luagate_benches::server::Server;
-use luagate_benches::{
-    autocomplete, bulk, chapter6, client, command, dead_waiters, flood, growth, handover, latency, memory, peers,
-    priority, script_instructions, script_time, tasks, threads, throughput, waiters, waiting,
-};
+use luagate_benches::{client, memory, over_tcp, peers, script_instructions, script_time, tasks, waiters};
 use std::path::Path;
 
 /// The figures and charts that are measured together, on a separate server.

@@ -426,13 +426,12 @@ impl World {
     }
 
     fn tell(&mut self, what: &str) {
+        let Some(story) = &mut self.story else { return };
         let thread = &self.threads[self.current];
         let (time, at) = (self.now - beginning(), line(thread.at));
-        if let Some(story) = &mut self.story {
-            story.push(format!("{:>6} ms  {:<10} {at:<20} {what}", time.as_millis(), thread.name));
-            if story.len() > MOST_LINES {
-                story.remove(MOST_LINES / 2); // the beginning and the end tell most
-            }
+        story.push(format!("{:>6} ms  {:<10} {at:<20} {what}", time.as_millis(), thread.name));
+        if story.len() > MOST_LINES {
+            story.remove(MOST_LINES / 2); // the beginning and the end tell most
         }
     }
 }

@@ -32,3 +32,6 @@ pub mod simulation;
 pub mod situation;
 pub mod wire;
 pub mod world;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,5 +1,6 @@
-//! Promise: the published package builds without the repository, also with the oldest Rust and the oldest direct
-//! dependencies that `Cargo.toml` allows. It contains code, scripts, examples, licences and the README, and nothing else.
+//! Promise: a program builds with the published package alone, also with the oldest Rust and the oldest direct
+//! dependencies that `Cargo.toml` allows. If the program has no cryptography provider for rustls, TLS is an error that names
+//! what is missing. The package contains code, scripts, examples, licences and the README, and nothing else.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -119,8 +120,31 @@ fn has_toolchain(version: &str) -> bool {
         || rustup(&["toolchain", "install", version, "--profile", "minimal", "--no-self-update"])
 }
 
+/// Has all features and nothing else, so no cryptography provider: `redis` alone would panic.
+const PROGRAM: &str = r#"
+use luagate::errors::{CallError, FailureKind};
+
+fn main() {
+    match luagate::Gate::open("rediss://127.0.0.1:1/") {
+        Err(CallError::Failed(failure)) if failure.kind() == FailureKind::Tls => println!("{failure}"),
+        other => panic!("{other:?}"),
+    }
+}
+"#;
+
+/// Writes the manifest and the code of a program that uses the package in this folder.
+fn write_program(folder: &Path, package: &Path) {
+    let manifest = format!(
+        "[package]\nname = \"program\"\nedition = \"2024\"\n\n[dependencies.luagate]\npath = {package:?}\n\
+         features = [\"memory\", \"tls\", \"tracing\"]\n"
+    );
+    fs::create_dir_all(folder.join("src")).unwrap();
+    fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+    fs::write(folder.join("src/main.rs"), PROGRAM).unwrap();
+}
+
 #[test]
-fn package_builds_alone_with_the_oldest_rust_and_the_oldest_dependencies() {
+fn a_program_builds_with_the_package_alone_the_oldest_rust_and_the_oldest_dependencies() {
     let folder = tempfile::tempdir().unwrap();
     let package = ["package", "--quiet", "--no-verify", "--allow-dirty", "-p", "luagate-memory", "-p", "luagate"];
     let made = folder.path().join("made");
@@ -138,7 +162,8 @@ fn package_builds_alone_with_the_oldest_rust_and_the_oldest_dependencies() {
     let (luagate, memory) = (unpacked("luagate-0"), unpacked("luagate-memory-0"));
     let manifest = fs::read_to_string(luagate.join("Cargo.toml")).unwrap();
     fs::write(luagate.join("Cargo.toml"), with_oldest_dependencies(&manifest)).unwrap();
-    fs::remove_file(luagate.join("Cargo.lock")).unwrap();
+    let program = folder.path().join("program");
+    write_program(&program, &luagate);
     // luagate-memory is in no registry before the first release.
     let patch = format!("[patch.crates-io]\nluagate-memory = {{ path = {:?} }}\n", memory.display().to_string());
     fs::write(folder.path().join("patch.toml"), patch).unwrap();
@@ -152,11 +177,10 @@ fn package_builds_alone_with_the_oldest_rust_and_the_oldest_dependencies() {
         } else {
             println!("Rust {oldest} cannot be had here, so the package is built with the present one");
         }
-        cargo
-            .args(["--config", "../patch.toml"])
-            .current_dir(&luagate)
-            .env("CARGO_TARGET_DIR", target().join("oldest"));
+        cargo.args(["run", "--quiet", "--config", "../patch.toml"]).current_dir(&program);
+        cargo.env("CARGO_TARGET_DIR", target().join("oldest")).env("CARGO_PROFILE_DEV_DEBUG", "false");
         cargo
     };
-    output_of(cargo().args(["check", "--quiet", "--lib", "--all-features"]));
+    let printed = output_of(&mut cargo());
+    assert!(printed.contains("Add `rustls` to your program with its feature `ring` or `aws-lc-rs`"), "{printed}");
 }

@@ -111,8 +111,9 @@ const examples = [
   ['resize', [['unchanged', 1, 1]]],
 ];
 const seeded = { seed: 1 };
+const cases = Number(process.env.LUAGATE_CASES ?? 500);
 const one = fc.asyncProperty(fc.constantFrom(...Object.keys(scripts)), forged, isReadOrRefused);
-await fc.assert(one, { ...seeded, numRuns: 5_000 });
+await fc.assert(one, { ...seeded, numRuns: 3 * cases });
 const names = fc.constantFrom(...Object.keys(calls));
 const all = fc.asyncProperty(names, fc.array(forged, { minLength: 1, maxLength: 3 }), endsWell);
-await fc.assert(all, { ...seeded, numRuns: 1_500, examples });
+await fc.assert(all, { ...seeded, numRuns: cases, examples });

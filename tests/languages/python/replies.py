@@ -1,6 +1,7 @@
 """replies.py: calls luagate with random replies of the server. Each call returns a value or raises a LuagateError."""
 
 import json
+import os
 import queue
 import sys
 import time
@@ -101,7 +102,13 @@ def run(session, name):
     raise AssertionError(f"{name} does not end")
 
 
-several = settings(max_examples=1_500, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+several = settings(
+    max_examples=int(os.environ.get("LUAGATE_CASES", "500")),
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @several

@@ -87,7 +87,7 @@ fn command(language: &str, code: &str, folder: &tempfile::TempDir) -> std::io::R
         }
         _ => {
             command = Command::new("java");
-            command.args(["-cp", "target/classes:target/lib/*"]);
+            command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", "target/classes:target/lib/*"]);
             command.arg(file("Example.java", format!("{JAVA}{code}\n}}\n}}\n}}\n"))?);
         }
     }

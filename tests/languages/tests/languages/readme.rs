@@ -62,6 +62,7 @@ fn run(commands: &str, folder: &Path, server: &Server) -> std::io::Result<Output
 }
 
 /// Where the tools keep downloaded packages. `mvn install` writes to the repository that `java/prepare` uses, not to the user's.
+/// Maven compiles little, so a JVM that does not optimize needs less time.
 fn caches() -> [(&'static str, String); 5] {
     let home = std::env::var("HOME").unwrap_or_default();
     [
@@ -69,7 +70,10 @@ fn caches() -> [(&'static str, String); 5] {
         ("npm_config_cache", format!("{home}/.npm")),
         ("GOPATH", std::env::var("GOPATH").unwrap_or_else(|_| format!("{home}/go"))),
         ("GOCACHE", std::env::var("GOCACHE").unwrap_or_else(|_| format!("{home}/.cache/go-build"))),
-        ("MAVEN_OPTS", format!("-Dmaven.repo.local={ROOT}/tests/languages/java/target/repository")),
+        (
+            "MAVEN_OPTS",
+            format!("-XX:TieredStopAtLevel=1 -Dmaven.repo.local={ROOT}/tests/languages/java/target/repository"),
+        ),
     ]
 }
 

@@ -116,7 +116,8 @@ public final class Replies {
     refusals();
     var replies = new Replies();
     var names = new ArrayList<>(CALLS.keySet());
-    for (int i = 0; i < 1_500; i++) {
+    int cases = Integer.parseInt(System.getenv().getOrDefault("LUAGATE_CASES", "500"));
+    for (int i = 0; i < cases; i++) {
       String name = names.get(replies.random.nextInt(names.size()));
       failure(name, Duration.ofMillis(20), replies.reply(), replies.reply());
     }

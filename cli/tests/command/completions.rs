@@ -81,7 +81,8 @@ fn bash_and_zsh_complete_a_line() {
         let mut terminal = Terminal::new(30, 100);
         let mut process = terminal.start(&server, shell, &arguments);
         terminal.type_in(&format!("PS1='$ '; PATH='{}'; {setup}; echo re''ady\r", path()));
-        terminal.shows("the shell", |text| text.contains("\nready"));
+        // What is typed before the prompt is shown would be shown twice.
+        terminal.shows("the prompt", |text| text.contains("\nready\n$"));
         for (typed, shown) in [
             ("luagate inspect market:ac\t", "$ luagate inspect market:account:17"),
             ("luagate ls --kind mu\t", "$ luagate ls --kind mutex"),

@@ -72,13 +72,15 @@ fn features() -> String {
     enabled.join(",")
 }
 
-/// The path next to this test's own binary. Cargo builds the examples only if all tests are built.
+/// The path next to this test's own binary. Cargo builds the examples only if all targets are built. `./dev test` does, and says
+/// so by `LUAGATE_EXAMPLES`: for the package alone, cargo would build most dependencies again, with fewer features.
 pub fn path_of(example: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let own = std::env::current_exe().unwrap();
         let folder = own.parent().and_then(Path::parent).unwrap();
-        if let Some(cargo) = std::env::var_os("CARGO") {
+        let are_built = std::env::var_os("LUAGATE_EXAMPLES").is_some();
+        if let Some(cargo) = std::env::var_os("CARGO").filter(|_| !are_built) {
             let profile = match folder.file_name().and_then(|name| name.to_str()) {
                 Some("debug") | None => "dev",
                 Some(other) => other,

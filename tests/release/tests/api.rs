@@ -4,6 +4,8 @@
 //! `LUAGATE_RECORD=1 cargo test -p luagate-release --test api` records the present API in `public-api.txt`.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -16,8 +18,13 @@ fn public_api() -> Option<String> {
     let rustdoc = ["rustdoc", "--quiet", "--lib", "--all-features", "--message-format=json", "--"];
     let mut command = Command::new(env!("CARGO"));
     command.args(rustdoc).args(["-Z", "unstable-options", "--output-format", "json", "--cap-lints", "allow"]);
-    // Only the JSON of rustdoc is unstable; with this, the stable toolchain writes it too.
-    command.env("RUSTC_BOOTSTRAP", "1").env_remove("RUSTDOCFLAGS").current_dir(&root);
+    // Only the JSON of rustdoc is unstable; with this, the stable toolchain writes it too. If cargo had the variable itself, it
+    // would build many dependencies again, and once more without it.
+    let folder = tempfile::tempdir().unwrap();
+    let unstable = folder.path().join("rustdoc");
+    fs::write(&unstable, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n").unwrap();
+    fs::set_permissions(&unstable, fs::Permissions::from_mode(0o755)).unwrap();
+    command.env("RUSTDOC", &unstable).env_remove("RUSTDOCFLAGS").current_dir(&root);
     let output = command.output().expect("cargo starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
@@ -61,10 +68,10 @@ fn foreign_types(api: &str) -> BTreeSet<String> {
 fn public_api_is_the_recorded_one() {
     let Some(api) = public_api() else { return };
     if std::env::var_os("LUAGATE_RECORD").is_some() {
-        std::fs::write(RECORD, &api).unwrap();
+        fs::write(RECORD, &api).unwrap();
         return;
     }
-    let recorded = std::fs::read_to_string(RECORD).unwrap();
+    let recorded = fs::read_to_string(RECORD).unwrap();
     let changes = difference(&recorded, &api);
     let accept = "LUAGATE_RECORD=1 cargo test -p luagate-release --test api";
     assert!(changes.is_empty(), "the public API changed:\n{}\nto accept it: {accept}", changes.join("\n"));
@@ -73,7 +80,7 @@ fn public_api_is_the_recorded_one() {
 
 #[test]
 fn types_of_other_crates_in_the_public_api_are_listed() {
-    let Ok(api) = std::fs::read_to_string(RECORD) else { panic!("{RECORD} is missing") };
+    let Ok(api) = fs::read_to_string(RECORD) else { panic!("{RECORD} is missing") };
     let releasing = include_str!("../../../RELEASING.md");
     let section = releasing.split("## Types of other crates").nth(1).and_then(|text| text.split("\n## ").next());
     let listed = section.expect("RELEASING.md has the section").lines().filter_map(|line| line.strip_prefix("| `"));

@@ -251,7 +251,7 @@ fn random_cancellations_by_many_callers_leave_nothing() {
 
 /// Cancels calls that wait in line, and calls that are granted at once. With `LUAGATE_PROVE=long`, fifty times as many.
 fn random_cancellations(tasks: u64) {
-    let most: u32 = if std::env::var_os("LUAGATE_PROVE").is_some() { 100_000 } else { 2_000 };
+    let count: u32 = if std::env::var_os("LUAGATE_PROVE").is_some() { 100_000 } else { 2_000 };
     const LIMITS: [u32; 2] = [3, 1_000];
     let server = Server::any();
     let [busy, free] = [("busy", LIMITS[0]), ("free", LIMITS[1])];
@@ -263,7 +263,7 @@ fn random_cancellations(tasks: u64) {
             let (busy, free) = (gate.semaphore(busy.0, busy.1), gate.semaphore(free.0, free.1));
             tokio::spawn(async move {
                 let mut random = Random::new(task);
-                while cancelled.load(Ordering::Relaxed) < most {
+                while cancelled.load(Ordering::Relaxed) < count {
                     // A third of the calls is not cancelled, so that a busy machine grants some too.
                     let time = match random.below(3) {
                         0 => SOON,

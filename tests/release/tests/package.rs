@@ -132,11 +132,11 @@ fn main() {
 }
 "#;
 
-/// Writes the manifest and the code of a program that uses the package in this folder.
-fn write_program(folder: &Path, package: &Path) {
+/// Writes the manifest and the code of a program that uses the package with these features.
+fn write_program(folder: &Path, package: &Path, features: &[&String]) {
     let manifest = format!(
         "[package]\nname = \"program\"\nedition = \"2024\"\n\n[dependencies.luagate]\npath = {package:?}\n\
-         features = [\"memory\", \"tls\", \"tracing\"]\n"
+         features = {features:?}\n"
     );
     fs::create_dir_all(folder.join("src")).unwrap();
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
@@ -162,13 +162,14 @@ fn a_program_builds_with_the_package_alone_the_oldest_rust_and_the_oldest_depend
     let (luagate, memory) = (unpacked("luagate-0"), unpacked("luagate-memory-0"));
     let manifest = fs::read_to_string(luagate.join("Cargo.toml")).unwrap();
     fs::write(luagate.join("Cargo.toml"), with_oldest_dependencies(&manifest)).unwrap();
-    let program = folder.path().join("program");
-    write_program(&program, &luagate);
     // luagate-memory is in no registry before the first release.
     let patch = format!("[patch.crates-io]\nluagate-memory = {{ path = {:?} }}\n", memory.display().to_string());
     fs::write(folder.path().join("patch.toml"), patch).unwrap();
 
     let manifest: toml::Table = manifest.parse().unwrap();
+    let features: Vec<_> = manifest["features"].as_table().expect("a table").keys().collect();
+    let program = folder.path().join("program");
+    write_program(&program, &luagate, &features);
     let oldest = format!("{}.0", manifest["package"]["rust-version"].as_str().expect("rust-version"));
     let cargo = || {
         let mut cargo = Command::new("cargo");

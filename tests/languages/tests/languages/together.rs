@@ -18,9 +18,9 @@ pub const TESTS: [(&str, Test); 2] =
     [("limit_and_order_hold_across_languages", limit_and_order), ("all_processes_continue_after_faults", faults)];
 
 /// The numbers of killed processes and of lost replies, one at a time.
-const KILLS: usize = 9;
+const KILLS: usize = 12;
 const HOLDERS_KILLED: usize = 2;
-const REPLIES_LOST: usize = 36;
+const REPLIES_LOST: usize = 60;
 
 fn assert_limit(stays: &[Stay]) {
     let most = stays::most_held(stays);

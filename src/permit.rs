@@ -365,7 +365,7 @@ impl Permit {
 
     /// Whether its grant must be confirmed before it counts.
     fn is_unconfirmed(&self) -> bool {
-        self.identity.lease.lease_ms == 0 || self.shared.permits.has_replicas()
+        self.identity.lease.lease_ms == 0 || self.shared.permits.replicas.is_some()
     }
 
     /// It is no longer watched and will not be released.

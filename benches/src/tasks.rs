@@ -119,13 +119,15 @@ fn processor_us<F: Future<Output = ()> + Send + 'static>(
     count: usize,
     work: impl Fn() -> F,
 ) -> f64 {
-    let now = || {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
-        time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
-    };
-    let begun = now();
+    let begun = used_us();
     us(runtime, tasks, count, work);
-    (now() - begun) / (tasks * count) as f64
+    (used_us() - begun) / (tasks * count) as f64
+}
+
+/// The processor time of this process until now, in µs.
+pub fn used_us() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
 /// So many tasks, each of which does so many pairs.

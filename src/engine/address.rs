@@ -224,7 +224,7 @@ fn of_tcp(rest: &str) -> &'static str {
     if host.is_empty() {
         return "the host is missing";
     }
-    if !port.is_empty() && port != ":" && port_of(port).is_none() {
+    if !port.is_empty() && port != ":" && port.strip_prefix(':').is_none_or(|port| port.parse::<u16>().is_err()) {
         return "the port is not a number from 0 to 65535";
     }
     if ["0.0.0.0", "::"].contains(&host) {
@@ -261,11 +261,6 @@ fn of_options(options: &str) -> Option<&'static str> {
 /// Splits before the first of these characters. The second part begins with it.
 fn split<'a>(text: &'a str, at: &[char]) -> (&'a str, &'a str) {
     text.split_at_checked(text.find(at).unwrap_or(text.len())).unwrap_or((text, ""))
-}
-
-/// The number after the colon.
-fn port_of(port: &str) -> Option<u16> {
-    port.strip_prefix(':')?.parse().ok()
 }
 
 #[cfg(test)]

@@ -184,15 +184,18 @@ impl Connection {
         poll_fn(|cx| if std::mem::take(&mut is_new) { Poll::Pending } else { sent.poll(cx) }).await
     }
 
-    /// Sends a packet without waiting. `then` gets its replies in some thread, and must not block. An error returns
-    /// `then`: the connection has ended, and nothing was sent.
-    pub(crate) fn post<T>(self: &Arc<Connection>, packet: &[u8], replies: usize, then: T) -> Result<(), T>
-    where
-        T: FnOnce(Outcome) + Send + 'static,
-    {
+    /// Sends a packet without waiting. `then` gets its replies in some thread, and must not block. If the connection has
+    /// ended, it gets the error before this returns.
+    pub(crate) fn post(
+        self: &Arc<Connection>,
+        packet: &[u8],
+        replies: usize,
+        then: impl FnOnce(Outcome) + Send + 'static,
+    ) {
         let mut packets = lock(&self.packets);
-        if packets.end.is_some() {
-            return Err(then);
+        if let Some(end) = packets.end.clone() {
+            drop(packets);
+            return then(Err(CallError::Failed(end)));
         }
         packets.push(packet, replies, Owner::Then(Box::new(then)));
         // If tasks wait, the packet goes with theirs.
@@ -202,7 +205,6 @@ impl Connection {
         if !packets.thread.looks {
             self.call_thread(&mut packets);
         }
-        Ok(())
     }
 
     /// For a thread: sends a packet and blocks until its replies are here.

@@ -230,7 +230,7 @@ impl Servers {
                     warn(&warnings, reply, address);
                 }
             };
-            let _ = connection.post(&eviction::command().get_packed_command(), 1, then); // if it has ended, never mind
+            connection.post(&eviction::command().get_packed_command(), 1, then);
         }
     }
 
@@ -413,7 +413,6 @@ impl Servers {
         let server = self.server(node)?;
         let (command, latest) = (slots::command(), self.latest(Some(until), self.timeouts.read));
         let asking = server.command(&command, latest, mode);
-        let late = || Failure::new(FailureKind::TimedOut, "no answer in time");
         let reply = self.limited(Some(until), mode, asking).await.ok_or_else(late)?;
         error_in(Ok(reply.map_err(CallError::into_failure)?)).map_err(Failure::of)
     }

@@ -34,7 +34,7 @@ pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
 pub(crate) struct Permits {
     servers: Arc<Servers>,
     /// The replicas that must confirm a new lease before it counts.
-    replicas: Option<MinReplicas>,
+    pub(crate) replicas: Option<MinReplicas>,
     /// The thread for callbacks. The first loss starts it.
     callbacks: Mutex<Option<Sender<Callback>>>,
     table: Mutex<PermitTable>,
@@ -67,11 +67,6 @@ impl Permits {
     /// The gate is dropped: the permits are not watched any more.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
-    }
-
-    /// Whether a grant counts only after replicas have confirmed it.
-    pub(crate) fn has_replicas(&self) -> bool {
-        self.replicas.is_some()
     }
 
     /// Renews this permit and reports its loss from now on.

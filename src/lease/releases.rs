@@ -195,9 +195,7 @@ impl Posted {
         let same = connection.clone();
         let call = call.clone();
         let then = move |outcome| self.answered(same, call, loads, outcome);
-        if let Err(then) = connection.post(&packet, 1 + usize::from(loads), then) {
-            then(Err(not_sent()));
-        }
+        connection.post(&packet, 1 + usize::from(loads), then);
     }
 
     /// Runs in the thread that reads, so it does not block.
@@ -234,17 +232,18 @@ impl Posted {
             permits.remove(number);
             span.ended("unknown"); // the gate's own thread repeats it
         }
-        queue.change(|state| {
+        let (node, now) = (queue.servers.node_of(pending.keys.meta.as_bytes()), queue.servers.clock.now());
+        let is_paused = queue.change(|state| {
             state.answered(posted);
             state.add([pending]);
+            state.is_paused(node, now)
         });
         queue.resent.fetch_add(1, Ordering::Release);
-        queue.servers.worker.call();
+        // In an outage that would be a look at all of them for each one.
+        if !is_paused {
+            queue.servers.worker.call();
+        }
     }
-}
-
-fn not_sent() -> CallError {
-    CallError::Failed(Failure::new(FailureKind::Disconnected, "the connection has ended"))
 }
 
 impl Releases {

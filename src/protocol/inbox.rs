@@ -24,6 +24,8 @@ pub const MEMORY: Duration = Duration::from_secs(120);
 pub struct Inbox<W> {
     waits: BTreeMap<String, Vec<WaitEntry<W>>>,
     pub given_up: BTreeMap<String, Vec<GivenUp>>,
+    /// When to forget each of them, with its id, in the order of the times.
+    ends: VecDeque<(Instant, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,7 +46,7 @@ pub struct GivenUp {
 
 impl<W> Default for Inbox<W> {
     fn default() -> Inbox<W> {
-        Inbox { waits: BTreeMap::new(), given_up: BTreeMap::new() }
+        Inbox { waits: BTreeMap::new(), given_up: BTreeMap::new(), ends: VecDeque::new() }
     }
 }
 
@@ -100,14 +102,17 @@ impl<W> Inbox<W> {
     /// Records that the wait in progress was given up, so that a later grant to it is released. If none is in progress,
     /// the server knows no inbox, and no message about a grant can arrive.
     pub fn give_up(&mut self, now: Instant, keys: &Keys, id: &str) {
-        self.given_up.retain(|_, same| {
-            same.retain(|wait| wait.until > now);
-            !same.is_empty()
-        });
-        let secret = self.find(keys, id).and_then(|wait| wait.secret.clone());
-        if let Some(secret) = secret {
+        while self.ends.front().is_some_and(|(until, _)| *until <= now)
+            && let Some((_, id)) = self.ends.pop_front()
+        {
+            self.forget(&id, |wait| wait.until <= now);
+        }
+        if let Some(secret) = self.find(keys, id).and_then(|wait| wait.secret.clone()) {
+            let until = now + MEMORY;
             let same = self.given_up.entry(id.to_owned()).or_default();
-            same.push(GivenUp { keys: keys.clone(), secret, until: now + MEMORY });
+            same.reserve_exact(1); // in place of memory for four
+            same.push(GivenUp { keys: keys.clone(), secret, until });
+            self.ends.push_back((until, id.to_owned()));
         }
     }
 

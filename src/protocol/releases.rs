@@ -272,13 +272,10 @@ impl<C> Releases<C> {
     pub fn next(&mut self, now: Instant, node_of: impl Fn(&PendingRelease<C>) -> usize) -> ToRelease<C> {
         let is_closed = self.closes.is_some_and(|closes| closes <= now);
         self.pending.retain(|pending| !is_closed && !pending.is_over(now));
-        let (pauses, current) = (&self.pauses, &self.current);
-        let pause = |node: usize| pauses.get(&node).map(|(end, _)| *end).filter(|end| *end > now);
         let nodes = self.pending.iter().map(&node_of).enumerate();
-        let mut free = nodes.clone().filter(|(_, node)| !current.contains_key(node) && pause(*node).is_none());
+        let mut free = nodes.filter(|(_, node)| !self.current.contains_key(node) && !self.is_paused(*node, now));
         let Some((index, node)) = free.next() else {
-            let paused = nodes.filter(|(_, node)| !current.contains_key(node));
-            return match paused.filter_map(|(_, node)| pause(node)).min() {
+            return match self.pauses.values().map(|(end, _)| *end).filter(|end| *end > now).min() {
                 None if self.closes.is_some() && self.is_empty() => ToRelease::Closed,
                 end => ToRelease::At(end),
             };
@@ -291,6 +288,11 @@ impl<C> Releases<C> {
         });
         self.current.insert(node, current.collect());
         ToRelease::Now(node, batch)
+    }
+
+    /// Whether releases for this server wait for the end of a pause. `next` has returned this time, or an earlier one.
+    pub fn is_paused(&self, node: usize, now: Instant) -> bool {
+        self.pauses.get(&node).is_some_and(|(end, _)| *end > now)
     }
 
     /// The release at this index, and others that the same packet may contain.
@@ -330,11 +332,12 @@ impl<C> Releases<C> {
         let concerns =
             |keys: &Keys, id: &str, is_aside: bool| keys.meta.as_bytes() == key && (!is_aside || own_id == Some(id));
         let is_first = |pending: &PendingRelease<C>| concerns(&pending.keys, &pending.id, pending.is_aside());
-        self.pending.retain(|pending| !is_first(pending) || !pending.is_over(now));
-        if let Some(index) = self.pending.iter().position(is_first)
+        while let Some(index) = self.pending.iter().position(is_first)
             && let Some(pending) = self.pending.remove(index)
         {
-            return Settled::After(pending);
+            if !pending.is_over(now) {
+                return Settled::After(pending);
+            }
         }
         let mut current = self.current.values().flatten();
         if current.any(|current| concerns(&current.keys, &current.id, current.is_aside)) {

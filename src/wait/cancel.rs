@@ -141,6 +141,8 @@ impl Cancel {
             let mut waits = lock(&self.shared.waits);
             if waits.len() == waits.capacity() {
                 waits.retain(|w| w.strong_count() > 0); // those that have ended, before the list grows
+                let count = waits.len();
+                waits.reserve(count); // not again before as many have come
             }
             waits.push(Arc::downgrade(mailbox));
         }

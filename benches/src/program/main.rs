@@ -4,6 +4,7 @@
 //! peers` measures other libraries, see `peers`.
 
 mod autocomplete;
+mod backlog;
 mod bulk;
 mod chapter6;
 mod command;
@@ -27,11 +28,12 @@ use std::path::Path;
 type Measured = (Vec<Figure>, Vec<Chart>);
 type Measure = fn(&Server) -> Measured;
 
-const MEASURES: [(&str, Measure); 19] = [
+const MEASURES: [(&str, Measure); 20] = [
     ("script time", |server| (script_time::measure(server), vec![])),
     ("instructions", |_| (script_instructions::measure(), vec![])),
     ("throughput", |server| (throughput::measure(server), vec![])),
     ("growth", |server| (growth::measure(server), vec![])),
+    ("backlog", |server| (backlog::measure(server), vec![])),
     ("memory", |server| (memory::measure(server), vec![])),
     ("client", |server| (client::measure(server), vec![])),
     ("threads", |server| (threads::measure(server), vec![threads::chart(server)])),

@@ -220,10 +220,7 @@ impl Caller {
                 common.facts.closes();
             }
         };
-        if let Err(then) = common.connection.post(&first.bytes(), 1, then) {
-            drop(then);
-            common.was_refused(first);
-        }
+        common.connection.post(&first.bytes(), 1, then);
     }
 
     pub(crate) fn look_if_idle(&self) {
@@ -246,18 +243,7 @@ impl Common {
                 common.facts.closes();
             }
         };
-        if let Err(then) = self.connection.post(&packet.bytes(), packet.replies.into(), then) {
-            drop(then);
-            self.was_refused(packet);
-        }
-    }
-
-    fn was_refused(&self, packet: Packet) {
-        if !self.connection.has_ended() {
-            fail(format!("{packet:?} was refused on a healthy connection"));
-        }
-        self.facts.packets.lock().unwrap().push((packet, false));
-        self.facts.closes();
+        self.connection.post(&packet.bytes(), packet.replies.into(), then);
     }
 
     /// Whether something has happened that explains the end of the connection.

@@ -1,9 +1,12 @@
 """What a client does in the background: it renews permits, reports losses, and releases what was given up.
 
 `Agenda.loop` is a generator like an operation, see `operation`. No lock is taken: other threads, signal handlers and finalizers
-change the dictionaries, each by one step that Python does not interrupt.
+change the dictionaries, each by one step that Python does not interrupt. Only the loop uses the other parts. A step takes about
+the same time with many permits as with few.
 """
 
+import heapq
+import itertools
 import logging
 import math
 import time
@@ -30,6 +33,7 @@ class Release:
 
     def __init__(self, settings: Settings, id: str, until: float, is_unsure: bool) -> None:
         self.settings, self.id, self.until = settings, id, until
+        self.at = 0.0  # the time of the next attempt
         self.is_unsure = is_unsure  # an earlier call of this id was not answered
         self.pause = 0.05  # seconds before the next attempt
         self.is_done = False
@@ -59,8 +63,12 @@ class Agenda:
         self.session = session
         self.mailbox = session.mailbox()
         self._kept: dict[Held, None] = {}
-        self._renewals: dict[Held, float] = {}  # the time of the next renewal
-        self._releases: dict[Release, float] = {}  # the time of the next attempt
+        self._releases: dict[Release, None] = {}  # those whose next attempt has not begun
+        self._planned: dict[Held | Release, None] = {}  # those whose time has changed
+        self._times: list[tuple[float, int, Held | Release]] = []  # a heap; those that have another time by now are ignored
+        self._numbers = itertools.count()
+        self._due_releases: deque[Release] = deque()
+        self._due_renewals: deque[Held] = deque()
         self._running: dict[Job, tuple[Held | Release, float]] = {}  # what a call is for, and when it began
         self._awaited: dict[Job, Release] = {}  # the call that must end before this release
         self.freed: deque[Watch] = deque()  # of permits that are no longer referenced
@@ -80,28 +88,31 @@ class Agenda:
         if held not in self._kept:
             return
         at = held.deadline
-        if held.auto_renew and at < math.inf:
-            at = self._renewals[held] = self._renewal(held)
-        self._wake(at)
+        self._plan(held, self._renewal(held) if held.auto_renew and at < math.inf else at)
 
     def remove(self, held: Held) -> None:
         held.watch = None
         self._kept.pop(held, None)
-        self._renewals.pop(held, None)
+        self._planned.pop(held, None)
 
     def release(self, release: Release, job: Job | None) -> None:
         """Releases an id, but not while an earlier call of this id still runs."""
-        at = time.monotonic()
         if job and not job.is_done:
             self._awaited[job] = release
             job.mailbox = self.mailbox
             if not job.is_done:  # otherwise it may have used the other mailbox
                 return
             self._awaited.pop(job, None)
-        self._releases[release] = at
-        self._wake(at)
+        self._attempt(release, time.monotonic())
 
-    def _wake(self, at: float) -> None:
+    def _attempt(self, release: Release, at: float) -> None:
+        self._releases[release] = None
+        self._plan(release, at)
+
+    def _plan(self, item: Held | Release, at: float) -> None:
+        """The loop looks at it at this time."""
+        item.at = at
+        self._planned[item] = None  # not earlier: then the loop reads the time
         if at < self._sleeps_until:
             self.mailbox.put_nowait(WAKE)
 
@@ -125,7 +136,6 @@ class Agenda:
             if event is CLOSE:
                 self._ends_at = time.monotonic() + CLEAN_UP
                 self._kept.clear()
-                self._renewals.clear()
                 for release in list(self._releases):
                     if release.is_done:
                         self._releases.pop(release, None)
@@ -133,7 +143,7 @@ class Agenda:
                 self._ended(event)
             elif isinstance(event, Watch) and event.is_entered:
                 self._abandoned(event.held)
-            self._report()
+            self._look()
             self._start()
 
     def _is_over(self) -> bool:
@@ -143,20 +153,52 @@ class Agenda:
         return not is_busy or time.monotonic() >= self._ends_at
 
     def _next(self) -> float:
-        times = [self._ends_at, *(held.deadline for held in list(self._kept))]
-        if len(self._running) < AT_ONCE:
-            times += [*list(self._renewals.values()), *list(self._releases.values())]
-        return min(times)
+        """The time of the next look."""
+        while self._planned:
+            try:
+                item, _ = self._planned.popitem()
+            except KeyError:  # it was removed meanwhile
+                break
+            if item.at < math.inf:
+                heapq.heappush(self._times, (item.at, next(self._numbers), item))
+        if len(self._times) > 2 * (len(self._kept) + len(self._releases)) + 100:
+            self._times = [entry for entry in self._times if self._is_planned(entry[2], entry[0])]
+            heapq.heapify(self._times)
+        return min(self._ends_at, self._times[0][0] if self._times else math.inf)
+
+    def _is_planned(self, item: Held | Release, at: float) -> bool:
+        return item.at == at and (item in self._kept or item in self._releases)
+
+    def _look(self) -> None:
+        """Finds what is due. Reports the permits whose leases have ended."""
+        now = time.monotonic()
+        while self._times and self._times[0][0] <= now:
+            at, _, item = heapq.heappop(self._times)
+            if not self._is_planned(item, at):
+                continue
+            if isinstance(item, Release):
+                self._due_releases.append(item)
+            elif not item.remaining:
+                self.lose(item)
+            else:
+                self._plan(item, item.deadline)
+                self._due_renewals.append(item)
 
     def _start(self) -> None:
+        """Begins with what is due: first with releases, since others wait for them."""
         now = time.monotonic()
-        plans: list[dict[Any, Any]] = [self._releases, self._renewals]
-        for plan in plans:
-            for item, at in list(plan.items()):
-                if len(self._running) >= AT_ONCE:
-                    return
-                if at <= now and plan.pop(item, None) is not None:  # otherwise it was removed meanwhile
-                    self._call(item, now)
+        while len(self._running) < AT_ONCE:
+            if self._due_releases:
+                release = self._due_releases.popleft()
+                if release in self._releases:  # otherwise it was in the list twice
+                    del self._releases[release]
+                    self._call(release, now)
+            elif self._due_renewals:
+                held = self._due_renewals.popleft()
+                if held in self._kept:  # otherwise it was removed meanwhile
+                    self._call(held, now)
+            else:
+                break
 
     def _call(self, item: Held | Release, now: float) -> None:
         scripts, settings = self.session.scripts, item.settings
@@ -170,15 +212,17 @@ class Agenda:
             job = self.session.start(script, settings.keys, argv, self.mailbox)
         except RuntimeError as error:  # no thread can be started at this moment
             LOG.warning("%s: a call in the background is repeated: %s", settings.key, error)
-            plan: dict[Any, float] = self._renewals if isinstance(item, Held) else self._releases
-            plan[item] = now + LATE
+            if isinstance(item, Held):
+                self._plan(item, min(now + LATE, item.deadline))
+            else:
+                self._attempt(item, now + LATE)
         else:
             self._running[job] = (item, now)
 
     def _ended(self, job: Job) -> None:
         if release := self._awaited.pop(job, None):
             release.is_unsure |= job.error is not None
-            self._releases[release] = time.monotonic()
+            self._attempt(release, time.monotonic())
         elif job in self._running:
             item, began = self._running.pop(job)
             if isinstance(item, Held):
@@ -195,9 +239,8 @@ class Agenda:
             held.refreshed(job.reply, asked)
             return self.changed(held)
         LOG.warning("%s: the lease of %s was not renewed, which is repeated: %s", held.settings.key, held.id, job.error)
-        self._renewals[held] = time.monotonic() + min(max(held.settings.lease_ms / 10_000, 0.005), 1)
-        if held not in self._kept:
-            self._renewals.pop(held, None)
+        pause = min(max(held.settings.lease_ms / 10_000, 0.005), 1)
+        self._plan(held, min(time.monotonic() + pause, held.deadline))
 
     def _released(self, release: Release, job: Job) -> None:
         now = time.monotonic()
@@ -206,11 +249,11 @@ class Agenda:
         elif job.error is None:
             release.is_unsure, release.is_done = False, True
             if self._ends_at == math.inf:
-                self._releases[release] = now + LATE
+                self._attempt(release, now + LATE)
         elif failures.is_retried(job.error) and now + release.pause < release.until:
             if not release.is_done and release.pause < 0.1:
                 LOG.warning("%s: %s was not released; the release is repeated: %s", release.settings.key, release.id, job.error)
-            self._releases[release] = now + release.pause
+            self._attempt(release, now + release.pause)
             release.pause = min(2 * release.pause, 2)
         else:
             LOG.warning("%s: %s was not released; its lease ends: %s", release.settings.key, release.id, job.error)
@@ -225,13 +268,7 @@ class Agenda:
             if remaining := held.remaining:  # otherwise the interrupted release has begun, and is repeated
                 self.remove(held)
                 held.end()
-                self._releases[Release(held.settings, held.id, now + remaining, False)] = now
-
-    def _report(self) -> None:
-        """Reports the permits whose leases have ended."""
-        for held in list(self._kept):
-            if not held.remaining:
-                self.lose(held)
+                self._attempt(Release(held.settings, held.id, now + remaining, False), now)
 
     def lose(self, held: Held) -> None:
         """The permit is lost."""

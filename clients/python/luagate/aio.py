@@ -11,6 +11,7 @@ A Luagate may be used in one event loop after the other, and after a fork: each 
 import asyncio
 import inspect
 import math
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -71,6 +72,8 @@ __all__ = [
     "Unreachable",
     "Waiter",
 ]
+
+CONNECTIONS = 100  # to one node, for calls: further calls wait for one of them
 
 
 class _Block:
@@ -303,6 +306,7 @@ class _Session(Session):
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps no strong references
         self._agenda: asyncio.Task[None] | None = None
         self._listeners: dict[Inbox, asyncio.Task[None]] = {}
+        self._rooms: dict[tuple[str, int] | None, asyncio.Semaphore] = {}  # by node
 
     def mailbox(self) -> "_Mailbox":
         return _Mailbox()
@@ -317,7 +321,7 @@ class _Session(Session):
 
     def run_job(self, job: Job, until: float | None) -> None:
         self._agenda = self._agenda or self._start(_run(self.agenda.loop(), self.agenda.mailbox), "luagate-agenda")
-        self._start(self._execute(job), "luagate-call")
+        self._start(self._execute(job, until), "luagate-call")
 
     def _start(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = self._loop.create_task(coroutine, name=name)
@@ -325,7 +329,24 @@ class _Session(Session):
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _execute(self, job: Job) -> None:
+    async def _execute(self, job: Job, until: float | None) -> None:
+        try:
+            async with self._room(job.key):
+                if until is None or time.monotonic() < until:
+                    await self._call(job)
+                else:
+                    job.end(redis.TimeoutError("no connection was free in time"))
+        except asyncio.CancelledError:  # the loop ends
+            if not job.is_done:
+                job.end(redis.ConnectionError("the event loop has ended"))
+            raise
+
+    def _room(self, key: str) -> asyncio.Semaphore:
+        """For the calls to the node that has the key."""
+        node = self.node(key)
+        return self._rooms.get(node) or self._rooms.setdefault(node, asyncio.Semaphore(CONNECTIONS))
+
+    async def _call(self, job: Job) -> None:
         client = self.own()
         try:
             job.read(await _execute(client, job.commands))
@@ -333,9 +354,6 @@ class _Session(Session):
             if failures.is_retried(error):
                 self.failed(client, failures.is_read_only(error))
             job.end(error)
-        except asyncio.CancelledError:  # the loop ends
-            job.end(redis.ConnectionError("the event loop has ended"))
-            raise
         else:
             job.end()
 

@@ -22,6 +22,7 @@ class Held:
         self.auto_renew = settings.is_renewed
         self.on_lost: Callable[[Any], object] | None = None  # is called once with this object if the permit is lost
         self.keeper: Any = None  # the agenda of its session
+        self.at = 0.0  # when the agenda looks at it
         self.watch: Any = None  # of the permit
         self._is_over = False  # released, or known to be lost
         self._process = process.number()

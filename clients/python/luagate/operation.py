@@ -40,8 +40,8 @@ def unknown(name: str) -> Usage:
 class Job:
     """A call to the server. It runs in the background, and puts itself into a mailbox when it has ended."""
 
-    def __init__(self, script: Script, commands: Commands, mailbox: Any) -> None:
-        self.script, self.commands, self.mailbox = script, commands, mailbox
+    def __init__(self, script: Script, commands: Commands, key: str, mailbox: Any) -> None:
+        self.script, self.commands, self.key, self.mailbox = script, commands, key, mailbox
         self.reply: Any = None
         self.error: Exception | None = None
         self.is_done = False

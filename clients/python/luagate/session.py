@@ -49,7 +49,7 @@ class Session:
 
         Without `until` it runs in the background.
         """
-        job = Job(script, script.commands(keys, argv, not self.is_cluster), mailbox)
+        job = Job(script, script.commands(keys, argv, not self.is_cluster), keys[0], mailbox)
         self.run_job(job, until)
         return job
 
@@ -69,15 +69,21 @@ class Session:
 
     # --- Waiting ---
 
+    def node(self, key: str) -> tuple[str, int] | None:
+        """The node of the cluster that has the key. None: it is not known at this moment, or there is no cluster."""
+        if not self.is_cluster:
+            return None
+        try:
+            node = self._own.get_node_from_key(key)
+            return node.host, node.port
+        except Exception:
+            return None
+
     def inbox(self, key: str) -> Inbox | None:
-        """The inbox for a key. None: it is not known yet which node of the cluster has the key."""
-        address = None
-        if self.is_cluster:
-            try:
-                node = self._own.get_node_from_key(key)
-                address = (node.host, node.port)
-            except Exception:  # the nodes are not known at this moment: the waiter asks again
-                return None
+        """The inbox for a key. None: it is not known yet which node of the cluster has the key, so the waiter asks again."""
+        address = self.node(key)
+        if self.is_cluster and address is None:
+            return None
         return self.inboxes.get(address) or self.inboxes.setdefault(address, self._new_inbox(address))
 
     def _new_inbox(self, address: tuple[str, int] | None) -> Inbox:

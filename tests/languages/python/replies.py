@@ -139,7 +139,7 @@ def the_background_goes_on(replies):
     loop, one = agenda.loop(), held()
     next(loop)
     agenda.add(one)
-    agenda._renewals[one] = 0  # now
+    agenda._plan(one, 0)  # now
     for _ in range(4):
         loop.send(None if agenda.mailbox.empty() else agenda.mailbox.get())
 

@@ -79,6 +79,16 @@ fn main() -> ExitCode {
         let (name, missing) = (format!("{}::types_are_strict", language.name), language.missing.clone());
         trials.push(trial(name, missing.as_deref(), move || alone::types_are_strict(&language)));
     }
+    for language in languages.iter().filter(|language| language.name == "asyncio").cloned() {
+        let (name, missing) = ("asyncio::many_calls_share_a_hundred_connections", language.missing.clone());
+        trials.push(trial(name.to_owned(), missing.as_deref().or(no_server), move || {
+            alone::share_connections(&language)
+        }));
+    }
+    for language in languages.iter().filter(|language| language.name == "python").cloned() {
+        let (name, missing) = ("python::a_release_is_no_more_work_with_many_permits", language.missing.clone());
+        trials.push(trial(name.to_owned(), missing.as_deref(), move || alone::same_work_with_many_permits(&language)));
+    }
     for language in languages.iter().filter(|language| language.name != "asyncio").cloned() {
         let (name, missing) = (format!("{}::survives_forged_replies", language.name), language.missing.clone());
         trials.push(trial(name, missing.as_deref(), move || alone::survives_forged_replies(&language)));

@@ -4,8 +4,11 @@ use super::language::{Language, ROOT};
 use super::stays;
 use super::team::Member;
 use super::worker::{LIMIT, NAME};
+use crate::faults::client::Client;
+use crate::faults::driver::encode;
+use crate::faults::pool::Pooled;
 use crate::server;
-use crate::support::{SOON, within};
+use crate::support::{SOON, eventually, within};
 use libtest_mimic::Failed;
 use redis::{Commands, Connection, RedisResult};
 use serde_json::Value;
@@ -49,6 +52,44 @@ fn every_case(language: &Language) -> Result<(), Failed> {
 /// The strict check of types accepts the package and a program that uses it, and refuses wrong arguments.
 pub fn types_are_strict(language: &Language) -> Result<(), Failed> {
     let output = language.run("types", &[]).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+/// Many calls at the same time need no more than this number of connections. Otherwise a burst of calls would fail, since the
+/// server cannot accept so many connections in time.
+pub fn share_connections(language: &Language) -> Result<(), Failed> {
+    const CALLS: usize = 500;
+    const MOST: u64 = 100;
+    const OTHERS: u64 = 10; // for messages, and of this test
+    let mut server = server();
+    let semaphore = server.gate().semaphore("burst", 1);
+    let held = semaphore.try_acquire()?;
+    let mut driver = Pooled::start(&Client::of(language));
+    driver.call(format!("open gate=g url={} prefix={}", encode(&server.url), server.prefix)).expect("done");
+    let mut con = server.connection();
+    let mut connections = || -> Result<u64, Failed> {
+        let info: redis::InfoDict = redis::cmd("INFO").arg("stats").query(&mut con)?;
+        Ok(info.get("total_connections_received").ok_or("no number of connections")?)
+    };
+    let before = connections()?;
+    server.pause();
+    for call in 0..CALLS {
+        driver.send(format!("acquire gate=g permit=p{call} timeout=600000 name=burst limit=1 permits=1 lease=30000"));
+    }
+    driver.call("threads").expect("done"); // it has begun with all of them
+    server.resume();
+    eventually("all wait in line", || (semaphore.inspect().unwrap().waiter_count == CALLS as u64).then_some(()));
+    let made = connections()? - before;
+    assert!(made <= MOST + OTHERS, "{made} connections");
+    held.release()?;
+    Ok(())
+}
+
+/// The work in the background for one permit is the same with many others as with few. In the other languages each permit has
+/// a timer of the runtime.
+pub fn same_work_with_many_permits(language: &Language) -> Result<(), Failed> {
+    let output = language.run("background", &[]).output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())
 }

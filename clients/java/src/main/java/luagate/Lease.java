@@ -132,7 +132,7 @@ final class Lease {
   }
 
   private synchronized void renewLater(Exception failed) {
-    if (isOver || !isRenewed) {
+    if (isOver || !isRenewed || settings.gate().isClosed()) {
       return;
     }
     if (!isFailing) {

@@ -70,28 +70,13 @@ fn main() -> ExitCode {
     }
     for language in &languages {
         let missing = language.missing.as_deref().or(no_server);
-        for (name, test) in alone::TESTS.into_iter().chain(limits::TESTS).chain(line::TESTS).chain(renewal::TESTS) {
+        let some = alone::IN_SOME.into_iter().filter(|(_, _, names)| names.contains(&language.name));
+        let some = some.map(|(name, test, _)| (name, test));
+        let all = alone::TESTS.into_iter().chain(limits::TESTS).chain(line::TESTS).chain(renewal::TESTS);
+        for (name, test) in all.chain(some) {
             let (name, language) = (format!("{}::{name}", language.name), language.clone());
             trials.push(trial(name, missing, move || test(&language)));
         }
-    }
-    for language in languages.iter().filter(|language| ["javascript", "python"].contains(&language.name)).cloned() {
-        let (name, missing) = (format!("{}::types_are_strict", language.name), language.missing.clone());
-        trials.push(trial(name, missing.as_deref(), move || alone::types_are_strict(&language)));
-    }
-    for language in languages.iter().filter(|language| language.name == "asyncio").cloned() {
-        let (name, missing) = ("asyncio::many_calls_share_a_hundred_connections", language.missing.clone());
-        trials.push(trial(name.to_owned(), missing.as_deref().or(no_server), move || {
-            alone::share_connections(&language)
-        }));
-    }
-    for language in languages.iter().filter(|language| language.name == "python").cloned() {
-        let (name, missing) = ("python::a_release_is_no_more_work_with_many_permits", language.missing.clone());
-        trials.push(trial(name.to_owned(), missing.as_deref(), move || alone::same_work_with_many_permits(&language)));
-    }
-    for language in languages.iter().filter(|language| language.name != "asyncio").cloned() {
-        let (name, missing) = (format!("{}::survives_forged_replies", language.name), language.missing.clone());
-        trials.push(trial(name, missing.as_deref(), move || alone::survives_forged_replies(&language)));
     }
     for (name, missing, test) in examples::cases(&languages) {
         trials.push(trial(name, missing.as_deref().or(no_server), test));

@@ -26,6 +26,14 @@ pub const TESTS: [(&str, Test); 4] = [
     ("a_signed_message_grants_the_permit_and_a_forged_one_does_not", granted_by_message),
 ];
 
+/// Tests of some languages.
+pub const IN_SOME: [(&str, Test, &[&str]); 4] = [
+    ("types_are_strict", types_are_strict, &["javascript", "python"]),
+    ("survives_forged_replies", survives_forged_replies, &["go", "java", "javascript", "python"]),
+    ("many_calls_share_a_hundred_connections", share_connections, &["asyncio"]),
+    ("a_release_is_no_more_work_with_many_permits", same_work_with_many_permits, &["python"]),
+];
+
 /// The number of cases.
 fn count_of_cases() -> usize {
     let files = std::fs::read_dir(format!("{ROOT}/lua/conformance")).unwrap();
@@ -50,7 +58,7 @@ fn every_case(language: &Language) -> Result<(), Failed> {
 }
 
 /// The strict check of types accepts the package and a program that uses it, and refuses wrong arguments.
-pub fn types_are_strict(language: &Language) -> Result<(), Failed> {
+fn types_are_strict(language: &Language) -> Result<(), Failed> {
     let output = language.run("types", &[]).output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())
@@ -58,7 +66,7 @@ pub fn types_are_strict(language: &Language) -> Result<(), Failed> {
 
 /// Many calls at the same time need no more than this number of connections. Otherwise a burst of calls would fail, since the
 /// server cannot accept so many connections in time.
-pub fn share_connections(language: &Language) -> Result<(), Failed> {
+fn share_connections(language: &Language) -> Result<(), Failed> {
     const CALLS: usize = 500;
     const MOST: u64 = 100;
     const OTHERS: u64 = 10; // for messages, and of this test
@@ -88,7 +96,7 @@ pub fn share_connections(language: &Language) -> Result<(), Failed> {
 
 /// The work in the background for one permit is the same with many others as with few. In the other languages each permit has
 /// a timer of the runtime.
-pub fn same_work_with_many_permits(language: &Language) -> Result<(), Failed> {
+fn same_work_with_many_permits(language: &Language) -> Result<(), Failed> {
     let output = language.run("background", &[]).output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())
@@ -96,7 +104,7 @@ pub fn same_work_with_many_permits(language: &Language) -> Result<(), Failed> {
 
 /// Whatever the server replies, a call returns a value or an error of the client, and ends. With `LUAGATE_PROVE=long`, twenty
 /// times as many calls.
-pub fn survives_forged_replies(language: &Language) -> Result<(), Failed> {
+fn survives_forged_replies(language: &Language) -> Result<(), Failed> {
     let cases = if std::env::var_os("LUAGATE_PROVE").is_some() { 10_000 } else { 500 };
     let mut run = language.run("replies", &[]);
     let run = run.env("LUAGATE_CASES", cases.to_string()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -102,9 +102,8 @@ impl<W> Inbox<W> {
     /// Records that the wait in progress was given up, so that a later grant to it is released. If none is in progress,
     /// the server knows no inbox, and no message about a grant can arrive.
     pub fn give_up(&mut self, now: Instant, keys: &Keys, id: &str) {
-        while self.ends.front().is_some_and(|(until, _)| *until <= now)
-            && let Some((_, id)) = self.ends.pop_front()
-        {
+        while let Some((_, id)) = self.ends.front().filter(|(until, _)| *until <= now).cloned() {
+            self.ends.pop_front();
             self.forget(&id, |wait| wait.until <= now);
         }
         if let Some(secret) = self.find(keys, id).and_then(|wait| wait.secret.clone()) {

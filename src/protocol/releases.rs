@@ -381,4 +381,26 @@ mod tests {
         };
         assert_eq!(at, after(155));
     }
+
+    #[test]
+    fn a_release_reports_whether_it_found_nothing_to_release() {
+        let word = |word: &str| Value::BulkString(word.as_bytes().to_vec());
+        let released = vec![word("released"), Value::Int(0), Value::Int(0), Value::Int(1)];
+        for (reply, is_nothing) in [(released, false), (vec![word("gone")], true)] {
+            let mut release = pending("m", Instant::now());
+            release.target = ReleaseTarget::Fence(7);
+            let mut steps = release.steps();
+            assert!(!steps.has_found_nothing);
+            steps.answered(Value::Array(reply)).unwrap();
+            assert_eq!((steps.has_found_nothing, steps.next), (is_nothing, ReleaseCall::Nothing));
+        }
+    }
+
+    #[test]
+    fn releases_are_closed_with_their_gate() {
+        let mut releases = Releases::<()>::default();
+        assert!(!releases.is_closed());
+        releases.close(Instant::now());
+        assert!(releases.is_closed());
+    }
 }

@@ -180,3 +180,21 @@ impl From<u32> for Argument<'_> {
         Argument::Number(number.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::Keys;
+    use super::super::semaphore::Release;
+    use super::*;
+
+    #[test]
+    fn the_commands_for_other_clients_are_those_of_this_one() {
+        let keys = Keys::mutex("luagate", "m").unwrap();
+        let call = Release { keys: &keys, id: "id", keep: 0, fence: None }.pack();
+        assert_eq!(call.evalsha().get_packed_command(), call.by_sha1());
+        let mut with_text = Vec::new();
+        call.write_with_text(&mut with_text);
+        assert!(with_text.starts_with(b"*8\r\n$4\r\nEVAL\r\n"), "{:?}", String::from_utf8_lossy(&with_text));
+        assert_eq!(call.eval().get_packed_command(), with_text);
+    }
+}

@@ -233,3 +233,13 @@ fn lease_of(lease_ms: u64) -> Option<Duration> {
 fn longer(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     one.zip(other).map(|(one, other)| one.max(other))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lease_of_zero_is_permanent() {
+        assert_eq!([0, 1].map(lease_of), [None, Some(Duration::from_millis(1))]);
+    }
+}

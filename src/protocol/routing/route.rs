@@ -323,6 +323,40 @@ mod tests {
     }
 
     #[test]
+    fn a_call_whose_connection_broke_is_repeated_once_more_after_a_redirect() {
+        let now = Instant::now();
+        for (kind, to) in [(Moved, "b:2"), (TryAgain, "")] {
+            let (mut slots, mut route) = (cluster(now), route(now));
+            for error in [unknown(FailureKind::Disconnected), redirected(kind, to), unknown(FailureKind::Disconnected)]
+            {
+                assert_eq!(sent(&mut route, &mut slots, now), (1, false));
+                route.unanswered(Some(&mut slots), error, now);
+                if kind == TryAgain && matches!(route.state, RouteState::Pause(_)) {
+                    assert!(matches!(route.next(Some(&mut slots), now), RouteStep::Pause(_)));
+                }
+            }
+            assert_eq!(sent(&mut route, &mut slots, now), (1, false));
+        }
+    }
+
+    #[test]
+    fn a_call_that_was_redirected_too_often_is_repeated_after_a_pause() {
+        let now = Instant::now();
+        let (mut slots, mut route) = (cluster(now), route(now));
+        for _ in 0..=AT_ONCE {
+            sent(&mut route, &mut slots, now);
+            route.unanswered(Some(&mut slots), redirected(Moved, "b:2"), now);
+        }
+        for error in [Some(unknown(FailureKind::Disconnected)), None] {
+            assert!(matches!(route.next(Some(&mut slots), now), RouteStep::Pause(_)));
+            sent(&mut route, &mut slots, now);
+            if let Some(error) = error {
+                route.unanswered(Some(&mut slots), error, now);
+            }
+        }
+    }
+
+    #[test]
     fn a_call_whose_connection_broke_is_repeated_once_on_each_node() {
         let now = Instant::now();
         let mut slots = cluster(now);

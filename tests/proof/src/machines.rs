@@ -78,6 +78,7 @@ pub fn check() {
     batches();
     losses();
     releases_without_a_permit();
+    refreshes();
     leases();
     clocks();
     late_grants();
@@ -263,9 +264,13 @@ fn losses() {
 /// A release that finds nothing shows a loss, unless an earlier call may have released the permit.
 fn releases_without_a_permit() {
     // Earlier calls, and whether the server may have run each of them.
-    for (earlier, repeated, is_loss) in
-        [(&[][..], false, true), (&[true], false, false), (&[false, false], false, true), (&[], true, false)]
-    {
+    for (earlier, repeated, is_loss) in [
+        (&[][..], false, true),
+        (&[true], false, false),
+        (&[false, false], false, true),
+        (&[true, false], false, false),
+        (&[], true, false),
+    ] {
         let mut keeper = Keeper::default();
         let number = keep(&mut keeper, 600);
         for may_have_run in earlier {
@@ -291,6 +296,22 @@ fn releases_without_a_permit() {
         assert_eq!(keeper.take_losses().len(), 1);
         assert_eq!(held(600, false).under(lease).identity.own_fence().is_some(), own_id);
     }
+}
+
+/// Refreshes whose replies are missing, or come in the ms of the grant.
+fn refreshes() {
+    // One refresh had no reply, and a later one with the same lease did: that one counts.
+    let mut one = held(30_000, false);
+    one.refreshing(2_000, at(300));
+    one.refreshing(2_000, at(310));
+    one.unanswered(2_000);
+    assert_eq!(left(&mut one, 310), Some(1_989));
+    one.answered(2_000);
+    assert!(one.extend(&grant(310, 2_000), at(310), at(310)));
+    assert_eq!(left(&mut one, 310), Some(1_999));
+    let mut first = held(30_000, false);
+    assert!(first.extend(&grant(0, 60_000), at(0), at(1)), "in the ms of the grant");
+    assert_eq!(left(&mut first, 1), Some(59_998));
 }
 
 /// A lease counts from before the call, and never lasts longer than the server may count it.

@@ -239,7 +239,7 @@ impl Posted {
             state.is_paused(node, now)
         });
         queue.resent.fetch_add(1, Ordering::Release);
-        // In an outage that would be a look at all of them for each one.
+        // It looks at all of them. In an outage it would do so for each one that fails.
         if !is_paused {
             queue.servers.worker.call();
         }

@@ -109,7 +109,7 @@ impl<W> Inbox<W> {
         if let Some(secret) = self.find(keys, id).and_then(|wait| wait.secret.clone()) {
             let until = now + MEMORY;
             let same = self.given_up.entry(id.to_owned()).or_default();
-            same.reserve_exact(1); // in place of memory for four
+            same.reserve_exact(1); // `push` alone takes memory for four
             same.push(GivenUp { keys: keys.clone(), secret, until });
             self.ends.push_back((until, id.to_owned()));
         }

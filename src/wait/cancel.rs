@@ -142,7 +142,7 @@ impl Cancel {
             if waits.len() == waits.capacity() {
                 waits.retain(|w| w.strong_count() > 0); // those that have ended, before the list grows
                 let count = waits.len();
-                waits.reserve(count); // not again before as many have come
+                waits.reserve(count); // so that it is not looked through again before as many are added
             }
             waits.push(Arc::downgrade(mailbox));
         }

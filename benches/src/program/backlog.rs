@@ -3,7 +3,7 @@
 use luagate::{Gate, Lease, Permit, Semaphore};
 use luagate_benches::figure::{Figure, Limit};
 use luagate_benches::over_tcp;
-use luagate_benches::rounds::compare;
+use luagate_benches::rounds::{Compared, compare};
 use luagate_benches::server::Server;
 use luagate_benches::tasks::{gate, runtime, used_us};
 use std::time::Duration;
@@ -69,14 +69,7 @@ fn cancelled(server: &Server) -> Figure {
             runtime.block_on(few.cancel(1_000))
         },
     );
-    Figure {
-        what: format!("a wait that is cancelled after {CANCELLED} others, in two minutes"),
-        unit: "µs of processor",
-        ours: compared.ours,
-        beside: ("in a new gate", compared.theirs),
-        ratio: compared.ratio,
-        limit: Limit::AtMost(MOST),
-    }
+    figure(format!("a wait that is cancelled after {CANCELLED} others, in two minutes"), "in a new gate", compared)
 }
 
 /// Drops this number of permits while the server is away. Returns the time of the processor for each, in µs.
@@ -94,11 +87,19 @@ fn drop_in_outage(count: usize) -> f64 {
 
 fn dropped() -> Figure {
     let compared = compare(ROUNDS, || drop_in_outage(DROPPED), || drop_in_outage(FEW_DROPPED));
+    figure(
+        format!("a permit that is dropped in an outage, with {DROPPED} others"),
+        "with a twentieth of them",
+        compared,
+    )
+}
+
+fn figure(what: String, beside: &'static str, compared: Compared) -> Figure {
     Figure {
-        what: format!("a permit that is dropped in an outage, with {DROPPED} others"),
+        what,
         unit: "µs of processor",
         ours: compared.ours,
-        beside: ("with a twentieth of them", compared.theirs),
+        beside: (beside, compared.theirs),
         ratio: compared.ratio,
         limit: Limit::AtMost(MOST),
     }

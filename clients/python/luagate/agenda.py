@@ -106,13 +106,14 @@ class Agenda:
         self._attempt(release, time.monotonic())
 
     def _attempt(self, release: Release, at: float) -> None:
+        """The next attempt to release begins at this time."""
         self._releases[release] = None
         self._plan(release, at)
 
     def _plan(self, item: Held | Release, at: float) -> None:
         """The loop looks at it at this time."""
         item.at = at
-        self._planned[item] = None  # not earlier: then the loop reads the time
+        self._planned[item] = None  # after the time is set: now the loop may read it
         if at < self._sleeps_until:
             self.mailbox.put_nowait(WAKE)
 
@@ -185,7 +186,7 @@ class Agenda:
                 self._due_renewals.append(item)
 
     def _start(self) -> None:
-        """Begins with what is due: first with releases, since others wait for them."""
+        """Begins the calls that are due: releases first, since other callers wait for them."""
         now = time.monotonic()
         while len(self._running) < AT_ONCE:
             if self._due_releases:

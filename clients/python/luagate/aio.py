@@ -306,7 +306,7 @@ class _Session(Session):
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps no strong references
         self._agenda: asyncio.Task[None] | None = None
         self._listeners: dict[Inbox, asyncio.Task[None]] = {}
-        self._rooms: dict[tuple[str, int] | None, asyncio.Semaphore] = {}  # by node
+        self._limits: dict[tuple[str, int] | None, asyncio.Semaphore] = {}  # by node
 
     def mailbox(self) -> "_Mailbox":
         return _Mailbox()
@@ -331,7 +331,7 @@ class _Session(Session):
 
     async def _execute(self, job: Job, until: float | None) -> None:
         try:
-            async with self._room(job.key):
+            async with self._limit(job.key):
                 if until is None or time.monotonic() < until:
                     await self._call(job)
                 else:
@@ -341,10 +341,10 @@ class _Session(Session):
                 job.end(redis.ConnectionError("the event loop has ended"))
             raise
 
-    def _room(self, key: str) -> asyncio.Semaphore:
-        """For the calls to the node that has the key."""
+    def _limit(self, key: str) -> asyncio.Semaphore:
+        """Limits the calls to the node that has the key."""
         node = self.node(key)
-        return self._rooms.get(node) or self._rooms.setdefault(node, asyncio.Semaphore(CONNECTIONS))
+        return self._limits.get(node) or self._limits.setdefault(node, asyncio.Semaphore(CONNECTIONS))
 
     async def _call(self, job: Job) -> None:
         client = self.own()

@@ -67,7 +67,7 @@ fn types_are_strict(language: &Language) -> Result<(), Failed> {
 /// Many calls at the same time need no more than this number of connections. Otherwise a burst of calls would fail, since the
 /// server cannot accept so many connections in time.
 fn share_connections(language: &Language) -> Result<(), Failed> {
-    const CALLS: usize = 500;
+    const CALLS: usize = 200; // few, so that none has waited for 2 s on a loaded machine when the server continues
     const MOST: u64 = 100;
     const OTHERS: u64 = 10; // for messages, and of this test
     let mut server = server();

@@ -238,11 +238,15 @@ impl Server {
                 return Some(false);
             }
             let mut con = client.get_connection().ok()?;
-            match redis::cmd("PING").query::<String>(&mut con) {
+            let is_ready = match redis::cmd("PING").query::<String>(&mut con) {
                 Ok(_) => Some(true),
                 // A server that requires a password has started.
                 Err(error) => (error.code() == Some("NOAUTH")).then_some(true),
-            }
+            };
+            // The server ends this connection now, so that no test counts it. If another thread starts a process at this
+            // moment, that process has a copy of the socket, and a drop would end the connection only later.
+            let _ = redis::cmd("QUIT").exec(&mut con);
+            is_ready
         })
     }
 

@@ -123,11 +123,3 @@ fn a_wildcard_address_does_not_mean_this_machine() {
     let connected = connect(&Endpoint::new(info), SOON, SOON);
     assert_fails(connected, FailureKind::Other, "wildcard address");
 }
-
-#[cfg(not(feature = "tls"))]
-#[test]
-fn an_address_with_tls_needs_the_feature() {
-    let address = redis::ConnectionAddr::TcpTls { host: "any".to_owned(), port: 1, insecure: false, tls_params: None };
-    let info = "redis://any/".into_connection_info().unwrap().set_addr(address);
-    assert_fails(connect(&Endpoint::new(info), SOON, SOON), FailureKind::Other, "address of this kind");
-}

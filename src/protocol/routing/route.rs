@@ -367,6 +367,22 @@ mod tests {
     }
 
     #[test]
+    fn a_call_whose_connection_broke_is_repeated_once_on_the_successor_too() {
+        let now = Instant::now();
+        let (mut slots, mut route) = (cluster(now), route(now));
+        for _ in 0..2 {
+            assert_eq!(sent(&mut route, &mut slots, now), (1, false));
+            route.unanswered(Some(&mut slots), unknown(FailureKind::Disconnected), now);
+        }
+        report(&mut asked(&mut route, &mut slots, now).0, &mut slots, "a:1", now);
+        route.learned(Ok(()));
+        for _ in 0..2 {
+            assert_eq!(sent(&mut route, &mut slots, now), (0, false));
+            route.unanswered(Some(&mut slots), unknown(FailureKind::Disconnected), now);
+        }
+    }
+
+    #[test]
     fn a_call_follows_its_slot_and_later_calls_do_too() {
         let now = Instant::now();
         let mut slots = cluster(now);

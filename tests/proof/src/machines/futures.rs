@@ -7,7 +7,7 @@ use super::{at, keep};
 use crate::protocol::inbox::{Mail, Mailbox, Received};
 use crate::protocol::keeper::{Keeper, Task};
 use crate::protocol::releases::{ReleaseCall, ReleaseTarget, Releases};
-use crate::protocol::waiter::PermitTarget;
+use crate::protocol::waiter::{PermitTarget, WaitTarget};
 use luagate::errors::FailureKind;
 use sha1_smol::Sha1;
 
@@ -35,6 +35,11 @@ fn leftovers() {
     wait.timer(4_000);
     wait.unanswered(unknown(FailureKind::TimedOut), 4_010);
     assert!(wait.waiter.may_leave_something());
+    for (own_id, target) in [(false, ReleaseTarget::Whatever), (true, ReleaseTarget::LookUp)] {
+        let wait = Wait::in_line(None, own_id);
+        let release = wait.waiter.target.undo(Some(Connection(2)), at(0).instant());
+        assert!(release.is_some_and(|release| release.id == "id" && release.target == target));
+    }
 }
 
 /// A wait whose grant was given back asks again at once, with its ticket.

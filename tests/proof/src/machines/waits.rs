@@ -127,6 +127,11 @@ fn grants_by_message() {
     wait.waiter.target.head_start_ms = 2;
     assert_eq!(wait.message(2_050, Some(9_000), 1_500, 600), "sleeps until 4000", "of an earlier permit");
     assert_eq!(wait.message(2_051, Some(4_500), 1_500, 600), "granted 2051 until Some(3499), ticket Some(50)");
+    let mut wait = Wait::in_line(None, false);
+    wait.waiter.target.head_start_ms = 2_000;
+    assert_eq!(wait.message(1_000_000, Some(9_000), 1_500, 600), "sleeps until 4000", "from before the last reply");
+    let granted = "granted 1000001 until Some(3499), ticket Some(50)";
+    assert_eq!(wait.message(1_000_001, Some(4_500), 1_500, 600), granted);
     let mut wait = Wait::in_line(None, true);
     wait.waiter.target.head_start_ms = 2;
     wait.timer(4_000);

@@ -120,14 +120,20 @@ pub(super) fn several(wire: &mut Wire) {
     refuse(&all("bob"), reply(&[&good, &row(1, 0, -1)]));
     refuse(&all("bob"), reply(&[&good, &row(1, 1, NOW)]));
     let line = Value::Array([1, 3, 0].map(Value::Int).to_vec());
-    for (index, lines) in [(0, 2), (3, 2), (1, 1), (1, 3)] {
+    let denied = |index, lines| {
         let lines = Value::Array(vec![line.clone(); lines]);
-        refuse(
-            &all("bob"),
-            Value::Array(vec![text("denied"), Value::Int(index), Value::Int(9), Value::Int(NOW), lines]),
-        );
-        let above = [3 * (index / 2), 3, NOW].map(Value::Int).to_vec();
-        refuse(&all("bob"), Value::Array([vec![text("above_limit")], above].concat()));
+        Value::Array(vec![text("denied"), Value::Int(index), Value::Int(9), Value::Int(NOW), lines, Value::Int(0)])
+    };
+    let above = |index| Value::Array([vec![text("above_limit")], [index, 3, NOW, 0].map(Value::Int).to_vec()].concat());
+    for index in [1, 2] {
+        assert!(all("bob").answer(denied(index, 2)).is_ok() && all("bob").answer(above(index)).is_ok());
+    }
+    for index in [0, 3] {
+        refuse(&all("bob"), denied(index, 2));
+        refuse(&all("bob"), above(index));
+    }
+    for lines in [1, 3] {
+        refuse(&all("bob"), denied(1, lines));
     }
 }
 

@@ -102,11 +102,14 @@ pub enum Command {
         /// An existing folder
         folder: PathBuf,
     },
+}
+
+/// How this program starts itself. Apart from the commands for users, because to build all of these takes a third of a start.
+#[derive(Parser)]
+pub enum OwnCommand {
     /// Ends a command if the process that should do it cannot
-    #[command(hide = true)]
     Guard,
     /// Executes a command that gets TERM if its parent dies
-    #[command(hide = true)]
     Launch {
         #[arg(long)]
         parent: i32,
@@ -116,7 +119,6 @@ pub enum Command {
         command: Vec<OsString>,
     },
     /// Renews a permit of acquire
-    #[command(hide = true)]
     Keeper {
         /// For those who list the processes
         name: String,

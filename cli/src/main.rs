@@ -26,9 +26,9 @@ mod top;
 mod unreadable;
 mod words;
 
-use args::{Args, Command};
+use args::{Args, Command, OwnCommand};
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches};
+use clap::{CommandFactory, FromArgMatches, Parser};
 use ended::{Ended, NOT_EXECUTABLE, USAGE};
 use std::env;
 use std::ffi::OsString;
@@ -36,6 +36,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Ok(own) = OwnCommand::try_parse() {
+        return end(carry_out_own(own));
+    }
     address::hide_password();
     let matches = match Args::command().try_get_matches_from(arguments()) {
         Ok(matches) => matches,
@@ -81,6 +84,15 @@ fn end(result: Result<u8, Ended>) -> ExitCode {
 }
 
 /// Returns the exit status.
+fn carry_out_own(command: OwnCommand) -> Result<u8, Ended> {
+    match command {
+        OwnCommand::Guard => run::guard(),
+        OwnCommand::Launch { parent, unblock, command } => run::launch(parent, unblock, &command),
+        OwnCommand::Keeper { .. } => acquire::keep(),
+    }
+}
+
+/// Returns the exit status.
 fn carry_out(Args { server, command, .. }: Args, matches: &clap::ArgMatches) -> Result<u8, Ended> {
     let own = matches.subcommand().map_or(matches, |(_, own)| own); // clap has checked that there is one
     match command {
@@ -89,9 +101,6 @@ fn carry_out(Args { server, command, .. }: Args, matches: &clap::ArgMatches) -> 
             refuse_waiting(own)?;
             needs_processes().and_then(|()| run::run(&server, args, own, true))
         }
-        Command::Guard => run::guard(),
-        Command::Launch { parent, unblock, command } => run::launch(parent, unblock, &command),
-        Command::Keeper { .. } => acquire::keep(),
         Command::Acquire(args) => needs_processes().and_then(|()| acquire::acquire(&server, args, own)),
         Command::Release(args) => release::release(&server, &args),
         Command::Refresh(args) => release::refresh(&server, &args),

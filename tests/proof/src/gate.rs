@@ -190,7 +190,7 @@ impl Gate {
             self.lost = [false; 2];
             state.as_ref().map_or(Ok(()), |state| state.check_suspended(self.ledger.latest.max(now)))?;
         }
-        if is_consistent && state.as_ref().is_none_or(|state| !state.suspended) {
+        if is_consistent && state.as_ref().is_none_or(|state| !state.suspended && state.knows_queue()) {
             self.doubt = false;
             self.model = model;
             let forgotten = self.ledger.live(now).find(|(id, _)| !self.model.holders.contains_key(*id));

@@ -107,6 +107,12 @@ impl State {
         self.readable && self.fields == 1 + records && !bound_is_lost
     }
 
+    /// Whether the queue has only waiters that `meta` has too. If it was restored, the scripts may have removed so many other
+    /// entries that the numbers fit. They notice it when the next other entry is the first.
+    pub fn knows_queue(&self) -> bool {
+        self.queue.iter().all(|(_, _, record)| record.is_some())
+    }
+
     /// `meta` says that the line is empty, but the queue has entries. A call that changes no bound does not read the
     /// queue. The next call that does will notice.
     pub fn overlooks_queue(&self) -> bool {

@@ -104,7 +104,8 @@ pub enum Command {
     },
 }
 
-/// How this program starts itself. Apart from the commands for users, because to build all of these takes a third of a start.
+/// The commands by which this program starts itself. They are separate from those for users, since clap needs a third of a start
+/// to build all of those.
 #[derive(Parser)]
 pub enum OwnCommand {
     /// Ends a command if the process that should do it cannot

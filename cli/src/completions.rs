@@ -77,9 +77,8 @@ fn with_names(command: Command, names: impl Fn(&str) -> BTreeSet<String> + Clone
         let found = names(&begin.to_string_lossy()).into_iter();
         found.filter(|name| is_plain(name)).map(CompletionCandidate::new).collect()
     };
-    command.mut_args(move |arg| match NAMES.contains(&arg.get_id().as_str()) {
-        true => arg.add(ArgValueCompleter::new(offered.clone())),
-        false => arg,
+    command.mut_args(move |arg| {
+        if NAMES.contains(&arg.get_id().as_str()) { arg.add(ArgValueCompleter::new(offered.clone())) } else { arg }
     })
 }
 

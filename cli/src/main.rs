@@ -120,10 +120,10 @@ fn carry_out(Args { server, command, .. }: Args, matches: &clap::ArgMatches) -> 
 
 /// Linux shows processes in /proc: this program, to start it again, and those of a command.
 fn needs_processes() -> Result<(), Ended> {
-    match cfg!(target_os = "linux") && Path::new("/proc/self/exe").symlink_metadata().is_err() {
-        true => Err(Ended::new(NOT_EXECUTABLE, "/proc is missing here. Mount it: mount -t proc proc /proc")),
-        false => Ok(()),
+    if cfg!(target_os = "linux") && Path::new("/proc/self/exe").symlink_metadata().is_err() {
+        return Err(Ended::new(NOT_EXECUTABLE, "/proc is missing here. Mount it: mount -t proc proc /proc"));
     }
+    Ok(())
 }
 
 /// `luagate try` does not wait, so these options would have no effect. Its help does not show them.

@@ -43,10 +43,7 @@ fn name(command: &Command) -> String {
 fn render(command: &Command, name: &str, page: &mut dyn Write) -> io::Result<()> {
     let is_main = name == "luagate";
     // The options of all commands are hidden in the help, whose lines are few.
-    let shown = match is_main {
-        true => command.clone().mut_args(|arg| arg.hide(false)),
-        false => command.clone(),
-    };
+    let shown = if is_main { command.clone().mut_args(|arg| arg.hide(false)) } else { command.clone() };
     let source = format!("luagate {}", env!("CARGO_PKG_VERSION"));
     let man = Man::new(shown).title(name.to_uppercase()).date(DATE).source(source).manual("luagate");
     man.render_title(page)?;

@@ -65,9 +65,9 @@ impl Cluster {
 
     /// The turn to ask for the slots. `None`: another caller asks, and this one does not wait, or not until it has ended.
     pub(super) async fn take_turn(&self, waits: bool, latest: Instant, mode: Mode) -> Option<Turn<'_>> {
-        let take = |is_learning: &mut bool| match std::mem::replace(is_learning, true) {
-            true if waits => None,
-            is_taken => Some(!is_taken),
+        let take = |is_learning: &mut bool| {
+            let is_taken = std::mem::replace(is_learning, true);
+            (!is_taken || !waits).then_some(!is_taken)
         };
         let is_mine = self.is_learning.until(Some(latest), mode, take).await?;
         is_mine.then(|| Turn(self))

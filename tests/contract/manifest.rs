@@ -24,10 +24,14 @@ pub fn lua_files(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path().to_str().unwrap().to_owned());
     paths
-        .flat_map(|path| match path.ends_with(".lua") {
-            true => vec![path],
-            false if Path::new(&path).is_dir() => lua_files(&path),
-            false => Vec::new(),
+        .flat_map(|path| {
+            if path.ends_with(".lua") {
+                vec![path]
+            } else if Path::new(&path).is_dir() {
+                lua_files(&path)
+            } else {
+                Vec::new()
+            }
         })
         .collect()
 }

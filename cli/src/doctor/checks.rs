@@ -156,15 +156,15 @@ pub fn replication(info: &Info) -> Judgement {
     let found = replicas.iter().map(Replica::text).collect::<Vec<_>>().join(", ");
     let is_behind =
         |replica: &Replica| !replica.is_online || replica.lag.is_none_or(|lag| lag > SILENT) || replica.behind > most;
-    match replicas.iter().any(is_behind) {
-        _ if replicas.is_empty() => {
-            ok("a master without a replica: there is no failover, and a lost disk loses all permits")
-        }
-        true => warning(
+    if replicas.is_empty() {
+        ok("a master without a replica: there is no failover, and a lost disk loses all permits")
+    } else if replicas.iter().any(is_behind) {
+        warning(
             format!("a master; a replica is behind: {found}"),
             "A failover now forgets the permits that the replica does not have. Check the network and the replica",
-        ),
-        false => ok(format!("a master; replicas: {found}")),
+        )
+    } else {
+        ok(format!("a master; replicas: {found}"))
     }
 }
 

@@ -178,10 +178,14 @@ impl<'a> Running<'a> {
         self.last_left = left;
         self.caller.guard.restart();
         self.caller.guard.ends_in(self.deadline.until_guard(left), self.deadline.grace);
-        let reason = || match left.is_zero() {
-            true if passed > PAUSE => Reason::Paused(passed),
-            true if is_early => Reason::Revoked,
-            _ => Reason::NotRenewed,
+        let reason = || {
+            if left.is_zero() && passed > PAUSE {
+                Reason::Paused(passed)
+            } else if is_early {
+                Reason::Revoked
+            } else {
+                Reason::NotRenewed
+            }
         };
         match self.deadline.need(left) {
             Need::Nothing(time) => time.min(TICK),

@@ -67,12 +67,12 @@ impl End {
     pub fn watch() -> Result<End, Ended> {
         // As crossterm chooses it.
         let stdin = io::stdin();
-        let terminal = match stdin.is_terminal() {
-            true => stdin.as_fd().try_clone_to_owned()?,
-            false => match File::open("/dev/tty") {
-                Ok(file) => file.into(),
-                Err(_) => return Err(Ended::usage("top: no terminal for keys. Print the table once with --once")),
-            },
+        let terminal = if stdin.is_terminal() {
+            stdin.as_fd().try_clone_to_owned()?
+        } else if let Ok(file) = File::open("/dev/tty") {
+            file.into()
+        } else {
+            return Err(Ended::usage("top: no terminal for keys. Print the table once with --once"));
         };
         let end = End { terminal: Arc::new(terminal), signal: Arc::default() };
         for signal in [SIGHUP, SIGINT, SIGTERM] {

@@ -447,7 +447,7 @@ mod tests {
         redirect(&mut route, &mut slots, now + READ_TIMEOUT);
         let ended = error(&mut route, &mut slots, now);
         assert!(matches!(ended, CallError::Failed(failure) if failure.kind() == FailureKind::NotReady));
-        // What was redirected before a slot had to be waited for does not count.
+        // Redirects before a pause for a moving slot do not count.
         let mut route = self::route(now);
         for _ in 0..4 {
             redirect(&mut route, &mut slots, now);

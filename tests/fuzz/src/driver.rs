@@ -81,10 +81,10 @@ fn build(folder: &Path) -> Result<PathBuf, String> {
     cargo.arg("--target-dir").arg(folder).env("RUSTFLAGS", FLAGS).current_dir(env!("CARGO_MANIFEST_DIR"));
     let built = cargo.status().map_err(|error| format!("cargo: {error}"))?;
     println!("fuzz: built in {:.0?}", begun.elapsed());
-    match built.success() {
-        true => Ok(folder.join(host).join("proof/luagate-fuzz")),
-        false => Err("the build failed. It needs a compiler of C++ for libFuzzer".to_owned()),
+    if !built.success() {
+        return Err("the build failed. It needs a compiler of C++ for libFuzzer".to_owned());
     }
+    Ok(folder.join(host).join("proof/luagate-fuzz"))
 }
 
 /// Returns the number of inputs. An error is the end of the log, with the command that shows the failure again.

@@ -107,8 +107,9 @@ impl State {
         self.readable && self.fields == 1 + records && !bound_is_lost
     }
 
-    /// Whether the queue has only waiters that `meta` has too. If it was restored, the scripts may have removed so many other
-    /// entries that the numbers fit. They notice it when the next other entry is the first.
+    /// Whether `meta` has a record of each waiter in the queue. If the queue was restored alone, a release may remove an entry
+    /// without a record before the entries are counted, so that their number is right. The scripts notice the next such entry when
+    /// it is the first.
     pub fn knows_queue(&self) -> bool {
         self.queue.iter().all(|(_, _, record)| record.is_some())
     }

@@ -136,9 +136,12 @@ fn a_cancelled_wait_leaves_the_line_and_can_join_it_again_at_its_place() {
         raw.grant(super::held(&raw));
         let stop = Cancel::new();
         let semaphore = gate.semaphore(&name, 1).lease(Lease::fixed(MINUTE));
-        let acquire = |semaphore: &Semaphore| match is_async {
-            false => semaphore.acquire_timeout(MINUTE),
-            true => futures_executor::block_on(semaphore.acquire_timeout_async(MINUTE)),
+        let acquire = |semaphore: &Semaphore| {
+            if is_async {
+                futures_executor::block_on(semaphore.acquire_timeout_async(MINUTE))
+            } else {
+                semaphore.acquire_timeout(MINUTE)
+            }
         };
         let granted = std::sync::Mutex::new(Vec::new());
         let serve = |who: &'static str, semaphore: &Semaphore| {

@@ -24,9 +24,8 @@ pub fn run(data: &[u8]) {
     else {
         return assert!(found.is_empty(), "{scheme}: {found:?}");
     };
-    let bracketed = |(host, port): &(String, u16)| match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
+    let bracketed = |(host, port): &(String, u16)| {
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     };
     for host in &found {
         assert_eq!(hosts(&format!("{plain}://{}", bracketed(host))).ok(), Some(vec![host.clone()]));

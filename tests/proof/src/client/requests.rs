@@ -311,10 +311,7 @@ impl Client {
             _ => (false, false),
         };
         attempt.has_no_time = is_redirect && attempt.latest <= now.instant();
-        attempt.breaks = match is_break {
-            true if attempt.node == node => attempt.breaks + 1,
-            _ => is_break.into(),
-        };
+        attempt.breaks = if is_break && attempt.node == node { attempt.breaks + 1 } else { is_break.into() };
         if is_break {
             self.keeper.hasten(0, usize::MAX, now); // as after a reconnect
         }

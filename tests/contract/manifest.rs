@@ -3,7 +3,7 @@
 
 use crate::own;
 use crate::support::Server;
-use crate::support::includes::expand;
+use crate::support::includes::{expand, whole};
 
 use luagate::scripts::semaphore::{self, Ask, AskOne};
 use luagate::scripts::{LatchKeys, autocomplete, latch};
@@ -68,10 +68,11 @@ fn each_sha1_matches_its_file() {
 fn each_generated_file_matches_its_current_sources() {
     let mut expected = BTreeMap::new();
     for name in generated() {
-        let text = expand(&read(&format!("{name}.lua")), read);
+        let source = read(&format!("{name}.lua"));
+        let text = expand(&source, read);
         let nested = text.lines().find(|line| line.contains("include:"));
         assert_eq!(nested, None, "{name}: a nested include, or a line that is not `-- include: FILE`");
-        expected.insert(format!("lua/dist/{name}.lua"), text);
+        expected.insert(format!("lua/dist/{name}.lua"), whole(&source, read).unwrap());
     }
     let there = lua_files("lua/dist");
     let there: BTreeSet<&str> = there.iter().map(String::as_str).collect();
@@ -81,6 +82,37 @@ fn each_generated_file_matches_its_current_sources() {
         let is_new = std::fs::read_to_string(file).unwrap() == *text;
         assert!(is_new, "{file}: its sources have changed: run `./dev manifest`");
     }
+}
+
+#[test]
+fn a_script_is_sent_with_its_head_and_without_other_lines_of_comment() {
+    for name in generated() {
+        let source = read(&format!("{name}.lua"));
+        let commented = expand(&source, read);
+        let text = read(&format!("dist/{name}.lua"));
+        let is_comment = |line: &&str| line.trim_start().starts_with("--");
+        let head: Vec<&str> =
+            source.lines().take_while(|line| is_comment(line) && !line.contains("-- include: ")).collect();
+        let code = commented.lines().filter(|line| !is_comment(line));
+        let expected: Vec<&str> = head.iter().copied().chain(code).collect();
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{name}");
+        assert!(head.len() > 1 && text.len() < commented.len(), "{name}");
+    }
+}
+
+#[test]
+fn a_script_with_a_string_or_comment_of_several_lines_is_refused() {
+    for text in
+        ["local a = [[\n-- b\n]]\n", "local a = [==[\n-- b\n]==]\n", "--[[\nlocal a\n]]\n", "local a = 'b\\\n-- c'\n"]
+    {
+        for source in [text.to_owned(), format!("-- head\nlocal b\n{text}"), "-- head\n-- include: part\n".to_owned()] {
+            let refused = whole(&source, |_| text.to_owned()).unwrap_err();
+            assert!(refused.contains(text.lines().next().unwrap()), "{refused}");
+        }
+    }
+    let accepted =
+        whole("-- head\n-- include: part\n  -- one\nlocal b = 1 -- two\n", |_| "-- Part\nlocal a\n".to_owned());
+    assert_eq!(accepted.unwrap(), "-- head\nlocal a\nlocal b = 1 -- two\n");
 }
 
 /// The files of a folder and its subfolders, with their contents.

@@ -2,7 +2,7 @@
 //! correct scripts. Its calls are recorded like the library's.
 
 use super::history::{Full, Granted, Lease, Op, Outcome, Recorder};
-use super::includes::expand;
+use super::includes::whole;
 use luagate::scripts::Keys;
 use redis::{Connection, Script, Value};
 use std::time::{Duration, Instant};
@@ -195,8 +195,8 @@ impl Fault {
     fn script(&self, name: &str) -> Script {
         let files = self.patches.iter().map(|patch| patch.file);
         files.for_each(|file| drop(self.source(file))); // also fails for a file that no script includes now
-        let text = expand(&self.source(&format!("{name}.lua")), |part| self.source(part));
-        Script::new(&text)
+        let text = whole(&self.source(&format!("{name}.lua")), |part| self.source(part));
+        Script::new(&text.unwrap())
     }
 }
 

@@ -1,5 +1,5 @@
 //! After a change in `lua/`: writes each script in the form that the server receives, its SHA-1, and the copies for the
-//! clients.
+//! clients. With a folder as its argument it only writes each script with all comments there, for luacheck.
 
 #[path = "../../../tests/support/includes.rs"]
 mod includes;
@@ -50,6 +50,10 @@ fn with_sha1s(manifest: &str, scripts: &BTreeMap<String, String>) -> String {
     lines.collect()
 }
 
+fn write_scripts(folder: &Path, scripts: &BTreeMap<String, String>) -> Result<()> {
+    scripts.iter().try_for_each(|(name, text)| write(&folder.join(name).with_extension("lua"), text))
+}
+
 fn remove(folder: &Path) -> Result<()> {
     if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) }
 }
@@ -59,22 +63,28 @@ fn main() -> Result<()> {
     let lua = root.join("lua");
     let manifest = read(&lua.join("manifest.json"));
     let part = |file: &str| read(&lua.join(file));
+    let source = |name: &str| part(&format!("{name}.lua"));
+    // `holds` is not in the manifest: it is a part for users' own scripts.
+    let names = names(&manifest).into_iter().chain(["semaphore/holds".to_owned()]);
+    if let Some(folder) = std::env::args_os().nth(1) {
+        let commented = |name: String| {
+            let text = includes::expand(&source(&name), part);
+            (name, text)
+        };
+        return write_scripts(Path::new(&folder), &names.map(commented).collect());
+    }
     let whole = |name: String| {
-        let text = includes::expand(&part(&format!("{name}.lua")), part);
+        let text = includes::whole(&source(&name), part).unwrap_or_else(|error| panic!("lua/{name}.lua: {error}"));
         (name, text)
     };
-    // `holds` is not in the manifest: it is a part for users' own scripts.
-    let scripts = names(&manifest).into_iter().chain(["semaphore/holds".to_owned()]);
-    let scripts: BTreeMap<String, String> = scripts.map(whole).collect();
+    let scripts: BTreeMap<String, String> = names.map(whole).collect();
     let manifest = with_sha1s(&manifest, &scripts);
     let clients = CLIENTS.map(|client| root.join("clients").join(client).join("lua"));
     let readme = part("dist/README.md");
     for folder in clients.iter().chain([&lua]) {
         remove(&folder.join("dist"))?; // it may contain a file of a former script
         write(&folder.join("dist/README.md"), &readme)?;
-        for (name, text) in &scripts {
-            write(&folder.join("dist").join(name).with_extension("lua"), text)?;
-        }
+        write_scripts(&folder.join("dist"), &scripts)?;
         write(&folder.join("manifest.json"), &manifest)?;
     }
     for client in CLIENTS {

@@ -4,7 +4,7 @@
 mod includes;
 
 use crate::call::Sent;
-use includes::expand;
+use includes::{expand, whole};
 use redis::{ConnectionLike, RedisResult, Value};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -88,7 +88,7 @@ impl Scripts {
         let mut names = BTreeMap::new();
         for script in self.keys.keys() {
             let source = &self.files[&format!("{script}.lua")];
-            let text = expand(source, |part| self.files[part].clone());
+            let text = whole(source, |part| self.files[part].clone()).map_err(|error| format!("{script}: {error}"))?;
             let loaded = redis::cmd("SCRIPT").arg("LOAD").arg(text).query(server);
             let sha1: String = loaded.map_err(|error| format!("{script}: {error}"))?;
             names.insert(script.clone(), sha1);

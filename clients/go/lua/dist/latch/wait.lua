@@ -8,50 +8,32 @@
 -- REPLY open    count now
 --       closed  left count retry_after now
 
--- Part: argument checks, for scripts that need not be fast.
--- Out  problem (the first error found; the script returns it), refuse, number, word, takes
--- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
--- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
--- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
 local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
 local problem
 local function refuse(text) problem = problem or 'LUAGATE ' .. text end
--- ARGV[at] as a number.
 local function number(at, name, least, most)
   local value = find(ARGV[at] or '', DIGITS) and ARGV[at] + 0
   if value and value >= least and value <= most then return value end
   problem = problem or string.format(NO_NUMBER, name, least, most)
 end
--- ARGV[at] as a word of at most `most` bytes.
 local function word(at, name, most)
   local text = ARGV[at] or ''
   if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
--- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: wrong number of keys. Accepted: ' .. key_count .. ': ' .. keys) end
-  -- Some clients remove white space at the end of an error, so no error ends with it.
   if #ARGV ~= count then
     refuse('arguments: wrong number of arguments. Accepted: ' .. count .. (count > 0 and ': ' .. arguments or ''))
   end
 end
--- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
--- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
--- Part: the stored state of the latch. Writes nothing.
--- In   call, now
--- Out  latch, waiters (the keys), fields, waiting (their sizes), count, counted, expiry, is_open
---
--- The latch hash has one field that is not an id; its name contains a space, which no id can:
---   'the state'   count counted expiry, as numbers
--- and, until the latch opens, a field for each id that counted down. An open latch does not need them.
 if #KEYS < 2 then -- there is nothing to read
   return redis.error_reply('LUAGATE keys: wrong number of keys. Accepted: 2: latch waiters')
 end
@@ -69,23 +51,17 @@ local expiry = now  -- when the keys expire
 local a, b, c = string.match(call('HGET', latch, 'the state') or '', '^(%d+) (%d+) (%d+)$')
 if a then count, counted, expiry = tonumber(a), tonumber(b), tonumber(c) end
 
--- If state and ids disagree, only the stored ids count: the latch may open late, never early.
 if counted < count then counted = math.min(counted, fields - 1) end
 
 local function is_open()
   return count > 0 and counted >= count
 end
--- Part: for all calls that write: the count, the TTL, and the messages to waiters.
--- In   call, now, latch, waiters, fields, waiting, count, counted, expiry
--- Out  count, expiry, clear, start, save, tell
 
--- Deletes the state and the ids.
 local function clear()
   if fields > 0 then call('UNLINK', latch) end
   fields = 0
 end
 
--- Takes the stored count, or this one if none is stored. Keeps the keys for at least `ms` from now.
 local function start(declared, ms)
   if count == 0 then
     clear() -- fields without a state belong to no latch
@@ -94,7 +70,6 @@ local function start(declared, ms)
   expiry = math.max(expiry, now + ms)
 end
 
--- Writes the state, and that `id` has counted.
 local function save(id)
   if fields > 0 then call('PEXPIREAT', latch, expiry) end -- first, since PEXPIREAT is allowed when memory is full
   local text = count .. ' ' .. counted .. ' ' .. expiry
@@ -106,8 +81,6 @@ local function save(id)
   if fields == 0 then call('PEXPIREAT', latch, expiry) end
 end
 
--- Sends a message to at most 100 waiters: each of them asks again, and that call sends one to the next 100. The waiter whose
--- wait ends last comes first: it is the most likely to be alive, and would sleep longest.
 local function tell()
   if waiting == 0 then return end
   local inboxes = call('ZREVRANGEBYSCORE', waiters, '+inf', '(' .. now, 'LIMIT', 0, 100)

@@ -7,9 +7,6 @@
 --       fence      only the permit with this fence; 0 or left out: the permit that the id holds
 -- REPLY refreshed permits fence expires_at now
 --       lost      now
--- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
--- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
--- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
@@ -20,40 +17,10 @@ end
 local id, lease_ms, only, problem = ARGV[1], ARGV[2], ARGV[3] or '0', nil
 lease_ms = find(lease_ms, DIGITS) and lease_ms + 0 or -1
 only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
--- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
--- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
--- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty), problem (an error found before: then nothing is read), call, now, micros
--- Out  problem (the script returns it), VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER,
---      WAITER_SIZE, NEVER, MANY, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
---      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, line_is_empty (as the state says), next_fence,
---      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
---      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
--- Part: the storage layout. Only this part defines the contents of the keys.
--- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
---
---   holders   sorted set: id, end of its lease in ms; inf: permanent
---             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
---   queue     sorted set: id, ticket
---   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
---
--- Records and the state are packed numbers. A script reads and writes them several times faster than decimal text.
---   a holder      fence; also permits and least_end (0: none), if it has more than one permit or a minimum hold
---   a waiter      permits, lease_ms, patience_until (the waiter's deadline on the server), asks_before (it plans to
---                 ask again this many ms before patience_until), at_least_ms; its inbox follows
---   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
---                                because keys were lost, while a lease that is still known runs
---                 limit          0: none is stored
---                 extra_weight   the permits of all holders beyond one each
---                 next_end       no lease ends before this time
---                 last_end       no lease ends after this time, except permanent ones
---                 expiry         when the keys expire; 0: never
---                 last_fence     the last fence or ticket that was given
---                 head_until     while nothing is free, the first waiter stays first until this time; inf: no id waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
 local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
@@ -86,9 +53,7 @@ local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
 local line_is_empty = head_until == NEVER
--- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
--- The changes that `write` stores.
 local changed, ttl_changed              -- the state; when the keys expire
 local wrote                             -- `write` need not begin with a write that is allowed when memory is full
 local records = nil                     -- ids and their new records, alternating
@@ -96,7 +61,6 @@ local renewed                           -- the new end of the caller's lease
 local lease_ended, is_permanent         -- a lease ended; a new lease is permanent
 local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
--- acquire checked the id of a holder without a minimum hold. Some other fields of meta are not ids.
 problem = problem or (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or (lease_ms < 0 or lease_ms > 3155760000000) and string.format(NO_NUMBER, 'lease_ms', 0, 3155760000000)
   or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
@@ -105,7 +69,6 @@ if not fence or only > 0 and fence ~= only then return {'lost', now} end
 local ends = lease_ms == 0 and NEVER or now + lease_ms
 if ends < least_end then ends = least_end end
 local reply = {'refreshed', weight, fence, lease_ms == 0 and -1 or ends, now}
--- Usually nothing else changes: no lease has ended yet, and the new end is within the bounds.
 if now < next_end and ends <= last_end and redis.pcall('ZADD', holders, 'XX', 'GT', 'CH', ends, id) == 1 then return reply end
 local before = call('ZSCORE', holders, id)
 local before_ms = tonumber(before or 0)
@@ -113,26 +76,16 @@ if before_ms <= now then return {'lost', now} end
 if before_ms == ends then return reply end
 local held, waiting = 1, line_is_empty and 0 or call('ZCARD', queue)
 renewed = lease_ms == 0 and '+inf' or ends
--- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
--- In   NEVER, ends, next_end, latest
--- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
 lease_ended = before == 'inf'
--- Part: messages to the waiters.
--- In   waiting, clock
--- Out  listens, tell, CHANNEL_AND_SECRET (all nil if no id waits)
 local listens, tell, CHANNEL_AND_SECRET
 if waiting > 0 then
   CHANNEL_AND_SECRET = '^([^#]*)#?(.*)$' -- of an inbox
-  -- Returns the position of the first of these channels with a subscriber. A waiter without a channel needs none. Only exact
-  -- subscriptions at this node count: the number that PUBLISH returns includes some of the others.
   function listens(...)
     local counts = (...) == '' and {'', 1} or redis.pcall('PUBSUB', 'NUMSUB', ...)
     for i = 2, #counts, 2 do if counts[i] > 0 then return i / 2 end end
   end
-  -- Sends a grant with fence and end as text, or with a fence of 0 a hint to ask again at `at`. Other clients may publish, so a
-  -- message to a waiter with a secret ends with a signature. Returns false if the message could not be sent.
   function tell(channel, secret, who, permits, fence_text, at)
     local message = who .. (permits == 1 and ' 1 ' or ' ' .. permits .. ' ') .. fence_text .. ' ' .. at .. ' '
       .. clock[1] .. string.sub('00000' .. clock[2], -6, -4)
@@ -140,13 +93,8 @@ if waiting > 0 then
     return type(redis.pcall('PUBLISH', channel, message)) == 'number'
   end
 end
--- If the lease now ends earlier than before, the first waiter may plan to ask too late.
 local first = waiting > 0 and ends < before_ms and call('ZRANGE', queue, '0', '0')[1]
 local first_text, when = first and call('HGET', meta, first), math.max(next_end, now)
--- Part: hint. Sends a waiter the time at which it must ask, if it plans to ask later, and stores its new plan.
--- In   first, first_text (the waiter, and its record, if the keys are consistent), when (not before now), now, tell,
---      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
--- Out  records
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   if patience - asks_before > when then
@@ -158,15 +106,9 @@ if first_text and #first_text > WAITER_SIZE then
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end
 end
--- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
--- In   changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest, state,
---      pinned, suspended, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, waiting, held, id, now, call,
---      meta, holders, queue, STATE, VERSION, NEVER
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then
-  -- A permanent lease kept the keys for ever. Without any, and without a pinned limit, they expire again. A waiter asks every
-  -- few seconds, which keeps them while it waits.
   local last = call('ZREVRANGE', holders, '0', '1', 'WITHSCORES')
   last = last[renewed and last[1] == id and 4 or 2]
   if last ~= 'inf' then
@@ -175,14 +117,10 @@ elseif lease_ended and expiry == 0 and not pinned then
 elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this ms would take the new entries with them
   expiry, changed, ttl_changed = now + 60000, true, true
 end
--- The bound is up to a second later than needed, so that few calls change it. After a loss, granting may be suspended for that
--- much longer, never shorter.
 if latest > last_end then
   last_end, changed = latest + math.min(1000, math.floor((latest - now) / 8)), true
   if expiry ~= 0 and expiry < latest + 60000 then expiry, ttl_changed = latest + 60000, true end
 end
--- When memory is full, the server may refuse only a new permit or a place in line, at the first write. All other calls begin
--- with a write that is allowed then. After it every write is allowed.
 local is_first = not wrote and (changed or records or renewed)
 if is_first then
   if expiry == 0 then call('PERSIST', meta) else call('PEXPIREAT', meta, expiry) end

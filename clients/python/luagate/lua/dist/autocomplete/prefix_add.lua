@@ -4,33 +4,24 @@
 -- ARGV  member ...   0 to 1000 of them, any bytes
 -- REPLY added        how many members are new
 
--- Part: argument checks, for scripts that need not be fast.
--- Out  problem (the first error found; the script returns it), refuse, number, word, takes
--- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
--- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
--- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
 local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
 local problem
 local function refuse(text) problem = problem or 'LUAGATE ' .. text end
--- ARGV[at] as a number.
 local function number(at, name, least, most)
   local value = find(ARGV[at] or '', DIGITS) and ARGV[at] + 0
   if value and value >= least and value <= most then return value end
   problem = problem or string.format(NO_NUMBER, name, least, most)
 end
--- ARGV[at] as a word of at most `most` bytes.
 local function word(at, name, most)
   local text = ARGV[at] or ''
   if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
--- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: wrong number of keys. Accepted: ' .. key_count .. ': ' .. keys) end
-  -- Some clients remove white space at the end of an error, so no error ends with it.
   if #ARGV ~= count then
     refuse('arguments: wrong number of arguments. Accepted: ' .. count .. (count > 0 and ': ' .. arguments or ''))
   end

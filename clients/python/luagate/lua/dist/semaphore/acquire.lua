@@ -18,9 +18,6 @@
 --       queued       ticket position retry_after in_use limit now
 --       denied       next_expiry in_use limit waiting now  with wait_ms: the line is full; next_expiry may be too early
 --       above_limit  limit now  more than the limit in force, so never granted; the id has no place in line
--- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
--- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
--- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
@@ -57,40 +54,10 @@ if max_waiting then
 else
   max_waiting, at_least_ms, head_start_ms = 0, 0, 0
 end
--- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
--- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
--- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty), problem (an error found before: then nothing is read), call, now, micros
--- Out  problem (the script returns it), VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER,
---      WAITER_SIZE, NEVER, MANY, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
---      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, line_is_empty (as the state says), next_fence,
---      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
---      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
--- Part: the storage layout. Only this part defines the contents of the keys.
--- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
---
---   holders   sorted set: id, end of its lease in ms; inf: permanent
---             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
---   queue     sorted set: id, ticket
---   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
---
--- Records and the state are packed numbers. A script reads and writes them several times faster than decimal text.
---   a holder      fence; also permits and least_end (0: none), if it has more than one permit or a minimum hold
---   a waiter      permits, lease_ms, patience_until (the waiter's deadline on the server), asks_before (it plans to
---                 ask again this many ms before patience_until), at_least_ms; its inbox follows
---   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
---                                because keys were lost, while a lease that is still known runs
---                 limit          0: none is stored
---                 extra_weight   the permits of all holders beyond one each
---                 next_end       no lease ends before this time
---                 last_end       no lease ends after this time, except permanent ones
---                 expiry         when the keys expire; 0: never
---                 last_fence     the last fence or ticket that was given
---                 head_until     while nothing is free, the first waiter stays first until this time; inf: no id waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
 local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
@@ -123,9 +90,7 @@ local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
 local line_is_empty = head_until == NEVER
--- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
--- The changes that `write` stores.
 local changed, ttl_changed              -- the state; when the keys expire
 local wrote                             -- `write` need not begin with a write that is allowed when memory is full
 local records = nil                     -- ids and their new records, alternating
@@ -134,17 +99,10 @@ local lease_ended, is_permanent         -- a lease ended; a new lease is permane
 local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL yet
 local latest = 0                        -- the latest end of a new lease
 if problem then return redis.error_reply(problem) end
--- `count` reads the number of waiters, unless it is certain that the queue is not needed.
 local waiting = line_is_empty and now < next_end and not record and want and now + lease_ms <= last_end and 0
 local gives_back
--- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
--- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
--- In   waiting (nil: not read yet), gives_back (the caller releases its permits, and their lease has not ended), call, meta,
---      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, MANY
--- Out  held (the number of holders), in_use, consistent, waiting, line (the first two waiters, if read)
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
--- A call that can grant no more than it gives back leaves the check to the next call.
 local consistent = gives_back and (waiting == 0 or in_use >= limit)
 local line
 if not consistent then
@@ -160,7 +118,6 @@ elseif not waiting then -- before the first write, so that a queue of a wrong ty
   line = call('ZRANGE', queue, '0', '1')
   waiting = #line < 2 and #line or MANY
 end
--- The id holds a permit already: return it, even if the limit has changed since.
 local own_end = fence and call('ZSCORE', holders, id)
 if own_end and tonumber(own_end) > now then
   return {'held', weight, fence, own_end == 'inf' and -1 or tonumber(own_end), now, suspended and limit or in_use, limit}
@@ -171,11 +128,6 @@ if limit == 0 then
   return redis.error_reply(
     'LUAGATE no limit: the call passes no limit and none is stored. Pass a limit, or store one with `resize`')
 end
--- Part: expire. Takes back leases that have ended. Suspends granting if the keys are inconsistent, and resumes it.
--- In   fence (not nil: the caller's own lease has ended), consistent, held, suspended, is_known, pinned, extra_weight, next_end,
---      last_end, id, now, call, meta, holders, queue, HOLDER, HOLDER_SIZE, NEVER
--- Out  held, in_use, waiting, suspended, extra_weight, next_end, last_end, expiry, record, fence, lease_ended, changed,
---      ttl_changed, wrote
 if not consistent or suspended or fence or now >= next_end then
   if consistent and not suspended then -- the caller's own lease, and up to 100 others, the earliest first
     local ended = fence and {id} or {}
@@ -193,8 +145,6 @@ if not consistent or suspended or fence or now >= next_end then
     if fence then record, fence = false, nil end
     next_end, changed = tonumber(held > 0 and call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2] or NEVER), true
   end
-  -- The keys are inconsistent: the holders are unknown, only the end of the last lease is known. It is the later of the last
-  -- end in holders and `last_end`. Granting resumes when `last_end` has passed and all known leases have ended or were released.
   if not consistent then
     local known = tonumber(call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] or 0)
     call('UNLINK', meta, queue)
@@ -213,19 +163,11 @@ if not consistent or suspended or fence or now >= next_end then
   end
   in_use = suspended and 2147483647 or held + extra_weight
 end
--- Part: place. Finds the caller's place in line: the one that it has, one that the server removed, or a new one.
--- In   want, wait_ms, ticket, head_start_ms (arguments), id, record, waiting, limit, in_use, last_fence, next_fence, head_until,
---      is_new_queue, now, call, queue
--- Out  place (its ticket, if it was in line before), above_limit (it wants more than the limit), waits (it waits in line until
---      patience_until), patience_until, is_new (it joins the line unless it is granted), ticket (0: it has none yet), behind (how
---      many waiters it comes before, by its head start), asks, serves (see `serve`), waiting, last_fence, next_fence, head_until,
---      is_new_queue, wrote
 local place = record and call('ZSCORE', queue, id)
 local above_limit = want and want > limit
 local waits = wait_ms > 0 and want and not above_limit
 local asks, behind, patience_until = true, 0, now + wait_ms
 local is_new = waits and not place and ticket == 0
--- No waiter is read while it is known that the first one stays first.
 local serves = in_use < limit or now >= head_until or not is_new and (waits or place)
 if place then
   ticket = tonumber(place)
@@ -242,20 +184,13 @@ elseif head_start_ms > 0 then
   ticket = math.max(1, next_fence - head_start_ms * 1000)
   if waiting > 0 and (waits or serves) then behind = call('ZCOUNT', queue, '(' .. string.format('%.0f', ticket), '+inf') end
 end
--- Part: messages to the waiters.
--- In   waiting, clock
--- Out  listens, tell, CHANNEL_AND_SECRET (all nil if no id waits)
 local listens, tell, CHANNEL_AND_SECRET
 if waiting > 0 then
   CHANNEL_AND_SECRET = '^([^#]*)#?(.*)$' -- of an inbox
-  -- Returns the position of the first of these channels with a subscriber. A waiter without a channel needs none. Only exact
-  -- subscriptions at this node count: the number that PUBLISH returns includes some of the others.
   function listens(...)
     local counts = (...) == '' and {'', 1} or redis.pcall('PUBSUB', 'NUMSUB', ...)
     for i = 2, #counts, 2 do if counts[i] > 0 then return i / 2 end end
   end
-  -- Sends a grant with fence and end as text, or with a fence of 0 a hint to ask again at `at`. Other clients may publish, so a
-  -- message to a waiter with a secret ends with a signature. Returns false if the message could not be sent.
   function tell(channel, secret, who, permits, fence_text, at)
     local message = who .. (permits == 1 and ' 1 ' or ' ' .. permits .. ' ') .. fence_text .. ' ' .. at .. ' '
       .. clock[1] .. string.sub('00000' .. clock[2], -6, -4)
@@ -263,16 +198,6 @@ if waiting > 0 then
     return type(redis.pcall('PUBLISH', channel, message)) == 'number'
   end
 end
--- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
--- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
--- In   serves (whether to read the line), line (the first two waiters, if read), asks (the caller wants permits), id, want (how
---      many; nil: all that are free), lease_ms, at_least_ms, behind (it comes before so many waiters), waits (it waits in line
---      until patience_until), patience_until, waiting, limit, held, extra_weight, in_use, next_end, last_end, latest, last_fence,
---      next_fence, now, call, meta, holders, queue, listens, tell, CHANNEL_AND_SECRET, PLAIN_HOLDER, HOLDER, WAITER, WAITER_SIZE,
---      NEVER, records
--- Out  given (the caller's fence), weight (its permits), asks (false: the caller was served), stopped (the bound of 100 was
---      reached), first, first_text, when (see `hint`), head_until, waiting, held, extra_weight, in_use, next_end, last_end,
---      latest, last_fence, next_fence, is_permanent, is_new_holders, records, changed, wrote
 local given, stopped, first, first_text, when, texts
 local seen, at = 0, 0
 while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
@@ -299,7 +224,6 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
   elseif text and #text >= WAITER_SIZE then
     permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, text)
     alive = patience > now
-    -- Only a waiter that could be granted, or that blocks others, must have a subscriber.
     if alive and (in_use < limit or permits > limit) then
       channel, secret = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       alive = in_use >= limit or listens(channel)
@@ -319,7 +243,6 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
   end
   local ends, score
   if fits then
-    -- The same text as by %.0f, in half the time. Each part fits an integer of a 32-bit server.
     ends = lease == 0 and NEVER or now + lease
     score = lease == 0 and '+inf' or string.format('%d%09d', ends / 1000000000, ends % 1000000000)
     last_fence = next_fence
@@ -332,19 +255,12 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
     tell(channel, secret, who, 0, 0, 0)
   end
   if fits then
--- Part: grant. Stores the grant of `permits` to `who`, with the fence `last_fence`.
--- In   who, permits, at_least (the minimum hold in ms), ends, score (the end of the lease, as a number and as text), last_fence,
---      held, in_use, extra_weight, next_end, last_end, latest, records, now, call, holders, PLAIN_HOLDER, HOLDER, NEVER
--- Out  held, in_use, extra_weight, next_end, last_end, latest, is_permanent, is_new_holders, records, changed, wrote
 call('ZADD', holders, score, who)
 local granted = permits == 1 and at_least == 0 and struct.pack(PLAIN_HOLDER, last_fence)
   or struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
 if records then records[#records + 1], records[#records + 2] = who, granted else records = {who, granted} end
 if held == 0 then is_new_holders = true end
 if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
--- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
--- In   NEVER, ends, next_end, latest
--- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
 held, in_use, extra_weight, wrote = held + 1, in_use + permits, extra_weight + permits - 1, true
@@ -356,10 +272,6 @@ held, in_use, extra_weight, wrote = held + 1, in_use + permits, extra_weight + p
   if in_line and at == #line then line, texts = nil, nil end
 end
 when = math.max(next_end, now) -- a waiter that stays the first asks when the next lease ends
--- Part: hint. Sends a waiter the time at which it must ask, if it plans to ask later, and stores its new plan.
--- In   first, first_text (the waiter, and its record, if the keys are consistent), when (not before now), now, tell,
---      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
--- Out  records
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   if patience - asks_before > when then
@@ -390,9 +302,6 @@ end
 local joins = is_new and not given
 if joins and max_waiting > 0 and waiting - behind >= max_waiting then
   if not stopped then
--- Part: sweep. The line is full: removes the dead waiters among the first 100 before the caller's place.
--- In   waiting, behind, now, call, meta, queue, CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
--- Out  waiting, head_until, changed, wrote
 local front = call('ZRANGE', queue, 0, math.min(waiting - behind, 100) - 1)
 local gone, asked, channels, first_is_gone = {}, {}, {}, false
 for i, text in ipairs(call('HMGET', meta, unpack(front))) do
@@ -431,12 +340,6 @@ elseif above_limit then
   reply = {'above_limit', limit, now}
   limit = stored_limit -- only a grant stores a limit
 elseif joins or waits and not is_new then
--- Part: stay. The caller joins the line, or stays in it. Computes its position, when to ask again, and its record.
--- In   joins (it is not in line yet), place (false: it was not in line before), id, want, lease_ms, wait_ms, inbox, at_least_ms,
---      ticket, behind, patience_until, record, waiting, stopped, suspended, next_end, expiry, next_fence, now, call, find, tell,
---      first, first_text, when (see `hint`), meta, holders, queue, CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, NEVER, records
--- Out  ticket, position (from 1), retry_after (in ms), waiting, head_until, expiry, last_fence, is_new_queue, records,
---      ttl_changed, wrote
 if joins then
   if ticket == 0 then ticket = next_fence end
   last_fence, next_fence = next_fence, next_fence + 1
@@ -447,13 +350,8 @@ if joins then
 end
 local ahead = joins and waiting - behind - 1 or call('ZRANK', queue, id)
 if ahead == 0 and waiting > 1 and not place then
-  -- The caller overtook the waiter that was the first. This one must not rely on the caller, which may die.
   first, when = call('ZRANGE', queue, '1', '1')[1], now + 1000
   first_text = call('HGET', meta, first)
--- Part: hint. Sends a waiter the time at which it must ask, if it plans to ask later, and stores its new plan.
--- In   first, first_text (the waiter, and its record, if the keys are consistent), when (not before now), now, tell,
---      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
--- Out  records
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   if patience - asks_before > when then
@@ -467,7 +365,6 @@ if first_text and #first_text > WAITER_SIZE then
 end
 end
 local position, retry_after = ahead + 1, math.max(1, (wait_ms - wait_ms % 3) / 3)
--- The waiters ahead may all be dead, and they receive the messages. So it asks every second for each of them.
 if ahead > 0 then retry_after = math.min(retry_after, 1000 * ahead) end
 if stopped then
   retry_after = 1
@@ -476,9 +373,6 @@ elseif suspended or next_end < now + retry_after then -- while suspended it wait
   if lease[2] and lease[2] ~= 'inf' then
     local ask_in = math.max(1, lease[2] - now)
     if ahead > 0 and not suspended then
-      -- It asks a little after the first waiter would. It does so only once within two thirds of its lease, before which no
-      -- renewed lease ends, and not for permits that are in use until their minimum hold ends. Else many would ask at the end of
-      -- each of many leases.
       ask_in = ask_in + math.min(3 * ahead, 60 + math.floor(ahead / 50))
       local asked = record and #record >= WAITER_SIZE and select(3, struct.unpack(WAITER, record)) - wait_ms or 0
       local least = math.min(retry_after, lease_ms == 0 and NEVER or lease_ms * 2 / 3)
@@ -493,7 +387,6 @@ local text = struct.pack(WAITER, want, lease_ms, patience_until, wait_ms - retry
 if records then records[#records + 1], records[#records + 2] = id, text else records = {id, text} end
   reply = {'queued', ticket, position, retry_after, suspended and limit or in_use, limit, now}
 else
-  -- Until the next lease ends, or the last one while suspended. If none ends: until the patience of the first waiter does.
   local ends_at = next_end < NEVER and next_end -- if the line is full; a lease that was refreshed may end later
   if not stopped and (suspended or not waits) then
     local score = call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
@@ -502,15 +395,9 @@ else
   if stopped or not ends_at then ends_at = waiting > 0 and head_until end -- 0: serve stopped at its bound; ask at once
   reply = {'denied', ends_at and math.max(1, ends_at - now) or -1, suspended and limit or in_use, limit, waiting, now}
 end
--- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
--- In   changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest, state,
---      pinned, suspended, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, waiting, held, id, now, call,
---      meta, holders, queue, STATE, VERSION, NEVER
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then
-  -- A permanent lease kept the keys for ever. Without any, and without a pinned limit, they expire again. A waiter asks every
-  -- few seconds, which keeps them while it waits.
   local last = call('ZREVRANGE', holders, '0', '1', 'WITHSCORES')
   last = last[renewed and last[1] == id and 4 or 2]
   if last ~= 'inf' then
@@ -519,14 +406,10 @@ elseif lease_ended and expiry == 0 and not pinned then
 elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this ms would take the new entries with them
   expiry, changed, ttl_changed = now + 60000, true, true
 end
--- The bound is up to a second later than needed, so that few calls change it. After a loss, granting may be suspended for that
--- much longer, never shorter.
 if latest > last_end then
   last_end, changed = latest + math.min(1000, math.floor((latest - now) / 8)), true
   if expiry ~= 0 and expiry < latest + 60000 then expiry, ttl_changed = latest + 60000, true end
 end
--- When memory is full, the server may refuse only a new permit or a place in line, at the first write. All other calls begin
--- with a write that is allowed then. After it every write is allowed.
 local is_first = not wrote and (changed or records or renewed)
 if is_first then
   if expiry == 0 then call('PERSIST', meta) else call('PEXPIREAT', meta, expiry) end

@@ -15,33 +15,24 @@
 -- first semaphore that has too few free permits, or has a waiter; from 1. `usages` has for each: in_use limit waiting.
 -- `denied` and `above_limit` grant nothing, and the id has no place in line. `still_held`: at how many of them the id has a
 -- permit all the same, by an earlier run of this call: if not 0, release it at each.
--- Part: argument checks, for scripts that need not be fast.
--- Out  problem (the first error found; the script returns it), refuse, number, word, takes
--- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
--- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
--- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
 local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
 local problem
 local function refuse(text) problem = problem or 'LUAGATE ' .. text end
--- ARGV[at] as a number.
 local function number(at, name, least, most)
   local value = find(ARGV[at] or '', DIGITS) and ARGV[at] + 0
   if value and value >= least and value <= most then return value end
   problem = problem or string.format(NO_NUMBER, name, least, most)
 end
--- ARGV[at] as a word of at most `most` bytes.
 local function word(at, name, most)
   local text = ARGV[at] or ''
   if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
--- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: wrong number of keys. Accepted: ' .. key_count .. ': ' .. keys) end
-  -- Some clients remove white space at the end of an error, so no error ends with it.
   if #ARGV ~= count then
     refuse('arguments: wrong number of arguments. Accepted: ' .. count .. (count > 0 and ': ' .. arguments or ''))
   end
@@ -70,42 +61,11 @@ for at = 2, problem and 0 or #ARGV, 4 do
   asked[#asked + 1] = {permits, limit, lease_ms, at_least_ms}
 end
 if problem then return redis.error_reply(problem) end
--- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
--- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
--- Reads one semaphore, with its three keys. Writes nothing: the functions that it returns do. Returns nil after a problem.
 local function open(KEYS, want, declared, lease_ms, at_least_ms)
--- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty), problem (an error found before: then nothing is read), call, now, micros
--- Out  problem (the script returns it), VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER,
---      WAITER_SIZE, NEVER, MANY, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
---      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, line_is_empty (as the state says), next_fence,
---      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
---      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
--- Part: the storage layout. Only this part defines the contents of the keys.
--- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
---
---   holders   sorted set: id, end of its lease in ms; inf: permanent
---             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
---   queue     sorted set: id, ticket
---   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
---
--- Records and the state are packed numbers. A script reads and writes them several times faster than decimal text.
---   a holder      fence; also permits and least_end (0: none), if it has more than one permit or a minimum hold
---   a waiter      permits, lease_ms, patience_until (the waiter's deadline on the server), asks_before (it plans to
---                 ask again this many ms before patience_until), at_least_ms; its inbox follows
---   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
---                                because keys were lost, while a lease that is still known runs
---                 limit          0: none is stored
---                 extra_weight   the permits of all holders beyond one each
---                 next_end       no lease ends before this time
---                 last_end       no lease ends after this time, except permanent ones
---                 expiry         when the keys expire; 0: never
---                 last_fence     the last fence or ticket that was given
---                 head_until     while nothing is free, the first waiter stays first until this time; inf: no id waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
 local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
@@ -138,9 +98,7 @@ local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
 local line_is_empty = head_until == NEVER
--- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
--- The changes that `write` stores.
 local changed, ttl_changed              -- the state; when the keys expire
 local wrote                             -- `write` need not begin with a write that is allowed when memory is full
 local records = nil                     -- ids and their new records, alternating
@@ -150,14 +108,8 @@ local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL y
 local latest = 0                        -- the latest end of a new lease
   if problem then return end
   local waiting, gives_back = call('ZCARD', queue)
--- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
--- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
--- In   waiting (nil: not read yet), gives_back (the caller releases its permits, and their lease has not ended), call, meta,
---      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, MANY
--- Out  held (the number of holders), in_use, consistent, waiting, line (the first two waiters, if read)
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
--- A call that can grant no more than it gives back leaves the check to the next call.
 local consistent = gives_back and (waiting == 0 or in_use >= limit)
 local line
 if not consistent then
@@ -183,15 +135,8 @@ end
   local own_end = fence and call('ZSCORE', holders, id)
   local is_held = own_end and tonumber(own_end) > now
   local one = {is_held = is_held, above_limit = not is_held and want > limit and limit}
-  -- Takes back ended leases and serves the line. With `asks` it grants to the caller, if enough is free and no id waits.
-  -- Returns whether the caller holds its permits here, or could be granted them.
   function one.advance(asks)
     if is_held then return true end
--- Part: expire. Takes back leases that have ended. Suspends granting if the keys are inconsistent, and resumes it.
--- In   fence (not nil: the caller's own lease has ended), consistent, held, suspended, is_known, pinned, extra_weight, next_end,
---      last_end, id, now, call, meta, holders, queue, HOLDER, HOLDER_SIZE, NEVER
--- Out  held, in_use, waiting, suspended, extra_weight, next_end, last_end, expiry, record, fence, lease_ended, changed,
---      ttl_changed, wrote
 if not consistent or suspended or fence or now >= next_end then
   if consistent and not suspended then -- the caller's own lease, and up to 100 others, the earliest first
     local ended = fence and {id} or {}
@@ -209,8 +154,6 @@ if not consistent or suspended or fence or now >= next_end then
     if fence then record, fence = false, nil end
     next_end, changed = tonumber(held > 0 and call('ZRANGE', holders, 0, 0, 'WITHSCORES')[2] or NEVER), true
   end
-  -- The keys are inconsistent: the holders are unknown, only the end of the last lease is known. It is the later of the last
-  -- end in holders and `last_end`. Granting resumes when `last_end` has passed and all known leases have ended or were released.
   if not consistent then
     local known = tonumber(call('ZREVRANGE', holders, 0, 0, 'WITHSCORES')[2] or 0)
     call('UNLINK', meta, queue)
@@ -229,20 +172,13 @@ if not consistent or suspended or fence or now >= next_end then
   end
   in_use = suspended and 2147483647 or held + extra_weight
 end
--- Part: messages to the waiters.
--- In   waiting, clock
--- Out  listens, tell, CHANNEL_AND_SECRET (all nil if no id waits)
 local listens, tell, CHANNEL_AND_SECRET
 if waiting > 0 then
   CHANNEL_AND_SECRET = '^([^#]*)#?(.*)$' -- of an inbox
-  -- Returns the position of the first of these channels with a subscriber. A waiter without a channel needs none. Only exact
-  -- subscriptions at this node count: the number that PUBLISH returns includes some of the others.
   function listens(...)
     local counts = (...) == '' and {'', 1} or redis.pcall('PUBSUB', 'NUMSUB', ...)
     for i = 2, #counts, 2 do if counts[i] > 0 then return i / 2 end end
   end
-  -- Sends a grant with fence and end as text, or with a fence of 0 a hint to ask again at `at`. Other clients may publish, so a
-  -- message to a waiter with a secret ends with a signature. Returns false if the message could not be sent.
   function tell(channel, secret, who, permits, fence_text, at)
     local message = who .. (permits == 1 and ' 1 ' or ' ' .. permits .. ' ') .. fence_text .. ' ' .. at .. ' '
       .. clock[1] .. string.sub('00000' .. clock[2], -6, -4)
@@ -255,16 +191,6 @@ end
       call('HDEL', meta, id)
     end
     local serves, behind, waits, patience_until = true, 0, false, nil
--- Part: serve. Grants to the waiters in their order, and after them to the caller, while enough is free. A dead waiter leaves
--- the queue without a message. A waiter that wants more than the limit leaves it with a hint. At most 100 waiters in one call.
--- In   serves (whether to read the line), line (the first two waiters, if read), asks (the caller wants permits), id, want (how
---      many; nil: all that are free), lease_ms, at_least_ms, behind (it comes before so many waiters), waits (it waits in line
---      until patience_until), patience_until, waiting, limit, held, extra_weight, in_use, next_end, last_end, latest, last_fence,
---      next_fence, now, call, meta, holders, queue, listens, tell, CHANNEL_AND_SECRET, PLAIN_HOLDER, HOLDER, WAITER, WAITER_SIZE,
---      NEVER, records
--- Out  given (the caller's fence), weight (its permits), asks (false: the caller was served), stopped (the bound of 100 was
---      reached), first, first_text, when (see `hint`), head_until, waiting, held, extra_weight, in_use, next_end, last_end,
---      latest, last_fence, next_fence, is_permanent, is_new_holders, records, changed, wrote
 local given, stopped, first, first_text, when, texts
 local seen, at = 0, 0
 while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
@@ -291,7 +217,6 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
   elseif text and #text >= WAITER_SIZE then
     permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, text)
     alive = patience > now
-    -- Only a waiter that could be granted, or that blocks others, must have a subscriber.
     if alive and (in_use < limit or permits > limit) then
       channel, secret = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       alive = in_use >= limit or listens(channel)
@@ -311,7 +236,6 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
   end
   local ends, score
   if fits then
-    -- The same text as by %.0f, in half the time. Each part fits an integer of a 32-bit server.
     ends = lease == 0 and NEVER or now + lease
     score = lease == 0 and '+inf' or string.format('%d%09d', ends / 1000000000, ends % 1000000000)
     last_fence = next_fence
@@ -324,19 +248,12 @@ while serves and (asks and waiting == behind or waiting > 0 and seen < 100) do
     tell(channel, secret, who, 0, 0, 0)
   end
   if fits then
--- Part: grant. Stores the grant of `permits` to `who`, with the fence `last_fence`.
--- In   who, permits, at_least (the minimum hold in ms), ends, score (the end of the lease, as a number and as text), last_fence,
---      held, in_use, extra_weight, next_end, last_end, latest, records, now, call, holders, PLAIN_HOLDER, HOLDER, NEVER
--- Out  held, in_use, extra_weight, next_end, last_end, latest, is_permanent, is_new_holders, records, changed, wrote
 call('ZADD', holders, score, who)
 local granted = permits == 1 and at_least == 0 and struct.pack(PLAIN_HOLDER, last_fence)
   or struct.pack(HOLDER, last_fence, permits, at_least > 0 and now + at_least or 0)
 if records then records[#records + 1], records[#records + 2] = who, granted else records = {who, granted} end
 if held == 0 then is_new_holders = true end
 if in_use == 0 and last_end > ends + 1000 then last_end = 0 end -- it was of leases that have ended
--- Part: bounds. Extends the bounds on all leases to include one that ends at `ends`.
--- In   NEVER, ends, next_end, latest
--- Out  next_end, latest, is_permanent, changed
 if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
 held, in_use, extra_weight, wrote = held + 1, in_use + permits, extra_weight + permits - 1, true
@@ -348,10 +265,6 @@ held, in_use, extra_weight, wrote = held + 1, in_use + permits, extra_weight + p
   if in_line and at == #line then line, texts = nil, nil end
 end
 when = math.max(next_end, now) -- a waiter that stays the first asks when the next lease ends
--- Part: hint. Sends a waiter the time at which it must ask, if it plans to ask later, and stores its new plan.
--- In   first, first_text (the waiter, and its record, if the keys are consistent), when (not before now), now, tell,
---      CHANNEL_AND_SECRET, WAITER, WAITER_SIZE, records
--- Out  records
 if first_text and #first_text > WAITER_SIZE then
   local permits, lease, patience, asks_before, at_least = struct.unpack(WAITER, first_text)
   if patience - asks_before > when then
@@ -382,25 +295,17 @@ end
     if given then fence, own_end, is_held = given, lease_ms == 0 and 'inf' or now + lease_ms, true end
     local can_have = is_held or waiting == 0 and in_use + want <= limit
     if not can_have then
-      -- As `acquire` computes it.
       local score = not stopped and call(suspended and 'ZREVRANGE' or 'ZRANGE', holders, '0', '0', 'WITHSCORES')[2]
       local ends_at = score and score ~= 'inf' and score or waiting > 0 and head_until
       one.next_expiry = ends_at and math.max(1, ends_at - now) or -1
     end
     return can_have
   end
-  -- Returns the caller's permit, and the usage of the semaphore.
   function one.save()
     if not is_held then limit = stored_limit end -- only a grant stores a limit
--- Part: write. Writes the changed state and records, and when the keys expire. No other part writes these.
--- In   changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest, state,
---      pinned, suspended, limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, waiting, held, id, now, call,
---      meta, holders, queue, STATE, VERSION, NEVER
 if is_permanent then
   if expiry ~= 0 then expiry, changed, ttl_changed = 0, true, true end
 elseif lease_ended and expiry == 0 and not pinned then
-  -- A permanent lease kept the keys for ever. Without any, and without a pinned limit, they expire again. A waiter asks every
-  -- few seconds, which keeps them while it waits.
   local last = call('ZREVRANGE', holders, '0', '1', 'WITHSCORES')
   last = last[renewed and last[1] == id and 4 or 2]
   if last ~= 'inf' then
@@ -409,14 +314,10 @@ elseif lease_ended and expiry == 0 and not pinned then
 elseif state and expiry ~= 0 and expiry <= now then -- keys that expire in this ms would take the new entries with them
   expiry, changed, ttl_changed = now + 60000, true, true
 end
--- The bound is up to a second later than needed, so that few calls change it. After a loss, granting may be suspended for that
--- much longer, never shorter.
 if latest > last_end then
   last_end, changed = latest + math.min(1000, math.floor((latest - now) / 8)), true
   if expiry ~= 0 and expiry < latest + 60000 then expiry, ttl_changed = latest + 60000, true end
 end
--- When memory is full, the server may refuse only a new permit or a place in line, at the first write. All other calls begin
--- with a write that is allowed then. After it every write is allowed.
 local is_first = not wrote and (changed or records or renewed)
 if is_first then
   if expiry == 0 then call('PERSIST', meta) else call('PEXPIREAT', meta, expiry) end

@@ -10,74 +10,35 @@
 -- `waiters` has a list for each: id permits ticket patience_until; in the order of the queue.
 -- in_use is exact if at most 1,000 leases have ended, or at most 1,000 run. waiter_count is exact if at most 1,000 ids wait.
 -- Beyond that in_use is approximate, and waiter_count may include waiters whose patience has ended.
--- Part: argument checks, for scripts that need not be fast.
--- Out  problem (the first error found; the script returns it), refuse, number, word, takes
--- Part: the patterns of arguments, and the texts of their errors. A number consists of decimal digits only: tonumber alone
--- also accepts '0x3', '1e0' and ' 2 '. A word contains no white space and no control characters.
--- Out  find, DIGITS, WORD, NO_NUMBER, NO_WORD
 local find = string.find
 local DIGITS, WORD = '^%d+$', '^[!-~\128-\255]+$'
 local NO_NUMBER = 'LUAGATE %s: not a number or out of range. Accepted: %.0f to %.0f, in decimal digits'
 local NO_WORD = 'LUAGATE %s: wrong length or character. Accepted: 1 to %d bytes without white space or control characters'
 local problem
 local function refuse(text) problem = problem or 'LUAGATE ' .. text end
--- ARGV[at] as a number.
 local function number(at, name, least, most)
   local value = find(ARGV[at] or '', DIGITS) and ARGV[at] + 0
   if value and value >= least and value <= most then return value end
   problem = problem or string.format(NO_NUMBER, name, least, most)
 end
--- ARGV[at] as a word of at most `most` bytes.
 local function word(at, name, most)
   local text = ARGV[at] or ''
   if #text > most or not find(text, WORD) then problem = problem or string.format(NO_WORD, name, most) end
   return text
 end
--- Checks the numbers of keys and arguments.
 local function takes(keys, key_count, arguments, count)
   if #KEYS ~= key_count then refuse('keys: wrong number of keys. Accepted: ' .. key_count .. ': ' .. keys) end
-  -- Some clients remove white space at the end of an error, so no error ends with it.
   if #ARGV ~= count then
     refuse('arguments: wrong number of arguments. Accepted: ' .. count .. (count > 0 and ': ' .. arguments or ''))
   end
 end
 takes('meta holders queue', 3, 'offset count', 2)
 local offset, count = number(1, 'offset', 0, 2147483647), number(2, 'count', 0, 1000)
--- Part: the server's time, read once: before Redis 7.2 it advances while a script runs.
--- Out  call, clock (the reply: seconds and microseconds), micros, now (in ms)
 local call = redis.call
 local clock = call('TIME')
 local micros = clock[1] * 1000000 + clock[2]
 local now = (micros - micros % 1000) / 1000 -- ms
 local id = ''
--- Part: load. Reads the state, and the record of the caller's id. Writes nothing.
--- In   id (may be empty), problem (an error found before: then nothing is read), call, now, micros
--- Out  problem (the script returns it), VERSION, STATE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER,
---      WAITER_SIZE, NEVER, MANY, meta, holders, queue (the keys), state (its text), is_known (it is readable), suspended, pinned,
---      limit, extra_weight, next_end, last_end, expiry, last_fence, head_until, line_is_empty (as the state says), next_fence,
---      record (of the caller), fence, weight, least_end (of a holder: its fence, its permits, the end of its minimum hold),
---      changed, ttl_changed, wrote, records, renewed, lease_ended, is_permanent, is_new_holders, is_new_queue, latest (see below)
--- Part: the storage layout. Only this part defines the contents of the keys.
--- Out  VERSION, STATE, STATE_SIZE, PLAIN_HOLDER, PLAIN_HOLDER_SIZE, HOLDER, HOLDER_SIZE, WAITER, WAITER_SIZE
---
---   holders   sorted set: id, end of its lease in ms; inf: permanent
---             `<id> <permits left> <fence>`: permits released before their minimum hold ended, and its end
---   queue     sorted set: id, ticket
---   meta      hash: a record for each of these, and the field 'the state'. No id contains a space.
---
--- Records and the state are packed numbers. A script reads and writes them several times faster than decimal text.
---   a holder      fence; also permits and least_end (0: none), if it has more than one permit or a minimum hold
---   a waiter      permits, lease_ms, patience_until (the waiter's deadline on the server), asks_before (it plans to
---                 ask again this many ms before patience_until), at_least_ms; its inbox follows
---   'the state'   mode           4 times the version of this layout; + 2: resize pinned the limit; + 1: granting is suspended,
---                                because keys were lost, while a lease that is still known runs
---                 limit          0: none is stored
---                 extra_weight   the permits of all holders beyond one each
---                 next_end       no lease ends before this time
---                 last_end       no lease ends after this time, except permanent ones
---                 expiry         when the keys expire; 0: never
---                 last_fence     the last fence or ticket that was given
---                 head_until     while nothing is free, the first waiter stays first until this time; inf: no id waits
 local VERSION = 1
 local STATE, STATE_SIZE = '<BIdddddd', 53
 local PLAIN_HOLDER, PLAIN_HOLDER_SIZE = '<d', 8 -- of one permit, without a minimum hold
@@ -110,9 +71,7 @@ local fence, weight, least_end
 if record and #record == PLAIN_HOLDER_SIZE then fence, weight, least_end = struct.unpack(PLAIN_HOLDER, record), 1, 0 end
 if record and #record == HOLDER_SIZE then fence, weight, least_end = struct.unpack(HOLDER, record) end
 local line_is_empty = head_until == NEVER
--- The next fence or ticket. It is at least the clock, so it grows even if the last one was lost.
 local next_fence = last_fence < micros and micros or last_fence + 1
--- The changes that `write` stores.
 local changed, ttl_changed              -- the state; when the keys expire
 local wrote                             -- `write` need not begin with a write that is allowed when memory is full
 local records = nil                     -- ids and their new records, alternating
@@ -122,14 +81,8 @@ local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL y
 local latest = 0                        -- the latest end of a new lease
 if problem then return redis.error_reply(problem) end
 local waiting, gives_back = call('ZCARD', queue)
--- Part: count. Counts the holders, and checks that the keys are consistent. If a key was evicted, or restored without the
--- others, there are too many or too few records. Nothing is granted before this check. Writes nothing.
--- In   waiting (nil: not read yet), gives_back (the caller releases its permits, and their lease has not ended), call, meta,
---      holders, queue, state, is_known, suspended, limit, extra_weight, last_end, now, MANY
--- Out  held (the number of holders), in_use, consistent, waiting, line (the first two waiters, if read)
 local held = call('ZCARD', holders)
 local in_use = suspended and 2147483647 or held + extra_weight -- while suspended no request fits under any limit
--- A call that can grant no more than it gives back leaves the check to the next call.
 local consistent = gives_back and (waiting == 0 or in_use >= limit)
 local line
 if not consistent then
@@ -145,7 +98,6 @@ elseif not waiting then -- before the first write, so that a queue of a wrong ty
   line = call('ZRANGE', queue, '0', '1')
   waiting = #line < 2 and #line or MANY
 end
--- Fence and permits of each id; zeros for an id without a holder's record.
 local function holdings(ids)
   local list = {}
   for i, text in ipairs(#ids > 0 and call('HMGET', meta, unpack(ids)) or {}) do
@@ -159,7 +111,6 @@ in_use = live
 if suspended or not consistent then
   in_use = math.max(limit, live)
 elseif extra_weight > 0 then
-  -- Reads the permits of the ended leases or of the running ones, whichever are fewer.
   local ended, sum = held - live, 0
   local first, last = '-inf', now
   if live < ended then first, last = '(' .. now, '+inf' end
@@ -168,13 +119,11 @@ elseif extra_weight > 0 then
   end
   in_use = live + (live < ended and sum or extra_weight - sum)
 end
--- Splits a reply into ids and scores.
 local function split(reply)
   local ids, scores = {}, {}
   for i = 1, #reply, 2 do ids[#ids + 1], scores[#ids + 1] = reply[i], tonumber(reply[i + 1]) end
   return ids, scores
 end
--- Returns the waiters at these places whose patience has not ended, and the number of those whose patience has.
 local function waiters(from, to)
   local list, over = {}, 0
   local ids, tickets = split(call('ZRANGE', queue, from, to, 'WITHSCORES'))

@@ -98,7 +98,7 @@ impl GateBuilder {
         let registry = Arc::new(Registry::new(&clock));
         let servers = Arc::new(Servers::new(address, &clock, timeouts, &prefix, registry.clone()));
         servers.check(mode).await?;
-        let releases = Releases::new(servers.clone());
+        let releases = Releases::new(servers.clone(), registry.all_waits.clone());
         registry.release_with(&releases);
         let permits = Permits::new(servers.clone(), replicas);
         let futures = Arc::new(Futures::new(&clock, servers.worker.clone(), &releases));

@@ -4,6 +4,7 @@
 use super::permits::Permits;
 use crate::engine::connection::{Connection, Outcome};
 use crate::engine::mode::Mode;
+use crate::engine::place::Place;
 use crate::engine::servers::{Sending, Servers};
 use crate::engine::watched::Watched;
 use crate::engine::worker::{Job, NextWork};
@@ -11,15 +12,20 @@ use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::{error_in, is_no_script};
+use crate::protocol::inbox::{GivenUpNumber, Inbox, Mailbox};
 use crate::protocol::keeper::Number;
 use crate::protocol::releases::{self, Settled, Steps, ToRelease};
 use crate::protocol::routing::NodeId;
+use crate::sync::lock;
 use crate::trace::Span;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 pub(crate) type PendingRelease = releases::PendingRelease<Arc<Connection>>;
+
+/// The waits of a gate: those in progress, and those that were given up.
+pub(crate) type AllWaits = Arc<Mutex<Inbox<Place<Mailbox>>>>;
 
 /// A permit that was dropped, until its release is answered.
 pub(crate) struct Dropped {
@@ -30,6 +36,7 @@ pub(crate) struct Dropped {
 
 pub(crate) struct Releases {
     servers: Arc<Servers>,
+    all_waits: AllWaits,
     state: Watched<ReleaseState>,
     /// How many releases hold back later calls of their names. Zero for almost every call, which then needs no lock.
     unconfirmed: AtomicUsize,
@@ -50,9 +57,9 @@ pub(crate) struct Earlier {
 }
 
 impl Releases {
-    pub(crate) fn new(servers: Arc<Servers>) -> Arc<Releases> {
+    pub(crate) fn new(servers: Arc<Servers>, all_waits: AllWaits) -> Arc<Releases> {
         let (unconfirmed, resent, last) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Releases { servers, state: Watched::default(), unconfirmed, resent, last })
+        Arc::new(Releases { servers, all_waits, state: Watched::default(), unconfirmed, resent, last })
     }
 
     /// The releases of a gate that is not dropped.
@@ -158,24 +165,26 @@ struct Posted {
     pending: PendingRelease,
     steps: Steps,
     dropped: Option<Dropped>,
+    /// The wait that is forgotten when it is confirmed.
+    given_up: Option<GivenUpNumber>,
 }
 
 impl Posted {
     fn send(queue: &Arc<Releases>, mut pending: PendingRelease, dropped: Option<Dropped>) {
         let steps = pending.steps();
-        let behind = pending.connection.take();
+        let (behind, given_up) = pending.take_connection(|connection| !connection.is_closed());
         let Some(call) = steps.call() else {
             return;
         };
         let key = pending.keys.meta.clone();
         let connected = || queue.servers.connected(key.as_bytes());
-        let connection = behind.filter(|connection| !connection.is_closed()).or_else(connected);
+        let connection = behind.or_else(connected);
         let number = queue.state.look(|state| {
             let number = queue.last.fetch_add(1, Ordering::AcqRel) + 1;
             state.post(number, &key);
             number
         });
-        let posted = Posted { queue: queue.clone(), number, pending, steps, dropped };
+        let posted = Posted { queue: queue.clone(), number, pending, steps, dropped, given_up };
         match connection {
             Some(connection) => {
                 let is_first = connection.is_first_release();
@@ -217,7 +226,8 @@ impl Posted {
     }
 
     fn confirmed(self) {
-        let Posted { queue, number: posted, steps, dropped, .. } = self;
+        let Posted { queue, number: posted, steps, dropped, given_up, .. } = self;
+        queue.forget(given_up);
         if let Some(Dropped { permits, number, span }) = dropped {
             permits.released(number, !steps.has_found_nothing);
             span.ended(if steps.has_found_nothing { "gone" } else { "released" });
@@ -247,6 +257,13 @@ impl Posted {
 }
 
 impl Releases {
+    /// A release is confirmed after which no grant to this wait can follow.
+    fn forget(&self, given_up: Option<GivenUpNumber>) {
+        if let Some(number) = given_up {
+            lock(&self.all_waits).forget(number);
+        }
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut ReleaseState) -> T) -> T {
         self.state.change(|state| {
             let result = change(state);
@@ -291,7 +308,7 @@ impl Unconfirmed<'_> {
             return Ok(());
         };
         let (servers, sending) = (&self.queue.servers, Sending { until, ..Sending::of(mode) });
-        let behind = pending.connection.take().filter(|connection| !connection.is_closed());
+        let (behind, given_up) = pending.take_connection(|connection| !connection.is_closed());
         let mut steps = pending.steps();
         while let Some(call) = steps.call() {
             let answered = match &behind {
@@ -302,6 +319,7 @@ impl Unconfirmed<'_> {
             read.map_err(|unanswered| unanswered.error)?;
         }
         self.releases.clear();
+        self.queue.forget(given_up);
         Ok(())
     }
 
@@ -317,7 +335,8 @@ impl Unconfirmed<'_> {
             .iter_mut()
             .zip(outcomes)
             .map(|(steps, outcome)| outcome.is_ok_and(|answered| answered.read(|reply| steps.answered(reply)).is_ok()));
-        self.releases.retain(|_| !confirmed.next().unwrap_or(false));
+        let confirmed = self.releases.extract_if(.., |_| confirmed.next().unwrap_or(false));
+        confirmed.for_each(|pending| self.queue.forget(pending.given_up));
     }
 }
 

@@ -10,23 +10,33 @@ use super::id::secret_of;
 use super::keys::Keys;
 use super::lease::Moment;
 use super::releases::{PendingRelease, ReleaseTarget};
+use super::reply::between;
 use sha1_smol::Sha1;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// The time for which a grant may still arrive for a wait that was given up without an answer.
+/// The time for which a grant may still arrive for a wait that was given up, unless its release is confirmed.
 pub const MEMORY: Duration = Duration::from_secs(120);
+
+/// How many waits that were given up are remembered at most. Then the oldest one is forgotten. If a grant to it arrives
+/// all the same, nobody releases it, and it ends with its lease. The first lease of a permanent permit ends too.
+pub const MOST_GIVEN_UP: usize = 10_000;
 
 /// All waits of a client, and those that were given up. `W`: the driver's data for a wait.
 #[derive(Clone, Debug)]
 pub struct Inbox<W> {
     waits: BTreeMap<String, Vec<WaitEntry<W>>>,
-    pub given_up: BTreeMap<String, Vec<GivenUp>>,
-    /// When to forget each of them, with its id, in the order of the times.
-    ends: VecDeque<(Instant, String)>,
+    /// By their numbers, in the order in which they were given up.
+    pub given_up: BTreeMap<GivenUpNumber, GivenUp>,
+    /// The same by their ids.
+    by_id: BTreeSet<(Arc<str>, GivenUpNumber)>,
+    last_given_up: GivenUpNumber,
 }
+
+/// The number of a wait that was given up.
+pub type GivenUpNumber = u64;
 
 #[derive(Clone, Debug)]
 struct WaitEntry<W> {
@@ -36,17 +46,18 @@ struct WaitEntry<W> {
     wait: Arc<W>,
 }
 
-/// A wait that was given up without an answer. Its grant may still arrive until `until`.
+/// A wait that was given up. Its grant may still arrive until `until`.
 #[derive(Clone, Debug)]
 pub struct GivenUp {
     keys: Keys,
+    pub id: Arc<str>,
     secret: String,
     pub until: Instant,
 }
 
 impl<W> Default for Inbox<W> {
     fn default() -> Inbox<W> {
-        Inbox { waits: BTreeMap::new(), given_up: BTreeMap::new(), ends: VecDeque::new() }
+        Inbox { waits: BTreeMap::new(), given_up: BTreeMap::new(), by_id: BTreeSet::new(), last_given_up: 0 }
     }
 }
 
@@ -57,7 +68,7 @@ impl<W> Inbox<W> {
         if self.find(keys, id).is_some() {
             return None;
         }
-        self.forget(id, |given_up| given_up.keys == *keys);
+        self.forget_of(id, |given_up| given_up.keys == *keys);
         let secret = secret_of(random);
         let wait = make(secret.clone());
         self.insert(id, keys.meta.clone(), Some(secret), &wait);
@@ -99,41 +110,48 @@ impl<W> Inbox<W> {
         same.find(|wait| wait.key == keys.meta)
     }
 
-    /// Records that the wait in progress was given up, so that a later grant to it is released. If none is in progress,
-    /// the server knows no inbox, and no message about a grant can arrive.
-    pub fn give_up(&mut self, now: Instant, keys: &Keys, id: &str) {
-        while let Some((_, id)) = self.ends.front().filter(|(until, _)| *until <= now).cloned() {
-            self.ends.pop_front();
-            self.forget(&id, |wait| wait.until <= now);
+    /// Records that the wait in progress was given up, so that a later grant to it is released. Returns its number. `None`: no
+    /// such wait is in progress. Then the server knows no inbox, and no message about a grant can arrive.
+    pub fn give_up(&mut self, now: Instant, keys: &Keys, id: &str) -> Option<GivenUpNumber> {
+        let secret = self.find(keys, id)?.secret.clone()?;
+        self.forget_of(id, |given_up| given_up.keys == *keys);
+        while let Some((number, first)) = self.given_up.first_key_value()
+            && (first.until <= now || self.given_up.len() >= MOST_GIVEN_UP)
+        {
+            self.forget(*number);
         }
-        if let Some(secret) = self.find(keys, id).and_then(|wait| wait.secret.clone()) {
-            let until = now + MEMORY;
-            let same = self.given_up.entry(id.to_owned()).or_default();
-            same.reserve_exact(1); // `push` alone takes memory for four
-            same.push(GivenUp { keys: keys.clone(), secret, until });
-            self.ends.push_back((until, id.to_owned()));
-        }
+        self.last_given_up += 1;
+        let (number, id) = (self.last_given_up, Arc::<str>::from(id));
+        self.by_id.insert((id.clone(), number));
+        self.given_up.insert(number, GivenUp { keys: keys.clone(), id, secret, until: now + MEMORY });
+        Some(number)
     }
 
-    /// Removes the given-up waits of `id` for which `is_it` returns `true`. Returns the last of them.
-    fn forget(&mut self, id: &str, mut is_it: impl FnMut(&GivenUp) -> bool) -> Option<GivenUp> {
-        let same = self.given_up.get_mut(id)?;
-        let forgotten = same.extract_if(.., |wait| is_it(wait)).last();
-        if same.is_empty() {
-            self.given_up.remove(id);
-        }
-        forgotten
+    /// Forgets a wait that was given up: no grant to it needs a release any more.
+    pub fn forget(&mut self, number: GivenUpNumber) -> Option<GivenUp> {
+        let forgotten = self.given_up.remove(&number)?;
+        self.by_id.remove(&(forgotten.id.clone(), number));
+        Some(forgotten)
     }
 
-    /// If the message is a grant to a wait that was given up, returns the release of that grant.
-    pub fn release_of<C>(&mut self, received: &Received) -> Option<PendingRelease<C>> {
+    /// Forgets the given-up waits of `id` for which `is_it` returns `true`. Returns the last of them.
+    fn forget_of(&mut self, id: &str, is_it: impl Fn(&GivenUp) -> bool) -> Option<GivenUp> {
+        let same = self.by_id.range((id.into(), 0)..).take_while(|(other, _)| **other == *id);
+        let same = same.filter(|(_, number)| self.given_up.get(number).is_some_and(&is_it));
+        let same: Vec<GivenUpNumber> = same.map(|(_, number)| *number).collect();
+        same.into_iter().filter_map(|number| self.forget(number)).last()
+    }
+
+    /// If the message is a grant to a wait that was given up, returns the release of that grant, until its lease ends.
+    pub fn release_of<C>(&mut self, received: &Received, now: Instant) -> Option<PendingRelease<C>> {
         let message = &received.message;
         if message.fence == 0 {
             return None;
         }
-        let wait = self.forget(&message.id, |wait| received.is_signed_with(&wait.secret))?;
+        let wait = self.forget_of(&message.id, |wait| received.is_signed_with(&wait.secret))?;
         let target = ReleaseTarget::Fence(message.fence);
-        Some(PendingRelease::new(&wait.keys, &message.id, target, None, Some(wait.until)))
+        let until = message.at.and_then(|end| now.checked_add(between(message.now, end)));
+        Some(PendingRelease::new(&wait.keys, &message.id, target, None, until))
     }
 }
 

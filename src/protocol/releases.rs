@@ -2,6 +2,7 @@
 
 use super::call::{Call, Packed};
 use super::held::Identity;
+use super::inbox::GivenUpNumber;
 use super::keys::Keys;
 use super::semaphore::{Lookup, LookupAnswer, Release, ReleaseAnswer};
 use crate::error::CallError;
@@ -30,6 +31,8 @@ pub struct PendingRelease<C> {
     /// After this time the server has freed the id by itself. `None`: a permanent lease, whose release is repeated
     /// until the gate is dropped.
     pub until: Option<Instant>,
+    /// The wait whose calls it undoes, until a grant to that wait could follow this release: see `take_connection`.
+    pub given_up: Option<GivenUpNumber>,
 }
 
 /// The object of a release. A release may reach the server late, when its id is in use again. It must not release that
@@ -49,7 +52,7 @@ pub enum ReleaseTarget {
 
 impl<C> PendingRelease<C> {
     pub fn new(keys: &Keys, id: &str, target: ReleaseTarget, connection: Option<C>, until: Option<Instant>) -> Self {
-        PendingRelease { keys: keys.clone(), id: id.to_owned(), target, connection, until }
+        PendingRelease { keys: keys.clone(), id: id.to_owned(), target, connection, until, given_up: None }
     }
 
     /// The release of everything that an id may have after a call without an answer. At `until` the server has freed the
@@ -63,6 +66,20 @@ impl<C> PendingRelease<C> {
     pub fn of_permit(identity: &Identity, until: Option<Instant>, connection: Option<C>) -> Self {
         let target = ReleaseTarget::Fence(identity.fence);
         PendingRelease::new(&identity.keys, &identity.id, target, connection, until)
+    }
+
+    /// Takes the connection on which to send it, if that is open. Also returns the wait that can be forgotten once this release
+    /// is confirmed there.
+    ///
+    /// On that connection the server runs the call first, and nothing is left after the release. Without that, the call may
+    /// still run after the release. From now on the release is sent on other connections, so the wait stays remembered.
+    pub fn take_connection(&mut self, is_open: impl FnOnce(&C) -> bool) -> (Option<C>, Option<GivenUpNumber>) {
+        let given_up = self.given_up;
+        let Some(connection) = self.connection.take() else {
+            return (None, given_up); // each of its calls was answered
+        };
+        self.given_up = None;
+        if is_open(&connection) { (Some(connection), given_up) } else { (None, None) }
     }
 
     /// Whether it concerns only later calls with its id, and does not hold back other calls of its name: nobody has dropped
@@ -359,6 +376,7 @@ mod tests {
             target: ReleaseTarget::Whatever,
             connection: None,
             until: Some(until),
+            given_up: None,
         }
     }
 

@@ -11,9 +11,9 @@ use crate::engine::server::{Purpose, Server};
 use crate::engine::servers::{Make, Sending, Servers, Unanswered};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
-use crate::lease::releases::{PendingRelease, Releases};
+use crate::lease::releases::{AllWaits, PendingRelease, Releases};
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::inbox::{Inbox, MEMORY, Mail, Mailbox, Received};
+use crate::protocol::inbox::{GivenUpNumber, MEMORY, Mail, Mailbox, Received};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::Sent;
 use crate::protocol::routing::NodeId;
@@ -211,10 +211,8 @@ impl Waits {
 
     /// Releases within the time of the last call. If that fails, it is repeated in the background.
     async fn release_now(&self, pending: PendingRelease, mode: Mode) {
-        let (keys, id) = (pending.keys.clone(), pending.id.clone());
-        if self.releases.release(pending, self.servers.clock.now() + LAST_CALL, mode).await.is_err() {
-            self.registry.give_up(&keys, &id);
-        }
+        let until = self.servers.clock.now() + LAST_CALL;
+        let _ = self.releases.release(pending, until, mode).await; // an error leaves it unconfirmed
     }
 
     /// The connection for the messages of this server. Subscribes if needed, until `until` at most. `None`: messages do not
@@ -335,6 +333,8 @@ struct RunningWait<'a, T: WaitTarget + Send + Sync> {
     inbox: MessageSource,
     /// The connection of the last call, until it is answered.
     connection: Option<Arc<Connection>>,
+    /// An earlier call without an answer may still reach the server on another connection.
+    is_unsure: bool,
     is_over: bool,
 }
 
@@ -349,7 +349,8 @@ struct MessageSource {
 impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     fn new(waits: &'a Waits, registered: Registered<'a>, key: &'a str, waiter: Waiter<T>, caller: Caller<'a>) -> Self {
         let inbox = MessageSource::default();
-        RunningWait { waits, registered, key, waiter, caller, inbox, connection: None, is_over: false }
+        let (connection, is_unsure, is_over) = (None, false, false);
+        RunningWait { waits, registered, key, waiter, caller, inbox, connection, is_unsure, is_over }
     }
 
     async fn run(&mut self) -> Result<T::Granted, T::Error> {
@@ -426,6 +427,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
                 Event::Answered { answer, sent }
             }
             Err(unanswered) => {
+                self.is_unsure |= unanswered.connection.is_none() && matches!(unanswered.error, CallError::Unknown(_));
                 self.connection = unanswered.connection;
                 Event::Unanswered(unanswered.error)
             }
@@ -444,8 +446,9 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     async fn end(&mut self, give_back: GiveBack) {
         let now = self.waits.servers.clock.now();
         if give_back.now
-            && let Some(pending) = self.waiter.target.undo(None, now)
+            && let Some(mut pending) = self.waiter.target.undo(None, now)
         {
+            self.give_up(&mut pending);
             Box::pin(self.waits.release_now(pending, self.caller.mode)).await;
         }
         self.is_over = true;
@@ -457,13 +460,19 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     /// Releases, behind the last call, a grant that this call may still cause, also if its message arrives later.
     fn abandon(&mut self) {
         let now = self.waits.servers.clock.now();
-        if let Some(pending) = self.waiter.target.undo(self.connection.take(), now) {
-            self.waits.registry.give_up(&pending.keys, &pending.id);
+        if let Some(mut pending) = self.waiter.target.undo(self.connection.take(), now) {
+            self.give_up(&mut pending);
             if let Some(connection) = &self.inbox.connection {
                 connection.listen_for(MEMORY);
             }
             self.waits.releases.post(pending);
         }
+    }
+
+    /// From now on a grant that arrives for this wait is released, until this release is confirmed.
+    fn give_up(&self, pending: &mut PendingRelease) {
+        let given_up = self.waits.registry.give_up(&pending.keys, &pending.id);
+        pending.given_up = given_up.filter(|_| !self.is_unsure);
     }
 }
 
@@ -503,7 +512,8 @@ impl<T: WaitTarget + Send + Sync> Make for MakeAsk<'_, '_, T> {
     }
 
     fn sends_on(&mut self, connection: &Arc<Connection>) {
-        self.wait.connection = Some(connection.clone());
+        let former = self.wait.connection.replace(connection.clone());
+        self.wait.is_unsure |= former.is_some_and(|former| !Arc::ptr_eq(&former, connection));
     }
 
     fn call(&self) -> &Packed {
@@ -516,12 +526,12 @@ pub(crate) struct Registry {
     clock: Clock,
     /// Set when the gate is opened.
     releases: OnceLock<Weak<Releases>>,
-    inbox: Mutex<Inbox<Place<Mailbox>>>,
+    pub(crate) all_waits: AllWaits,
 }
 
 impl Registry {
     pub(crate) fn new(clock: &Clock) -> Registry {
-        Registry { clock: clock.clone(), releases: OnceLock::new(), inbox: Mutex::default() }
+        Registry { clock: clock.clone(), releases: OnceLock::new(), all_waits: AllWaits::default() }
     }
 
     /// From now on grants to waits that were given up are released.
@@ -532,31 +542,31 @@ impl Registry {
     /// Registers a wait in line for its messages. `None`: this id already waits for this semaphore.
     fn register(&self, keys: &Keys, id: &str) -> Option<Registered<'_>> {
         let make = |secret| Arc::new(Place::of_nobody(&self.clock, Mailbox::new(Some(secret))));
-        let mailbox = lock(&self.inbox).add(keys, id, Uuid::new_v4(), make)?;
+        let mailbox = lock(&self.all_waits).add(keys, id, Uuid::new_v4(), make)?;
         Some(Registered { registry: self, id: id.to_owned(), mailbox })
     }
 
     /// Registers a wait for the messages about `key`. Any number of callers may wait for the same key.
     fn register_shared(&self, key: &str) -> Registered<'_> {
         let mailbox = Arc::new(Place::of_nobody(&self.clock, Mailbox::new(None)));
-        lock(&self.inbox).add_shared(key, &mailbox);
+        lock(&self.all_waits).add_shared(key, &mailbox);
         Registered { registry: self, id: key.to_owned(), mailbox }
     }
 
-    /// A wait was given up and the server did not confirm it. A grant that still arrives for it is released.
-    fn give_up(&self, keys: &Keys, id: &str) {
-        lock(&self.inbox).give_up(self.clock.now(), keys, id);
+    /// A wait is given up. From now on a grant that arrives for it is released.
+    fn give_up(&self, keys: &Keys, id: &str) -> Option<GivenUpNumber> {
+        lock(&self.all_waits).give_up(self.clock.now(), keys, id)
     }
 
     /// Hints to all waits to ask again.
     fn call_all(&self) {
-        let all: Vec<_> = lock(&self.inbox).all().cloned().collect();
+        let all: Vec<_> = lock(&self.all_waits).all().cloned().collect();
         all.iter().for_each(|mailbox| mailbox.update(|mail| mail.called = true));
     }
 
     /// Whether somebody waits.
     fn has_waits(&self) -> bool {
-        lock(&self.inbox).all().next().is_some()
+        lock(&self.all_waits).all().next().is_some()
     }
 }
 
@@ -567,13 +577,13 @@ impl Receiver for Registry {
         };
         let now = self.clock.moment();
         // The lock is released here: a wait that gets its message ends, and needs the lock for that.
-        let waiting = lock(&self.inbox).of(&received.message.id);
+        let waiting = lock(&self.all_waits).of(&received.message.id);
         let mut is_taken = false;
         for mailbox in waiting {
             is_taken |= mailbox.update(|mail| mail.put(channel, &received, now));
         }
         if !is_taken
-            && let Some(release) = lock(&self.inbox).release_of(&received)
+            && let Some(release) = lock(&self.all_waits).release_of(&received, now.instant())
             && let Some(releases) = self.releases.get().and_then(Releases::of_open_gate)
         {
             releases.post(release);
@@ -594,6 +604,6 @@ struct Registered<'a> {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        lock(&self.registry.inbox).remove(&self.id, &self.mailbox);
+        lock(&self.registry.all_waits).remove(&self.id, &self.mailbox);
     }
 }

@@ -284,7 +284,7 @@ impl Client {
                 is_taken |= caller.put(&self.channel, &received, now);
             }
         }
-        if !is_taken && let Some(release) = self.inbox.release_of(&received) {
+        if !is_taken && let Some(release) = self.inbox.release_of(&received, now.instant()) {
             self.release_later(release, now);
         }
     }

@@ -10,7 +10,7 @@ mod waits;
 
 use crate::client::moment;
 use crate::protocol::held::{HeldPermit, HeldState, Identity};
-use crate::protocol::inbox::{Inbox, Mail, Mailbox, Received};
+use crate::protocol::inbox::{Inbox, MOST_GIVEN_UP, Mail, Mailbox, Received};
 use crate::protocol::keeper::{BATCH, Keeper, Number, Task};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
@@ -55,7 +55,7 @@ fn next(keeper: &Keeper, task: Task) -> Option<u128> {
 
 /// Whether a grant may still arrive for a wait that was given up.
 fn remembers<W>(inbox: &Inbox<W>, now: Instant) -> bool {
-    inbox.given_up.values().flatten().any(|wait| wait.until > now)
+    inbox.given_up.values().any(|wait| wait.until > now)
 }
 
 fn due(keeper: &mut Keeper, now: Moment) -> Vec<Number> {
@@ -82,6 +82,7 @@ pub fn check() {
     leases();
     clocks();
     late_grants();
+    forgotten_waits();
     shared_waits();
     mailboxes();
     releases::check();
@@ -381,12 +382,12 @@ fn clocks() {
 }
 
 /// The release that a message causes, if any: of which semaphore, which fence, and until when.
-fn release_of(inbox: &mut Inbox<u8>, secret: &str, fence: u64) -> Option<PendingRelease<()>> {
+fn release_of(inbox: &mut Inbox<u8>, id: &str, secret: &str, fence: u64) -> Option<PendingRelease<()>> {
     let permits = u32::from(fence > 0);
-    let text = format!("id {permits} {fence} 9000 1000");
+    let text = format!("{id} {permits} {fence} 9000 1000");
     let signature = Sha1::from(format!("{secret}{text}")).digest();
     let message = format!("{text} {signature}");
-    inbox.release_of(&Received::read(message.as_bytes()).unwrap())
+    inbox.release_of(&Received::read(message.as_bytes()).unwrap(), at(100).instant())
 }
 
 /// A grant for a wait that was given up is released if it arrives within two minutes.
@@ -407,15 +408,17 @@ fn late_grants() {
     assert!(wait(&mut inbox, &keys, 3).0.is_none(), "it is already waiting");
     assert_eq!(inbox.of("id").len(), 2);
     let now = at(0).instant();
-    inbox.give_up(now, &keys, "id");
+    assert!(inbox.give_up(now, &keys, "id").is_some());
     inbox.remove("id", &first);
+    assert!(inbox.give_up(now, &keys, "id").is_none(), "no wait is in progress");
     let until = now + Duration::from_secs(120);
     assert!(remembers(&inbox, until - Duration::from_millis(1)) && !remembers(&inbox, until));
-    assert!(release_of(&mut inbox, &secret, 0).is_none(), "no grant");
-    assert!(release_of(&mut inbox, "another", FENCE).is_none(), "forged");
-    let release = release_of(&mut inbox, &secret, FENCE).expect("a release");
-    assert_eq!((release.keys, release.target, release.until), (keys.clone(), ReleaseTarget::Fence(FENCE), Some(until)));
-    assert!(release_of(&mut inbox, &secret, FENCE).is_none(), "once");
+    assert!(release_of(&mut inbox, "id", &secret, 0).is_none(), "no grant");
+    assert!(release_of(&mut inbox, "id", "another", FENCE).is_none(), "forged");
+    let release = release_of(&mut inbox, "id", &secret, FENCE).expect("a release");
+    let end = Some(at(8_100).instant()); // of the lease in the message
+    assert_eq!((release.keys, release.target, release.until), (keys.clone(), ReleaseTarget::Fence(FENCE), end));
+    assert!(release_of(&mut inbox, "id", &secret, FENCE).is_none(), "once");
     assert!(inbox.given_up.is_empty());
     // A grant for a new wait of this id belongs to the new wait. After two minutes nothing is remembered.
     let (again, secret) = wait(&mut inbox, &keys, 4);
@@ -425,16 +428,46 @@ fn late_grants() {
     inbox.remove("id", &second);
     assert!(inbox.of("id").is_empty());
     let own = wait(&mut inbox, &keys, 5).0.unwrap();
-    assert!(release_of(&mut inbox, &secret, FENCE).is_none(), "it is a different wait");
+    assert!(release_of(&mut inbox, "id", &secret, FENCE).is_none(), "it is a different wait");
     assert!(remembers(&inbox, now), "the wait for the other semaphore");
-    inbox.give_up(until, &keys, "id");
-    assert_eq!(inbox.given_up["id"].len(), 1);
-    inbox.give_up(now, &keys, "id");
-    assert!(remembers(&inbox, until), "one of the two is remembered");
+    let earlier = inbox.give_up(until, &keys, "id").unwrap();
+    assert_eq!(inbox.given_up.len(), 1, "the one for the other semaphore is over");
+    let later = inbox.give_up(until, &keys, "id").unwrap();
+    assert!(inbox.forget(earlier).is_none() && remembers(&inbox, until), "the later release is not confirmed");
+    assert!(inbox.forget(later).is_some());
     inbox.remove("id", &own);
-    inbox.give_up(until + Duration::from_secs(120), &keys, "id");
-    assert!(inbox.given_up.is_empty());
-    assert!(!format!("{inbox:?}").contains("id"), "no wait is remembered");
+    assert!(!format!("{inbox:?}").contains("\"id\""), "no wait is remembered");
+}
+
+/// A wait that was given up is forgotten when its release is confirmed. Of more than 10,000 the oldest are forgotten.
+fn forgotten_waits() {
+    let keys = Keys::mutex("luagate", "m").unwrap();
+    let mut inbox = Inbox::<u8>::default();
+    let (now, mut secrets) = (at(0).instant(), Vec::new());
+    let mut give_up = |inbox: &mut Inbox<u8>, number: u128| {
+        let mut secret = String::new();
+        let make = |own: String| {
+            secret.clone_from(&own);
+            Arc::new(1)
+        };
+        let (id, random) = (number.to_string(), Uuid::from_u128(number << 20));
+        let wait = inbox.add(&keys, &id, random, make).unwrap();
+        let given_up = inbox.give_up(now, &keys, &id).unwrap();
+        inbox.remove(&id, &wait);
+        secrets.push(secret);
+        given_up
+    };
+    let first = give_up(&mut inbox, 1);
+    assert!(inbox.forget(first).is_some() && inbox.forget(first).is_none(), "once");
+    let count = MOST_GIVEN_UP as u128 + 2;
+    for number in 2..=count {
+        give_up(&mut inbox, number);
+    }
+    assert_eq!(inbox.given_up.len(), 10_000);
+    let mut is_released =
+        |number: usize| release_of(&mut inbox, &number.to_string(), &secrets[number - 1], FENCE).is_some();
+    let released = [1, 2, 3, 10_002].map(&mut is_released);
+    assert_eq!(released, [false, false, true, true]);
 }
 
 /// Any number of waits for the same latch; each is removed separately.

@@ -64,6 +64,8 @@ pub(crate) struct Answered {
     pub(crate) outcome: Result<Value, Unanswered>,
     pub(crate) sent: Moment,
     pub(crate) repeated: Option<Duration>,
+    /// An attempt without an answer may still be executed, on another connection than that of the outcome.
+    pub(crate) is_unsure: bool,
 }
 
 impl Answered {

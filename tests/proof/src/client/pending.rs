@@ -3,6 +3,7 @@
 use super::flights::{Answered, Connection};
 use super::{Client, Thread};
 use crate::protocol::call::Packed;
+use crate::protocol::inbox::GivenUpNumber;
 use crate::protocol::lease::Moment;
 use crate::protocol::releases::{PendingRelease, Steps, ToRelease};
 use crate::protocol::routing::NodeId;
@@ -15,6 +16,8 @@ pub(crate) struct Released {
     pub(crate) steps: Steps,
     /// All its calls are sent on this connection, behind the call that it undoes.
     behind: Option<Connection>,
+    /// The wait that is forgotten when it is confirmed.
+    pub(crate) given_up: Option<GivenUpNumber>,
 }
 
 impl Client {
@@ -35,11 +38,12 @@ impl Client {
         until: Option<Instant>,
         now: Moment,
     ) -> Released {
-        let (behind, steps) = (pending.connection.take(), pending.steps());
+        let (behind, given_up) = pending.take_connection(|_| true);
+        let steps = pending.steps();
         if let Some(call) = steps.call() {
             self.send(thread, &[call], until, behind, now);
         }
-        Released { pending, steps, behind }
+        Released { pending, steps, behind, given_up }
     }
 
     /// Continues a release. Returns its next step, or `None` once it is confirmed. Fails if it is not confirmed.
@@ -56,10 +60,15 @@ impl Client {
             return Err(Box::new(released.pending));
         }
         let Some(call) = steps.call() else {
+            self.forget_wait(released.given_up);
             return Ok(None);
         };
         self.send(thread, &[call], until, released.behind, now);
         Ok(Some(released))
+    }
+
+    fn forget_wait(&mut self, given_up: Option<GivenUpNumber>) {
+        given_up.map(|number| self.inbox.forget(number));
     }
 
     /// The gate's own thread sends what is due, one batch to each server.
@@ -82,7 +91,10 @@ impl Client {
         let releasing = if batch.len() == 1 {
             vec![self.send_release(thread, batch.remove(0), None, now)]
         } else {
-            let released = |pending: PendingRelease<_>| Released { steps: pending.steps(), pending, behind: None };
+            let released = |mut pending: PendingRelease<_>| {
+                let (behind, given_up) = pending.take_connection(|_| true);
+                Released { steps: pending.steps(), pending, behind, given_up }
+            };
             let releasing: Vec<Released> = batch.into_iter().map(released).collect();
             let calls: Vec<Packed> = releasing.iter().filter_map(|released| released.steps.call()).collect();
             self.send(thread, &calls, None, None, now);
@@ -108,8 +120,9 @@ impl Client {
         } else {
             for (mut released, answered) in releasing.into_iter().zip(answered) {
                 let steps = &mut released.steps;
-                if answered.read(|reply| steps.answered(reply)).is_err() {
-                    unconfirmed.push(released.pending);
+                match answered.read(|reply| steps.answered(reply)) {
+                    Ok(()) => self.forget_wait(released.given_up),
+                    Err(_) => unconfirmed.push(released.pending),
                 }
             }
         }

@@ -63,6 +63,8 @@ struct Attempt {
     latest: Instant,
     /// The connection of the last attempt, if it still works.
     late: Option<Connection>,
+    /// An attempt without an answer may still be executed, on another connection than `late`.
+    is_unsure: bool,
     /// How many connections to the same node broke one after the other.
     breaks: u32,
     node: NodeId,
@@ -79,7 +81,8 @@ impl Client {
             None => Route::of_one(),
         };
         let latest = until.map_or(latest, |until| until.min(latest));
-        Attempt { route, latest, late: None, breaks: 0, node: 0, has_no_time: false, outcome: None }
+        let (late, is_unsure) = (None, false);
+        Attempt { route, latest, late, is_unsure, breaks: 0, node: 0, has_no_time: false, outcome: None }
     }
 
     /// The server of a key, as far as it is known.
@@ -304,6 +307,8 @@ impl Client {
             return request.fail(index, error, now);
         }
         let (attempt, node) = (&mut request.attempts[index], flight.connection.node);
+        let may_run = matches!(error, CallError::Unknown(_));
+        attempt.is_unsure |= attempt.late.is_some() || may_run && !flight.is_late;
         attempt.late = flight.is_late.then_some(flight.connection);
         let (is_redirect, is_break) = match &error {
             CallError::Failed(failure) => (is_redirect(failure), false),
@@ -397,12 +402,14 @@ impl Request {
     fn answered(&mut self, index: usize, reply: redis::Value, sent: Moment, now: Moment) {
         let attempt = &mut self.attempts[index];
         let repeated = attempt.route.repeated(|| now.instant());
-        attempt.outcome = Some(Answered { outcome: Ok(reply), sent, repeated });
+        let is_unsure = attempt.is_unsure || attempt.late.is_some();
+        attempt.outcome = Some(Answered { outcome: Ok(reply), sent, repeated, is_unsure });
     }
 
     fn fail(&mut self, index: usize, error: CallError, now: Moment) {
         let attempt = &mut self.attempts[index];
         let (connection, repeated) = (attempt.late.take(), attempt.route.repeated(|| now.instant()));
-        attempt.outcome = Some(Answered { outcome: Err(Unanswered { error, connection }), sent: now, repeated });
+        let (outcome, is_unsure) = (Err(Unanswered { error, connection }), attempt.is_unsure);
+        attempt.outcome = Some(Answered { outcome, sent: now, repeated, is_unsure });
     }
 }

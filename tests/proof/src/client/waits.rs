@@ -3,13 +3,13 @@
 mod caller;
 mod waiting;
 
-use super::flights::{Answered, Unanswered};
+use super::flights::{Answered, Connection, Unanswered};
 use super::{Client, Outcome, Patience, Thread, Want};
 use crate::protocol::call::Call;
 use crate::protocol::inbox::Mailbox;
 use crate::protocol::keys::LatchKeys;
 use crate::protocol::lease::Moment;
-use crate::protocol::releases::Settled;
+use crate::protocol::releases::{PendingRelease, Settled};
 use crate::protocol::waiter::{
     Action, ActionOf, AskKind, GiveBack, LAST_CALL, LatchTarget, PermitTarget, QueueEntry, WaitTarget, Waiter,
 };
@@ -231,7 +231,7 @@ impl Client {
         }
         if give_back.now {
             let until = now.instant() + LAST_CALL;
-            let pending = waiting.waiter.target.release(None, now.instant());
+            let pending = self.give_up(&waiting, None, now);
             let thread = Thread::Caller(number);
             let released = self.send_release(thread, pending, Some(until), now);
             let released = Box::new(released);
@@ -240,12 +240,23 @@ impl Client {
             return;
         }
         if give_back.later {
-            self.inbox.give_up(now.instant(), &want.keys, &want.id);
-            let pending = waiting.waiter.target.release(waiting.connection, now.instant());
+            let pending = self.give_up(&waiting, waiting.connection, now);
             self.release_later(pending, now);
         }
         self.inbox.remove(&want.id, &waiting.number);
         self.nothing(&want, &why, waiting.unknown);
+    }
+
+    /// From now on a grant that arrives for this wait is released, until the release that this returns is confirmed.
+    fn give_up(
+        &mut self,
+        waiting: &Waiting<PermitTarget>,
+        connection: Option<Connection>,
+        now: Moment,
+    ) -> PendingRelease<Connection> {
+        let pending = waiting.waiter.target.release(connection, now.instant());
+        let given_up = self.inbox.give_up(now.instant(), &pending.keys, &pending.id);
+        PendingRelease { given_up: given_up.filter(|_| !waiting.is_unsure), ..pending }
     }
 
     /// Reports to the caller that it has nothing.
@@ -319,10 +330,7 @@ impl Client {
                         return;
                     }
                     Ok(None) => {}
-                    Err(pending) => {
-                        self.release_later(*pending, now);
-                        self.inbox.give_up(now.instant(), &want.keys, &want.id);
-                    }
+                    Err(pending) => self.release_later(*pending, now),
                 }
                 let give_back = GiveBack { now: false, later };
                 self.wait_over(number, waiting, want, why, give_back, now);
@@ -341,7 +349,6 @@ impl Client {
             Err(Unanswered { error, connection }) => {
                 let unknown = matches!(error, CallError::Unknown(_));
                 if unknown {
-                    self.inbox.give_up(now.instant(), &want.keys, &want.id);
                     self.release_later(target.release(connection, now.instant()), now);
                 }
                 return self.nothing(want, &format!("{error:?}"), unknown);

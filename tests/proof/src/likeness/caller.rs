@@ -73,6 +73,7 @@ impl View<'_> {
             u64::from(target.max_waiting),
             target.head_start_ms,
             waiter.may_come_late.into(),
+            waiting.is_unsure.into(),
             mailbox.called.into(),
             mailbox.cancelled.into(),
             mailbox.messages.len() as u64,

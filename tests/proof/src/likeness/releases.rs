@@ -19,11 +19,12 @@ impl View<'_> {
         }
         self.add_connection(pending.connection);
         self.add_instant(pending.until);
+        self.add([pending.given_up.is_some().into()]);
     }
 
     pub(super) fn released(&mut self, released: &Released) {
         self.pending(&released.pending);
-        self.add([u64::from(released.steps.lookups)]);
+        self.add([u64::from(released.steps.lookups), released.given_up.is_some().into()]);
         match released.steps.next {
             ReleaseCall::LookUp => self.add([1]),
             ReleaseCall::Release(fence) => {
@@ -49,9 +50,9 @@ impl View<'_> {
         }
         client.releases.pending.iter().for_each(|p| self.pending(p));
         client.releasing.values().flatten().for_each(|r| self.released(r));
-        for (id, given_up) in &client.inbox.given_up {
-            self.add_id(id);
-            given_up.iter().for_each(|wait| self.add_instant(Some(wait.until)));
+        for given_up in client.inbox.given_up.values() {
+            self.add_id(&given_up.id);
+            self.add_instant(Some(given_up.until));
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn pending(
     connection: Option<Connection>,
 ) -> PendingRelease<Connection> {
     let keys = Keys::mutex("luagate", name).unwrap();
-    PendingRelease { keys, id: id.to_owned(), target, connection, until: Some(at(UNTIL).instant()) }
+    PendingRelease { keys, id: id.to_owned(), target, connection, until: Some(at(UNTIL).instant()), given_up: None }
 }
 
 pub(super) fn plain(name: &str, id: &str) -> PendingRelease<Connection> {
@@ -55,6 +55,7 @@ pub(super) fn reply(words: &str) -> Value {
 }
 
 pub(super) fn check() {
+    connections();
     steps();
     ends_of_permits();
     posted();
@@ -62,6 +63,23 @@ pub(super) fn check() {
     pauses();
     the_last();
     names();
+}
+
+/// A release goes behind its call on the connection of that call, if this is open. Its wait is forgotten if the server
+/// confirms it there, or if no call of the wait is without an answer.
+fn connections() {
+    let call = Connection(1);
+    let given_up =
+        |connection| PendingRelease { given_up: Some(3), ..pending("m", "id", ReleaseTarget::Whatever, connection) };
+    let mut behind = given_up(Some(call));
+    assert!(behind.take_connection(|connection| *connection == call) == (Some(call), Some(3)));
+    assert!(behind.take_connection(|_| true) == (None, None), "it was not confirmed behind its call");
+    let mut elsewhere = given_up(Some(call));
+    assert!(elsewhere.take_connection(|_| false) == (None, None), "the connection has ended");
+    let mut answered = given_up(None);
+    for _ in 0..2 {
+        assert!(answered.take_connection(|_| true) == (None, Some(3)));
+    }
 }
 
 /// A fixed id is looked up, and released by its fence or ticket. If it was granted in between, both steps are repeated.

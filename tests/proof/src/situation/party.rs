@@ -109,7 +109,7 @@ impl Party {
         let Client { inbox, mail, .. } = client;
         mail.retain(|text| {
             let id = text.split(' ').next().unwrap_or_default();
-            !inbox.of(id).is_empty() || inbox.given_up.contains_key(id)
+            !inbox.of(id).is_empty() || inbox.given_up.values().any(|wait| *wait.id == *id)
         });
         mail.truncate(MAIL);
     }

@@ -21,6 +21,8 @@ pub(crate) struct Waiting<T: WaitTarget> {
     pub(crate) connection: Option<Connection>,
     /// A call had no reply.
     pub(crate) unknown: bool,
+    /// A call without a reply may still be executed on another connection than `connection`.
+    pub(crate) is_unsure: bool,
     /// Something happened to the server, so a message may be out of date. This ends with the reply to a call that is
     /// sent at this time or later.
     pub(crate) excused_until: Option<Instant>,
@@ -38,6 +40,7 @@ impl<T: WaitTarget> Waiting<T> {
             sleeps: None,
             connection: None,
             unknown: false,
+            is_unsure: false,
             excused_until: None,
             asks: 0,
         }
@@ -73,12 +76,15 @@ impl<T: WaitTarget> Waiting<T> {
             panic!("it did not ask");
         };
         let sent = answered.sent();
+        self.is_unsure |= answered.is_unsure;
         let event = match answered.read(|reply| self.waiter.target.answer(ask, reply)) {
             Ok(answer) => {
                 self.excused_until = self.excused_until.filter(|until| sent.at.instant() < *until);
                 Event::Answered { answer, sent }
             }
             Err(Unanswered { error, connection }) => {
+                self.is_unsure |=
+                    connection.is_some() && self.connection.is_some_and(|former| Some(former) != connection);
                 self.connection = connection.or(self.connection);
                 self.unknown |= matches!(error, CallError::Unknown(_));
                 Event::Unanswered(error)

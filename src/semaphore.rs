@@ -110,12 +110,13 @@ impl Semaphore {
     /// second caller with the same id gets [`AlreadyHeld`](crate::errors::AlreadyHeld), also after the first one has
     /// crashed. It can then [`adopt`](Self::adopt) the permit.
     ///
-    /// Only one caller at a time may use the id. Consecutive calls are safe, even if one of them is delayed. Each call
-    /// first waits until the last release of the id is confirmed, for at most its own timeout or the read timeout. It
-    /// also sends the fence, so a delayed call never changes a later permit.
+    /// Only one caller at a time may use the id. Consecutive calls are safe, even if one of them is delayed: a call first waits
+    /// until the gate knows what became of the last one, for at most its own timeout or the read timeout. If a call with this id
+    /// is not answered within the read timeout, the gate closes its connection, so that the server does not run it later.
     ///
     /// A wait in line takes every permit that its id gets, since the message or the reply with its own grant may have
-    /// been lost. If a connection broke and a call was sent again, it takes a permit that its id got since the first attempt. So if a second caller uses the id meanwhile, both may believe that they hold the permit.
+    /// been lost. If a connection broke and a call was sent again, it takes a permit that its id got since the first attempt.
+    /// So if a second caller uses the id meanwhile, both may believe that they hold the permit.
     ///
     /// Before you revoke such an id and give it to another process, make sure that the first holder has stopped. Until
     /// its next refresh it still believes that it holds the permit.

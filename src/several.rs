@@ -5,7 +5,7 @@ use crate::error::failure::FailureKind;
 use crate::error::{AboveLimit, AcquireError, Cancelled, Invalid, Lost, PermitError, TryAcquireError};
 use crate::permit::{self, Permit, ReleaseError, Released};
 use crate::protocol::keys::Keys;
-use crate::protocol::lease::{LeaseOptions, Moment};
+use crate::protocol::lease::{LeaseOptions, Moment, Sent};
 use crate::protocol::semaphore::{AskOne, Grant, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage};
 use crate::protocol::waiter::{Granted, LAST_CALL, denied};
 use crate::semaphore::Semaphore;
@@ -280,14 +280,14 @@ impl Several {
             Part { keys: one.keys, id: &id, is_own_id: false, longest }
         });
         let parts: Vec<Part> = parts.collect();
-        let denied = |answer: &TryAcquireSeveralAnswer| match answer {
+        let doubts = |answer: &TryAcquireSeveralAnswer, _: Sent, _: u64| match answer {
             TryAcquireSeveralAnswer::Denied { still_held, .. }
             | TryAcquireSeveralAnswer::AboveLimit { still_held, .. } => Some(*still_held),
             _ => None,
         };
         loop {
             let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
-            let (answer, sent) = shared.waits.once(&call, &parts, denied, caller).await?;
+            let (answer, sent, _) = shared.waits.once(&call, &parts, doubts, caller).await?;
             if matches!(answer, TryAcquireSeveralAnswer::Denied { .. }) {
                 shared.servers.counts.denied.add_one();
             }

@@ -7,6 +7,7 @@ use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
 use crate::protocol::call::Call;
 use crate::protocol::lease::Sent;
+use crate::protocol::outbox::Ordered;
 use crate::wait::Waits;
 use crate::wait::polled::{Futures, Polled};
 use std::sync::Arc;
@@ -36,10 +37,18 @@ impl Shared {
     pub(crate) async fn call_at<C: Call>(&self, call: &C, mode: Mode) -> Result<(C::Answer, Sent), CallError> {
         self.servers.check_process()?;
         let packed = call.pack();
-        self.releases.settle(packed.key(), None, None, mode).await?;
-        let answered = self.servers.send(&packed, Sending::of(mode)).await;
-        let read = answered.and_then(|answered| answered.read_at(|reply| call.answer(reply)));
-        read.map_err(|unanswered: Unanswered| unanswered.error)
+        let mut after = None;
+        loop {
+            let ordered = Ordered { key: packed.key(), own_id: None, after, only_own: false };
+            let mark = self.releases.before(ordered, None, mode).await?.mark;
+            let answered = self.servers.send(&packed, Sending::of(mode)).await;
+            let read = answered.and_then(|answered| answered.read_at(|reply| call.answer(reply)));
+            let answer = read.map_err(|unanswered: Unanswered| unanswered.error)?;
+            if !call.only_reads() || after.is_some() || !self.releases.is_overtaken(packed.key(), mark) {
+                return Ok(answer);
+            }
+            after = Some(mark);
+        }
     }
 
     /// Sends a call that needs no care if its outcome stays unknown: it can be repeated, or has no lasting effect.

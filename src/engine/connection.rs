@@ -660,6 +660,12 @@ impl Connection {
     }
 }
 
+impl PartialEq for Connection {
+    fn eq(&self, other: &Connection) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
 impl Drop for Connection {
     fn drop(&mut self) {
         self.stream.shut_down();

@@ -77,6 +77,10 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
+    pub(crate) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+
     /// Reads the answer. If the reply breaks the contract, its connection is not used any more.
     pub(crate) fn read<T>(self, read: impl FnOnce(Value) -> Result<T, CallError>) -> Result<T, Unanswered> {
         read(self.reply).map_err(|error| {
@@ -492,11 +496,6 @@ impl Servers {
         let latest = self.latest(until, self.timeouts.read);
         let exchange = connection.exchange(&packet.bytes, packet.replies, latest, mode);
         self.limited(until, mode, exchange).await.unwrap_or_else(|| Err(CallError::Unknown(late())))
-    }
-
-    /// Sends a call on the connection of an unanswered one, so that it runs after it. It is not redirected.
-    pub(crate) async fn send_behind(&self, connection: &Arc<Connection>, call: &Packed, sending: Sending) -> Outcome {
-        self.attempt_on(connection, call, false, sending).await
     }
 
     /// Sends calls. Those for the same server share a packet; the servers follow one after the other. Each call has its

@@ -169,18 +169,19 @@ impl Permits {
 
     /// A permit is dropped at `now`. If there is something to release, returns when the server has ended its
     /// lease, and keeps the permit until its release is answered.
-    pub(crate) fn drop_permit(&self, number: Number, now: Instant) -> Option<Option<Instant>> {
+    pub(crate) fn drop_permit(&self, number: Number, now: Moment) -> Option<Option<Instant>> {
         let mut table = self.lock();
-        if !table.keeper.begin_release(number) {
+        if !table.keeper.begin_release(number, now) {
             self.remove_from(table, number);
             return None;
         }
-        Some(table.keeper.held(number).and_then(|held| held.ends_by(now)))
+        Some(table.keeper.held(number).and_then(|held| held.ends_by(now.instant())))
     }
 
     /// A call that releases the permit is about to be sent. `false`: there is nothing to release.
     pub(crate) fn begin_release(&self, number: Number) -> bool {
-        self.with(|keeper| keeper.begin_release(number))
+        let now = self.servers.clock.moment();
+        self.with(|keeper| keeper.begin_release(number, now))
     }
 
     /// The posted release of a permit is answered, or repeated by others.

@@ -16,8 +16,9 @@ use std::{error, fmt};
 pub enum Released {
     /// The permit was held until now, and is released.
     Released,
-    /// There was nothing to release: the lease had ended, or the permit was revoked. Another caller may have held it at the same
-    /// time.
+    /// There was nothing to release: the lease had ended, the permit was revoked, or the server had lost it. Another caller may
+    /// have held it at the same time. If a release is sent again because its reply was lost, the first copy may have released
+    /// the permit: then the result is [`Released`](Self::Released).
     Gone,
 }
 
@@ -130,10 +131,10 @@ pub(super) fn post(permit: &Permit) {
     // lock.
     if permit.is_own_process()
         // The last refresh of the holder was answered by now, or not at all.
-        && let Some(until) = permit.shared.permits.drop_permit(permit.number, permit.shared.now())
+        && let Some(until) = permit.shared.permits.drop_permit(permit.number, permit.shared.servers.clock.moment())
     {
         let span = Operation::Release.on([permit.key()]);
-        let pending = PendingRelease::of_permit(&permit.identity, until, None);
+        let pending = PendingRelease::of_permit(&permit.identity, until);
         let dropped = Dropped { permits: permit.shared.permits.clone(), number: permit.number, span };
         permit.shared.releases.post_dropped(pending, dropped);
     }
@@ -152,7 +153,7 @@ impl Permit {
             let answer = answered.read(|reply| self.release_call(0).answer(reply))?;
             let found = matches!(answer, ReleaseAnswer::Released { .. });
             self.keeper(|keeper, number| keeper.released(number, found, repeated));
-            Ok(if found { Released::Released } else { Released::Gone })
+            Ok(self.earlier_release())
         });
         read.map_err(|unanswered| {
             if !matches!(unanswered.error, CallError::Unknown(_)) {

@@ -17,6 +17,12 @@ pub trait Call {
     /// What the script answers.
     type Answer;
 
+    /// Whether it changes nothing, so that a release which runs after it would change its answer.
+    #[doc(hidden)]
+    fn only_reads(&self) -> bool {
+        false
+    }
+
     /// The command that is sent.
     #[doc(hidden)]
     fn pack(&self) -> Packed;
@@ -87,6 +93,12 @@ impl PackedKeys {
 impl fmt::Debug for PackedKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} keys", self.count)
+    }
+}
+
+impl fmt::Debug for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a call for {}", String::from_utf8_lossy(self.key()))
     }
 }
 

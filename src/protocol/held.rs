@@ -67,6 +67,8 @@ pub struct HeldPermit {
     replied_at: ServerTime,
     /// When this process took the reply to the last refresh.
     taken_at: Option<Instant>,
+    /// Its lease had ended when a call that releases it was sent.
+    has_ended: bool,
     pub state: HeldState,
 }
 
@@ -80,6 +82,7 @@ impl HeldPermit {
             under_way: Vec::new(),
             replied_at: grant.now,
             taken_at: None,
+            has_ended: false,
             state: HeldState::Held,
         }
     }
@@ -181,7 +184,8 @@ impl HeldPermit {
 
     /// A call that releases it is about to be sent. Returns `false` if there is nothing to release. A lost permit is
     /// released too, since the server may count its lease longer, or for ever.
-    pub fn begin_release(&mut self) -> bool {
+    pub fn begin_release(&mut self, now: Moment) -> bool {
+        self.has_ended |= self.deadline().is_past(now);
         let (state, is_sent) = match self.state {
             HeldState::Held => (HeldState::Releasing { unanswered: 1 }, true),
             HeldState::Releasing { unanswered } => (HeldState::Releasing { unanswered: unanswered + 1 }, true),
@@ -193,12 +197,14 @@ impl HeldPermit {
     }
 
     /// Its release was answered. `found`: there was something to release. `repeated`: the server may have run it twice.
-    /// Returns whether this shows that it had been lost, which is new to the holder.
+    /// Returns whether this shows that it had been lost, which is new to the holder. If the release was sent more than once, and
+    /// first while the permit was held, an earlier copy has released it.
     pub fn released(&mut self, found: bool, repeated: bool) -> bool {
-        // No earlier call may have released it.
-        let is_lost = !found && !repeated && self.state == HeldState::Releasing { unanswered: 1 };
-        self.state = if found { HeldState::Released } else { HeldState::Gone };
-        is_lost
+        let may_be_copy = repeated || matches!(self.state, HeldState::Releasing { unanswered: 2.. });
+        let was_valid = self.is_valid();
+        let is_released = found || was_valid && may_be_copy && !self.has_ended;
+        self.state = if is_released { HeldState::Released } else { HeldState::Gone };
+        was_valid && !is_released && !may_be_copy
     }
 
     /// A call that releases it failed, and the server did not run it.

@@ -150,8 +150,9 @@ impl<W> Inbox<W> {
         }
         let wait = self.forget_of(&message.id, |wait| received.is_signed_with(&wait.secret))?;
         let target = ReleaseTarget::Fence(message.fence);
+        // It may be an id that is used again.
         let until = message.at.and_then(|end| now.checked_add(between(message.now, end)));
-        Some(PendingRelease::new(&wait.keys, &message.id, target, None, until))
+        Some(PendingRelease::of_grant(&wait.keys, &message.id, true, target, until))
     }
 }
 

@@ -110,8 +110,8 @@ impl Keeper {
 
     /// A call that releases the permit is about to be sent. `false`: there is nothing to release. From now on it is not
     /// watched. A renewal that is in progress has no effect: the script does not refresh a released id.
-    pub fn begin_release(&mut self, number: Number) -> bool {
-        self.change(number, HeldPermit::begin_release).unwrap_or_default()
+    pub fn begin_release(&mut self, number: Number, now: Moment) -> bool {
+        self.change(number, |held| held.begin_release(now)).unwrap_or_default()
     }
 
     /// Its release was answered. `found`: there was something to release. `repeated`: the server may have run it twice.

@@ -17,6 +17,7 @@ pub mod keeper;
 pub mod keys;
 pub mod latch;
 pub mod lease;
+pub mod outbox;
 pub mod releases;
 pub mod reply;
 pub mod resp;

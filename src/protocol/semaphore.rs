@@ -351,6 +351,10 @@ pub struct Lookup<'a> {
 impl Call for Lookup<'_> {
     type Answer = LookupAnswer;
 
+    fn only_reads(&self) -> bool {
+        true
+    }
+
     fn pack(&self) -> Packed {
         Packed::new(&LOOKUP, &self.keys.packed, &[self.id.into()])
     }
@@ -432,6 +436,10 @@ pub struct Inspect<'a> {
 
 impl Call for Inspect<'_> {
     type Answer = State;
+
+    fn only_reads(&self) -> bool {
+        true
+    }
 
     fn pack(&self) -> Packed {
         let arguments = [self.offset.into(), self.count.into()];

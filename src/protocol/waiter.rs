@@ -11,7 +11,7 @@ use super::inbox::{Mail, Message};
 use super::keys::{Keys, LatchKeys};
 use super::latch::{Count, CountAnswer, Wait, WaitAnswer};
 use super::lease::{Deadline, LeaseOptions, Moment, Sent, ServerTime};
-use super::releases::PendingRelease;
+use super::releases::{LostCalls, PendingRelease};
 use super::reply::between;
 use super::semaphore::{self, Acquire, AcquireAnswer, Grant, Usage};
 use crate::error::failure::{Failure, FailureKind};
@@ -63,7 +63,13 @@ pub trait WaitTarget {
     fn timed_out(&self) -> Self::Error;
 
     /// The release of everything that the server may have granted to this wait. `None`: it grants nothing.
-    fn undo<C>(&self, connection: Option<C>, now: Instant) -> Option<PendingRelease<C>>;
+    fn undo<C>(&self, lost: LostCalls<C>, now: Instant) -> Option<PendingRelease<C>>;
+
+    /// Whether a late release would change this answer.
+    fn doubts(&self, ask: AskKind, answer: &Self::Answer, sent: Sent) -> bool;
+
+    /// The client has released permits of this id, up to this fence; 0: none.
+    fn has_released(&mut self, fence: u64);
 }
 
 /// The kinds of calls by which a waiter asks.
@@ -304,6 +310,8 @@ pub struct QueueEntry {
     pub asked: Option<(Moment, ServerTime)>,
     /// Fences of grant messages that were not sufficient; a call must confirm the grant.
     pub received_fences: Vec<u64>,
+    /// Permits of this id with this fence, or a lower one, are released: 0, or one whose release is posted.
+    pub floor: u64,
 }
 
 /// A permit that was granted.
@@ -378,9 +386,9 @@ impl PermitTarget {
     }
 
     /// The release of everything that the id may have, since the fence is unknown.
-    pub fn release<C>(&self, connection: Option<C>, now: Instant) -> PendingRelease<C> {
+    pub fn release<C>(&self, lost: LostCalls<C>, now: Instant) -> PendingRelease<C> {
         let until = now.checked_add(self.longest());
-        PendingRelease::of_call(&self.keys, &self.id, self.lease.own_id, connection, until)
+        PendingRelease::of_call(&self.keys, &self.id, self.lease.own_id, lost, until)
     }
 
     /// The time after which the server has freed the id by itself, if no call follows.
@@ -410,10 +418,21 @@ impl PermitTarget {
     /// above its ticket is of an earlier permit, which the server has restored.
     ///
     /// A caller that is not in line has its own grant if a reply was lost, and the permit was granted since the first attempt.
-    fn is_own(&self, grant: &Grant, repeated: Option<Duration>) -> bool {
+    /// This time includes the way of the reply, so a permit that was granted shortly before would fit too. But such a permit
+    /// of this client is released, and its fence is known.
+    fn is_own(&self, grant: &Grant, repeated: Option<Duration>, floor: u64) -> bool {
         let is_of_place = self.is_queued() && self.is_new(grant.fence);
         let is_of_attempt = || repeated.zip(grant.age()).is_some_and(|(repeated, age)| age <= repeated);
-        !self.lease.own_id || is_of_place || is_of_attempt()
+        !self.lease.own_id || grant.fence > floor && (is_of_place || is_of_attempt())
+    }
+
+    /// Whether a late release would change this answer. `floor`: as in [`QueueEntry`].
+    pub fn is_doubtful(&self, ask: AskKind, answer: &AcquireAnswer, repeated: Option<Duration>, floor: u64) -> bool {
+        match answer {
+            AcquireAnswer::Denied { .. } => ask != AskKind::First, // it joins the line next
+            AcquireAnswer::Held(grant, _) => !self.is_own(grant, repeated, floor),
+            AcquireAnswer::Granted(..) | AcquireAnswer::Queued { .. } | AcquireAnswer::AboveLimit { .. } => false,
+        }
     }
 
     /// Whether the server gave this fence after the place in line: the ticket is the next fence of that time, lower by
@@ -465,7 +484,9 @@ impl WaitTarget for PermitTarget {
         Sent { at: sent, repeated }: Sent,
     ) -> StepOf<PermitTarget> {
         match answer {
-            AcquireAnswer::Held(grant @ Grant { permits, fence, .. }, _) if !self.is_own(&grant, repeated) => {
+            AcquireAnswer::Held(grant @ Grant { permits, fence, .. }, _)
+                if !self.is_own(&grant, repeated, self.entry.floor) =>
+            {
                 Step::Leave(AcquireError::AlreadyHeld(AlreadyHeld {
                     name: self.name(),
                     id: self.id.clone(),
@@ -552,8 +573,16 @@ impl WaitTarget for PermitTarget {
         AcquireError::TimedOut(denied(self.keys.name(), usage, position, None))
     }
 
-    fn undo<C>(&self, connection: Option<C>, now: Instant) -> Option<PendingRelease<C>> {
-        Some(self.release(connection, now))
+    fn undo<C>(&self, lost: LostCalls<C>, now: Instant) -> Option<PendingRelease<C>> {
+        Some(self.release(lost, now))
+    }
+
+    fn doubts(&self, ask: AskKind, answer: &AcquireAnswer, sent: Sent) -> bool {
+        self.is_doubtful(ask, answer, sent.repeated, self.entry.floor)
+    }
+
+    fn has_released(&mut self, fence: u64) {
+        self.entry.floor = self.entry.floor.max(fence);
     }
 }
 
@@ -683,7 +712,13 @@ impl WaitTarget for LatchTarget {
     }
 
     /// The server forgets a waiter that does not ask again.
-    fn undo<C>(&self, _: Option<C>, _: Instant) -> Option<PendingRelease<C>> {
+    fn undo<C>(&self, _: LostCalls<C>, _: Instant) -> Option<PendingRelease<C>> {
         None
     }
+
+    fn doubts(&self, _: AskKind, _: &LatchAnswer, _: Sent) -> bool {
+        false
+    }
+
+    fn has_released(&mut self, _: u64) {}
 }

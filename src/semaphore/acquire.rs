@@ -7,6 +7,7 @@ use crate::lease::permits::OnLost;
 use crate::permit::{Permit, Released};
 use crate::protocol::id;
 use crate::protocol::lease::LeaseOptions;
+use crate::protocol::outbox::Ordered;
 use crate::protocol::semaphore::{Lookup, LookupAnswer, Refresh};
 use crate::protocol::waiter::Granted;
 use crate::trace::Operation;
@@ -235,12 +236,14 @@ impl Semaphore {
         id::check_id(id)?;
         let keys = self.settings.keys()?;
         let lease = LeaseOptions { own_id: true, ..self.settings.lease_options()? };
-        self.shared.releases.settle(keys.meta.as_bytes(), Some(id), None, mode).await?;
+        let ordered = Ordered { key: keys.meta.as_bytes(), own_id: Some(id), after: None, only_own: false };
+        let floor = self.shared.releases.before(ordered, None, mode).await?.floor;
         let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
         let lost = || PermitError::Lost(Lost { name: self.name().to_owned(), id: id.to_owned() });
         // The fence is read first: a delayed refresh must not change a later permit of the same id.
-        let LookupAnswer::Held(found) = self.shared.call(&Lookup { keys, id }, mode).await? else {
-            return Err(lost());
+        let found = match self.shared.call(&Lookup { keys, id }, mode).await? {
+            LookupAnswer::Held(found) if found.fence > floor => found,
+            _ => return Err(lost()),
         };
         let refresh = Refresh { keys, id, lease_ms: lease.lease_ms, fence: Some(found.fence) };
         let (grant, sent) = self.shared.call_at(&refresh, mode).await?;

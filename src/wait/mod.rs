@@ -11,11 +11,12 @@ use crate::engine::server::{Purpose, Server};
 use crate::engine::servers::{Make, Sending, Servers, Unanswered};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
-use crate::lease::releases::{AllWaits, PendingRelease, Releases};
+use crate::lease::releases::{AllWaits, LostCalls, PendingRelease, Preceded, Releases};
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::inbox::{GivenUpNumber, MEMORY, Mail, Mailbox, Received};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::Sent;
+use crate::protocol::outbox::{Mark, Ordered};
 use crate::protocol::routing::NodeId;
 use crate::protocol::semaphore::AcquireAnswer;
 use crate::protocol::waiter::{
@@ -91,11 +92,15 @@ impl Waits {
     ) -> Result<Granted, TryAcquireError> {
         target.check()?;
         let acquire = target.acquire(AskKind::First, "");
-        let denied = |answer: &AcquireAnswer| matches!(answer, AcquireAnswer::Denied { .. }).then_some(0);
-        let (answer, sent) = self.once(&acquire, &[Part::of(target)], denied, caller).await?;
+        let doubts = |answer: &AcquireAnswer, sent: Sent, floor: u64| {
+            target.is_doubtful(AskKind::Last, answer, sent.repeated, floor).then_some(0)
+        };
+        let (answer, sent, floor) = self.once(&acquire, &[Part::of(target)], doubts, caller).await?;
+        target.entry.floor = floor;
         let (result, gives_back) = target.at_once(answer, sent);
         if gives_back {
-            self.release_now(target.release(None, self.servers.clock.now()), caller.mode).await;
+            let pending = target.release(LostCalls::default(), self.servers.clock.now());
+            self.release_now(pending, caller.mode).await;
         }
         if let Err(TryAcquireError::Denied(_)) = &result {
             self.servers.counts.denied.add_one();
@@ -103,9 +108,10 @@ impl Waits {
         result
     }
 
-    /// Sends a call that takes all of `parts` at once, or none. If the server denies it, and it may have run before a
-    /// release that precedes it, it is sent again. `denied`: for an answer that grants nothing, the number of parts of which
-    /// the id has a permit by an earlier run of this call. They are released.
+    /// Sends a call that takes all of `parts` at once, or none. Also returns the fence up to which the permits of the id are
+    /// released. `doubts`: for an answer that a late release would change, the number of parts of which the id has a permit by
+    /// an earlier run of this call. They are released, and the call is made once more if it may have run before a release
+    /// that precedes it.
     ///
     /// # Cancel safety
     /// If this is dropped, the permits are released.
@@ -113,46 +119,51 @@ impl Waits {
         &self,
         call: &C,
         parts: &[Part<'_>],
-        denied: fn(&C::Answer) -> Option<usize>,
+        doubts: impl Fn(&C::Answer, Sent, u64) -> Option<usize>,
         caller: Caller<'_>,
-    ) -> Result<(C::Answer, Sent), CallError> {
+    ) -> Result<(C::Answer, Sent, u64), CallError> {
         self.servers.check_process()?;
-        self.settle_all(parts, caller.mode).await?;
+        let mut preceded = self.before_all(parts, None, caller.mode).await?;
         caller.polled.inspect(|polled| polled.asks(parts.iter().map(|part| part.asked(None)).collect()));
-        let packed = call.pack();
+        let (packed, mut is_first) = (call.pack(), true);
         loop {
-            let earlier = self.releases.earlier();
-            let mut once = Once { waits: self, call: &packed, parts, connection: None, is_sent: true };
+            let Preceded { mark, floor } = preceded;
+            let mut once = Once { waits: self, call: &packed, parts, lost: LostCalls::default(), is_sent: true };
             let answered = self.servers.send_as(packed.key(), Sending::of(caller.mode), &mut once).await;
             let read = answered.and_then(|answered| answered.read_at(|reply| call.answer(reply)));
-            let (answer, sent) = read.map_err(|Unanswered { error, connection, .. }| {
+            let (answer, sent) = read.map_err(|Unanswered { error, .. }| {
                 once.is_sent = matches!(error, CallError::Unknown(_));
-                once.connection = connection;
                 error
             })?;
-            let (still_held, is_given_back) = (denied(&answer), caller.is_given_back());
+            let (still_held, is_given_back) = (doubts(&answer, sent, floor), caller.is_given_back());
             once.is_sent = is_given_back || still_held > Some(0);
+            once.lost = LostCalls::default();
             drop(once); // releases
-            let mut is_repeated = is_given_back;
-            for Part { keys, id, .. } in parts.iter().filter(|_| still_held.is_some()) {
-                let key = keys.meta.as_bytes();
-                is_repeated |= self.releases.has_overtaken(key, Some(id), earlier, caller.mode).await?;
+            let is_doubted = is_first && still_held.is_some();
+            let is_overtaken = is_doubted && self.is_overtaken(parts, mark);
+            if !is_overtaken && !is_given_back {
+                return Ok((answer, sent, floor));
             }
-            if !is_repeated {
-                return Ok((answer, sent));
-            }
-            self.settle_all(parts, caller.mode).await?;
+            is_first &= !is_overtaken;
+            preceded = self.before_all(parts, is_overtaken.then_some(mark), caller.mode).await?;
             if is_given_back {
                 caller.polled.inspect(|polled| polled.asks_again());
             }
         }
     }
 
-    async fn settle_all(&self, parts: &[Part<'_>], mode: Mode) -> Result<(), CallError> {
+    async fn before_all(&self, parts: &[Part<'_>], after: Option<Mark>, mode: Mode) -> Result<Preceded, CallError> {
+        let mark = self.releases.mark();
+        let mut floor = 0;
         for Part { keys, id, .. } in parts {
-            self.releases.settle(keys.meta.as_bytes(), Some(id), None, mode).await?;
+            let ordered = Ordered { key: keys.meta.as_bytes(), own_id: Some(id), after, only_own: false };
+            floor = floor.max(self.releases.before(ordered, None, mode).await?.floor);
         }
-        Ok(())
+        Ok(Preceded { mark, floor })
+    }
+
+    fn is_overtaken(&self, parts: &[Part<'_>], mark: Mark) -> bool {
+        parts.iter().any(|part| self.releases.is_overtaken(part.keys.meta.as_bytes(), mark))
     }
 
     /// Waits in line for permits, until `deadline` at the latest.
@@ -161,13 +172,15 @@ impl Waits {
     /// If this is dropped, the place in line is given up and a grant is released.
     pub(crate) async fn in_line(
         &self,
-        target: PermitTarget,
+        mut target: PermitTarget,
         deadline: Option<Instant>,
         caller: Caller<'_>,
     ) -> Result<(Granted, Busy), AcquireError> {
         self.servers.check_process()?;
         target.check()?;
-        self.releases.settle(target.keys.meta.as_bytes(), Some(&target.id), deadline, caller.mode).await?;
+        let (key, own_id) = (target.keys.meta.as_bytes(), Some(target.id.as_str()));
+        let ordered = Ordered { key, own_id, after: None, only_own: false };
+        target.entry.floor = self.releases.before(ordered, deadline, caller.mode).await?.floor;
         let Some(registered) = self.registry.register(&target.keys, &target.id) else {
             let why = format!(
                 "{} already waits for this semaphore. Accepted: one wait per id. Use another id, or end the other wait",
@@ -181,8 +194,9 @@ impl Waits {
         let keys = target.keys.clone();
         let mut wait = RunningWait::new(self, registered, &keys.meta, self.waiter(target, deadline), caller);
         let result = wait.run().await;
-        if let Err(error) = &result {
-            self.servers.counts.refuse(error);
+        match &result {
+            Ok(granted) => wait.release_others(granted),
+            Err(error) => self.servers.counts.refuse(error),
         }
         let busy = self.servers.clock.busy(); // until the permit is registered for renewal
         drop(wait); // not earlier: until here, a test that moves the clock waits for its mailbox
@@ -285,8 +299,8 @@ impl Part<'_> {
     }
 
     fn asked(&self, mailbox: Option<&Arc<Place<Mailbox>>>) -> Asked {
-        let Part { keys, id, longest, .. } = *self;
-        Asked { keys: keys.clone(), id: id.to_owned(), longest, mailbox: mailbox.cloned() }
+        let Part { keys, id, is_own_id, longest } = *self;
+        Asked { keys: keys.clone(), id: id.to_owned(), is_own_id, longest, mailbox: mailbox.cloned() }
     }
 }
 
@@ -295,14 +309,13 @@ struct Once<'a> {
     waits: &'a Waits,
     call: &'a Packed,
     parts: &'a [Part<'a>],
-    /// The connection on which it is sent.
-    connection: Option<Arc<Connection>>,
+    lost: LostCalls,
     is_sent: bool,
 }
 
 impl Make for Once<'_> {
     fn sends_on(&mut self, connection: &Arc<Connection>) {
-        self.connection = Some(connection.clone());
+        self.lost.sent_on(connection.clone());
     }
 
     fn call(&self) -> &Packed {
@@ -313,10 +326,10 @@ impl Make for Once<'_> {
 impl Drop for Once<'_> {
     fn drop(&mut self) {
         if self.is_sent && self.waits.servers.is_own_process() {
-            let (connection, now) = (self.connection.take(), self.waits.servers.clock.now());
+            let now = self.waits.servers.clock.now();
             for Part { keys, id, is_own_id, longest } in self.parts {
                 let until = now.checked_add(*longest);
-                let pending = PendingRelease::of_call(keys, id, *is_own_id, connection.clone(), until);
+                let pending = PendingRelease::of_call(keys, id, *is_own_id, self.lost.clone(), until);
                 self.waits.releases.post(pending);
             }
         }
@@ -331,10 +344,8 @@ struct RunningWait<'a, T: WaitTarget + Send + Sync> {
     waiter: Waiter<T>,
     caller: Caller<'a>,
     inbox: MessageSource,
-    /// The connection of the last call, until it is answered.
-    connection: Option<Arc<Connection>>,
-    /// An earlier call without an answer may still reach the server on another connection.
-    is_unsure: bool,
+    /// Its calls without an answer.
+    lost: LostCalls,
     is_over: bool,
 }
 
@@ -349,8 +360,8 @@ struct MessageSource {
 impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     fn new(waits: &'a Waits, registered: Registered<'a>, key: &'a str, waiter: Waiter<T>, caller: Caller<'a>) -> Self {
         let inbox = MessageSource::default();
-        let (connection, is_unsure, is_over) = (None, false, false);
-        RunningWait { waits, registered, key, waiter, caller, inbox, connection, is_unsure, is_over }
+        let lost = LostCalls::default();
+        RunningWait { waits, registered, key, waiter, caller, inbox, lost, is_over: false }
     }
 
     async fn run(&mut self) -> Result<T::Granted, T::Error> {
@@ -407,46 +418,74 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
         }
     }
 
-    /// Sends one call and returns the event that it leads to.
+    /// Sends one call and returns the event that it leads to. If the call may have run before a release that precedes it, it
+    /// is sent once more.
     async fn ask(&mut self, ask: AskKind, until: Option<Instant>) -> Event<T::Answer> {
         if self.caller.is_given_back() {
-            let (key, id) = (self.key.as_bytes(), &self.registered.id);
-            if let Err(error) = self.waits.releases.settle(key, Some(id), until, self.caller.mode).await {
+            if let Err(error) = self.before(None, until).await {
                 return Event::Unanswered(error);
             }
             self.caller.polled.inspect(|polled| polled.asks_again());
         }
-        // In separate memory: a task that sleeps does not need it. A thread has it on its stack.
-        let asked = match self.caller.mode {
-            Mode::Blocking(_) => self.send(ask, until).await,
-            Mode::Async => Box::pin(self.send(ask, until)).await,
-        };
-        match asked {
-            Ok((answer, sent)) => {
-                self.connection = None;
-                Event::Answered { answer, sent }
+        let releases = self.waits.releases.clone();
+        let (mut mark, mut is_first) = (releases.mark(), true);
+        loop {
+            // In separate memory: a task that sleeps does not need it. A thread has it on its stack.
+            let asked = match self.caller.mode {
+                Mode::Blocking(_) => self.send(ask, until).await,
+                Mode::Async => Box::pin(self.send(ask, until)).await,
+            };
+            let (answer, sent) = match asked {
+                Ok(answered) => answered,
+                Err(error) => return Event::Unanswered(error),
+            };
+            let is_doubtful = self.waiter.target.doubts(ask, &answer, sent);
+            if !is_first || !is_doubtful || !releases.is_overtaken(self.key.as_bytes(), mark) {
+                return Event::Answered { answer, sent };
             }
-            Err(unanswered) => {
-                self.is_unsure |= unanswered.connection.is_none() && matches!(unanswered.error, CallError::Unknown(_));
-                self.connection = unanswered.connection;
-                Event::Unanswered(unanswered.error)
+            is_first = false;
+            match self.before(Some(mark), until).await {
+                Ok(preceded) => mark = preceded,
+                Err(error) => return Event::Unanswered(error),
             }
         }
     }
 
+    /// Returns when the next call may be sent.
+    async fn before(&mut self, after: Option<Mark>, until: Option<Instant>) -> Result<Mark, CallError> {
+        let (key, own_id) = (self.key.as_bytes(), Some(self.registered.id.as_str()));
+        let ordered = Ordered { key, own_id, after, only_own: false };
+        let preceded = self.waits.releases.before(ordered, until, self.caller.mode).await?;
+        self.waiter.target.has_released(preceded.floor);
+        Ok(preceded.mark)
+    }
+
     /// Sends one call of a wait. A call in line contains the inbox at the server that has the key.
-    async fn send(&mut self, ask: AskKind, until: Option<Instant>) -> Result<(T::Answer, Sent), Unanswered> {
+    async fn send(&mut self, ask: AskKind, until: Option<Instant>) -> Result<(T::Answer, Sent), CallError> {
         let sending = Sending { until, ..Sending::of(self.caller.mode) };
         let mut make = MakeAsk { call: self.waiter.target.call(ask, ""), ask, wait: self };
-        let answered = make.wait.waits.servers.send_as(make.wait.key.as_bytes(), sending, &mut make).await?;
-        answered.read_at(|reply| self.waiter.target.answer(ask, reply))
+        let outcome = make.wait.waits.servers.send_as(make.wait.key.as_bytes(), sending, &mut make).await;
+        match outcome {
+            Ok(answered) => {
+                self.lost.answered_on(answered.connection());
+                let read = answered.read_at(|reply| self.waiter.target.answer(ask, reply));
+                read.map_err(|unanswered| unanswered.error)
+            }
+            Err(Unanswered { error, connection }) => {
+                // An error of the server is an answer too.
+                if let (CallError::Failed(_), Some(connection)) = (&error, &connection) {
+                    self.lost.answered_on(connection);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Gives back a grant or a place in line at the end of the wait.
     async fn end(&mut self, give_back: GiveBack) {
         let now = self.waits.servers.clock.now();
         if give_back.now
-            && let Some(mut pending) = self.waiter.target.undo(None, now)
+            && let Some(mut pending) = self.waiter.target.undo(LostCalls::default(), now)
         {
             self.give_up(&mut pending);
             Box::pin(self.waits.release_now(pending, self.caller.mode)).await;
@@ -457,10 +496,10 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
         }
     }
 
-    /// Releases, behind the last call, a grant that this call may still cause, also if its message arrives later.
+    /// Releases, behind the calls without an answer, a grant that they may still cause, also if its message arrives later.
     fn abandon(&mut self) {
         let now = self.waits.servers.clock.now();
-        if let Some(mut pending) = self.waiter.target.undo(self.connection.take(), now) {
+        if let Some(mut pending) = self.waiter.target.undo(std::mem::take(&mut self.lost), now) {
             self.give_up(&mut pending);
             if let Some(connection) = &self.inbox.connection {
                 connection.listen_for(MEMORY);
@@ -472,7 +511,19 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     /// From now on a grant that arrives for this wait is released, until this release is confirmed.
     fn give_up(&self, pending: &mut PendingRelease) {
         let given_up = self.waits.registry.give_up(&pending.keys, &pending.id);
-        pending.given_up = given_up.filter(|_| !self.is_unsure);
+        pending.given_up = given_up.filter(|_| self.lost.is_empty()); // else another release follows its lost calls
+    }
+}
+
+impl RunningWait<'_, PermitTarget> {
+    /// The wait has its permit. Releases what its calls without an answer may still cause, once the permit is released.
+    fn release_others(&mut self, granted: &Granted) {
+        let mut lost = std::mem::take(&mut self.lost);
+        lost.forget_closed(|connection| !connection.is_closed());
+        if !lost.is_empty() {
+            let until = self.waits.servers.clock.now().checked_add(self.waiter.target.longest());
+            self.waits.releases.post(PendingRelease::of_other(&granted.identity, lost, until));
+        }
     }
 }
 
@@ -512,8 +563,7 @@ impl<T: WaitTarget + Send + Sync> Make for MakeAsk<'_, '_, T> {
     }
 
     fn sends_on(&mut self, connection: &Arc<Connection>) {
-        let former = self.wait.connection.replace(connection.clone());
-        self.wait.is_unsure |= former.is_some_and(|former| !Arc::ptr_eq(&former, connection));
+        self.wait.lost.sent_on(connection.clone());
     }
 
     fn call(&self) -> &Packed {

@@ -72,6 +72,7 @@ pub(crate) type Held = Box<dyn Fn() + Send>;
 pub(crate) struct Asked {
     pub(super) keys: Keys,
     pub(super) id: String,
+    pub(super) is_own_id: bool,
     /// How long the server may keep a grant.
     pub(super) longest: Duration,
     pub(super) mailbox: Option<Arc<Place<Mailbox>>>,
@@ -168,7 +169,7 @@ impl Asked {
             fences.into_iter().map(ReleaseTarget::Fence).collect()
         };
         let until = now.checked_add(self.longest);
-        let pending = |target| PendingRelease::new(&self.keys, &self.id, target, None, until);
+        let pending = |target| PendingRelease::of_grant(&self.keys, &self.id, self.is_own_id, target, until);
         targets.into_iter().map(pending).collect()
     }
 }

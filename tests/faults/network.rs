@@ -4,13 +4,16 @@
 use crate::own;
 use crate::support::SOON;
 use crate::support::proxy::Proxy;
+use crate::support::random::Random;
 use crate::support::stop::Stop;
 use crate::support::workers::{self, Workers};
 use crate::support::{Server, eventually, inboxes, kill_connections};
 
-use luagate::Gate;
 use luagate::errors::AcquireError;
-use std::time::Duration;
+use luagate::{Gate, Lease, Permit, Released};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 #[test]
 fn workers_continue_while_a_proxy_delays_cuts_and_swallows() {
@@ -26,6 +29,74 @@ fn workers_continue_while_a_proxy_delays_cuts_and_swallows() {
     let harmed = proxy.behave();
     assert!(harmed > 20, "only {harmed} connections had a fault");
     workers.finish(&server, &workers::broken_connections());
+}
+
+/// Each thread has an id of its own, and makes one call after the other.
+#[test]
+fn consecutive_calls_with_own_ids_keep_the_limit_while_a_proxy_delays_and_cuts() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let gate = Gate::builder(&proxy.url).prefix(&server.prefix).open().unwrap();
+    let (held, grants) = (Mutex::new(Vec::new()), AtomicUsize::new(0));
+    let seed = workers::seed();
+    println!("faults from seed {seed}");
+    let (mut random, mut con) = (Random::new(seed), server.connection());
+    let until = Instant::now() + Duration::from_secs(8);
+    std::thread::scope(|scope| {
+        // What the server has not read when it ends a connection never runs.
+        scope.spawn(|| {
+            while Instant::now() < until {
+                proxy.delay_replies([Duration::from_millis(random.below(600))]);
+                std::thread::sleep(Duration::from_millis(100 + random.below(400)));
+                if random.below(4) == 0 {
+                    kill_connections(&mut con, "normal");
+                }
+            }
+            proxy.delay_no_more();
+        });
+        for number in 0..6 {
+            let semaphore = gate.semaphore("own", 1).lease(Lease::fixed(OWN_LEASE)).id(&format!("own-{number}"));
+            let (held, grants) = (&held, &grants);
+            scope.spawn(move || {
+                while Instant::now() < until {
+                    match semaphore.acquire_timeout(OWN_LEASE * 2) {
+                        Ok(permit) => {
+                            grants.fetch_add(1, Ordering::Relaxed);
+                            use_alone(permit, held);
+                        }
+                        Err(error) => {
+                            let is_false = matches!(error, AcquireError::Revoked(_) | AcquireError::AlreadyHeld(_));
+                            assert!(!is_false, "nobody revokes, and nobody else uses the id: {error}");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert!(grants.into_inner() > 20, "too few grants");
+}
+
+const OWN_LEASE: Duration = Duration::from_millis(400);
+
+/// Checks that no other permit is valid, and that this one is not gone if its lease has not ended.
+fn use_alone(permit: Permit, held: &Mutex<Vec<Weak<Permit>>>) {
+    let permit = Arc::new(permit);
+    let mut all = held.lock().unwrap();
+    all.retain(|other| other.strong_count() > 0);
+    all.push(Arc::downgrade(&permit));
+    let valid: Vec<_> = all.iter().filter_map(Weak::upgrade).filter(|permit| !permit.is_lost()).collect();
+    assert!(valid.len() < 2, "more than the limit: {valid:?}");
+    drop(valid);
+    drop(all);
+    std::thread::sleep(Duration::from_millis(permit.fence() % 50)); // it is used
+    let is_lost = permit.is_lost();
+    if permit.fence().is_multiple_of(2)
+        && let Some(permit) = Arc::into_inner(permit)
+    {
+        let released = permit.release();
+        let is_gone = matches!(released, Ok(Released::Gone));
+        assert!(is_lost || !is_gone, "a permit that was not lost is gone");
+    }
 }
 
 #[test]

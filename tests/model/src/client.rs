@@ -6,7 +6,7 @@ use crate::engine::worker::{Job, Worker};
 use crate::protocol::inbox::{Mail, Mailbox};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{LeaseOptions, Sent};
-use crate::protocol::releases::{PendingRelease, ReleaseTarget};
+use crate::protocol::releases::{LostCalls, PendingRelease, ReleaseTarget};
 use crate::protocol::waiter::{Action, AskKind, Event, Granted, PermitTarget, QueueEntry, Waiter};
 use crate::releases::Releases;
 use crate::remote::Remote;
@@ -62,7 +62,13 @@ impl Client {
         loop {
             let inbox: Inbox = Arc::new(Place::of_nobody(&Clock::real(), Mailbox::new(Some("secret".into()))));
             let longest = Duration::from_millis(LEASE_MS);
-            polled.asks(vec![Asked { keys: keys(), id: ID.into(), longest, mailbox: Some(inbox.clone()) }]);
+            polled.asks(vec![Asked {
+                keys: keys(),
+                id: ID.into(),
+                is_own_id: false,
+                longest,
+                mailbox: Some(inbox.clone()),
+            }]);
             let waiter = Waiter::new(target(ticket), None, longest, now());
             let mut wait = Wait { client: self, polled, inbox, waiter, is_over: false };
             let granted = wait.run().await;
@@ -90,7 +96,7 @@ impl Drop for Permit<'_> {
     fn drop(&mut self) {
         if !self.is_handed_on && !has_failed() {
             let target = ReleaseTarget::Fence(self.fence);
-            self.client.releases.post(PendingRelease::new(&keys(), ID, target, None, None));
+            self.client.releases.post(PendingRelease::of_grant(&keys(), ID, false, target, None));
         }
     }
 }
@@ -189,7 +195,7 @@ impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if !self.is_over && !has_failed() && self.waiter.may_leave_something() {
             let until = Some(now() + Duration::from_millis(LEASE_MS));
-            self.client.releases.post(PendingRelease::of_call(&keys(), ID, false, None, until));
+            self.client.releases.post(PendingRelease::of_call(&keys(), ID, false, LostCalls::default(), until));
         }
     }
 }

@@ -92,7 +92,7 @@ impl Unconfirmed<'_> {
         while steps.next != ReleaseCall::Nothing {
             let (id, next) = (pending.id.clone(), steps.clone());
             let reply = self.releases.remote.ask(move |remote| run(&id, &next, remote)).await;
-            steps.answered(reply).unwrap();
+            pending.answered(&mut steps, reply).unwrap();
         }
         self.pending = None;
     }

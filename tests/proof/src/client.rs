@@ -15,14 +15,13 @@ use crate::protocol::inbox::{Inbox, Received};
 use crate::protocol::keeper::{Keeper, Number, Task};
 use crate::protocol::keys::{Keys, LatchKeys};
 use crate::protocol::lease::{LeaseOptions, Moment};
-use crate::protocol::releases::Releases;
+use crate::protocol::outbox::Outbox;
 use crate::protocol::routing::NodeId;
 use crate::protocol::routing::slots::SlotMap;
 use flights::{Connection, Flight};
 pub(crate) use held::Permit;
-use pending::Released;
 use requests::Request;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -97,6 +96,8 @@ pub enum Thread {
     Worker,
     /// Sends releases to this server.
     Releases(NodeId),
+    /// No thread waits for the reply to this release: the reader of the connection handles it.
+    Posted(u64),
 }
 
 /// The outcome of a caller's request.
@@ -137,12 +138,16 @@ pub(crate) struct Client {
     pub(crate) last: u64,
     pub(crate) inbox: Inbox<u64>,
     pub(crate) keeper: Keeper,
-    pub(crate) releases: Releases<Connection>,
+    pub(crate) outbox: Outbox<Connection>,
+    /// The permits whose release is posted, by the number of the release.
+    pub(crate) dropped: BTreeMap<u64, Number>,
     pub(crate) callers: BTreeMap<u64, Caller>,
     pub(crate) permits: BTreeMap<Number, Permit>,
     /// Whether its calls share one connection to each server, and these connections.
     pub(crate) shares_connections: bool,
     pub(crate) connections: BTreeMap<NodeId, Connection>,
+    /// The connections that are closed, by their numbers.
+    pub(crate) closed: BTreeSet<u64>,
     /// In the order in which they were sent.
     pub(crate) flights: Vec<Flight>,
     /// The calls of its threads that have no outcome yet.
@@ -154,12 +159,14 @@ pub(crate) struct Client {
     pub(crate) asker: Option<Thread>,
     /// How many times a packet had no reply, or a node was asked for the slots.
     pub(crate) changes: u64,
+    /// How many packets could not be sent.
+    pub(crate) refusals: u64,
     /// Messages on their way.
     pub(crate) mail: Vec<String>,
     /// The batch whose reply the renewal thread awaits.
     pub(crate) renewing: held::Batch,
     /// The releases whose replies are awaited, by their servers.
-    pub(crate) releasing: BTreeMap<NodeId, Vec<Released>>,
+    pub(crate) releasing: BTreeMap<NodeId, Vec<u64>>,
     /// When the gate's own thread checks again.
     pub(crate) releases_at: Option<Instant>,
     /// The outcomes of its callers since they were last taken.
@@ -184,17 +191,20 @@ impl Client {
             last: before,
             inbox: Inbox::default(),
             keeper: Keeper::default(),
-            releases: Releases::default(),
+            outbox: Outbox::default(),
+            dropped: BTreeMap::new(),
             callers: BTreeMap::new(),
             permits: BTreeMap::new(),
             shares_connections: false,
             connections: BTreeMap::new(),
+            closed: BTreeSet::new(),
             flights: Vec::new(),
             requests: BTreeMap::new(),
             last_request: 0,
             slots: None,
             asker: None,
             changes: 0,
+            refusals: 0,
             mail: Vec::new(),
             renewing: Vec::new(),
             releasing: BTreeMap::new(),
@@ -269,7 +279,7 @@ impl Client {
             Thread::Renewal => self.renew(now),
             Thread::Losses => self.report_losses(now),
             Thread::Worker => self.send_releases(now),
-            Thread::Releases(_) => {}
+            Thread::Releases(_) | Thread::Posted(_) => {}
         }
     }
 
@@ -285,7 +295,7 @@ impl Client {
             }
         }
         if !is_taken && let Some(release) = self.inbox.release_of(&received, now.instant()) {
-            self.release_later(release, now);
+            self.release_later(release, None, now);
         }
     }
 

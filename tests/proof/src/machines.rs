@@ -250,7 +250,7 @@ fn losses() {
     assert!(keeper.is_lost(number, at(0)), "a lost permit stays lost");
     assert_eq!(reported(&mut keeper), []);
     let overtaken = keep(&mut keeper, 600);
-    assert!(keeper.begin_release(overtaken)); // its release is on its way and reaches the server before a renewal
+    assert!(keeper.begin_release(overtaken, at(0))); // its release is on its way and reaches the server before a renewal
     let _ = keeper.renewed(overtaken, Ok(None), at(0));
     assert_eq!(reported(&mut keeper), []);
     let lost = keep(&mut keeper, 600);
@@ -275,16 +275,25 @@ fn releases_without_a_permit() {
         let mut keeper = Keeper::default();
         let number = keep(&mut keeper, 600);
         for may_have_run in earlier {
-            assert!(keeper.begin_release(number));
+            assert!(keeper.begin_release(number, at(0)));
             if !may_have_run {
                 keeper.change(number, HeldPermit::not_released);
             }
         }
-        assert!(keeper.begin_release(number));
+        assert!(keeper.begin_release(number, at(0)));
         keeper.released(number, false, repeated);
         assert_eq!(keeper.take_losses().len(), usize::from(is_loss), "{earlier:?}, repeated: {repeated}");
-        assert_eq!(keeper.held(number).map(|held| held.state), Some(HeldState::Gone));
-        assert!(!keeper.begin_release(number), "it is over");
+        let state = if is_loss { HeldState::Gone } else { HeldState::Released };
+        assert_eq!(keeper.held(number).map(|held| held.state), Some(state), "a copy may have released it");
+        assert!(!keeper.begin_release(number, at(0)), "it is over");
+    }
+    // The lease had ended before.
+    for (released_at, state) in [(598, HeldState::Released), (599, HeldState::Gone)] {
+        let mut keeper = Keeper::default();
+        let number = keep(&mut keeper, 600);
+        assert!(keeper.begin_release(number, at(released_at)));
+        keeper.released(number, false, true);
+        assert_eq!(keeper.held(number).map(|held| held.state), Some(state));
     }
     // A lost permit is released too: the server may count its lease longer. The call of an id that the application chose
     // names the fence, since another caller may hold with it by now.
@@ -293,7 +302,7 @@ fn releases_without_a_permit() {
         let lease = LeaseOptions { lease_ms: 600, renewed: false, own_id, at_least_ms: 0 };
         let number = keeper.keep(held(600, false).under(lease), 0, false, at(0));
         assert!(keeper.is_lost(number, at(599)));
-        assert!(keeper.begin_release(number));
+        assert!(keeper.begin_release(number, at(0)));
         assert_eq!(keeper.take_losses().len(), 1);
         assert_eq!(held(600, false).under(lease).identity.own_fence().is_some(), own_id);
     }

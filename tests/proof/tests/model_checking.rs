@@ -99,13 +99,13 @@ fn settings(long: bool) -> Vec<(Setting, usize)> {
         (refreshed, if long { 170_000 } else { 12_500 }),
         (fault.clone(), 42_000),
         (late, 21_000),
-        (both.clone(), 18_500),
+        (both.clone(), 18_400),
         (by_twos, 23_000),
         (two_permits, if long { 350_000 } else { 17_000 }),
         (weights, 170_000),
         (no_inbox, if long { 460_000 } else { 27_000 }),
         (deadline, 35_000),
-        (first, 31_000),
+        (first, 27_000),
         (twice.clone(), 85_000),
     ];
     if long {

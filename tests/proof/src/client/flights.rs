@@ -4,6 +4,8 @@ use super::{Client, Thread};
 use crate::call::{Command, Sent};
 use crate::protocol::exchange::RawReply;
 use crate::protocol::lease::{self, Moment};
+use crate::protocol::outbox::Post;
+use crate::protocol::releases::LostCalls;
 use crate::protocol::routing::NodeId;
 use luagate::__proof::failure;
 use luagate::errors::{CallError, FailureKind};
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 /// A connection of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Connection {
-    number: u64,
+    pub(super) number: u64,
     /// The server, by the client's number, and by its port.
     pub(super) node: NodeId,
     pub(crate) port: u16,
@@ -46,6 +48,8 @@ pub(crate) struct Flight {
     pub(crate) is_repeated: bool,
     /// It uses the connection of an earlier call.
     pub(crate) is_behind: bool,
+    /// The release that it belongs to, if it is posted.
+    pub(super) post: Option<Post<Connection>>,
     /// The thread has stopped waiting. The connection still works, and the reply may come.
     pub(super) is_late: bool,
 }
@@ -64,8 +68,8 @@ pub(crate) struct Answered {
     pub(crate) outcome: Result<Value, Unanswered>,
     pub(crate) sent: Moment,
     pub(crate) repeated: Option<Duration>,
-    /// An attempt without an answer may still be executed, on another connection than that of the outcome.
-    pub(crate) is_unsure: bool,
+    /// The connection of the reply.
+    pub(crate) on: Option<Connection>,
 }
 
 impl Answered {
@@ -89,6 +93,13 @@ impl fmt::Display for Flight {
             _ => f.write_str(&calls.join(", ")),
         }
     }
+}
+
+/// A call whose answer is missing, if its connection still works.
+pub(super) fn lost(connection: Option<Connection>) -> LostCalls<Connection> {
+    let mut lost = LostCalls::default();
+    connection.into_iter().for_each(|connection| lost.sent_on(connection));
+    lost
 }
 
 impl Client {
@@ -117,6 +128,7 @@ impl Client {
             replies: None,
             is_repeated: false,
             is_behind: false,
+            post: None,
             is_late: false,
         }
     }
@@ -168,7 +180,11 @@ impl Client {
     pub(crate) fn give_up_call(&mut self, number: u64, is_kept: bool, now: Moment) {
         if let Some(mut flight) = self.take(number) {
             self.changes += 1;
-            self.connections.retain(|_, connection| is_kept || *connection != flight.connection);
+            if !is_kept {
+                self.close(flight.connection);
+            } else if self.read_timeout.is_some_and(|time| flight.sent.instant() + time <= now.instant()) {
+                self.connections.retain(|_, other| *other != flight.connection); // it is silent: later calls use another one
+            }
             let given_up = Flight { thread: None, ..flight.clone() };
             if flight.replies.take().is_none() {
                 self.flights.push(given_up);
@@ -178,11 +194,20 @@ impl Client {
         }
     }
 
+    pub(crate) fn is_closed(&self, connection: Connection) -> bool {
+        self.closed.contains(&connection.number)
+    }
+
+    fn close(&mut self, connection: Connection) {
+        self.connections.retain(|_, other| *other != connection);
+        self.closed.insert(connection.number);
+    }
+
     /// A connection breaks. Calls on it that were not executed may be executed later, or are lost.
     pub(crate) fn break_connection(&mut self, connection: Connection, is_lost: bool, now: Moment) {
         let mut awaited = Vec::new();
         self.changes += 1;
-        self.connections.retain(|_, other| *other != connection);
+        self.close(connection);
         self.flights.retain_mut(|flight| {
             if flight.connection != connection {
                 return true;
@@ -202,12 +227,15 @@ impl Client {
     /// The calls cannot be sent.
     pub(crate) fn refuse(&mut self, number: u64, kind: FailureKind, now: Moment) {
         let mut flights = self.flights.iter();
-        let is_waiting =
-            |flight: &Flight| flight.number == number && flight.replies.is_none() && flight.thread.is_some();
+        // What is posted is sent as long as its connection is open.
+        let is_waiting = |flight: &Flight| {
+            flight.number == number && flight.replies.is_none() && flight.thread.is_some() && flight.post.is_none()
+        };
         if flights.any(is_waiting)
             && let Some(flight) = self.take(number)
         {
             self.changes += 1;
+            self.refusals += 1;
             self.received(flight, Err(CallError::Failed(failure(kind, "not sent"))), now);
         }
     }
@@ -219,16 +247,14 @@ impl Client {
 
     /// Hands the outcomes to the thread that waited.
     pub(super) fn hand_over(&mut self, thread: Thread, answered: Vec<Answered>, now: Moment) {
-        let mut answered = answered.into_iter();
+        let answered = answered.into_iter();
         match thread {
             Thread::Caller(number) => {
-                if let Some(answered) = answered.next() {
-                    self.answered(number, answered, now);
-                }
+                self.answered(number, answered.collect(), now);
             }
             Thread::Renewal => self.renewed(answered.collect(), now),
             Thread::Releases(node) => self.released(node, answered.collect(), now),
-            Thread::Losses | Thread::Worker => {}
+            Thread::Losses | Thread::Worker | Thread::Posted(_) => {}
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::ledger::Violation;
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::keeper::{Number, Refreshed, Task};
+use crate::protocol::keys::Keys;
 use crate::protocol::lease::{LeaseOptions, Moment};
 use crate::protocol::releases::PendingRelease;
 use crate::protocol::semaphore::{Grant, Release, ReleaseAnswer};
@@ -29,6 +30,8 @@ pub(crate) struct Permit {
     pub(crate) least: u32,
     /// The holder has it: it was confirmed and is not being dropped.
     pub(crate) is_had: bool,
+    /// The holder has dropped it, and its release is posted.
+    pub(crate) is_posted: bool,
     /// When something happened to the server that may have removed it unnoticed.
     pub(crate) excused_at: Option<Instant>,
     /// The holder saw that it was lost.
@@ -67,6 +70,7 @@ impl Client {
             identity,
             least: granted.grant.permits,
             is_had: !confirms,
+            is_posted: false,
             excused_at: is_excused.then_some(now.instant()),
             seen_lost: false,
             reported: 0,
@@ -117,10 +121,10 @@ impl Client {
         self.violation.get_or_insert(Violation { rule, text });
     }
 
-    /// The holder drops the permit.
+    /// The holder releases the permit, and waits for the reply; or drops it, every second one.
     pub(crate) fn drop_permit(&mut self, number: Number, now: Moment) {
         self.look(number, now);
-        let is_sent = self.keeper.begin_release(number);
+        let is_sent = self.keeper.begin_release(number, now);
         self.take_losses();
         let Some(permit) = self.permits.get_mut(&number) else {
             return;
@@ -130,9 +134,34 @@ impl Client {
         if !is_sent {
             return self.forget(number);
         }
+        if number.is_multiple_of(2) {
+            permit.is_posted = true;
+            let held = self.keeper.held(number);
+            let until = held.and_then(|held| held.ends_by(now.instant()));
+            return self.release_later(PendingRelease::of_permit(&identity, until), Some(number), now);
+        }
         let until = now.instant() + DROP_BOUND;
         let call = release_of(&identity, 0).pack();
         self.change(Change::Drop(number, until), &call, Some(until), now);
+    }
+
+    /// The posted release of a permit is answered, and has found it or not; `None`: it is repeated.
+    pub(super) fn dropped(&mut self, number: Number, found: Option<bool>) {
+        if let Some(found) = found {
+            self.keeper.released(number, found, false);
+            self.take_losses();
+        }
+        self.forget_dropped(number);
+    }
+
+    fn forget_dropped(&mut self, number: Number) {
+        if let Some(permit) = self.permits.get(&number) {
+            let (keys, id) = (permit.identity.keys.clone(), permit.identity.id.clone());
+            self.forget(number);
+            if !self.uses(&keys, &id) {
+                self.outcomes.push(Outcome::Nothing { keys, id, why: "released".to_owned(), unknown: false });
+            }
+        }
     }
 
     fn forget(&mut self, number: Number) {
@@ -143,7 +172,7 @@ impl Client {
     fn change(&mut self, change: Change, call: &Packed, until: Option<Instant>, now: Moment) {
         let caller = self.next_number();
         let calls = std::slice::from_ref(call);
-        self.send(Thread::Caller(caller), calls, until, None, now);
+        self.send(Thread::Caller(caller), calls, until, now);
         self.callers.insert(caller, Caller::Changes(change));
     }
 
@@ -186,7 +215,7 @@ impl Client {
     /// A change has its reply, or failed.
     pub(super) fn changed(&mut self, change: Change, answered: Answered, now: Moment) {
         match change {
-            Change::Drop(number, until) => self.dropped(number, until, answered, now),
+            Change::Drop(number, until) => self.has_released(number, until, answered, now),
             Change::Keep(number, keep) => {
                 let Some(identity) = self.permits.get(&number).map(|p| p.identity.clone()) else {
                     return;
@@ -237,7 +266,14 @@ impl Client {
         }
     }
 
-    fn dropped(&mut self, number: Number, until: Instant, answered: Answered, now: Moment) {
+    /// Whether an id is used, perhaps again.
+    fn uses(&self, keys: &Keys, id: &str) -> bool {
+        let mut wants = self.callers.values().filter_map(Caller::want);
+        let mut held = self.permits.values().map(|permit| &permit.identity);
+        wants.any(|want| want.keys == *keys && want.id == id) || held.any(|held| held.keys == *keys && held.id == id)
+    }
+
+    fn has_released(&mut self, number: Number, until: Instant, answered: Answered, now: Moment) {
         let Some(permit) = self.permits.get(&number) else {
             return;
         };
@@ -249,20 +285,13 @@ impl Client {
                 self.keeper.released(number, found, is_repeated);
                 self.take_losses();
             }
-            Err(Unanswered { connection, .. }) => {
+            Err(_) => {
                 let held = self.keeper.held(number);
                 let until = held.and_then(|held| held.ends_by(until));
-                let pending = PendingRelease::of_permit(&identity, until, connection);
-                self.release_later(pending, now);
+                self.release_later(PendingRelease::of_permit(&identity, until), None, now);
             }
         }
-        self.forget(number);
-        self.outcomes.push(Outcome::Nothing {
-            keys: identity.keys.clone(),
-            id: identity.id.clone(),
-            why: "released".to_owned(),
-            unknown: false,
-        });
+        self.forget_dropped(number);
     }
 
     /// The renewal thread checks what is due.
@@ -285,7 +314,7 @@ impl Client {
         });
         let calls: Vec<Packed> = refreshes.collect();
         if !calls.is_empty() {
-            self.send(Thread::Renewal, &calls, until, None, now);
+            self.send(Thread::Renewal, &calls, until, now);
         }
         self.renewing = batch;
     }

@@ -1,133 +1,151 @@
-//! Releases that the server has not confirmed: what `src/lease/releases.rs` does around them.
+//! Releases that the server has not confirmed: what `src/lease/releases.rs` does around the outbox.
 
-use super::flights::{Answered, Connection};
+use super::flights::{Answered, Connection, Flight};
 use super::{Client, Thread};
+use crate::call::parse;
 use crate::protocol::call::Packed;
-use crate::protocol::inbox::GivenUpNumber;
+use crate::protocol::exchange::RawReply;
+use crate::protocol::keeper::Number;
 use crate::protocol::lease::Moment;
-use crate::protocol::releases::{PendingRelease, Steps, ToRelease};
-use crate::protocol::routing::NodeId;
+use crate::protocol::outbox::{Next, Post, Work};
+use crate::protocol::releases::PendingRelease;
+use luagate::errors::CallError;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// A release in progress, call by call.
-#[derive(Clone, Debug)]
-pub(crate) struct Released {
-    pub(crate) pending: PendingRelease<Connection>,
-    pub(crate) steps: Steps,
-    /// All its calls are sent on this connection, behind the call that it undoes.
-    behind: Option<Connection>,
-    /// The wait that is forgotten when it is confirmed.
-    pub(crate) given_up: Option<GivenUpNumber>,
+/// Whether this connection is open.
+fn is_open(closed: &BTreeSet<u64>) -> impl Fn(&Connection) -> bool {
+    |connection| !closed.contains(&connection.number)
 }
 
 impl Client {
-    /// Leaves a release to the gate's own thread. If its server still has releases to confirm, that thread waits for them.
-    pub(crate) fn release_later(&mut self, pending: PendingRelease<Connection>, now: Moment) {
-        if !self.releases.current.contains_key(&self.node_of(pending.keys.list()[0].as_bytes())) {
-            let at = self.releases_at.into_iter().chain([now.instant()]);
-            self.releases_at = at.min();
+    /// Posts a release, or leaves it to the gate's own thread. `dropped`: the permit that is released.
+    pub(crate) fn release_later(&mut self, release: PendingRelease<Connection>, dropped: Option<Number>, now: Moment) {
+        let node = self.node_of(release.keys.list()[0].as_bytes());
+        let current =
+            if self.shares_connections { self.connections.get(&node).copied() } else { Some(self.connection(node)) };
+        let (number, post) = self.outbox.post(release, current, is_open(&self.closed));
+        self.dropped.extend(dropped.map(|permit| (number, permit)));
+        match post {
+            Some(post) => self.post(post, now),
+            None => self.leave_to_worker(number, now),
         }
-        self.releases.add([pending]);
     }
 
-    /// Begins a release, on the connection of the call that it undoes, if that is still open.
-    pub(super) fn send_release(
-        &mut self,
-        thread: Thread,
-        mut pending: PendingRelease<Connection>,
-        until: Option<Instant>,
-        now: Moment,
-    ) -> Released {
-        let (behind, given_up) = pending.take_connection(|_| true);
-        let steps = pending.steps();
-        if let Some(call) = steps.call() {
-            self.send(thread, &[call], until, behind, now);
+    fn post(&mut self, post: Post<Connection>, now: Moment) {
+        let mut packet = Vec::new();
+        if post.loads {
+            post.call.write_load(&mut packet);
         }
-        Released { pending, steps, behind, given_up }
+        packet.extend_from_slice(post.call.by_sha1());
+        let flight = self.flight(Thread::Posted(post.number), post.on, now);
+        let (packet, calls) = parse(&packet);
+        self.flights.push(Flight { packet, calls, is_behind: true, post: Some(post), ..flight });
     }
 
-    /// Continues a release. Returns its next step, or `None` once it is confirmed. Fails if it is not confirmed.
-    pub(super) fn release_answered(
-        &mut self,
-        thread: Thread,
-        mut released: Released,
-        answered: Answered,
-        until: Option<Instant>,
-        now: Moment,
-    ) -> Result<Option<Released>, Box<PendingRelease<Connection>>> {
-        let steps = &mut released.steps;
-        if answered.read(|reply| steps.answered(reply)).is_err() {
-            return Err(Box::new(released.pending));
+    /// The reply to a posted call is here, or there will be none.
+    pub(super) fn posted(&mut self, post: Post<Connection>, replies: Result<Vec<RawReply>, CallError>, now: Moment) {
+        let reply = replies.ok().and_then(|replies| replies.into_iter().next_back());
+        let number = post.number;
+        match self.outbox.answered(post, reply, is_open(&self.closed)) {
+            Next::Post(post) => self.post(post, now),
+            Next::Confirmed { found } => {
+                if let Some(permit) = self.dropped.remove(&number) {
+                    self.dropped(permit, Some(found));
+                }
+                self.confirm(number);
+            }
+            Next::Due { closes } => {
+                closes.into_iter().for_each(|connection| self.break_connection(connection, false, now));
+                self.leave_to_worker(number, now);
+            }
+            Next::Send(_) => self.leave_to_worker(number, now),
         }
-        let Some(call) = steps.call() else {
-            self.forget_wait(released.given_up);
-            return Ok(None);
-        };
-        self.send(thread, &[call], until, released.behind, now);
-        Ok(Some(released))
+        self.settle_all(now);
     }
 
-    fn forget_wait(&mut self, given_up: Option<GivenUpNumber>) {
-        given_up.map(|number| self.inbox.forget(number));
+    fn confirm(&mut self, number: u64) {
+        if let Some(given_up) = self.outbox.confirm(number).given_up {
+            self.inbox.forget(given_up);
+        }
+    }
+
+    /// The gate's own thread sends it.
+    fn leave_to_worker(&mut self, number: u64, now: Moment) {
+        if let Some(permit) = self.dropped.remove(&number) {
+            self.dropped(permit, None);
+        }
+        let slots = self.slots.clone();
+        let node_of = |key: &[u8]| slots.as_ref().map_or(0, |slots| slots.node_of(key));
+        if !self.outbox.waits(number, node_of, now.instant()) {
+            self.call_worker(now);
+        }
+    }
+
+    fn call_worker(&mut self, now: Moment) {
+        self.releases_at = self.releases_at.into_iter().chain([now.instant()]).min();
     }
 
     /// The gate's own thread sends what is due, one batch to each server.
     pub(super) fn send_releases(&mut self, now: Moment) {
         let slots = self.slots.clone();
-        let node_of = |pending: &PendingRelease<Connection>| {
-            slots.as_ref().map_or(0, |slots| slots.node_of(pending.keys.list()[0].as_bytes()))
-        };
+        let node_of = |key: &[u8]| slots.as_ref().map_or(0, |slots| slots.node_of(key));
         self.releases_at = loop {
-            match self.releases.next(now.instant(), node_of) {
-                ToRelease::Now(node, batch) => self.send_batch(node, batch, now),
-                ToRelease::At(at) => break at,
-                ToRelease::Closed => break None,
+            match self.outbox.next(now.instant(), node_of, is_open(&self.closed)) {
+                Work::Post(post) => self.post(post, now),
+                Work::Send(node, numbers) => {
+                    self.drive(Thread::Releases(node), &numbers, None, now);
+                    self.releasing.insert(node, numbers);
+                }
+                Work::At(at) => break at,
+                Work::Closed => break None,
             }
         };
+        self.settle_all(now); // some may be over
     }
 
-    fn send_batch(&mut self, node: NodeId, mut batch: Vec<PendingRelease<Connection>>, now: Moment) {
-        let thread = Thread::Releases(node);
-        let releasing = if batch.len() == 1 {
-            vec![self.send_release(thread, batch.remove(0), None, now)]
-        } else {
-            let released = |mut pending: PendingRelease<_>| {
-                let (behind, given_up) = pending.take_connection(|_| true);
-                Released { steps: pending.steps(), pending, behind, given_up }
-            };
-            let releasing: Vec<Released> = batch.into_iter().map(released).collect();
-            let calls: Vec<Packed> = releasing.iter().filter_map(|released| released.steps.call()).collect();
-            self.send(thread, &calls, None, None, now);
-            releasing
-        };
-        self.releasing.insert(node, releasing);
+    /// Sends these releases, as their driver.
+    pub(super) fn drive(&mut self, thread: Thread, numbers: &[u64], until: Option<Instant>, now: Moment) {
+        let calls: Vec<Packed> = numbers.iter().filter_map(|number| self.outbox.call(*number)).collect();
+        self.send(thread, &calls, until, now);
     }
 
-    /// A batch has its replies.
-    pub(super) fn released(&mut self, node: NodeId, mut answered: Vec<Answered>, now: Moment) {
-        let mut releasing = self.releasing.remove(&node).unwrap_or_default();
-        let mut unconfirmed = Vec::new();
-        if releasing.len() == 1 {
-            let (released, answered) = (releasing.remove(0), answered.remove(0));
-            match self.release_answered(Thread::Releases(node), released, answered, None, now) {
-                Ok(Some(released)) => {
-                    self.releasing.insert(node, vec![released]);
-                    return;
+    /// The driver of these releases has its replies. Returns whether it has ended, and whether all are confirmed. `node`: it is
+    /// the gate's own thread.
+    pub(super) fn driven(
+        &mut self,
+        thread: Thread,
+        numbers: &[u64],
+        answered: Vec<Answered>,
+        until: Option<Instant>,
+        now: Moment,
+    ) -> Option<bool> {
+        let mut is_confirmed = true;
+        for (number, answered) in numbers.iter().zip(answered) {
+            match answered.read(|reply| self.outbox.sent(*number, reply)) {
+                Ok(Next::Send(call)) => {
+                    self.send(thread, &[call], until, now);
+                    return None;
                 }
-                Ok(None) => {}
-                Err(pending) => unconfirmed.push(*pending),
-            }
-        } else {
-            for (mut released, answered) in releasing.into_iter().zip(answered) {
-                let steps = &mut released.steps;
-                match answered.read(|reply| steps.answered(reply)) {
-                    Ok(()) => self.forget_wait(released.given_up),
-                    Err(_) => unconfirmed.push(released.pending),
-                }
+                Ok(_) => self.confirm(*number),
+                Err(_) => is_confirmed = false,
             }
         }
-        self.releases.sent(node, unconfirmed, now.instant());
-        self.releases_at = (!self.releases.is_empty()).then_some(now.instant());
-        self.settle_all(now);
+        let node = match thread {
+            Thread::Releases(node) => Some(node),
+            _ => None,
+        };
+        self.outbox.unsent(numbers, node, now.instant());
+        self.call_worker(now);
+        Some(is_confirmed)
+    }
+
+    /// A batch of the gate's own thread has its replies.
+    pub(super) fn released(&mut self, node: usize, answered: Vec<Answered>, now: Moment) {
+        let numbers = self.releasing.remove(&node).unwrap_or_default();
+        match self.driven(Thread::Releases(node), &numbers, answered, None, now) {
+            None => drop(self.releasing.insert(node, numbers)),
+            Some(_) => self.settle_all(now),
+        }
     }
 }

@@ -63,8 +63,6 @@ struct Attempt {
     latest: Instant,
     /// The connection of the last attempt, if it still works.
     late: Option<Connection>,
-    /// An attempt without an answer may still be executed, on another connection than `late`.
-    is_unsure: bool,
     /// How many connections to the same node broke one after the other.
     breaks: u32,
     node: NodeId,
@@ -81,8 +79,7 @@ impl Client {
             None => Route::of_one(),
         };
         let latest = until.map_or(latest, |until| until.min(latest));
-        let (late, is_unsure) = (None, false);
-        Attempt { route, latest, late, is_unsure, breaks: 0, node: 0, has_no_time: false, outcome: None }
+        Attempt { route, latest, late: None, breaks: 0, node: 0, has_no_time: false, outcome: None }
     }
 
     /// The server of a key, as far as it is known.
@@ -90,15 +87,8 @@ impl Client {
         self.slots.as_ref().map_or(0, |slots| slots.node_of(key))
     }
 
-    /// Sends calls. `connection`: one call, behind an earlier one.
-    pub(crate) fn send(
-        &mut self,
-        thread: Thread,
-        calls: &[Packed],
-        until: Option<Instant>,
-        connection: Option<Connection>,
-        now: Moment,
-    ) {
+    /// Sends calls.
+    pub(crate) fn send(&mut self, thread: Thread, calls: &[Packed], until: Option<Instant>, now: Moment) {
         let parts = match calls {
             [_] => VecDeque::from([Part::Alone(0)]),
             _ => {
@@ -107,7 +97,7 @@ impl Client {
             }
         };
         self.last_request += 1;
-        let mut request = Request {
+        let request = Request {
             number: self.last_request,
             attempts: calls.iter().map(|call| self.attempt(call, until, now)).collect(),
             parts,
@@ -116,14 +106,8 @@ impl Client {
             pause: None,
             learning: None,
         };
-        if let Some(connection) = connection {
-            request.parts.clear();
-            let flight = Flight { is_behind: true, ..self.flight(thread, connection, now) };
-            self.launch(flight, vec![0], request);
-        } else {
-            self.requests.insert(thread, request);
-            self.go_on(thread, now);
-        }
+        self.requests.insert(thread, request);
+        self.go_on(thread, now);
     }
 
     /// Sends the first packet of an attempt.
@@ -263,6 +247,9 @@ impl Client {
         let Some(thread) = flight.thread else {
             return;
         };
+        if let Some(post) = flight.post.take() {
+            return self.posted(post, replies, now);
+        }
         if flight.packet == [Command::Slots] {
             return self.reported(thread, &flight, replies, now);
         }
@@ -294,7 +281,7 @@ impl Client {
         let (results, _) = exchange.results(None, ended);
         for (index, result) in flight.indexes.iter().zip(results).rev() {
             match result {
-                Ok(reply) => request.answered(*index, reply, flight.sent, now),
+                Ok(reply) => request.answered(*index, reply, &flight, now),
                 Err(error) => self.unanswered(&mut request, *index, &flight, error, now),
             }
         }
@@ -303,12 +290,7 @@ impl Client {
     }
 
     fn unanswered(&mut self, request: &mut Request, index: usize, flight: &Flight, error: CallError, now: Moment) {
-        if flight.is_behind {
-            return request.fail(index, error, now);
-        }
         let (attempt, node) = (&mut request.attempts[index], flight.connection.node);
-        let may_run = matches!(error, CallError::Unknown(_));
-        attempt.is_unsure |= attempt.late.is_some() || may_run && !flight.is_late;
         attempt.late = flight.is_late.then_some(flight.connection);
         let (is_redirect, is_break) = match &error {
             CallError::Failed(failure) => (is_redirect(failure), false),
@@ -399,17 +381,17 @@ impl Request {
         }
     }
 
-    fn answered(&mut self, index: usize, reply: redis::Value, sent: Moment, now: Moment) {
+    fn answered(&mut self, index: usize, reply: redis::Value, flight: &Flight, now: Moment) {
         let attempt = &mut self.attempts[index];
         let repeated = attempt.route.repeated(|| now.instant());
-        let is_unsure = attempt.is_unsure || attempt.late.is_some();
-        attempt.outcome = Some(Answered { outcome: Ok(reply), sent, repeated, is_unsure });
+        let (sent, on) = (flight.sent, Some(flight.connection));
+        attempt.outcome = Some(Answered { outcome: Ok(reply), sent, repeated, on });
     }
 
     fn fail(&mut self, index: usize, error: CallError, now: Moment) {
         let attempt = &mut self.attempts[index];
         let (connection, repeated) = (attempt.late.take(), attempt.route.repeated(|| now.instant()));
-        let (outcome, is_unsure) = (Err(Unanswered { error, connection }), attempt.is_unsure);
-        attempt.outcome = Some(Answered { outcome, sent: now, repeated, is_unsure });
+        let outcome = Err(Unanswered { error, connection });
+        attempt.outcome = Some(Answered { outcome, sent: now, repeated, on: None });
     }
 }

@@ -1,11 +1,11 @@
 //! Permits of several semaphores at once: what `src/several.rs` does around the call.
 
-use super::flights::{Answered, Unanswered};
+use super::flights::{Answered, Unanswered, lost};
 use super::waits::Caller;
 use super::{Client, Connection, Thread, Want};
 use crate::protocol::call::Call;
 use crate::protocol::lease::Moment;
-use crate::protocol::releases::PendingRelease;
+use crate::protocol::releases::{LostCalls, PendingRelease};
 use crate::protocol::semaphore::{AskOne, TryAcquireSeveral, TryAcquireSeveralAnswer};
 use crate::protocol::waiter::Granted;
 use luagate::errors::CallError;
@@ -28,7 +28,7 @@ impl Client {
         let number = self.next_number();
         let asked = asked(&wants);
         let call = TryAcquireSeveral { id: &wants[0].id, asked: &asked }.pack();
-        self.send(Thread::Caller(number), &[call], None, None, now);
+        self.send(Thread::Caller(number), &[call], None, now);
         self.callers.insert(number, Caller::TriesAll(wants));
     }
 
@@ -47,14 +47,14 @@ impl Client {
                 if let TryAcquireSeveralAnswer::Denied { still_held: 1.., .. }
                 | TryAcquireSeveralAnswer::AboveLimit { still_held: 1.., .. } = answer
                 {
-                    self.release_all_later(wants, None, now);
+                    self.release_all_later(wants, LostCalls::default(), now);
                 }
                 format!("{answer:?}")
             }
             Err(Unanswered { error, connection }) => {
                 let unknown = matches!(error, CallError::Unknown(_));
                 if unknown {
-                    self.release_all_later(wants, connection, now);
+                    self.release_all_later(wants, lost(connection), now);
                 }
                 for want in wants {
                     self.nothing(want, &format!("{error:?}"), unknown);
@@ -68,12 +68,12 @@ impl Client {
     }
 
     /// The server may have granted some of them.
-    fn release_all_later(&mut self, wants: &[Want], connection: Option<Connection>, now: Moment) {
+    fn release_all_later(&mut self, wants: &[Want], lost: LostCalls<Connection>, now: Moment) {
         for want in wants {
             let lease = Duration::from_millis(want.lease.first_lease_ms());
             let until = now.instant().checked_add(lease);
-            let pending = PendingRelease::of_call(&want.keys, &want.id, false, connection, until);
-            self.release_later(pending, now);
+            let pending = PendingRelease::of_call(&want.keys, &want.id, false, lost.clone(), until);
+            self.release_later(pending, None, now);
         }
     }
 }

@@ -3,18 +3,21 @@
 mod caller;
 mod waiting;
 
-use super::flights::{Answered, Connection, Unanswered};
+use super::flights::{Answered, Connection, Unanswered, lost};
 use super::{Client, Outcome, Patience, Thread, Want};
 use crate::protocol::call::Call;
 use crate::protocol::inbox::Mailbox;
 use crate::protocol::keys::LatchKeys;
 use crate::protocol::lease::Moment;
-use crate::protocol::releases::{PendingRelease, Settled};
+use crate::protocol::outbox::{Before, Mark, Ordered, may_go_on};
+use crate::protocol::releases::{LostCalls, PendingRelease};
 use crate::protocol::waiter::{
-    Action, ActionOf, AskKind, GiveBack, LAST_CALL, LatchTarget, PermitTarget, QueueEntry, WaitTarget, Waiter,
+    Action, ActionOf, AskKind, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, QueueEntry, WaitTarget,
+    Waiter, WaiterState,
 };
-pub(crate) use caller::{Caller, Settles};
-use luagate::errors::CallError;
+pub(crate) use caller::{Caller, Settles, Then};
+use luagate::__proof::failure;
+use luagate::errors::{CallError, FailureKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -40,41 +43,74 @@ impl Client {
     /// A caller wants permits.
     pub(crate) fn want(&mut self, want: Want, now: Moment) -> u64 {
         let number = self.next_number();
-        if want.lease.own_id {
-            let time = match want.patience {
-                Patience::For(ms) => Duration::from_millis(ms),
-                Patience::None | Patience::Forever => super::READ_TIMEOUT,
-            };
-            let settles = Settles { want, since: now.instant(), until: now.instant() + time, released: None };
-            self.settle(number, settles, now);
-        } else {
-            self.begin(number, want, now.instant(), now);
-        }
+        let until = match want.patience {
+            Patience::For(ms) => Some(now.instant() + Duration::from_millis(ms)),
+            Patience::None | Patience::Forever => self.read_timeout.map(|time| now.instant() + time),
+        };
+        let settles =
+            Settles { want, since: now.instant(), until, after: None, only_own: false, sends: None, then: Then::Begin };
+        self.settle(number, settles, now);
         number
     }
 
-    /// Begins once no release of the id is pending.
+    /// Goes on once what precedes its call is released, or posted.
     fn settle(&mut self, number: u64, mut settles: Settles, now: Moment) {
         let Want { keys, id, .. } = &settles.want;
-        match self.releases.settle(keys.list()[0].as_bytes(), Some(id), now.instant()) {
-            Settled::Yes => return self.begin(number, settles.want, settles.since, now),
-            Settled::After(pending) => {
-                let (until, thread) = (Some(settles.until), Thread::Caller(number));
-                settles.released = Some(self.send_release(thread, pending, until, now));
+        let (key, closed) = (keys.list()[0].as_bytes(), &self.closed);
+        let is_open = |connection: &Connection| !closed.contains(&connection.number);
+        let call = Ordered { key, own_id: Some(id), after: settles.after, only_own: settles.only_own };
+        match self.outbox.before(call, now.instant(), is_open) {
+            Before::Clear { floor } => return self.precede(number, settles, floor, now),
+            Before::Send { numbers, is_own } => {
+                self.drive(Thread::Caller(number), &numbers, settles.until, now);
+                settles.sends = Some((numbers, is_own));
             }
-            Settled::Soon if settles.until <= now.instant() => {
-                let why = "an earlier release is not confirmed";
-                return self.nothing(&settles.want, why, false);
+            Before::Wait if settles.until.is_some_and(|until| until <= now.instant()) => {
+                return self.unsettled(number, settles, now);
             }
-            Settled::Soon => {}
+            Before::Wait => {}
         }
         self.callers.insert(number, Caller::Settles(Box::new(settles)));
     }
 
-    /// Another thread has its reply.
+    /// The call may be sent.
+    fn precede(&mut self, number: u64, settles: Settles, floor: u64, now: Moment) {
+        let Settles { want, since, then, .. } = settles;
+        match then {
+            Then::Begin => self.begin(number, want, since, floor, now),
+            Then::TryAgain(mut target) => {
+                target.entry.floor = floor;
+                self.try_once(number, want, target, true, now);
+            }
+            Then::AskAgain(mut waiting) => {
+                waiting.waiter.target.has_released(floor);
+                let WaiterState::Asks(ask) = waiting.waiter.state else {
+                    panic!("it did not ask");
+                };
+                let until = waiting.waiter.deadline.and_then(|end| end.checked_add(LAST_CALL));
+                self.ask(number, &mut waiting, ask, until, now);
+                self.callers.insert(number, Caller::Waits(waiting, want));
+            }
+        }
+    }
+
+    /// An earlier release is not confirmed, so the call is not sent.
+    fn unsettled(&mut self, number: u64, settles: Settles, now: Moment) {
+        let Settles { want, then, .. } = settles;
+        match then {
+            Then::Begin | Then::TryAgain(_) => self.nothing(&want, "an earlier release is not confirmed", false),
+            Then::AskAgain(mut waiting) => {
+                let late = failure(FailureKind::TimedOut, "an earlier release is not confirmed");
+                let action = waiting.on(Event::Unanswered(CallError::Failed(late)), now);
+                self.wait_on(number, waiting, want, action, now);
+            }
+        }
+    }
+
+    /// Releases have changed. The callers that wait for them look again.
     pub(super) fn settle_all(&mut self, now: Moment) {
         let waits = |(number, caller): (&u64, &Caller)| match caller {
-            Caller::Settles(settles) if settles.released.is_none() => Some(*number),
+            Caller::Settles(settles) if settles.sends.is_none() => Some(*number),
             _ => None,
         };
         let waiting: Vec<u64> = self.callers.iter().filter_map(waits).collect();
@@ -85,19 +121,36 @@ impl Client {
         }
     }
 
-    fn begin(&mut self, number: u64, want: Want, since: Instant, now: Moment) {
-        let target = want.target();
+    /// A caller that sends releases has their replies.
+    fn settled(&mut self, number: u64, mut settles: Settles, answered: Vec<Answered>, now: Moment) {
+        let Some((numbers, is_own)) = settles.sends.take() else {
+            return self.settle(number, settles, now);
+        };
+        let goes_on = answered.iter().all(|answered| match &answered.outcome {
+            Err(unanswered) => may_go_on(is_own, &unanswered.error),
+            Ok(_) => true,
+        });
+        match self.driven(Thread::Caller(number), &numbers, answered, settles.until, now) {
+            None => {
+                settles.sends = Some((numbers, is_own));
+                self.callers.insert(number, Caller::Settles(Box::new(settles)));
+                return;
+            }
+            Some(true) => self.settle(number, settles, now),
+            Some(false) if goes_on => self.settle(number, Settles { only_own: true, ..settles }, now),
+            Some(false) => self.unsettled(number, settles, now),
+        }
+        self.settle_all(now);
+    }
+
+    fn begin(&mut self, number: u64, want: Want, since: Instant, floor: u64, now: Moment) {
+        let mut target = want.target();
+        target.entry.floor = floor;
         if target.check().is_err() {
             return self.nothing(&want, "invalid", false);
         }
         let deadline = match want.patience {
-            Patience::None => {
-                let call = target.acquire(AskKind::First, "").pack();
-                self.send(Thread::Caller(number), &[call], None, None, now);
-                let target = Box::new(target);
-                self.callers.insert(number, Caller::Tries { want, target });
-                return;
-            }
+            Patience::None => return self.try_once(number, want, Box::new(target), false, now),
             Patience::For(ms) => Some(since + Duration::from_millis(ms)),
             Patience::Forever => None,
         };
@@ -116,6 +169,12 @@ impl Client {
         let action = waiting.waiter.start(self.opened);
         let action = waiting.go_on(action, now);
         self.wait_on(number, Box::new(waiting), want, action, now);
+    }
+
+    fn try_once(&mut self, number: u64, want: Want, target: Box<PermitTarget>, is_again: bool, now: Moment) {
+        let (call, mark) = (target.acquire(AskKind::First, "").pack(), self.outbox.mark());
+        self.send(Thread::Caller(number), &[call], None, now);
+        self.callers.insert(number, Caller::Tries { want, target, mark, is_again });
     }
 
     /// A caller waits for a latch.
@@ -161,7 +220,8 @@ impl Client {
         self.opened |= ask == AskKind::InLine;
         waiting.asks += 1;
         let call = waiting.waiter.target.call(ask, &inbox.unwrap_or_default());
-        self.send(Thread::Caller(number), &[call], until, None, now);
+        waiting.mark = self.outbox.mark();
+        self.send(Thread::Caller(number), &[call], until, now);
     }
 
     fn wait_on(
@@ -179,6 +239,7 @@ impl Client {
                 let why = match result {
                     Ok(granted) => {
                         self.inbox.remove(&want.id, &waiting.number);
+                        self.release_others(*waiting.clone(), &granted, now);
                         let is_excused = waiting.excused_until.is_some();
                         return self.granted(&want, granted, is_excused, now);
                     }
@@ -231,32 +292,33 @@ impl Client {
         }
         if give_back.now {
             let until = now.instant() + LAST_CALL;
-            let pending = self.give_up(&waiting, None, now);
-            let thread = Thread::Caller(number);
-            let released = self.send_release(thread, pending, Some(until), now);
-            let released = Box::new(released);
-            let caller = Caller::GivesBack { waiting, want, why, released, until, later: give_back.later };
+            let mut pending = waiting.waiter.target.release(LostCalls::default(), now.instant());
+            let is_sure = !waiting.is_unsure && waiting.lost.is_empty();
+            pending.given_up = self.inbox.give_up(now.instant(), &want.keys, &want.id).filter(|_| is_sure);
+            let release = self.outbox.send(pending);
+            self.drive(Thread::Caller(number), &[release], Some(until), now);
+            let caller = Caller::GivesBack { waiting, want, why, release, until, later: give_back.later };
             self.callers.insert(number, caller);
             return;
         }
         if give_back.later {
-            let pending = self.give_up(&waiting, waiting.connection, now);
-            self.release_later(pending, now);
+            let mut pending = waiting.waiter.target.release(waiting.lost.clone(), now.instant());
+            let given_up = self.inbox.give_up(now.instant(), &want.keys, &want.id);
+            pending.given_up = given_up.filter(|_| !waiting.is_unsure);
+            self.release_later(pending, None, now);
         }
         self.inbox.remove(&want.id, &waiting.number);
         self.nothing(&want, &why, waiting.unknown);
     }
 
-    /// From now on a grant that arrives for this wait is released, until the release that this returns is confirmed.
-    fn give_up(
-        &mut self,
-        waiting: &Waiting<PermitTarget>,
-        connection: Option<Connection>,
-        now: Moment,
-    ) -> PendingRelease<Connection> {
-        let pending = waiting.waiter.target.release(connection, now.instant());
-        let given_up = self.inbox.give_up(now.instant(), &pending.keys, &pending.id);
-        PendingRelease { given_up: given_up.filter(|_| !waiting.is_unsure), ..pending }
+    /// The wait has its permit. Releases what its calls without an answer may still cause.
+    fn release_others(&mut self, waiting: Waiting<PermitTarget>, granted: &Granted, now: Moment) {
+        let mut lost = waiting.lost;
+        lost.forget_closed(|connection| !self.closed.contains(&connection.number));
+        if !lost.is_empty() {
+            let until = now.instant().checked_add(waiting.waiter.target.longest());
+            self.release_later(PendingRelease::of_other(&granted.identity, lost, until), None, now);
+        }
     }
 
     /// Reports to the caller that it has nothing.
@@ -287,80 +349,103 @@ impl Client {
         }
     }
 
-    /// A caller has the reply to its call.
-    pub(super) fn answered(&mut self, number: u64, answered: Answered, now: Moment) {
-        match self.callers.remove(&number) {
-            Some(Caller::Tries { want, target }) => self.tried(&want, *target, answered, now),
-            Some(Caller::TriesAll(wants)) => self.tried_all(&wants, answered, now),
-            Some(Caller::Waits(mut waiting, want)) => {
-                let action = waiting.answered(answered, now);
+    /// A caller has the replies to its calls.
+    pub(super) fn answered(&mut self, number: u64, mut replies: Vec<Answered>, now: Moment) {
+        let mut caller = self.callers.remove(&number);
+        if let Some(Caller::Settles(settles)) = caller {
+            return self.settled(number, *settles, replies, now);
+        }
+        let Some(answered) = replies.pop() else {
+            return;
+        };
+        match &mut caller {
+            Some(Caller::Watches { waiting, .. }) => {
+                let event = waiting.answered(answered);
+                let action = waiting.on(event, now);
+                self.watch_on(number, caller.expect("it watches"), action, now);
+                return;
+            }
+            Some(_) => {}
+            None => return,
+        }
+        match caller.expect("it asks") {
+            Caller::Tries { want, target, mark, is_again } => {
+                self.tried(number, want, target, (mark, is_again), answered, now);
+            }
+            Caller::TriesAll(wants) => self.tried_all(&wants, answered, now),
+            Caller::Waits(mut waiting, want) => {
+                let event = waiting.answered(answered);
+                let (key, mark) = (want.keys.list()[0].as_bytes(), waiting.mark);
+                if waiting.doubts(&event) && self.outbox.is_overtaken(key, mark) {
+                    waiting.is_again = true;
+                    let last = waiting.waiter.deadline.and_then(|end| end.checked_add(LAST_CALL));
+                    let until = last.or(self.read_timeout.map(|time| now.instant() + time));
+                    let (since, then) = (waiting.since, Then::AskAgain(waiting));
+                    let settles = Settles { want, since, until, after: Some(mark), only_own: false, sends: None, then };
+                    return self.settle(number, settles, now);
+                }
+                let action = waiting.on(event, now);
                 self.wait_on(number, waiting, want, action, now);
             }
-            Some(mut caller @ Caller::Watches { .. }) => {
-                if let Caller::Watches { waiting, .. } = &mut caller {
-                    let action = waiting.answered(answered, now);
-                    self.watch_on(number, caller, action, now);
-                }
-            }
-            Some(Caller::Settles(mut settles)) => {
-                let (until, thread) = (Some(settles.until), Thread::Caller(number));
-                match settles.released.take() {
-                    Some(released) => match self.release_answered(thread, released, answered, until, now) {
-                        Ok(None) => self.settle(number, *settles, now),
-                        Ok(released) => {
-                            settles.released = released;
-                            self.callers.insert(number, Caller::Settles(settles));
-                        }
-                        Err(pending) => {
-                            self.release_later(*pending, now);
-                            let why = "an earlier release failed";
-                            self.nothing(&settles.want, why, false);
-                        }
-                    },
-                    None => self.settle(number, *settles, now),
-                }
-            }
-            Some(Caller::GivesBack { waiting, want, why, released, until, later }) => {
+            Caller::GivesBack { waiting, want, why, release, until, later } => {
                 let thread = Thread::Caller(number);
-                match self.release_answered(thread, *released, answered, Some(until), now) {
-                    Ok(Some(released)) => {
-                        let released = Box::new(released);
-                        let caller = Caller::GivesBack { waiting, want, why, released, until, later };
+                match self.driven(thread, &[release], vec![answered], Some(until), now) {
+                    None => {
+                        let caller = Caller::GivesBack { waiting, want, why, release, until, later };
                         self.callers.insert(number, caller);
                         return;
                     }
-                    Ok(None) => {}
-                    Err(pending) => self.release_later(*pending, now),
+                    Some(_) => {}
                 }
                 let give_back = GiveBack { now: false, later };
                 self.wait_over(number, waiting, want, why, give_back, now);
+                self.settle_all(now);
             }
-            Some(Caller::Changes(change)) => self.changed(change, answered, now),
-            None => {}
+            Caller::Changes(change) => self.changed(change, answered, now),
+            Caller::Settles(_) | Caller::Watches { .. } => {}
         }
     }
 
     /// The reply to a caller that does not wait.
-    fn tried(&mut self, want: &Want, mut target: PermitTarget, answered: Answered, now: Moment) {
+    fn tried(
+        &mut self,
+        number: u64,
+        want: Want,
+        mut target: Box<PermitTarget>,
+        (mark, is_again): (Mark, bool),
+        answered: Answered,
+        now: Moment,
+    ) {
         let sent = answered.sent();
-        let answer = answered.read(|reply| target.acquire(AskKind::First, "").answer(reply));
-        let (result, gives_back) = match answer {
-            Ok(answer) => target.at_once(answer, sent),
+        let answer = match answered.read(|reply| target.acquire(AskKind::First, "").answer(reply)) {
+            Ok(answer) => answer,
             Err(Unanswered { error, connection }) => {
                 let unknown = matches!(error, CallError::Unknown(_));
                 if unknown {
-                    self.release_later(target.release(connection, now.instant()), now);
+                    self.inbox.give_up(now.instant(), &want.keys, &want.id);
+                    self.release_later(target.release(lost(connection), now.instant()), None, now);
                 }
-                return self.nothing(want, &format!("{error:?}"), unknown);
+                return self.nothing(&want, &format!("{error:?}"), unknown);
             }
         };
+        let is_doubtful = target.is_doubtful(AskKind::Last, &answer, sent.repeated, target.entry.floor);
+        if is_doubtful && !is_again && self.outbox.is_overtaken(want.keys.list()[0].as_bytes(), mark) {
+            let until = self.read_timeout.map(|time| now.instant() + time);
+            let (since, then) = (now.instant(), Then::TryAgain(target));
+            return self.settle(
+                number,
+                Settles { want, since, until, after: Some(mark), only_own: false, sends: None, then },
+                now,
+            );
+        }
+        let (result, gives_back) = target.at_once(answer, sent);
         if gives_back {
             // In the background. For the server this is the same as in the thread of the caller.
-            self.release_later(target.release(None, now.instant()), now);
+            self.release_later(target.release(LostCalls::default(), now.instant()), None, now);
         }
         match result {
-            Ok(granted) => self.granted(want, granted, false, now),
-            Err(error) => self.nothing(want, &format!("{error:?}"), false),
+            Ok(granted) => self.granted(&want, granted, false, now),
+            Err(error) => self.nothing(&want, &format!("{error:?}"), false),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::view::View;
 use crate::client::held::Change;
-use crate::client::waits::{Caller, Waiting};
+use crate::client::waits::{Caller, Then, Waiting};
 use crate::protocol::waiter::{PermitTarget, WaiterState};
 
 impl View<'_> {
@@ -41,19 +41,27 @@ impl View<'_> {
                 self.add([1]);
                 self.waiting(waiting);
             }
-            Caller::Tries { want, .. } => {
+            Caller::Tries { want, is_again, mark, .. } => {
+                let has_failed = mark.failures != self.party.client.outbox.mark().failures;
+                self.add([(*is_again).into(), has_failed.into()]);
                 self.add([2, u64::from(want.permits.unwrap_or(0)), want.lease.lease_ms, want.lease.at_least_ms]);
             }
-            Caller::GivesBack { waiting, released, until, later, .. } => {
+            Caller::GivesBack { waiting, until, later, .. } => {
                 self.add([3, (*later).into()]);
                 self.add_instant(Some(*until));
-                self.released(released);
                 self.waiting(waiting);
             }
             Caller::Changes(Change::Drop(..)) => self.add([4]),
             Caller::Changes(Change::Keep(_, keep)) => self.add([5, u64::from(*keep)]),
             Caller::Changes(Change::Refresh { .. }) => self.add([6]),
-            Caller::Settles(_) | Caller::TriesAll(_) | Caller::Watches { .. } => self.add([7]),
+            Caller::Settles(settles) => {
+                self.add([8, settles.sends.is_some().into(), settles.after.is_some().into()]);
+                self.add_instant(settles.until);
+                if let Then::AskAgain(waiting) = &settles.then {
+                    self.waiting(waiting);
+                }
+            }
+            Caller::TriesAll(_) | Caller::Watches { .. } => self.add([7]),
         }
     }
 
@@ -88,7 +96,10 @@ impl View<'_> {
         self.add_instant(until);
         self.add_instant(wakes);
         self.add_past(wakes);
-        self.add_connection(waiting.connection);
+        self.add_connection(waiting.lost.first().copied());
+        let has_failed = waiting.mark.failures != self.party.client.outbox.mark().failures;
+        self.add([waiting.lost.len() as u64, waiting.is_again.into(), has_failed.into()]);
+        self.add_own(place.floor);
         self.add_ticket(place.ticket);
         let asked = place.asked.map(|(sent, then)| self.delay(sent.instant(), then));
         self.add([asked.map_or(0, |took| took + 1)]);

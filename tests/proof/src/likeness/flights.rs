@@ -67,6 +67,10 @@ impl View<'_> {
                     let end = micros(flight.sent.instant()) + left.saturating_sub(1_000);
                     self.add([from(self.moment.mono, end)]);
                 }
+                Some("queued") if words.len() == 4 => {
+                    self.add([9]); // of a lookup
+                    self.add_own(number(&words, 1));
+                }
                 Some("queued") => {
                     self.add([2, number(&words, 2), number(&words, 3)]);
                     let delay = self.delay(flight.sent.instant(), number(&words, 6));

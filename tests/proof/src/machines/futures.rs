@@ -1,12 +1,12 @@
 //! What only async code uses: futures that are dropped or not polled, and releases that share a connection.
 
-use super::releases::{Connection, next, node_of, pending, plain, reply};
+use super::releases::{Connection, lost, pending, reply};
 use super::wait::Wait;
 use super::waits::{denied, unknown};
 use super::{at, keep};
 use crate::protocol::inbox::{Mail, Mailbox, Received};
 use crate::protocol::keeper::{Keeper, Task};
-use crate::protocol::releases::{ReleaseCall, ReleaseTarget, Releases};
+use crate::protocol::releases::{ReleaseCall, ReleaseTarget};
 use crate::protocol::waiter::{PermitTarget, WaitTarget};
 use luagate::errors::FailureKind;
 use sha1_smol::Sha1;
@@ -15,7 +15,6 @@ pub(super) fn check() {
     leftovers();
     given_back();
     held();
-    together();
     grants();
     reports();
 }
@@ -35,10 +34,11 @@ fn leftovers() {
     wait.timer(4_000);
     wait.unanswered(unknown(FailureKind::TimedOut), 4_010);
     assert!(wait.waiter.may_leave_something());
-    for (own_id, target) in [(false, ReleaseTarget::Whatever), (true, ReleaseTarget::LookUp)] {
+    for (own_id, target) in [(false, ReleaseTarget::Whatever), (true, ReleaseTarget::Other(0))] {
         let wait = Wait::in_line(None, own_id);
-        let release = wait.waiter.target.undo(Some(Connection(2)), at(0).instant());
-        assert!(release.is_some_and(|release| release.id == "id" && release.target == target));
+        let release = wait.waiter.target.undo(lost(&[2]), at(0).instant()).unwrap();
+        assert_eq!((release.id.as_str(), release.target, release.is_own_id), ("id", target, own_id));
+        assert_eq!(release.lost.first(), Some(&Connection(2)));
     }
 }
 
@@ -57,10 +57,11 @@ fn given_back() {
 /// Only a permit is released, not a place in line.
 fn held() {
     let after = |replies: &[&str]| {
-        let mut steps = pending("m", "id", ReleaseTarget::Held, None).steps();
+        let release = pending("m", "id", ReleaseTarget::Held, &[]);
+        let mut steps = release.steps();
         let mut taken = vec![steps.next];
         for words in replies {
-            steps.answered(reply(words)).unwrap();
+            release.answered(&mut steps, reply(words)).unwrap();
             taken.push(steps.next);
         }
         taken
@@ -71,19 +72,6 @@ fn held() {
     assert_eq!(after(&[held, "gone"]), [look_up, release, nothing], "it does not look again");
     assert_eq!(after(&["queued 5 1 1000"]), [look_up, nothing]);
     assert_eq!(after(&["gone 1000"]), [look_up, nothing]);
-}
-
-/// Releases that follow a call on its connection are sent alone, also if it is the same connection.
-fn together() {
-    let mut releases = Releases::default();
-    let behind = |id, connection: u8| pending("m", id, ReleaseTarget::Whatever, Some(Connection(connection)));
-    let looked_up = pending("m", "looked up", ReleaseTarget::LookUp, Some(Connection(2)));
-    let held = pending("m", "held", ReleaseTarget::Held, None);
-    releases.add([behind("a", 2), behind("b", 4), behind("c", 2), looked_up, held, plain("m", "d")]);
-    for id in ["a", "b", "c", "looked up", "held", "d"] {
-        assert_eq!(next(&mut releases, 0), Ok(vec![id.to_owned()]));
-        releases.sent(node_of(&plain("m", "")), vec![], at(0).instant());
-    }
 }
 
 /// Grants that are given back leave the mailbox. The waiter asks again, and keeps its other messages.

@@ -1,47 +1,123 @@
-//! Unconfirmed releases: which calls each one needs, which are sent together, and when each is repeated.
+//! Releases: which calls each one needs, where each is posted, which are sent together, when each is repeated, and which
+//! calls wait for it.
 
 use super::at;
+use crate::protocol::exchange::RawReply;
 use crate::protocol::held::HeldPermit;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::Deadline;
-use crate::protocol::releases::{PendingRelease, ReleaseCall, ReleaseTarget, Releases, Settled, ToRelease};
-use redis::Value;
-use std::sync::Arc;
+use crate::protocol::outbox::{Before, Next, Ordered, Outbox, Post, Work};
+use crate::protocol::releases::{LostCalls, PendingRelease, ReleaseCall, ReleaseTarget};
+use redis::{ErrorKind, ServerErrorKind, Value};
 use std::time::Duration;
 
-/// The connection of a call whose reply is missing.
-#[derive(Clone, Copy, PartialEq)]
+/// A connection. Those with a number from 100 on are closed.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Connection(pub(super) u8);
+
+fn is_open(connection: &Connection) -> bool {
+    connection.0 < 100
+}
 
 /// The time when each of them expires, in ms.
 const UNTIL: u64 = 100_000;
 
-/// A release for a semaphore of this name.
-pub(super) fn pending(
-    name: &str,
-    id: &str,
-    target: ReleaseTarget,
-    connection: Option<Connection>,
-) -> PendingRelease<Connection> {
-    let keys = Keys::mutex("luagate", name).unwrap();
-    PendingRelease { keys, id: id.to_owned(), target, connection, until: Some(at(UNTIL).instant()), given_up: None }
+/// The connection on which later calls are sent.
+const CURRENT: Connection = Connection(0);
+
+/// Calls without an answer on these connections.
+pub(super) fn lost(connections: &[u8]) -> LostCalls<Connection> {
+    let mut lost = LostCalls::default();
+    connections.iter().for_each(|number| lost.sent_on(Connection(*number)));
+    lost
 }
 
-pub(super) fn plain(name: &str, id: &str) -> PendingRelease<Connection> {
-    pending(name, id, ReleaseTarget::Whatever, None)
+/// A release for a semaphore of this name, of an id that the application has chosen.
+pub(super) fn pending(name: &str, id: &str, target: ReleaseTarget, calls: &[u8]) -> PendingRelease<Connection> {
+    let keys = Keys::mutex("luagate", name).unwrap();
+    let (lost, until) = (lost(calls), Some(at(UNTIL).instant()));
+    PendingRelease { keys, id: id.to_owned(), target, is_own_id: true, lost, until, given_up: None }
+}
+
+fn plain(name: &str, id: &str) -> PendingRelease<Connection> {
+    PendingRelease { is_own_id: false, ..pending(name, id, ReleaseTarget::Whatever, &[]) }
 }
 
 /// A name of another length belongs to another server.
-pub(super) fn node_of(pending: &PendingRelease<Connection>) -> usize {
-    pending.keys.list()[0].len()
+fn node_of(key: &[u8]) -> usize {
+    key.len()
 }
 
-/// The ids that are sent now, or in how many ms from 0 the next ones are.
-pub(super) fn next(releases: &mut Releases<Connection>, now: u64) -> Result<Vec<String>, Option<u128>> {
-    match releases.next(at(now).instant(), node_of) {
-        ToRelease::Now(_, batch) => Ok(batch.into_iter().map(|pending| pending.id).collect()),
-        ToRelease::At(end) => Err(end.map(|end| end.saturating_duration_since(at(0).instant()).as_millis())),
-        ToRelease::Closed => Ok(vec!["closed".to_owned()]),
+fn key(name: &str) -> String {
+    Keys::mutex("luagate", name).unwrap().list()[0].to_owned()
+}
+
+/// An outbox, and the ids of its releases.
+#[derive(Default)]
+struct Queue {
+    outbox: Outbox<Connection>,
+}
+
+impl Queue {
+    /// Adds releases that cannot be posted.
+    fn add(&mut self, releases: impl IntoIterator<Item = PendingRelease<Connection>>) {
+        for release in releases {
+            assert!(self.outbox.post(release, None, is_open).1.is_none());
+        }
+    }
+
+    fn post(&mut self, release: PendingRelease<Connection>) -> Post<Connection> {
+        self.outbox.post(release, Some(CURRENT), is_open).1.expect("it is posted")
+    }
+
+    fn id(&self, number: u64) -> String {
+        self.outbox.entries.get(&number).map_or(String::new(), |entry| entry.release.id.clone())
+    }
+
+    /// The work of the gate's own thread: the server and the ids that are sent, or in how many ms from 0 the next ones are.
+    fn work(&mut self, now: u64) -> Result<(usize, Vec<u64>), Option<u128>> {
+        match self.outbox.next(at(now).instant(), node_of, is_open) {
+            Work::Send(node, numbers) => Ok((node, numbers)),
+            Work::Post(post) => Ok((usize::MAX, vec![post.number])),
+            Work::At(end) => Err(end.map(|end| end.saturating_duration_since(at(0).instant()).as_millis())),
+            Work::Closed => Ok((0, Vec::new())),
+        }
+    }
+
+    fn next(&mut self, now: u64) -> Result<Vec<String>, Option<u128>> {
+        let (node, numbers) = self.work(now)?;
+        self.confirm(node, &numbers, now, false)
+    }
+
+    /// The same. The server confirms none of them.
+    fn fails(&mut self, now: u64) -> Result<Vec<String>, Option<u128>> {
+        let (node, numbers) = self.work(now)?;
+        self.confirm(node, &numbers, now, true)
+    }
+
+    fn confirm(&mut self, node: usize, numbers: &[u64], now: u64, fails: bool) -> Result<Vec<String>, Option<u128>> {
+        let ids = numbers.iter().map(|number| self.id(*number)).collect();
+        if !fails {
+            numbers.iter().for_each(|number| _ = self.outbox.confirm(*number));
+        }
+        self.outbox.unsent(numbers, Some(node), at(now).instant());
+        Ok(ids)
+    }
+
+    fn before(&mut self, name: &str, own_id: Option<&str>, now: u64) -> String {
+        self.looks(Ordered { key: key(name).as_bytes(), own_id, after: None, only_own: false }, now)
+    }
+
+    fn looks(&mut self, call: Ordered<'_>, now: u64) -> String {
+        match self.outbox.before(call, at(now).instant(), is_open) {
+            Before::Clear { floor: 0 } => "clear".to_owned(),
+            Before::Clear { floor } => format!("above {floor}"),
+            Before::Send { numbers, is_own } => {
+                let ids: Vec<String> = numbers.iter().map(|number| self.id(*number)).collect();
+                format!("sends {}{}", ids.join(" "), if is_own { ", own" } else { "" })
+            }
+            Before::Wait => "waits".to_owned(),
+        }
     }
 }
 
@@ -54,57 +130,54 @@ pub(super) fn reply(words: &str) -> Value {
     Value::Array(words.collect())
 }
 
+fn refused(kind: ServerErrorKind) -> Option<RawReply> {
+    Some(Err((ErrorKind::Server(kind), "refused").into()))
+}
+
 pub(super) fn check() {
-    connections();
     steps();
     ends_of_permits();
     posted();
+    unknown_scripts();
+    lost_calls();
+    silent_connections();
+    lost_lookups();
+    failures();
     together();
     pauses();
     the_last();
     names();
-}
-
-/// A release goes behind its call on the connection of that call, if this is open. Its wait is forgotten if the server
-/// confirms it there, or if no call of the wait is without an answer.
-fn connections() {
-    let call = Connection(1);
-    let given_up =
-        |connection| PendingRelease { given_up: Some(3), ..pending("m", "id", ReleaseTarget::Whatever, connection) };
-    let mut behind = given_up(Some(call));
-    assert!(behind.take_connection(|connection| *connection == call) == (Some(call), Some(3)));
-    assert!(behind.take_connection(|_| true) == (None, None), "it was not confirmed behind its call");
-    let mut elsewhere = given_up(Some(call));
-    assert!(elsewhere.take_connection(|_| false) == (None, None), "the connection has ended");
-    let mut answered = given_up(None);
-    for _ in 0..2 {
-        assert!(answered.take_connection(|_| true) == (None, Some(3)));
-    }
+    own_ids();
+    drivers();
 }
 
 /// A fixed id is looked up, and released by its fence or ticket. If it was granted in between, both steps are repeated.
 fn steps() {
     let after = |target, replies: &[&str]| {
-        let mut steps = pending("m", "id", target, None).steps();
+        let release = pending("m", "id", target, &[]);
+        let mut steps = release.steps();
         let mut taken = vec![steps.next];
         for words in replies {
-            steps.answered(reply(words)).unwrap();
+            release.answered(&mut steps, reply(words)).unwrap();
             taken.push(steps.next);
         }
-        assert_eq!(steps.call().is_none(), steps.next == ReleaseCall::Nothing);
+        assert_eq!(release.call(&steps).is_none(), steps.next == ReleaseCall::Nothing);
         taken
     };
     let (look_up, release, nothing) = (ReleaseCall::LookUp, ReleaseCall::Release, ReleaseCall::Nothing);
     let (held, queued, gone) = ("held 1 7 9000 1000", "queued 5 1 1000", "gone 1000");
     assert_eq!(after(ReleaseTarget::Whatever, &["gone"]), [release(None), nothing]);
     assert_eq!(after(ReleaseTarget::Fence(7), &["gone"]), [release(Some(7)), nothing]);
-    assert_eq!(after(ReleaseTarget::LookUp, &[gone]), [look_up, nothing]);
-    assert_eq!(after(ReleaseTarget::LookUp, &[held, "released 0 0 3"]), [look_up, release(Some(7)), nothing]);
-    assert_eq!(after(ReleaseTarget::LookUp, &[queued, "cancelled"]), [look_up, release(Some(5)), nothing]);
+    assert_eq!(after(ReleaseTarget::Other(0), &[gone]), [look_up, nothing]);
+    assert_eq!(after(ReleaseTarget::Other(0), &[held, "released 0 0 3"]), [look_up, release(Some(7)), nothing]);
+    assert_eq!(after(ReleaseTarget::Other(6), &[held, "released 0 0 3"]), [look_up, release(Some(7)), nothing]);
+    assert_eq!(after(ReleaseTarget::Other(7), &[held]), [look_up, nothing], "this permit stays");
+    assert_eq!(after(ReleaseTarget::Other(0), &[queued, "cancelled"]), [look_up, release(Some(5)), nothing]);
     let twice = [look_up, release(Some(5)), look_up, release(Some(7)), nothing];
-    assert_eq!(after(ReleaseTarget::LookUp, &[queued, "gone", held, "gone"]), twice);
-    let mut steps = pending("m", "id", ReleaseTarget::LookUp, None).steps();
-    steps.answered(reply("what")).unwrap_err();
+    assert_eq!(after(ReleaseTarget::Other(0), &[queued, "gone", held, "gone"]), twice);
+    let release = pending("m", "id", ReleaseTarget::Other(0), &[]);
+    let mut steps = release.steps();
+    release.answered(&mut steps, reply("what")).unwrap_err();
     assert_eq!(steps.next, look_up);
 }
 
@@ -138,136 +211,278 @@ fn ends_of_permits() {
     assert_eq!(held.ends_by(at(5_000).instant()), Some(at(65_000).instant()));
 }
 
-/// A call may have overtaken only releases of its own name that were sent before it.
+/// A release is posted, if one call is enough and there is a connection. Later calls of its name need not wait. But an answer
+/// that is here before the reply to the release may be too early.
 fn posted() {
-    let [one, other]: [Arc<str>; 2] =
-        ["one", "other"].map(|name| Keys::mutex("luagate", name).unwrap().list()[0].into());
-    let mut releases = Releases::<()>::default();
-    for (number, key) in [(1, &one), (2, &other), (3, &one)] {
-        releases.post(number, key);
-    }
-    let has = |releases: &Releases<()>, key: &Arc<str>| {
-        [0, 1, 2, 3].map(|latest| releases.has_posted(key.as_bytes(), latest))
+    let mut it = Queue::default();
+    let before = it.outbox.mark();
+    let post = it.post(plain("m", "id"));
+    assert_eq!((post.on, post.loads, it.before("m", None, 0)), (CURRENT, false, "clear".to_owned()));
+    let mark = it.outbox.mark();
+    let overtaken = |it: &Queue| ["m", "other"].map(|name| it.outbox.is_overtaken(key(name).as_bytes(), mark));
+    assert_eq!(overtaken(&it), [true, false]);
+    assert!(!it.outbox.is_overtaken(key("m").as_bytes(), before), "it was posted after the call");
+    let again = |it: &mut Queue| {
+        it.looks(Ordered { key: key("m").as_bytes(), own_id: None, after: Some(mark), only_own: false }, 0)
     };
-    assert_eq!(has(&releases, &one), [false, true, true, true]);
-    assert_eq!(has(&releases, &other), [false, false, true, true]);
-    releases.answered(1); // not always the first one: each server answers its own in order
-    assert_eq!(has(&releases, &one), [false, false, false, true]);
-    releases.answered(3);
-    releases.answered(3);
-    assert!(has(&releases, &other)[2]);
-    releases.answered(2);
-    assert!(releases.posted.is_empty());
+    assert_eq!(again(&mut it), "waits");
+    let number = post.number;
+    assert!(matches!(it.outbox.answered(post, Some(Ok(reply("gone"))), is_open), Next::Confirmed { found: false }));
+    assert!(!it.outbox.is_empty(), "its answer is being handled");
+    it.outbox.confirm(number);
+    assert!(it.outbox.is_empty() && overtaken(&it) == [false, false]);
+    assert_eq!(again(&mut it), "clear");
+    let post = it.post(plain("m", "id"));
+    let released = Some(Ok(reply("released 0 0 3")));
+    assert!(matches!(it.outbox.answered(post, released, is_open), Next::Confirmed { found: true }));
+    // With a lookup, or without a connection, it is left to the gate's own thread.
+    let mut it = Queue::default();
+    assert!(it.outbox.post(pending("m", "id", ReleaseTarget::Held, &[]), Some(CURRENT), is_open).1.is_none());
+    assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
 }
 
-/// Up to a hundred releases for one server are sent together, in order. A release on an existing connection, or with a
-/// lookup, is sent alone. A server gets the next ones after its reply.
-fn together() {
-    let mut releases = Releases::default();
-    let replied = |releases: &mut Releases<Connection>, name: &str| {
-        assert_eq!(next(releases, 0), Err(None));
-        releases.sent(node_of(&plain(name, "")), vec![], at(0).instant());
+/// A server that does not know the script gets its text, once. A call that was sent meanwhile may have run before.
+fn unknown_scripts() {
+    let mut it = Queue::default();
+    let post = it.post(plain("m", "id"));
+    let mark = it.outbox.mark();
+    let Next::Post(post) = it.outbox.answered(post, refused(ServerErrorKind::NoScript), is_open) else {
+        panic!("it is not posted again");
     };
-    let others = [
-        pending("m", "behind", ReleaseTarget::Whatever, Some(Connection(1))),
-        pending("m", "looked up", ReleaseTarget::LookUp, None),
-        plain("other", "of another server"),
-        plain("m", "second"),
-    ];
-    releases.add([plain("m", "first")]);
-    releases.add(others);
-    assert_eq!(next(&mut releases, 0), Ok(vec!["first".to_owned(), "second".to_owned()]));
-    assert_eq!(next(&mut releases, 0), Ok(vec!["of another server".to_owned()]));
-    replied(&mut releases, "other");
-    replied(&mut releases, "m");
-    for id in ["behind", "looked up"] {
-        assert_eq!(next(&mut releases, 0), Ok(vec![id.to_owned()]));
-        replied(&mut releases, "m");
+    assert!(post.loads && post.on == CURRENT);
+    assert!(it.outbox.is_overtaken(key("other").as_bytes(), mark));
+    assert!(matches!(it.outbox.answered(post, refused(ServerErrorKind::NoScript), is_open), Next::Due { .. }));
+    assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
+}
+
+/// Posts a release of lost calls on these connections.
+fn posts(it: &mut Queue, numbers: &[u8]) -> Post<Connection> {
+    let release = pending("m", "id", ReleaseTarget::Whatever, numbers);
+    it.outbox.post(release, Some(CURRENT), is_open).1.unwrap()
+}
+
+/// A release follows the calls that it undoes, on the connection of each. An answer from elsewhere does not confirm it.
+fn lost_calls() {
+    let gone = || Some(Ok(reply("gone")));
+    let mut it = Queue::default();
+    assert_eq!(posts(&mut it, &[]).on, CURRENT);
+    assert_eq!(posts(&mut it, &[100]).on, CURRENT, "its call cannot run any more");
+    let post = posts(&mut it, &[100, 2, 3]);
+    assert_eq!(post.on, Connection(2));
+    let Next::Post(post) = it.outbox.answered(post, gone(), is_open) else {
+        panic!("another call may still run");
+    };
+    assert_eq!(post.on, Connection(3));
+    assert!(matches!(it.outbox.answered(post, gone(), is_open), Next::Confirmed { .. }));
+}
+
+/// The server does not answer on the connection of a lost call, or answers with an error.
+fn silent_connections() {
+    // The server does not answer there. The release is also sent elsewhere. If the id will be used again, the connection is
+    // closed, so that the lost call does not run later.
+    for is_own_id in [true, false] {
+        let mut it = Queue::default();
+        let release = PendingRelease { is_own_id, ..pending("m", "id", ReleaseTarget::Whatever, &[2]) };
+        let post = it.outbox.post(release, Some(CURRENT), is_open).1.unwrap();
+        assert_eq!(["another", "id"].map(|id| it.before("m", Some(id), 0)), ["clear", "waits"]);
+        let Next::Due { closes } = it.outbox.answered(post, None, is_open) else {
+            panic!("it was not answered");
+        };
+        assert_eq!(closes, is_own_id.then_some(Connection(2)));
+        assert_eq!(it.before("m", None, 0), "sends id");
     }
-    releases.add((0..250).map(|number| plain("m", &number.to_string())));
-    let sizes = [(); 3].map(|()| {
-        let size = next(&mut releases, 0).unwrap().len();
-        replied(&mut releases, "m");
-        size
-    });
-    assert_eq!(sizes, [100, 100, 50]);
-    assert!(releases.is_empty());
+    // That connection has ended, or is not one of a lost call.
+    for (connections, on) in [(&[2][..], Connection(102)), (&[], CURRENT)] {
+        let mut it = Queue::default();
+        let post = Post { on, ..posts(&mut it, connections) };
+        it.outbox
+            .entries
+            .values_mut()
+            .for_each(|entry| entry.release.lost = lost(if on == CURRENT { &[] } else { &[102] }));
+        assert!(matches!(it.outbox.answered(post, None, is_open), Next::Due { closes: None }));
+    }
+    // While another call is lost, it is posted behind that one.
+    let mut it = Queue::default();
+    let post = posts(&mut it, &[2, 3]);
+    assert!(matches!(it.outbox.answered(post, None, is_open), Next::Due { .. }));
+    assert_eq!(it.before("m", Some("id"), 0), "waits");
+    let Work::Post(post) = it.outbox.next(at(0).instant(), node_of, is_open) else {
+        panic!("it is not posted");
+    };
+    assert_eq!(post.on, Connection(3));
+    // After an error of the server, the call has run, and the release goes to the server that has the key now.
+    let refused = it.outbox.answered(post, refused(ServerErrorKind::ReadOnly), is_open);
+    assert!(matches!(refused, Next::Due { closes: None }));
+    assert_eq!(it.before("m", None, 0), "sends id");
+}
+
+/// A lookup behind a lost call.
+fn lost_lookups() {
+    let mut it = Queue::default();
+    let look_up = pending("m", "id", ReleaseTarget::Other(0), &[2]);
+    let post = it.outbox.post(look_up, Some(CURRENT), is_open).1.unwrap();
+    let Next::Post(post) = it.outbox.answered(post, Some(Ok(reply("held 1 7 9000 1000"))), is_open) else {
+        panic!("it does not release what it found");
+    };
+    assert_eq!(post.on, Connection(2));
+    // If that connection ends, it begins anew.
+    it.outbox.entries.values_mut().for_each(|entry| entry.release.lost = lost(&[102]));
+    assert!(matches!(it.outbox.answered(post, None, is_open), Next::Due { .. }));
+    assert!(it.outbox.entries.values().all(|entry| entry.steps.next == ReleaseCall::LookUp));
+    assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
+}
+
+/// A release that was posted and has failed makes the answers of later calls doubtful. One that was not posted does not.
+fn failures() {
+    let mut it = Queue::default();
+    let post = it.post(plain("m", "id"));
+    let mark = it.outbox.mark();
+    assert!(matches!(it.outbox.answered(post, None, is_open), Next::Due { .. }));
+    assert!(it.outbox.is_overtaken(key("other").as_bytes(), mark));
+    let mark = it.outbox.mark();
+    assert_eq!(it.fails(0), Ok(vec!["id".to_owned()]));
+    assert!(!it.outbox.is_overtaken(key("m").as_bytes(), mark));
+    // While its server is paused, nobody has to look.
+    let number = *it.outbox.entries.keys().next().unwrap();
+    assert_eq!([49, 50].map(|now| it.outbox.waits(number, node_of, at(now).instant())), [true, false]);
+}
+
+/// Up to a hundred releases for one server are sent together, in order. A release with a lookup is sent alone. A server gets
+/// the next ones after its reply.
+fn together() {
+    let mut it = Queue::default();
+    let looked_up = pending("m", "looked up", ReleaseTarget::Held, &[]);
+    it.add([plain("m", "first"), looked_up, plain("other", "of another server"), plain("m", "second")]);
+    let (m, first) = it.work(0).unwrap();
+    let (other, away) = it.work(0).unwrap();
+    assert_eq!(it.work(0), Err(None));
+    assert_eq!(it.confirm(m, &first, 0, false), Ok(vec!["first".to_owned(), "second".to_owned()]));
+    assert_eq!(it.confirm(other, &away, 0, false), Ok(vec!["of another server".to_owned()]));
+    it.add([plain("m", "third")]);
+    assert_eq!(it.next(0), Ok(vec!["looked up".to_owned()]));
+    assert_eq!(it.next(0), Ok(vec!["third".to_owned()]));
+    it.add((0..250).map(|number| plain("m", &number.to_string())));
+    assert_eq!([(); 3].map(|()| it.next(0).unwrap().len()), [100, 100, 50]);
+    assert!(it.outbox.is_empty());
+    // The same for a caller whose call they precede.
+    it.add((0..150).map(|number| plain("m", &number.to_string())));
+    assert_eq!(it.before("m", None, 0).split(' ').count(), 101);
+    assert_eq!(it.before("m", None, 0).split(' ').count(), 51);
+    assert_eq!(it.before("m", None, 0), "waits");
 }
 
 /// A server without a reply is not called for 50 ms, then for twice as long, up to 1 s. Releases for other servers do
 /// not wait for it.
 fn pauses() {
-    let mut releases = Releases::default();
+    let mut it = Queue::default();
     let (here, away) = (plain("m", "here"), plain("away", "away"));
-    releases.add([away.clone()]);
+    it.add([away.clone()]);
     let mut now = 0;
     for pause in [50, 100, 200, 400, 800, 1_000, 1_000] {
-        assert_eq!(next(&mut releases, now), Ok(vec!["away".to_owned()]));
-        releases.sent(node_of(&away), vec![away.clone()], at(now).instant());
-        assert_eq!(next(&mut releases, now), Err(Some(u128::from(now + pause))));
-        releases.add([here.clone()]);
-        assert_eq!(next(&mut releases, now + pause - 1), Ok(vec!["here".to_owned()]));
-        releases.sent(node_of(&here), vec![], at(now).instant());
+        assert_eq!(it.fails(now), Ok(vec!["away".to_owned()]));
+        assert_eq!(it.next(now), Err(Some(u128::from(now + pause))));
+        it.add([here.clone()]);
+        assert_eq!(it.next(now + pause - 1), Ok(vec!["here".to_owned()]));
         now += pause;
     }
     // The earlier of two counts. After a reply the delay begins anew.
-    assert_eq!(next(&mut releases, now), Ok(vec!["away".to_owned()]));
-    releases.sent(node_of(&away), vec![], at(now).instant());
-    releases.add([away.clone(), here.clone()]);
+    assert_eq!(it.next(now), Ok(vec!["away".to_owned()]));
+    it.add([away.clone(), here.clone()]);
     for pending in [&away, &here] {
-        assert_eq!(next(&mut releases, now), Ok(vec![pending.id.clone()]));
-        releases.sent(node_of(pending), vec![pending.clone()], at(now).instant());
+        assert_eq!(it.fails(now), Ok(vec![pending.id.clone()]));
         now += 10;
     }
-    assert_eq!(next(&mut releases, now), Err(Some(u128::from(now - 20 + 50))));
+    assert_eq!(it.next(now), Err(Some(u128::from(now - 20 + 50))));
 }
 
 /// An expired release is not sent. After its gate is gone, no release is sent after half a minute.
 fn the_last() {
-    let mut releases = Releases::default();
-    releases.add([plain("m", "id")]);
-    assert_eq!(next(&mut releases, UNTIL), Err(None));
-    assert!(releases.is_empty());
-    let closed = Ok(vec!["closed".to_owned()]);
+    let mut it = Queue::default();
+    it.add([plain("m", "id")]);
+    assert_eq!(it.next(UNTIL), Err(None));
+    assert!(it.outbox.is_empty() && !it.outbox.is_closed());
+    let closed = Ok(Vec::new());
     let permanent = |id: &str| PendingRelease { until: None, ..plain("m", id) };
     for (now, then) in [(29_999, Ok(vec!["permanent".to_owned()])), (30_000, closed.clone())] {
-        let mut releases = Releases::default();
-        releases.add([permanent("permanent")]);
-        releases.close(at(0).instant());
-        assert_eq!(next(&mut releases, now), then);
-        releases.sent(node_of(&plain("m", "")), vec![], at(now).instant());
-        assert_eq!(next(&mut releases, now), closed);
+        let mut it = Queue::default();
+        it.add([permanent("permanent")]);
+        it.outbox.close(at(0).instant());
+        assert!(it.outbox.is_closed());
+        assert_eq!(it.next(now), then);
+        assert_eq!(it.next(now), closed);
     }
+    let mut it = Queue::default();
+    let [first, second] = ["first", "second"].map(|id| it.post(plain("m", id)).number);
+    it.outbox.close(at(0).instant());
+    assert_eq!(it.next(0), Err(None), "two are posted");
+    assert_eq!([first, second].map(|number| it.outbox.confirm(number).is_over), [false, true]);
+    assert_eq!(it.next(0), closed);
 }
 
-/// A call waits for the releases of its name that have no reply. One behind a call on a connection of its own concerns
-/// only a caller with the same id.
+/// A call sends the releases of its name that are due, and waits for those that are being sent.
 fn names() {
-    let settle = |releases: &mut Releases<Connection>, name: &str, own_id: Option<&str>, now: u64| {
-        let keys = Keys::mutex("luagate", name).unwrap();
-        match releases.settle(keys.list()[0].as_bytes(), own_id, at(now).instant()) {
-            Settled::Yes => "yes",
-            Settled::After(pending) => {
-                assert_eq!(pending.keys, keys);
-                "after"
-            }
-            Settled::Soon => "soon",
-        }
-    };
-    let mut releases = Releases::default();
-    let behind = pending("m", "own", ReleaseTarget::Whatever, Some(Connection(1)));
-    releases.add([plain("other", "id"), behind, plain("m", "first")]);
-    assert_eq!(settle(&mut releases, "m", Some("another"), 0), "after");
-    assert_eq!(settle(&mut releases, "m", None, 0), "yes");
-    assert_eq!(settle(&mut releases, "m", Some("another"), 0), "yes");
-    assert_eq!(settle(&mut releases, "m", Some("own"), 0), "after");
-    assert_eq!(settle(&mut releases, "m", Some("own"), 0), "yes");
-    assert_eq!(settle(&mut releases, "other", None, UNTIL), "yes", "it has expired");
-    // Releases on their way.
-    releases.add([plain("m", "first"), plain("m", "second")]);
-    next(&mut releases, 0).unwrap();
-    let asked = [("m", None), ("m", Some("second")), ("other", None)];
-    assert_eq!(asked.map(|(name, own_id)| settle(&mut releases, name, own_id, 0)), ["soon", "soon", "yes"]);
-    releases.sent(node_of(&plain("m", "first")), vec![], at(0).instant());
-    assert_eq!(settle(&mut releases, "m", None, 0), "yes");
+    let mut it = Queue::default();
+    it.add([plain("other", "id"), plain("m", "first")]);
+    assert!(it.outbox.is_waited_for());
+    assert_eq!(it.before("m", Some("another"), 0), "sends first");
+    assert_eq!(it.before("m", None, 0), "waits");
+    assert_eq!(it.before("third", None, 0), "clear");
+    assert_eq!(it.before("other", None, UNTIL), "clear", "it has expired");
+    it.outbox.unsent(&[2], None, at(0).instant());
+    assert_eq!(it.before("m", None, 0), "sends first");
+    it.outbox.confirm(2);
+    assert_eq!(it.before("m", None, 0), "clear");
+    assert!(!it.outbox.is_waited_for());
+}
+
+/// A call with an id of the application waits for the releases of this id. A permit whose release is posted is not taken for
+/// a new one.
+fn own_ids() {
+    let mut it = Queue::default();
+    let post = it.post(pending("m", "id", ReleaseTarget::Fence(7), &[]));
+    it.post(pending("m", "id", ReleaseTarget::Fence(5), &[]));
+    assert_eq!(["id", "another"].map(|id| it.before("m", Some(id), 0)), ["above 7", "clear"]);
+    assert!(matches!(it.outbox.answered(post, None, is_open), Next::Due { .. }));
+    assert_eq!(it.before("m", Some("id"), 0), "sends id, own");
+    // The permit that it has is looked up. This concerns only this id.
+    let mut it = Queue::default();
+    it.add([pending("m", "id", ReleaseTarget::Held, &[])]);
+    assert_eq!(it.before("m", Some("another"), 0), "clear");
+    assert_eq!(it.before("m", Some("id"), 0), "sends id, own");
+    assert_eq!(it.before("m", Some("id"), 0), "waits");
+    // Another release of the name has failed. The call still waits for those of its own id.
+    let mut it = Queue::default();
+    it.add([plain("m", "first"), pending("m", "id", ReleaseTarget::Other(0), &[])]);
+    assert_eq!(it.before("m", Some("id"), 0), "sends first");
+    it.outbox.unsent(&[1], None, at(0).instant());
+    let name = key("m");
+    let call = |id| Ordered { key: name.as_bytes(), own_id: Some(id), after: None, only_own: true };
+    assert_eq!(it.looks(call("another"), 0), "clear");
+    assert_eq!(it.looks(call("id"), 0), "sends id, own");
+    // A lookup is alone.
+    let mut it = Queue::default();
+    it.add([pending("m", "id", ReleaseTarget::Other(0), &[]), plain("m", "second")]);
+    assert_eq!(it.before("m", None, 0), "sends id");
+    assert_eq!(it.before("m", None, 0), "sends second");
+}
+
+/// A release has one driver, which gets its calls one after the other.
+fn drivers() {
+    let mut it = Queue::default();
+    let number = it.outbox.send(pending("m", "id", ReleaseTarget::Other(0), &[]));
+    assert_eq!(it.next(0), Err(None), "another driver has it");
+    assert_eq!(it.before("m", Some("id"), 0), "waits");
+    assert!(it.outbox.call(number).is_some());
+    it.outbox.sent(number, reply("what")).unwrap_err();
+    let held = it.outbox.sent(number, reply("held 1 7 9000 1000"));
+    assert!(matches!(held, Ok(Next::Send(_))));
+    let released = it.outbox.sent(number, reply("released 0 0 3"));
+    assert!(matches!(released, Ok(Next::Confirmed { found: true })));
+    assert!(it.outbox.call(number).is_none());
+    it.outbox.unsent(&[number], None, at(0).instant());
+    assert!(it.outbox.call(number).is_some(), "nobody has confirmed it, so it begins anew");
+    assert_eq!(it.before("m", Some("id"), 0), "sends id, own");
+    assert!(!it.outbox.confirm(number).is_over);
+    it.outbox.unsent(&[number], None, at(0).instant());
+    assert!(it.outbox.is_empty());
 }

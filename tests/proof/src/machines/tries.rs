@@ -6,7 +6,7 @@ use crate::client::micros;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{LeaseOptions, Sent};
 use crate::protocol::semaphore::{AcquireAnswer, Usage};
-use crate::protocol::waiter::{PermitTarget, QueueEntry};
+use crate::protocol::waiter::{AskKind, PermitTarget, QueueEntry, WaitTarget};
 use std::time::Duration;
 
 const OTHER: Usage = Usage { in_use: 1, limit: 2 };
@@ -15,6 +15,7 @@ pub(super) fn check() {
     arguments();
     answers();
     own_ids();
+    doubts();
 }
 
 fn target(permits: Option<u32>, id: &str, own_id: bool, strict: bool) -> PermitTarget {
@@ -99,4 +100,21 @@ fn own_ids() {
     for (fence, repeated) in [(1_900_000, 100), (2_000_000, 0), (2_000_999, 0)] {
         assert_eq!(of(fence, Some(repeated)), format!("granted {fence} until Some(7009), ticket None"));
     }
+}
+
+/// An answer that a late release would change: a refusal, or a permit that is not this caller's. It is not, if the client has
+/// released its fence.
+fn doubts() {
+    let target = target(Some(1), "me", true, false);
+    let doubts = |ask, answer, floor| target.is_doubtful(ask, &answer, Some(Duration::from_millis(100)), floor);
+    assert!(doubts(AskKind::Last, denied(), 0) && doubts(AskKind::InLine, denied(), 0));
+    assert!(!doubts(AskKind::First, denied(), 0), "it joins the line next");
+    let held = || AcquireAnswer::Held(grant(2_000_000, 9_000, 2_000), USAGE);
+    assert!(!doubts(AskKind::Last, held(), 1_999_999));
+    assert!(doubts(AskKind::Last, held(), 2_000_000));
+    assert!(!doubts(AskKind::Last, AcquireAnswer::Granted(grant(2_000_000, 9_000, 2_000), USAGE), 2_000_000));
+    let mut target = target.clone();
+    target.has_released(2_000_000);
+    target.has_released(5);
+    assert!(reported_of(target, held(), Some(100)).starts_with("AlreadyHeld"));
 }

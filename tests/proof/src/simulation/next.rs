@@ -204,7 +204,7 @@ impl Scheduler {
             strict: self.one_in(12),
             lease_ms,
             renewed: self.one_in(2),
-            own_id: self.one_in(4),
+            own_id: if self.own { !self.one_in(8) } else { self.one_in(4) },
             on_lost: self.one_in(2),
             patience,
             max_waiting: self.max_waiting(),

@@ -29,6 +29,8 @@ pub(super) struct Scheduler {
     pub(super) many_join: bool,
     /// Most callers want one permit of this limit, with leases of this length: the most frequent use of the scripts.
     pub(super) alike: Option<(u32, u64)>,
+    /// Almost every caller uses an id of the application, on a network that loses and delays calls.
+    pub(super) own: bool,
     /// Callers limit the length of the line that they join.
     pub(super) bounded: bool,
     /// Some callers have a head start.
@@ -63,10 +65,21 @@ impl Scheduler {
             faults.extend([Fault::Failovers; 2].iter().filter(|_| seed % 8 == 3));
         }
         let setup = Setup { clients, is_cluster, shares_connections: rng.bool() };
-        let (follow, leaving) = (Vec::new(), false);
-        let scheduler =
-            Scheduler { rng, setup, faults, seldom, many_join, alike, bounded, early, least, follow, leaving };
-        (scheduler, calm)
+        let (follow, leaving, own) = (Vec::new(), false, seed % 4 == 2);
+        let mut scheduler =
+            Scheduler { rng, setup, faults, seldom, many_join, alike, own, bounded, early, least, follow, leaving };
+        if own {
+            scheduler.make_own();
+        }
+        (scheduler, calm && !own)
+    }
+
+    fn make_own(&mut self) {
+        self.faults = vec![Fault::LostCalls, Fault::LostCalls, Fault::Late];
+        self.faults.extend([Fault::Flushes].iter().filter(|_| self.rng.bool()));
+        self.setup.clients = self.rng.usize(1..3);
+        self.alike = Some((1, LEASES[self.rng.usize(4..LEASES.len())]));
+        (self.many_join, self.bounded, self.early, self.least) = (false, false, false, Least::None);
     }
 
     pub(super) fn has(&self, fault: Fault) -> bool {

@@ -8,7 +8,8 @@ use crate::client::waits::Caller;
 use crate::client::{Client, Thread, Want, micros};
 use crate::protocol::keeper::Number;
 use crate::protocol::lease::Moment;
-use crate::protocol::releases::{PendingRelease, ReleaseTarget};
+use crate::protocol::outbox::{Entry, State};
+use crate::protocol::releases::ReleaseTarget;
 use luagate::errors::FailureKind;
 use std::collections::BTreeSet;
 
@@ -72,19 +73,19 @@ impl Party {
             && client.permits.is_empty()
             && client.flights.is_empty()
             && client.mail.is_empty()
-            && client.releases.is_empty()
-            && client.releasing.is_empty()
+            && client.outbox.is_empty()
     }
 
     /// Whether it wants what this id has, or will release all of it by another call than this one.
     pub(super) fn releases(&self, id: &str, this: u64, now: Moment) -> bool {
         let client = &self.client;
         let mut wants = client.callers.values().filter_map(Caller::asks_for);
-        let mut pending = client.releases.pending.iter();
-        let is_whatever = |pending: &PendingRelease<Connection>| {
-            pending.target == ReleaseTarget::Whatever && !pending.is_over(now.instant())
+        let is_whatever = |entry: &Entry<Connection>| {
+            let is_due = matches!(entry.state, State::Due);
+            is_due && entry.release.target == ReleaseTarget::Whatever && !entry.is_over(now.instant())
         };
-        let pending = pending.any(|pending| pending.id == id && is_whatever(pending));
+        let mut entries = client.outbox.entries.values();
+        let pending = entries.any(|entry| entry.release.id == id && is_whatever(entry));
         let other = |flight: &&Flight| flight.number != this && flight.replies.is_none();
         let mut calls = client.flights.iter().filter(other).flat_map(|flight| &flight.calls);
         let releases = |sent: &Sent| match sent.call() {
@@ -97,8 +98,9 @@ impl Party {
     /// A release is repeated until the lease would have ended if the call had been executed when it was sent. If the
     /// call was executed later, its grant ends with its lease.
     pub(super) fn note_releases_that_end(&mut self, now: Moment) {
-        let over = self.client.releases.pending.iter().filter(|pending| pending.is_over(now.instant()));
-        let over: Vec<&String> = over.map(|pending| &pending.id).collect();
+        let entries = self.client.outbox.entries.values();
+        let over = entries.filter(|entry| matches!(entry.state, State::Due) && entry.is_over(now.instant()));
+        let over: Vec<&String> = over.map(|entry| &entry.release.id).collect();
         let ended = self.stray.iter().filter(|id| over.contains(id)).cloned();
         self.late.extend(ended);
     }

@@ -80,7 +80,8 @@ impl World {
         let reply = self.run(sent)?;
         self.nodes.executed(port, &sent.keys);
         self.check_place(sent, before, &reply)?;
-        self.note_call(name, sent, is_awaited);
+        let is_open = !self.hosts[name].client.is_closed(flight.connection);
+        self.note_call(name, sent, is_awaited, is_open, &reply);
         Ok(reply)
     }
 

@@ -19,8 +19,9 @@ impl Builder<'_> {
                 let span = (start, self.calls[at].latest());
                 self.add(at, Step::Release { who, keep }, span, Must::Not);
             }
-            Outcome::Released => self.during(at, Step::Release { who, keep }),
-            Outcome::Gone => {
+            Outcome::Released if !self.rules.repeated => self.during(at, Step::Release { who, keep }),
+            // A repeated release counts as released, also if the permit was lost after the first copy was sent.
+            Outcome::Released | Outcome::Gone => {
                 if self.rules.repeated {
                     let span = (start, self.calls[at].latest());
                     self.add(at, Step::Release { who, keep }, span, Must::Not);

@@ -2,21 +2,21 @@
 
 use super::waiting::Waiting;
 use crate::client::held::Change;
-use crate::client::pending::Released;
 use crate::client::{Patience, Want};
 use crate::protocol::inbox::{Mailbox, Received};
 use crate::protocol::keys::LatchKeys;
 use crate::protocol::lease::Moment;
+use crate::protocol::outbox::Mark;
 use crate::protocol::waiter::{LatchTarget, PermitTarget};
 use std::time::Instant;
 
 /// The task of a caller's thread.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
-    /// Waits until an earlier release of its fixed id is confirmed.
+    /// Waits for the releases that precede its call.
     Settles(Box<Settles>),
-    /// Asks once.
-    Tries { want: Want, target: Box<PermitTarget> },
+    /// Asks once. `is_again`: once more, because of a late release.
+    Tries { want: Want, target: Box<PermitTarget>, mark: Mark, is_again: bool },
     /// Asks once for permits of several semaphores.
     TriesAll(Vec<Want>),
     /// Waits in line.
@@ -26,7 +26,7 @@ pub(crate) enum Caller {
         waiting: Box<Waiting<PermitTarget>>,
         want: Want,
         why: String,
-        released: Box<Released>,
+        release: u64,
         until: Instant,
         later: bool,
     },
@@ -44,11 +44,24 @@ pub(crate) enum Caller {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settles {
-    pub(super) want: Want,
-    pub(super) since: Instant,
-    pub(super) until: Instant,
-    /// The release whose reply it awaits; `None`: another thread awaits it.
-    pub(super) released: Option<Released>,
+    pub(crate) want: Want,
+    pub(crate) since: Instant,
+    pub(crate) until: Option<Instant>,
+    /// It is made once more: the releases before this moment precede it.
+    pub(crate) after: Option<Mark>,
+    /// A release of another id has failed.
+    pub(crate) only_own: bool,
+    /// The releases that it sends, and whether one is of its own id.
+    pub(crate) sends: Option<(Vec<u64>, bool)>,
+    pub(crate) then: Then,
+}
+
+/// What follows.
+#[derive(Clone, Debug)]
+pub(crate) enum Then {
+    Begin,
+    TryAgain(Box<PermitTarget>),
+    AskAgain(Box<Waiting<PermitTarget>>),
 }
 
 impl Caller {
@@ -82,7 +95,7 @@ impl Caller {
     /// When it continues, unless it awaits a reply.
     pub(in crate::client) fn wakes_at(&self) -> Option<Instant> {
         match self {
-            Caller::Settles(settles) => Some(settles.until),
+            Caller::Settles(settles) => settles.until,
             Caller::Waits(waiting, _) => waiting.sleeps.map(|(_, wakes)| wakes),
             Caller::Watches { waiting, .. } => waiting.sleeps.map(|(_, wakes)| wakes),
             Caller::Tries { .. } | Caller::TriesAll(_) | Caller::GivesBack { .. } | Caller::Changes(_) => None,
@@ -92,6 +105,10 @@ impl Caller {
     fn mailbox(&mut self) -> Option<&mut Mailbox> {
         match self {
             Caller::Waits(waiting, _) | Caller::GivesBack { waiting, .. } => Some(&mut waiting.mailbox),
+            Caller::Settles(settles) => match &mut settles.then {
+                Then::AskAgain(waiting) => Some(&mut waiting.mailbox),
+                Then::Begin | Then::TryAgain(_) => None,
+            },
             Caller::Watches { waiting, .. } => Some(&mut waiting.mailbox),
             _ => None,
         }

@@ -3,6 +3,8 @@
 use crate::client::flights::{Answered, Connection, Unanswered};
 use crate::protocol::inbox::Mailbox;
 use crate::protocol::lease::Moment;
+use crate::protocol::outbox::Mark;
+use crate::protocol::releases::LostCalls;
 use crate::protocol::waiter::{Action, ActionOf, Event, WaitTarget, Waiter, WaiterState};
 use luagate::errors::CallError;
 use std::sync::Arc;
@@ -17,12 +19,15 @@ pub(crate) struct Waiting<T: WaitTarget> {
     pub(crate) since: Instant,
     /// Until when it sleeps, and when it checks again before that.
     pub(crate) sleeps: Option<(Instant, Instant)>,
-    /// The connection of the last call without a reply.
-    pub(crate) connection: Option<Connection>,
+    /// Its calls without a reply.
+    pub(crate) lost: LostCalls<Connection>,
+    /// A call without a reply was sent on a connection that is closed. It may still run.
+    pub(crate) is_unsure: bool,
+    /// When its last call was sent, and whether it was made once more because of a late release.
+    pub(crate) mark: Mark,
+    pub(crate) is_again: bool,
     /// A call had no reply.
     pub(crate) unknown: bool,
-    /// A call without a reply may still be executed on another connection than `connection`.
-    pub(crate) is_unsure: bool,
     /// Something happened to the server, so a message may be out of date. This ends with the reply to a call that is
     /// sent at this time or later.
     pub(crate) excused_until: Option<Instant>,
@@ -38,9 +43,11 @@ impl<T: WaitTarget> Waiting<T> {
             number,
             since,
             sleeps: None,
-            connection: None,
-            unknown: false,
+            lost: LostCalls::default(),
             is_unsure: false,
+            mark: Mark::default(),
+            is_again: false,
+            unknown: false,
             excused_until: None,
             asks: 0,
         }
@@ -70,26 +77,43 @@ impl<T: WaitTarget> Waiting<T> {
         self.go_on(Action::Sleep { until }, now)
     }
 
-    /// Continues after a reply.
-    pub(super) fn answered(&mut self, answered: Answered, now: Moment) -> ActionOf<T> {
+    /// Takes the reply to its call.
+    pub(super) fn answered(&mut self, answered: Answered) -> Event<T::Answer> {
         let WaiterState::Asks(ask) = self.waiter.state else {
             panic!("it did not ask");
         };
-        let sent = answered.sent();
-        self.is_unsure |= answered.is_unsure;
-        let event = match answered.read(|reply| self.waiter.target.answer(ask, reply)) {
+        let (sent, on) = (answered.sent(), answered.on);
+        self.is_unsure |= answered.repeated.is_some();
+        if let Some(on) = &on {
+            self.lost.answered_on(on);
+        }
+        match answered.read(|reply| self.waiter.target.answer(ask, reply)) {
             Ok(answer) => {
                 self.excused_until = self.excused_until.filter(|until| sent.at.instant() < *until);
                 Event::Answered { answer, sent }
             }
             Err(Unanswered { error, connection }) => {
-                self.is_unsure |=
-                    connection.is_some() && self.connection.is_some_and(|former| Some(former) != connection);
-                self.connection = connection.or(self.connection);
+                self.is_unsure |= connection.is_none() && matches!(error, CallError::Unknown(_));
+                connection.into_iter().for_each(|connection| self.lost.sent_on(connection));
                 self.unknown |= matches!(error, CallError::Unknown(_));
                 Event::Unanswered(error)
             }
-        };
+        }
+    }
+
+    /// Whether a late release would change this answer. Its call is made once more.
+    pub(super) fn doubts(&self, event: &Event<T::Answer>) -> bool {
+        match (event, self.waiter.state) {
+            (Event::Answered { answer, sent }, WaiterState::Asks(ask)) => {
+                !self.is_again && self.waiter.target.doubts(ask, answer, *sent)
+            }
+            _ => false,
+        }
+    }
+
+    /// Continues after an event.
+    pub(super) fn on(&mut self, event: Event<T::Answer>, now: Moment) -> ActionOf<T> {
+        self.is_again = false;
         let action = self.waiter.on(event, now);
         self.go_on(action, now)
     }

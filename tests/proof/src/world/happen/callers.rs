@@ -2,7 +2,6 @@
 
 use super::{COUNT, LIFE_MS, of};
 use crate::action::Action;
-use crate::client::flights::Connection;
 use crate::client::waits::Caller;
 use crate::client::{Client, Patience, Want};
 use crate::ledger::Check;
@@ -75,10 +74,11 @@ impl World {
         };
         let gate = of(*gate, self.gates.len());
         let Host { client, .. } = &mut self.hosts[name];
-        let own = format!("c{name}/own");
         let keys = self.gates[gate].keys.clone();
-        let own_id = *own_id && may_use(client, &keys, &own);
-        let id = if own_id { own } else { format!("c{name}/{}", client.next_number()) };
+        let own = ["own", "own2"].map(|own| format!("c{name}/{own}"));
+        let own = own.into_iter().find(|own| *own_id && may_use(client, &keys, own));
+        let own_id = own.is_some();
+        let id = own.unwrap_or_else(|| format!("c{name}/{}", client.next_number()));
         let is_mutex = World::is_mutex(gate);
         let permits = match patience {
             Patience::None => *permits,
@@ -167,19 +167,15 @@ impl World {
     }
 }
 
-/// Whether a caller may use this fixed id: it is not in use, and no call with it is on its way that no pending release
-/// will undo.
+/// Whether a caller may use this fixed id: no other caller uses it, or waits until it is released. No call with it can
+/// still run on a connection that is closed, since the client cannot know of that.
 fn may_use(client: &Client, keys: &Keys, id: &str) -> bool {
     let is_used = |other: &Keys, used: &str| other == keys && used == id;
-    let mut held = client.permits.values().map(|permit| &permit.identity);
+    let mut held = client.permits.values().filter(|permit| !permit.is_posted).map(|permit| &permit.identity);
     let mut callers = client.callers.values().filter_map(Caller::want);
-    let undone = client.releases.pending.iter();
-    let undone: Vec<Connection> = undone.filter_map(|pending| pending.connection).collect();
     let mut lost = client.flights.iter().filter(|flight| {
         let mut calls = flight.calls.iter();
-        flight.thread.is_none()
-            && !undone.contains(&flight.connection)
-            && calls.any(|call| call.keys[0] == keys.list()[0] && call.acquires(id))
+        client.is_closed(flight.connection) && calls.any(|call| call.keys[0] == keys.list()[0] && call.acquires(id))
     });
     lost.next().is_none()
         && !held.any(|identity| is_used(&identity.keys, &identity.id))

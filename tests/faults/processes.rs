@@ -157,8 +157,9 @@ pub fn hold_and_wait(arguments: &[String]) {
 #[test]
 fn a_waiter_behind_the_waiters_of_a_killed_holder_is_granted_when_the_lease_ends() {
     let server = Server::any();
-    let mutex = server.gate().mutex("account").with(|lock| lock.lease(Lease::fixed(Duration::from_secs(1))));
-    for waiters in [1, 5, 20_u64] {
+    let gate = server.gate();
+    for (waiters, lease) in [(1_u64, 1), (5, 30), (20, 1), (20, 30)] {
+        let mutex = gate.mutex("account").with(|lock| lock.lease(Lease::fixed(Duration::from_secs(lease))));
         let arguments = [server.url.as_str(), &server.prefix, &waiters.to_string()];
         let mut crowd = Ends(process("crowd", &arguments).spawn().unwrap());
         let waits = |count| {
@@ -169,13 +170,20 @@ fn a_waiter_behind_the_waiters_of_a_killed_holder_is_granted_when_the_lease_ends
         std::thread::scope(|scope| {
             let behind = scope.spawn(|| (mutex.lock().unwrap(), Instant::now()));
             eventually("another one waits behind it", || waits(waiters + 1));
+            let mut before = Duration::MAX;
+            eventually("the other one asks again, when a lease would have ended that was renewed", || {
+                let left = mutex.inspect().unwrap().waiters.last().unwrap().patience;
+                let has_asked = left > before;
+                before = left;
+                has_asked.then_some(())
+            });
             crowd.0.kill().unwrap();
             crowd.0.wait().unwrap();
             let (killed, left) = (Instant::now(), mutex.inspect().unwrap().holders[0].remaining.unwrap());
             let (held, granted) = behind.join().unwrap();
             // With one call in five seconds, it would come four seconds later.
             let late = granted.saturating_duration_since(killed + left);
-            assert!(late < Duration::from_secs(2), "{waiters} dead waiters: {late:?} after the end of the lease");
+            assert!(late < Duration::from_secs(2), "{waiters} dead waiters, a lease of {lease} s: {late:?} too late");
             held.release().unwrap();
         });
     }

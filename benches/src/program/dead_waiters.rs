@@ -13,9 +13,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const ROUNDS: usize = 5;
 const LEASE_MS: u64 = 1_000;
 
-/// How many dead waiters are ahead, and the maximum time from the end of the lease to the grant in ms.
-const LINES: [(usize, f64); 7] =
-    [(0, 100.0), (2, 100.0), (5, 100.0), (20, 100.0), (100, 1_000.0), (1_000, 1_000.0), (10_000, 1_000.0)];
+/// How many dead waiters are ahead, the lease of the live waiter in seconds, and the maximum time from the end of the lease of
+/// the holder to the grant in ms.
+const LINES: [(usize, u64, f64); 9] = [
+    (0, 1, 100.0),
+    (2, 1, 100.0),
+    (5, 1, 100.0),
+    (20, 1, 100.0),
+    (20, 30, 100.0),
+    (100, 1, 1_000.0),
+    (100, 30, 1_000.0),
+    (1_000, 1, 1_000.0),
+    (10_000, 1, 1_000.0),
+];
 
 /// How long a line of live waiters is observed, and the lease of the holder.
 const HEALTHY: [(usize, u64); 3] = [(100, 5_000), (100, 30_000), (1_000, 5_000)];
@@ -27,8 +37,8 @@ fn now_ms() -> f64 {
 
 /// The time in ms from the end of the lease to the grant. The server sees of a process that has ended that it renews no
 /// lease, and that nobody subscribes to the channel of its waiters.
-fn lateness(server: &Server, gate: &Gate, con: &mut Connection, dead: usize, round: usize) -> f64 {
-    let name = format!("dead:{dead}:{round}");
+fn lateness(server: &Server, gate: &Gate, con: &mut Connection, dead: usize, lease: u64, round: usize) -> f64 {
+    let name = format!("dead:{dead}:{lease}:{round}");
     let keys = server.keys(&name);
     let ask = Ask { id: "holder", limit: 1, lease_ms: LEASE_MS, ..Ask::default() };
     assert!(matches!(semaphore::acquire(con, &keys, &ask), Ok(AcquireAnswer::Granted(..))));
@@ -44,7 +54,7 @@ fn lateness(server: &Server, gate: &Gate, con: &mut Connection, dead: usize, rou
             renew(con);
         }
     }
-    let semaphore = gate.semaphore(&name, 1).lease(Lease::fixed(Duration::from_millis(LEASE_MS)));
+    let semaphore = gate.semaphore(&name, 1).lease(Lease::fixed(Duration::from_secs(lease)));
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let permit = semaphore.acquire_timeout(Duration::from_secs(60)).unwrap();
@@ -89,11 +99,11 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let gate = server.gate();
     let mut con = server.connection();
     let mut figures = Vec::new();
-    for (dead, most) in LINES {
-        let late: Vec<f64> = (0..ROUNDS).map(|round| lateness(server, &gate, &mut con, dead, round)).collect();
+    for (dead, lease, most) in LINES {
+        let late: Vec<f64> = (0..ROUNDS).map(|round| lateness(server, &gate, &mut con, dead, lease, round)).collect();
         let longest = late.iter().copied().fold(f64::NAN, f64::max);
         figures.push(Figure {
-            what: format!("longest time from the end of the lease of a process that has ended to the grant, {dead} of its waiters in line"),
+            what: format!("longest time from the end of the lease of a process that has ended to the grant for {lease} s, {dead} of its waiters in line"),
             unit: "ms",
             ours: longest,
             beside: ("the bound", most),

@@ -252,8 +252,8 @@ impl Model {
     }
 
     /// When a waiter with this many ahead should ask again if no message comes: after a second for each of them, which
-    /// may all be dead, or when the first lease ends. If it asked less than two thirds of its own lease before, or if
-    /// the permits are cooling down, that end does not count.
+    /// may all be dead, or when the first lease ends, but not within a second of its previous call. If the permits are
+    /// cooling down, that end does not count.
     fn look_again(&self, ahead: usize, ask: &Ask, at: &Moment, effects: &Effects) -> u64 {
         if effects.stopped {
             return 1;
@@ -266,11 +266,13 @@ impl Model {
         if ahead == 0 {
             return end;
         }
+        if is_cooling(&self.by_end()[0].1) {
+            return latest;
+        }
         let after = end + (3 * ahead).min(60 + ahead / 50);
         let last = effects.caller.as_ref().map_or(0, |caller| caller.patience_until.saturating_sub(ask.wait_ms));
-        let lease_ms = if ask.lease_ms > 0 { ask.lease_ms.max(ask.at_least_ms) } else { u64::MAX / 3 };
-        let is_soon = 3 * (at.ms() + after).saturating_sub(last) < (3 * latest).min(2 * lease_ms);
-        if is_soon || is_cooling(&self.by_end()[0].1) { latest } else { after.min(latest) }
+        let pause = 1_000_u64.saturating_sub(at.ms().saturating_sub(last));
+        after.max(pause).min(latest)
     }
 
     /// Serves the first waiter, then the next, while enough permits are free. All that leave the line in one call,

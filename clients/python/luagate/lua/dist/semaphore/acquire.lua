@@ -373,10 +373,9 @@ elseif suspended or next_end < now + retry_after then -- while suspended it wait
   if lease[2] and lease[2] ~= 'inf' then
     local ask_in = math.max(1, lease[2] - now)
     if ahead > 0 and not suspended then
-      ask_in = ask_in + math.min(3 * ahead, 60 + math.floor(ahead / 50))
       local asked = record and #record >= WAITER_SIZE and select(3, struct.unpack(WAITER, record)) - wait_ms or 0
-      local least = math.min(retry_after, lease_ms == 0 and NEVER or lease_ms * 2 / 3)
-      if now + ask_in - asked < least or find(lease[1], ' ') then ask_in = retry_after end
+      ask_in = math.max(ask_in + math.min(3 * ahead, 60 + math.floor(ahead / 50)), math.min(asked - now, 0) + 1000)
+      if find(lease[1], ' ') then ask_in = retry_after end
     end
     retry_after = math.min(retry_after, ask_in)
   end

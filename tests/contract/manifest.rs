@@ -138,7 +138,9 @@ fn read_bytes(path: impl AsRef<Path>) -> Option<Vec<u8>> {
 fn each_client_contains_the_scripts_and_the_licences() {
     let mut expected: BTreeMap<_, _> = files(Path::new("lua/dist"));
     expected = expected.into_iter().map(|(file, text)| (Path::new("dist").join(file), text)).collect();
-    expected.insert("manifest.json".into(), std::fs::read("lua/manifest.json").unwrap());
+    for file in ["manifest.json", "errors.json"] {
+        expected.insert(file.into(), std::fs::read(Path::new("lua").join(file)).unwrap());
+    }
     for folder in ["python/luagate", "javascript", "go", "java/src/main/resources/luagate"] {
         let there = files(&Path::new("clients").join(folder).join("lua"));
         let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
@@ -241,6 +243,35 @@ fn the_heads_of_the_scripts_match_the_manifest() {
         let has_words = !listed.replies.contains_key("");
         assert_eq!(head(&text, has_words), listed, "{name}");
     }
+}
+
+/// The cells of a row of a table.
+fn cells(line: &str) -> Vec<&str> {
+    line.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+#[test]
+fn the_page_says_of_each_error_what_the_file_says() {
+    let file: Value = serde_json::from_str(&read("errors.json")).unwrap();
+    let page = read("README.md");
+    let table = page.lines().skip_while(|line| !line.starts_with("| errors | `passes` "));
+    let table = table.skip(2).take_while(|line| line.starts_with('|'));
+    let mut listed = BTreeMap::new();
+    for row in table.map(cells) {
+        let signs: Vec<&str> = row[0].split('`').skip(1).step_by(2).collect();
+        for sign in if signs.is_empty() { vec![""] } else { signs } {
+            let others = listed.insert(sign.to_owned(), row[1..].join(" "));
+            assert_eq!(others, None, "{sign} is there twice");
+        }
+    }
+    let rows = file["errors"].as_array().unwrap().iter().map(|row| {
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let sign = ["code", "contains", "is"].map(text).concat();
+        (sign, ["passes", "run", "try", "wait"].map(text).join(" "))
+    });
+    assert_eq!(listed, rows.collect());
+    let others = file["errors"].as_array().unwrap().iter().map(|row| [&row["renewal"], &row["release"]]);
+    assert!(others.flatten().all(|action| action == "repeat"), "the page says so below the table");
 }
 
 /// The error of a script for these numbers of keys and arguments. The keys are all different, the values valid for

@@ -1,5 +1,6 @@
-//! After a change in `lua/`: writes each script in the form that the server receives, its SHA-1, and the copies for the
-//! clients. With a folder as its argument it only writes each script with all comments there, for luacheck.
+//! After a change in `lua/`: writes each script in the form that the server receives, its SHA-1, and the copies of both and
+//! of the list of errors for the clients. With a folder as its argument it only writes each script with all comments there, for
+//! luacheck.
 
 #[path = "../../../tests/support/includes.rs"]
 mod includes;
@@ -80,12 +81,13 @@ fn main() -> Result<()> {
     let scripts: BTreeMap<String, String> = names.map(whole).collect();
     let manifest = with_sha1s(&manifest, &scripts);
     let clients = CLIENTS.map(|client| root.join("clients").join(client).join("lua"));
-    let readme = part("dist/README.md");
+    let (readme, errors) = (part("dist/README.md"), part("errors.json"));
     for folder in clients.iter().chain([&lua]) {
         remove(&folder.join("dist"))?; // it may contain a file of a former script
         write(&folder.join("dist/README.md"), &readme)?;
         write_scripts(&folder.join("dist"), &scripts)?;
         write(&folder.join("manifest.json"), &manifest)?;
+        write(&folder.join("errors.json"), &errors)?;
     }
     for client in CLIENTS {
         for licence in LICENCES {

@@ -1,7 +1,7 @@
 //! The parts of a gate that its semaphores, locks, latches and permits share.
 
 use crate::engine::mode::Mode;
-use crate::engine::servers::{Sending, Servers, Unanswered};
+use crate::engine::servers::{Servers, Unanswered};
 use crate::error::CallError;
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
@@ -41,7 +41,7 @@ impl Shared {
         loop {
             let ordered = Ordered { key: packed.key(), own_id: None, after, only_own: false };
             let mark = self.releases.before(ordered, None, mode).await?.mark;
-            let answered = self.servers.send(&packed, Sending::of(mode)).await;
+            let answered = self.servers.send(&packed, self.servers.patiently(mode)).await;
             let read = answered.and_then(|answered| answered.read_at(|reply| call.answer(reply)));
             let answer = read.map_err(|unanswered: Unanswered| unanswered.error)?;
             if !call.only_reads() || after.is_some() || !self.releases.is_overtaken(packed.key(), mark) {

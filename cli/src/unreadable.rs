@@ -43,7 +43,10 @@ fn is_of_one_name(error: &CallError) -> bool {
 /// An error if no name was read, and the cause may lie in the server. `read`: how many names were read.
 pub fn check(unreadable: &[Unreadable], read: usize) -> Result<(), Ended> {
     use FailureKind::{Other, Permission};
-    let is_general = |found: &&Unreadable| matches!(&found.error, CallError::Failed(failure) if matches!(failure.kind(), Other | Permission));
+    let is_general = |found: &&Unreadable| match &found.error {
+        CallError::Failed(failure) | CallError::Unknown(failure) => matches!(failure.kind(), Other | Permission),
+        _ => false,
+    };
     match unreadable.iter().find(is_general) {
         Some(found) if read == 0 => Err(Ended::new(crate::ended::UNREACHABLE, found)),
         _ => Ok(()),

@@ -389,7 +389,7 @@ fn reply(reply: Result<Value, Failure>, channel: &str) -> Result<Option<Value>, 
             let text = permission::name_channel(failure.text(), channel);
             Err(Failure::new(FailureKind::Permission, text))
         }
-        _ if failure.is_passing() || failure.is_broken() => Err(failure),
+        _ if failure.is_passing() || failure.ends_connection() => Err(failure),
         _ => Ok(None),
     }
 }

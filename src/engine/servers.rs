@@ -54,12 +54,14 @@ pub(crate) struct Sending {
     pub(crate) until: Option<Instant>,
     /// Replicas that must confirm the calls.
     pub(crate) replicas: Option<MinReplicas>,
+    /// Until this time, a call that the server refuses only for now is sent again. `None`: its caller does that.
+    pub(crate) repeats_until: Option<Instant>,
     pub(crate) mode: Mode,
 }
 
 impl Sending {
     pub(crate) fn of(mode: Mode) -> Sending {
-        Sending { until: None, replicas: None, mode }
+        Sending { until: None, replicas: None, repeats_until: None, mode }
     }
 }
 
@@ -318,11 +320,18 @@ impl Servers {
         self.follow(self.route(key, sending), sending, make).await
     }
 
+    /// How a call is sent for which no other part of the gate repeats it: it is sent again for the read timeout, if the
+    /// server refuses it only for now.
+    pub(crate) fn patiently(&self, mode: Mode) -> Sending {
+        Sending { repeats_until: Some(self.clock.now() + self.timeouts.read), ..Sending::of(mode) }
+    }
+
     fn route(&self, key: &[u8], sending: Sending) -> Route {
-        match self.topology {
+        let route = match self.topology {
             Topology::One(_) => Route::of_one(),
             Topology::Cluster(_) => Route::of_cluster(key, sending.until, self.clock.now() + self.timeouts.read),
-        }
+        };
+        route.repeated_until(sending.repeats_until)
     }
 
     fn next_step(&self, route: &mut Route) -> RouteStep {
@@ -479,7 +488,7 @@ impl Servers {
 
     /// A connection of a server for these calls.
     async fn connection(&self, server: &Arc<Server>, sending: Sending) -> Result<Arc<Connection>, Failure> {
-        let Sending { until, replicas, mode } = sending;
+        let Sending { until, replicas, mode, .. } = sending;
         let connecting = server.connection(purpose_of(replicas), self.latest(until, self.timeouts.read), mode);
         let connected = self.limited(until, mode, connecting).await;
         connected.unwrap_or_else(|| Err(Failure::new(FailureKind::Unreachable, "no connection in time")))

@@ -1,6 +1,6 @@
 //! Failures of the server or the connection, classified by the error that was reported.
 
-use crate::error::permission;
+use super::replies::{self, Meaning};
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use std::fmt;
 
@@ -32,7 +32,8 @@ pub enum FailureKind {
     WrongVersion,
     /// The key is on another node of a cluster.
     Moved,
-    /// The server runs but does not serve yet: it loads its data, searches for its master, or moves a slot.
+    /// The server, or a proxy before it, cannot run the call now: it loads its data, runs another script, has too few
+    /// replicas (`NOREPLICAS`), cannot save its data (`MISCONF`), searches for its master, or moves a slot.
     NotReady,
     /// The program at this address does not use the protocol of Redis.
     NotRedis,
@@ -53,16 +54,18 @@ struct Cause {
     kind: FailureKind,
     text: String,
     source: Option<RedisError>,
+    /// The server may have run the call that ended so.
+    may_have_run: bool,
 }
 
 impl Failure {
     pub(crate) fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
-        Failure(Box::new(Cause { kind, text: text.into(), source: None }))
+        Failure(Box::new(Cause { kind, text: text.into(), source: None, may_have_run: false }))
     }
 
-    /// A failure of this kind with `error` as its source.
+    /// A failure of this kind with `error` as its source. Nothing was run.
     pub(crate) fn of_error(kind: FailureKind, text: String, error: RedisError) -> Failure {
-        Failure(Box::new(Cause { kind, text, source: Some(error) }))
+        Failure(Box::new(Cause { kind, text, source: Some(error), may_have_run: false }))
     }
 
     /// The text of the server or the system, without the remedy.
@@ -75,16 +78,30 @@ impl Failure {
         self.0.kind
     }
 
-    /// Whether the connection can no longer be used.
-    pub(crate) fn is_broken(&self) -> bool {
+    /// Whether no other call may use the connection: it broke, its order of replies is not known any more, or its server no
+    /// longer is a master.
+    pub(crate) fn ends_connection(&self) -> bool {
         use FailureKind::*;
-        matches!(self.0.kind, Disconnected | Unreachable | NotRedis | ReadOnly)
+        matches!(self.0.kind, Disconnected | Unreachable | NotRedis | UnexpectedReply | ReadOnly)
+    }
+
+    /// Whether the server refuses calls only for now: the same call can succeed soon, and nobody has to do anything.
+    pub(crate) fn is_refusal_for_now(&self) -> bool {
+        use FailureKind::*;
+        matches!(self.0.kind, NotReady | ReadOnly)
     }
 
     /// Whether a retry on a new connection can succeed without any other change.
     pub(crate) fn is_passing(&self) -> bool {
         use FailureKind::*;
-        matches!(self.0.kind, Disconnected | Unreachable | TimedOut | NotReady | ReadOnly)
+        self.is_refusal_for_now() || matches!(self.0.kind, Disconnected | Unreachable | TimedOut)
+    }
+
+    /// Whether a caller that has a place in line keeps it: also while a password is being changed, and while the server's
+    /// memory is full, since a release gives it a permit then, too.
+    pub(crate) fn keeps_place(&self) -> bool {
+        use FailureKind::*;
+        self.is_passing() || matches!(self.0.kind, Authentication | OutOfMemory)
     }
 
     /// Where a node of a cluster redirects the call. The node has not run the script.
@@ -99,10 +116,9 @@ impl Failure {
         }
     }
 
-    /// Whether the server may have run the script, since no valid reply came.
-    pub(crate) fn leaves_unknown(&self) -> bool {
-        use FailureKind::*;
-        matches!(self.0.kind, Disconnected | TimedOut | NotRedis | UnexpectedReply)
+    /// Whether the server may have run the call that ended so.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.0.may_have_run
     }
 }
 
@@ -119,46 +135,28 @@ pub(crate) enum Redirect<'a> {
 impl Failure {
     /// The failure of a call that ended with this error.
     pub(crate) fn of(error: RedisError) -> Failure {
-        let mut text = error.to_string();
-        let kind = kind_of(&error, &text);
-        if kind == FailureKind::Permission
-            && let Some(detail) = error.detail()
-        {
-            text = detail.to_owned();
-        }
-        Failure::of_error(kind, text, error)
+        let Meaning { kind, may_have_run } = replies::meaning(&error).unwrap_or_else(|| without_reply(&error));
+        let text = match error.detail() {
+            Some(detail) if kind == FailureKind::Permission => detail.to_owned(),
+            _ => error.to_string(),
+        };
+        Failure(Box::new(Cause { kind, text, source: Some(error), may_have_run }))
     }
 }
 
-fn kind_of(error: &RedisError, text: &str) -> FailureKind {
-    use ServerErrorKind::*;
-    match error.kind() {
-        ErrorKind::Io if error.is_timeout() => return FailureKind::TimedOut,
-        ErrorKind::Io if error.is_connection_refusal() => return FailureKind::Unreachable,
-        ErrorKind::Io => return FailureKind::Disconnected,
-        ErrorKind::AuthenticationFailed => return FailureKind::Authentication,
-        ErrorKind::Parse => return FailureKind::NotRedis,
-        ErrorKind::UnexpectedReturnType => return FailureKind::UnexpectedReply,
-        ErrorKind::Server(ReadOnly) => return FailureKind::ReadOnly,
-        ErrorKind::Server(NoPerm) => return FailureKind::Permission,
-        ErrorKind::Server(BusyLoading | MasterDown | ClusterDown | TryAgain) => return FailureKind::NotReady,
-        ErrorKind::Server(Moved | Ask) => return FailureKind::Moved,
-        _ => {}
-    }
-    match error.code() {
-        Some("NOAUTH" | "WRONGPASS") => FailureKind::Authentication,
-        Some("BUSY") => FailureKind::NotReady, // another script runs for a long time
-        Some("OOM") => FailureKind::OutOfMemory,
-        Some("WRONGTYPE") => FailureKind::WrongType,
-        // Redis 6 wraps the error of a command in a script into another error and keeps only the text.
-        _ if text.contains("READONLY ") => FailureKind::ReadOnly,
-        _ if text.contains("max number of clients") => FailureKind::NotReady,
-        _ if text.contains("OOM ") => FailureKind::OutOfMemory,
-        _ if text.contains("WRONGTYPE ") => FailureKind::WrongType,
-        Some("NOPERM") => FailureKind::Permission,
-        _ if permission::is_refusal(text) => FailureKind::Permission,
-        _ => FailureKind::Other,
-    }
+/// The meaning of an error that the server did not reply.
+fn without_reply(error: &RedisError) -> Meaning {
+    use FailureKind::*;
+    let (kind, may_have_run) = match error.kind() {
+        ErrorKind::Io if error.is_timeout() => (TimedOut, true),
+        ErrorKind::Io if error.is_connection_refusal() => (Unreachable, false),
+        ErrorKind::Io => (Disconnected, true),
+        ErrorKind::AuthenticationFailed => (Authentication, false),
+        ErrorKind::Parse => (NotRedis, true),
+        ErrorKind::UnexpectedReturnType => (UnexpectedReply, true),
+        _ => (Other, false),
+    };
+    Meaning { kind, may_have_run }
 }
 
 impl fmt::Display for Failure {

@@ -3,6 +3,7 @@
 pub(crate) mod failure;
 mod outcome;
 pub(crate) mod permission;
+mod replies;
 
 pub use outcome::{AboveLimit, AlreadyHeld, Cancelled, Denied, LimitMismatch, Lost, PlaceRevoked, StillClosed};
 pub(crate) use outcome::{MOST, Used};
@@ -94,7 +95,8 @@ one_of! {
         Invalid(Invalid) "",
         /// The server could not be used. Nothing was changed.
         Failed(Failure) "",
-        /// The call was sent, and sent again with the same id, but no reply came. The server may have run it or not.
+        /// The call was sent, and sent again with the same id, but no reply came, or one that does not say whether the server ran
+        /// it.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -116,11 +118,6 @@ impl CallError {
         }
     }
 
-    /// Whether a retry can succeed without any other change.
-    pub(crate) fn is_passing(&self) -> bool {
-        self.failure().is_some_and(Failure::is_passing)
-    }
-
     /// Whether the call had too little time. This includes the case that no connection could be made in the time that
     /// was left.
     pub(crate) fn is_late(&self) -> bool {
@@ -128,14 +125,10 @@ impl CallError {
         self.failure().is_some_and(|failure| matches!(failure.kind(), TimedOut | Unreachable))
     }
 
-    /// Whether no other call may use the connection of this call: it broke, its order of replies is not known any more,
-    /// or its server no longer is a master. If only the time is over, it still works, and the reply may come.
+    /// Whether no other call may use the connection of this call. If only the time is over, it still works, and the reply may
+    /// come.
     pub(crate) fn ends_connection(&self) -> bool {
-        match self {
-            CallError::Failed(failure) => failure.is_broken(),
-            CallError::Unknown(failure) => failure.kind() != FailureKind::TimedOut,
-            CallError::Invalid(_) => false,
-        }
+        self.failure().is_some_and(Failure::ends_connection)
     }
 }
 
@@ -154,7 +147,8 @@ one_of! {
         Invalid(Invalid) "",
         /// The server could not be used. The caller holds nothing.
         Failed(Failure) "",
-        /// The call was sent, but no reply came. The background sends a release for its id, so nothing stays held.
+        /// The server may have run the call: no reply came, or one that does not say it. The background sends a release for its
+        /// id, so nothing stays held.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -182,7 +176,8 @@ one_of! {
         Invalid(Invalid) "",
         /// The server could not be used. The caller holds nothing.
         Failed(Failure) "",
-        /// The call was sent, but no reply came. The background sends a release for its id, so nothing stays held.
+        /// The server may have run the call: no reply came, or one that does not say it. The background sends a release for its
+        /// id, so nothing stays held.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -196,8 +191,8 @@ one_of! {
         Invalid(Invalid) "",
         /// The server could not be used. Nothing was changed: the permit is held until its lease ends.
         Failed(Failure) "",
-        /// The call was sent, but no reply came. After a refresh, the permit counts until its old or its new lease ends,
-        /// whichever is first.
+        /// The server may have run the call: no reply came, or one that does not say it. After a refresh, the permit counts until
+        /// its old or its new lease ends, whichever is first.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -213,7 +208,7 @@ one_of! {
         Invalid(Invalid) "",
         /// The server could not be used.
         Failed(Failure) "",
-        /// The call was sent, but no reply came. A wait holds nothing: call again.
+        /// The server may have run the call: no reply came, or one that does not say it. A wait holds nothing: call again.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -245,7 +240,7 @@ one_of! {
         Invalid(Invalid) "",
         /// The server could not be used.
         Failed(Failure) "",
-        /// No reply came. The server may have run the call or not.
+        /// The server may have run the call: no reply came, or one that does not say it.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }

@@ -1,21 +1,16 @@
 //! Finds the permission that the user of a connection lacks, in the form that `ACL SETUSER` accepts.
 
+use super::failure::FailureKind;
+use super::replies;
 use redis::RedisError;
-
-/// Whether a server refuses a missing permission with such a text.
-pub(crate) fn is_refusal(text: &str) -> bool {
-    const SIGNS: [&str; 4] = ["permissions to ", "ACL failure", "can't run this command", "can't access"];
-    SIGNS.iter().any(|sign| text.contains(sign))
-}
 
 /// Adds the missing permission to the error of a refused script. Redis never names the key. Before 7.2 it does not name
 /// the command inside a script either, but only the line.
 pub(crate) fn name_in_script(error: RedisError, script: &str, keys: impl FnOnce() -> Vec<String>) -> RedisError {
-    let text = match (error.code(), error.detail()) {
-        (Some("NOPERM"), text) => text.unwrap_or_default(),
-        (Some("ERR"), Some(text)) if is_refusal(text) => text,
-        _ => return error,
-    };
+    if replies::meaning(&error).is_none_or(|meaning| meaning.kind != FailureKind::Permission) {
+        return error;
+    }
+    let text = error.detail().unwrap_or_default();
     let missing = match line_of(text).and_then(|line| script.lines().nth(line.checked_sub(1)?)) {
         Some(line) => {
             commands_in(line).map(|command| format!("+{}", command.to_lowercase())).collect::<Vec<_>>().join(" or ")

@@ -159,15 +159,17 @@ impl GateBuilder {
         self
     }
 
-    /// The maximum time to wait for a reply, and to send a call: 1 ms to a day, 2 s by default.
+    /// The maximum time to wait for a reply, and to send a call: 1 ms to a day, 2 s by default. A call that the server refuses
+    /// [only for now](crate::guide::errors#errors-that-pass) is repeated for this time.
     pub fn read_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.read = timeout;
         self
     }
 
     /// How long a caller that is already in line continues to wait while the server cannot be reached: 10 s by default.
-    /// When the server is back, the caller has its place in line again. Zero: a wait ends with its first failed call. The first
-    /// call of a wait is not repeated, so it fails at once.
+    /// When the server is back, the caller has its place in line again. Zero: a wait ends with its first failed call. If the
+    /// first call of a wait cannot reach the server, it fails at once. If the server refuses it
+    /// [only for now](crate::guide::errors#errors-that-pass), the wait continues for this time, too.
     pub fn outage_timeout(mut self, timeout: Duration) -> Self {
         self.outage = timeout;
         self

@@ -128,7 +128,9 @@ impl Permits {
             refreshing.refreshes.iter().for_each(|(number, _, lease_ms)| keeper.refreshing(*number, *lease_ms, now));
         });
         let refreshes = refreshing.refreshes.iter().map(|(_, identity, lease_ms)| identity.refresh(*lease_ms));
-        let outcomes = self.send(refreshes.collect(), until, mode).await;
+        let mut sending = Sending { until, ..self.servers.patiently(mode) };
+        sending.repeats_until = sending.repeats_until.min(until.or(sending.repeats_until));
+        let outcomes = self.send(refreshes.collect(), sending).await;
         refreshing.end(outcomes)
     }
 }
@@ -293,7 +295,7 @@ impl Permits {
         let now = self.servers.clock.moment();
         let (batch, until) = self.lock().keeper.batch(&due, now);
         let refreshes = batch.iter().map(|(_, identity)| identity.refresh(identity.lease.lease_ms));
-        let outcomes = self.send(refreshes.collect(), until, Mode::Async).await;
+        let outcomes = self.send(refreshes.collect(), Sending { until, ..Sending::of(Mode::Async) }).await;
         self.end_renewal(&batch, outcomes);
         let mut table = self.lock();
         table.busy.remove(&node);
@@ -328,9 +330,9 @@ impl Permits {
         table.looks_at
     }
 
-    async fn send(&self, refreshes: Vec<Refresh<'_>>, until: Option<Instant>, mode: Mode) -> Vec<Refreshed> {
+    async fn send(&self, refreshes: Vec<Refresh<'_>>, sending: Sending) -> Vec<Refreshed> {
         let packed: Vec<Packed> = refreshes.iter().map(Call::pack).collect();
-        let sending = Sending { until, replicas: self.replicas, mode };
+        let sending = Sending { replicas: self.replicas, ..sending };
         let outcomes = self.servers.send_all(&packed, sending).await;
         let read = |(refresh, outcome): (&Refresh, Outcome)| {
             let answered = outcome.map_err(|unanswered| unanswered.error)?;

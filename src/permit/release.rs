@@ -2,7 +2,7 @@
 
 use super::{BATCH, Permit};
 use crate::engine::mode::Mode;
-use crate::engine::servers::{Outcome, Sending};
+use crate::engine::servers::Outcome;
 use crate::error::{CallError, Error};
 use crate::lease::releases::{Dropped, PendingRelease};
 use crate::protocol::call::{Call, Packed};
@@ -111,7 +111,7 @@ async fn release(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallErr
         let work = async {
             let calls: Vec<Option<Packed>> = packet.iter().map(Permit::begin_release).collect();
             let sent: Vec<Packed> = calls.iter().flatten().cloned().collect();
-            let mut outcomes = shared.servers.send_all(&sent, Sending::of(mode)).await.into_iter();
+            let mut outcomes = shared.servers.send_all(&sent, shared.servers.patiently(mode)).await.into_iter();
             let outcomes = packet.iter().zip(calls).map(|(permit, call)| match call.and_then(|_| outcomes.next()) {
                 Some(outcome) => permit.released(outcome),
                 None => Ok(permit.earlier_release()),

@@ -115,17 +115,19 @@ impl<'a> Exchange<'a> {
             Round::Store => replies.next().and_then(Result::err),
             Round::BySha1 | Round::WithText => None,
         };
+        let mut had_text = self.round == Round::WithText;
         for (outcome, call) in self.replies.iter_mut().zip(self.calls) {
             if outcome.is_some() {
                 continue;
             }
+            let had_text = std::mem::take(&mut had_text);
             let asked = if self.asking { replies.next() } else { None };
             let reply = match (asked, replies.next()) {
                 (Some(Err(error)), _) => Err(error),
                 (_, reply) => reply.unwrap_or_else(missing),
             };
             let reply = match reply {
-                Err(error) if is_no_script(&error) => match &refused {
+                Err(error) if is_no_script(&error) && !had_text => match &refused {
                     Some(refused) => Err(refused.clone()), // clearer than the reason that the script is unknown
                     None => continue,
                 },
@@ -209,7 +211,11 @@ impl MinReplicas {
             Some(reply) => reply.and_then(|value| Ok(u32::from_redis_value(value)?)),
             None => Ok(0),
         };
-        let confirmed = confirmed.map_err(Failure::of)?;
+        let confirmed = confirmed.map_err(|error| match Failure::of(error) {
+            refused if refused.kind() == FailureKind::Permission => refused,
+            // The calls have run, and nothing is known of the replicas: for example, the server is a replica itself by now.
+            unknown => Failure::new(FailureKind::TooFewReplicas, unknown.text()),
+        })?;
         if confirmed >= self.count {
             return Ok(());
         }
@@ -269,6 +275,36 @@ mod tests {
             assert!(matches!(results.as_slice(), [Ok(Value::Int(7))]), "{results:?}");
             assert_eq!(unconfirmed.is_none(), counts, "{confirmed:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_never_knows_the_script_is_asked_three_times() {
+        let keys = crate::protocol::keys::LatchKeys::new("luagate", "l").unwrap();
+        let call = crate::protocol::call::Call::pack(&crate::protocol::latch::Count { keys: &keys });
+        let calls = [&call];
+        let mut exchange = Exchange::new(&calls);
+        let mut packets = 0;
+        while let Some(packet) = exchange.packet() {
+            packets += 1;
+            assert!(packets <= 3, "it asks for ever");
+            let unknown = || Err(server(ServerErrorKind::NoScript));
+            let loaded = Ok(Value::SimpleString("OK".into()));
+            exchange.receive((1..packet.replies).map(|_| loaded.clone()).chain([unknown()]));
+        }
+        assert_eq!(packets, 3);
+        let (results, _) = exchange.results(None, None);
+        let [Err(CallError::Failed(failure))] = results.as_slice() else {
+            panic!("{results:?}");
+        };
+        assert_eq!(failure.kind(), FailureKind::NotReady);
+    }
+
+    #[test]
+    fn a_call_counts_as_unconfirmed_if_its_server_stops_waiting_for_replicas() {
+        let replicas = MinReplicas { count: 1, timeout: Duration::from_millis(10) };
+        let unblocked = redis::make_extension_error("UNBLOCKED".to_owned(), Some("instance state changed".to_owned()));
+        let failure = replicas.check(Some(Err(unblocked))).unwrap_err();
+        assert_eq!(failure.kind(), FailureKind::TooFewReplicas);
     }
 
     #[test]

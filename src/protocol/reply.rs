@@ -26,7 +26,7 @@ pub fn error_of(error: RedisError) -> CallError {
         return CallError::Invalid(Invalid::new("keys", why));
     }
     let failure = Failure::of(error);
-    if failure.leaves_unknown() { CallError::Unknown(failure) } else { CallError::Failed(failure) }
+    if failure.may_have_run() { CallError::Unknown(failure) } else { CallError::Failed(failure) }
 }
 
 /// Reads a complete reply of a script. A reply with an extra field breaks the contract and is an error. Never panics,

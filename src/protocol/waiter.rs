@@ -58,6 +58,9 @@ pub trait WaitTarget {
     /// Whether the server has stored this wait.
     fn is_queued(&self) -> bool;
 
+    /// Whether a first call that may have run can be made again: its answer has the same meaning then.
+    fn is_repeatable(&self) -> bool;
+
     fn cancelled(&self) -> Self::Error;
 
     fn timed_out(&self) -> Self::Error;
@@ -239,7 +242,8 @@ impl<T: WaitTarget> Waiter<T> {
         }
     }
 
-    /// Handles a failed call. A wait with a place in line continues for a while if the server cannot be reached.
+    /// Handles a failed call. A wait continues for a while if the server refuses it only for now; with a place in line also
+    /// if the server cannot be reached.
     fn unanswered(&mut self, ask: AskKind, error: CallError, now: Moment) -> ActionOf<T> {
         let now = now.instant();
         let is_over = ask == AskKind::Last || self.is_over(now);
@@ -247,8 +251,11 @@ impl<T: WaitTarget> Waiter<T> {
         let may_have_run = matches!(error, CallError::Unknown(_));
         self.may_come_late |= may_have_run;
         let is_queued = self.target.is_queued();
-        let goes_on = ask == AskKind::InLine && is_queued && !is_over && error.is_passing();
-        if goes_on && failing.unwrap_or_default() < self.outage {
+        let passes = error.failure().is_some_and(|failure| match ask {
+            AskKind::InLine if is_queued => failure.keeps_place(),
+            _ => failure.is_refusal_for_now() && (!may_have_run || self.target.is_repeatable()),
+        });
+        if passes && !is_over && failing.unwrap_or_default() < self.outage {
             self.unreachable_since.get_or_insert(now);
             self.next_ask = now + OUTAGE_PAUSE;
             return self.sleep();
@@ -564,6 +571,11 @@ impl WaitTarget for PermitTarget {
         self.entry.asked.is_some()
     }
 
+    /// An id that the caller has chosen may hold a permit of another caller.
+    fn is_repeatable(&self) -> bool {
+        !self.lease.own_id
+    }
+
     fn cancelled(&self) -> AcquireError {
         AcquireError::Cancelled(Cancelled { ticket: self.ticket() })
     }
@@ -700,6 +712,10 @@ impl WaitTarget for LatchTarget {
 
     fn is_queued(&self) -> bool {
         self.last.is_some()
+    }
+
+    fn is_repeatable(&self) -> bool {
+        true
     }
 
     fn cancelled(&self) -> WaitError {

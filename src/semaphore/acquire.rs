@@ -23,7 +23,8 @@ impl Semaphore {
     ///
     /// # Errors
     /// [`TryAcquireError::Denied`] if no permit is free or others wait. The error contains the time until the next lease
-    /// expires. After any error nothing stays held.
+    /// expires. If the server refuses the call [only for now](crate::guide::errors#errors-that-pass), it is repeated for the
+    /// [read timeout](crate::GateBuilder::read_timeout). After any error nothing stays held.
     pub fn try_acquire(&self) -> Result<Permit, TryAcquireError> {
         self.try_acquire_many(1)
     }

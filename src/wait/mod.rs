@@ -129,7 +129,8 @@ impl Waits {
         loop {
             let Preceded { mark, floor } = preceded;
             let mut once = Once { waits: self, call: &packed, parts, lost: LostCalls::default(), is_sent: true };
-            let answered = self.servers.send_as(packed.key(), Sending::of(caller.mode), &mut once).await;
+            let sending = self.servers.patiently(caller.mode);
+            let answered = self.servers.send_as(packed.key(), sending, &mut once).await;
             let read = answered.and_then(|answered| answered.read_at(|reply| call.answer(reply)));
             let (answer, sent) = read.map_err(|Unanswered { error, .. }| {
                 once.is_sent = matches!(error, CallError::Unknown(_));

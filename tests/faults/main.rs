@@ -7,6 +7,7 @@ mod fuzz;
 mod support;
 
 mod clock;
+mod errors;
 mod failovers;
 mod failures;
 mod full_memory;

@@ -13,6 +13,7 @@ pub mod planted;
 pub mod proxy;
 pub mod random;
 pub mod raw;
+pub mod refusing;
 pub mod sentinel;
 mod server;
 pub mod service;

@@ -16,6 +16,9 @@ const MOST: u32 = 16;
 /// The pause while nodes disagree about a slot, or while only a part of its keys has arrived.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
+/// The pause before a call is sent again that the server refuses only for now.
+const REFUSED: Duration = Duration::from_millis(100);
+
 /// The route of one call to a server, or to the nodes of a cluster. In a packet, each call has its own.
 #[derive(Clone, Debug, Default)]
 pub struct Route {
@@ -25,6 +28,8 @@ pub struct Route {
     until: Option<Instant>,
     /// For a call to a cluster: after this time no redirect is followed.
     latest: Option<Instant>,
+    /// Until this time, a call that the server refuses only for now is sent again.
+    repeats_until: Option<Instant>,
     redirects: u32,
     /// The call was repeated because a connection broke.
     is_repeated: bool,
@@ -87,6 +92,11 @@ impl Route {
         Route { slot: Some(slot_of(key)), until, latest: Some(latest), ..Route::of_one() }
     }
 
+    /// The same call, which is sent again until this time if the server refuses it only for now.
+    pub fn repeated_until(self, repeats_until: Option<Instant>) -> Route {
+        Route { repeats_until, ..self }
+    }
+
     /// The same call after it was sent to this node, in a packet with others.
     pub fn sent_to(self, node: NodeId) -> Route {
         Route { node, ..self }
@@ -110,6 +120,7 @@ impl Route {
         let (Some(slot), Some(slots)) = (self.slot, slots) else {
             return match state {
                 RouteState::Failed(error) => RouteStep::Failed(error),
+                RouteState::Pause(pause) => RouteStep::Pause(pause),
                 _ => self.send(0, false),
             };
         };
@@ -120,7 +131,10 @@ impl Route {
                 self.state = RouteState::Doubted(error);
                 RouteStep::Learn { learning: slots.learning(Some(from), self.until), waits: true }
             }
-            RouteState::Doubted(error) if slots.owner(slot) == Some(from) => RouteStep::Failed(error),
+            RouteState::Doubted(error) if slots.owner(slot) == Some(from) => {
+                self.state = self.refused(error, now);
+                self.next(Some(slots), now)
+            }
             RouteState::Doubted(_) | RouteState::LookUp => self.look_up(slot, slots, now),
             RouteState::Learn | RouteState::Send => match slots.owner(slot) {
                 Some(owner) => self.send(owner, false),
@@ -178,8 +192,20 @@ impl Route {
         self.asking = None;
         self.state = match (self.slot, slots) {
             (Some(slot), Some(slots)) => self.follow(slot, slots, error, now),
-            _ => RouteState::Failed(error),
+            _ => self.refused(error, now),
         };
+    }
+
+    /// Sends a call again after a pause, if the server refuses it only for now.
+    fn refused(&mut self, error: CallError, now: Instant) -> RouteState {
+        let is_for_now = error.failure().is_some_and(Failure::is_refusal_for_now);
+        match self.repeats_until {
+            Some(until) if is_for_now && now < until => {
+                (self.redirects, self.is_repeated) = (0, false);
+                RouteState::Pause(REFUSED.min(until.saturating_duration_since(now)))
+            }
+            _ => RouteState::Failed(error),
+        }
     }
 
     /// Sends the call again, after a pause if it was redirected too often.
@@ -211,7 +237,7 @@ impl Route {
                 self.is_repeated = false;
                 // A call is not repeated on a stalled server: the first one is still in progress.
                 let asks = !is_late && self.redirects <= MOST && failure.kind() != FailureKind::TimedOut;
-                return if asks { RouteState::Doubt(error) } else { RouteState::Failed(error) };
+                return if asks { RouteState::Doubt(error) } else { self.refused(error, now) };
             }
             None => return RouteState::Failed(error),
         };
@@ -261,6 +287,75 @@ mod tests {
 
     fn route(now: Instant) -> Route {
         Route::of_cluster(KEY, None, now + READ_TIMEOUT)
+    }
+
+    /// The pause after which the call is sent again.
+    fn paused(route: &mut Route, slots: Option<&mut SlotMap>, now: Instant) -> Duration {
+        match route.next(slots, now) {
+            RouteStep::Pause(pause) => pause,
+            step => panic!("{step:?}"),
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_refused_only_for_now_is_sent_again_until_its_limit() {
+        let now = Instant::now();
+        let (until, soon) = (now + READ_TIMEOUT, now + READ_TIMEOUT - Duration::from_millis(5));
+        for kind in [FailureKind::NotReady, FailureKind::ReadOnly] {
+            let mut route = Route::of_one().repeated_until(Some(until));
+            for (at, pause) in [(now, REFUSED), (soon, Duration::from_millis(5))] {
+                assert!(matches!(route.next(None, at), RouteStep::Send { .. }));
+                route.unanswered(None, failed(kind), at);
+                assert_eq!(paused(&mut route, None, at), pause);
+            }
+            assert!(matches!(route.next(None, until), RouteStep::Send { .. }));
+            route.unanswered(None, failed(kind), until);
+            assert!(matches!(route.next(None, until), RouteStep::Failed(CallError::Failed(_))));
+        }
+    }
+
+    #[test]
+    fn a_call_is_not_sent_again_after_another_failure_or_if_its_caller_does_that() {
+        let now = Instant::now();
+        for (kind, until) in [
+            (FailureKind::Unreachable, Some(now + READ_TIMEOUT)),
+            (FailureKind::OutOfMemory, Some(now + READ_TIMEOUT)),
+            (FailureKind::NotReady, None),
+        ] {
+            let mut route = Route::of_one().repeated_until(until);
+            route.next(None, now);
+            route.unanswered(None, failed(kind), now);
+            assert!(matches!(route.next(None, now), RouteStep::Failed(_)), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_call_that_may_have_run_says_so() {
+        let now = Instant::now();
+        let mut route = Route::of_one().repeated_until(Some(now + READ_TIMEOUT));
+        route.next(None, now);
+        route.unanswered(None, unknown(FailureKind::NotReady), now);
+        assert_eq!(paused(&mut route, None, now), REFUSED);
+        assert_eq!(route.repeated(|| now + REFUSED), Some(REFUSED));
+        route.unanswered(None, failed(FailureKind::OutOfMemory), now);
+        assert!(matches!(route.next(None, now), RouteStep::Failed(CallError::Unknown(_))));
+    }
+
+    #[test]
+    fn a_refused_call_is_sent_to_the_same_node_again_if_no_other_node_has_its_slot() {
+        let now = Instant::now();
+        let mut slots = cluster(now);
+        let mut route = route(now).repeated_until(Some(now + READ_TIMEOUT));
+        for _ in 0..2 * MOST {
+            let (node, _) = sent(&mut route, &mut slots, now);
+            route.unanswered(Some(&mut slots), failed(FailureKind::NotReady), now);
+            let (mut learning, _) = asked(&mut route, &mut slots, now);
+            report(&mut learning, &mut slots, "b:2", now);
+            route.learned(Ok(()));
+            assert_eq!(paused(&mut route, Some(&mut slots), now), REFUSED);
+            assert_eq!(sent(&mut route, &mut slots, now).0, node);
+            route.unanswered(Some(&mut slots), redirected(Moved, "b:2"), now);
+        }
     }
 
     fn failed(kind: FailureKind) -> CallError {

@@ -48,7 +48,7 @@ fn addresses(printed: &mut Printed) {
 
 /// Calls that the server refuses after the gate was opened.
 fn refusals(printed: &mut Printed) {
-    for reply in [
+    let replies = [
         "-NOAUTH Authentication required.\r\n",
         "-NOPERM No permissions to access a key\r\n",
         "-READONLY You can't write against a read only replica.\r\n",
@@ -60,12 +60,22 @@ fn refusals(printed: &mut Printed) {
         "-CROSSSLOT Keys in request don't hash to the same slot\r\n",
         "+OK\r\n",
         "*7\r\n$6\r\nqueued\r\n:5\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n",
-    ] {
-        let gate = patient(&format!("redis://{}/", replying(reply))).open().unwrap();
-        printed.error(gate.mutex("m").try_lock());
-        if !reply.starts_with('*') {
-            printed.call(gate.semaphore("s", 1).inspect());
-        }
+    ];
+    // At the same time: some of them are repeated for the read timeout.
+    let errors = std::thread::scope(|scope| {
+        let calls = replies.map(|reply| {
+            scope.spawn(move || {
+                let builder = patient(&format!("redis://{}/", replying(reply)));
+                let gate = builder.read_timeout(Duration::from_secs(5)).open().unwrap();
+                let inspected = (!reply.starts_with('*')).then(|| gate.semaphore("s", 1).inspect());
+                (gate.mutex("m").try_lock(), inspected)
+            })
+        });
+        calls.map(|call| call.join().unwrap())
+    });
+    for (locked, inspected) in errors {
+        printed.error(locked);
+        inspected.into_iter().for_each(|inspected| printed.call(inspected));
     }
     let breaks = forged::server(|words| words.contains("PING").then(|| b"+PONG\r\n".to_vec()));
     let gate = patient(&format!("redis://{breaks}/")).open().unwrap();

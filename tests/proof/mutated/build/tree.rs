@@ -24,7 +24,7 @@ struct Tree {
 pub fn write() {
     let out = PathBuf::from(env::var("OUT_DIR").unwrap());
     // `src` includes the files of the other folders.
-    for folder in ["src", "lua/dist", "docs"] {
+    for folder in ["src", "lua", "docs"] {
         println!("cargo::rerun-if-changed={ROOT}/{folder}");
         let _ = fs::remove_dir_all(out.join(folder)); // may not exist yet
         copy(&Path::new(ROOT).join(folder), &out.join(folder));

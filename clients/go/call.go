@@ -84,7 +84,7 @@ func (g *Gate) repeat(b bound, place string, of *tries, run script) (reply, erro
 			return reply{}, fmt.Errorf("luagate: %s: %w: %w", place, ErrClosed, err)
 		case isReadOnly(answer): // the address leads to another server now; go-redis closes the connection of the call
 			g.loseInboxes()
-		case answer != "" && !passing.MatchString(answer):
+		case answer != "" && !isPassing(answer):
 			return reply{}, fmt.Errorf("luagate: %s: %w", place, err)
 		case isRefused(err) && !g.isReached.Load():
 			return reply{}, unreachable(place, err)
@@ -173,8 +173,16 @@ func (g *Gate) release(s *Semaphore, id string, of *tries) <-chan struct{} {
 	return released
 }
 
+// releaseOnce repeats a release after every error: what the server refuses now may stay held for long.
 func (g *Gate) releaseOnce(b bound, s *Semaphore, id string) bool {
-	_, err := g.call(b, s, "release", map[string]any{"id": id, "keep": 0}, new(tries))
+	var err error
+	for {
+		_, err = g.call(b, s, "release", map[string]any{"id": id, "keep": 0}, new(tries))
+		if err == nil || b.cause() != nil || errors.Is(err, ErrClosed) {
+			break
+		}
+		b.sleep(longestPause)
+	}
 	if err != nil {
 		g.logger.Warn("luagate: a release failed; the permit or the place in line ends by itself", "semaphore", s.key(), "id", id,
 			"error", err)

@@ -2,11 +2,14 @@ package luagate
 
 import (
 	"context"
+	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -182,11 +185,43 @@ func answerOf(err error) string {
 	return ""
 }
 
-// The server replies with these when it has run nothing, and may run the same call later.
-var passing = regexp.MustCompile(`^(LOADING|BUSY|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN) |-READONLY |max number of clients`)
+//go:embed lua/errors.json
+var errorsFile []byte
+
+// errorRow says what an error of a server or a proxy means.
+type errorRow struct{ Code, Contains, Is, Passes string }
+
+// errorRows are the rows of the file. The first one that fits counts; the last one fits all.
+var errorRows = func() []errorRow {
+	var file struct{ Errors []errorRow }
+	if err := json.Unmarshal(errorsFile, &file); err != nil {
+		panic(err) // the package was built from a damaged file
+	}
+	return file.Errors
+}()
+
+func (r errorRow) fits(answer string) bool {
+	if r.Code == "" {
+		return strings.Contains(answer, r.Contains) && (r.Is == "" || r.Is == answer)
+	}
+	words := strings.Split(answer, " ")
+	if !strings.HasPrefix(answer, "ERR Error running script") {
+		return words[0] == r.Code
+	}
+	// Redis 6 puts other words before the error of a command in a script.
+	return slices.ContainsFunc(words, func(word string) bool { return strings.TrimPrefix(word, "-") == r.Code })
+}
+
+func rowOf(answer string) errorRow {
+	return errorRows[slices.IndexFunc(errorRows, func(row errorRow) bool { return row.fits(answer) })]
+}
+
+// isPassing is whether the server, or a proxy, may run the same call later, and nobody has to do anything.
+func isPassing(answer string) bool { return rowOf(answer).Passes == "yes" }
 
 func isReadOnly(answer string) bool {
-	return strings.HasPrefix(answer, "READONLY ") || strings.Contains(answer, "-READONLY ") // of a script, before Redis 7
+	code := rowOf(answer).Code
+	return code == "READONLY" || code == "REDIRECT"
 }
 
 // isRefused is whether no program listens at the address, or only one that this client does not trust.

@@ -129,7 +129,7 @@ func (i *inbox) subscribe(b bound) {
 	}
 	answer := answerOf(err)
 	i.current, i.next, i.refusal = opened, time.Now().Add(again), i.gate.permission(i.channel, answer, err)
-	if opened == nil && i.refusal == nil && (err == nil || answer != "" && !passing.MatchString(answer)) {
+	if opened == nil && i.refusal == nil && (err == nil || answer != "" && !isPassing(answer)) {
 		i.next = time.Now().Add(absence)
 	}
 	close(i.opening)

@@ -30,7 +30,7 @@ export class Calls {
 
   /**
    * Runs `call(connection)` until it is answered, but not longer than `until`, by `performance.now()`. Does not repeat it when
-   * `isOver()`. In the background it does not keep the process alive. Sets `attempts.isUnsure` if one of them was not answered.
+   * `isOver()`. In the background it is repeated after every error, and does not keep the process alive. Sets `attempts.isUnsure` if one of them was not answered.
    */
   run(call, until, { isOver = () => false, isBackground = false, attempts = {} } = {}) {
     const running = this.#run(call, until, isOver, isBackground, attempts);
@@ -52,7 +52,7 @@ export class Calls {
       } catch (error) {
         attempts.isUnsure ||= !isReply(error);
         if (this.#isClosed) throw new ClosedError();
-        if (!isPassing(error)) throw named(error, this.#prefix);
+        if (!isPassing(error) && !isBackground) throw named(error, this.#prefix);
         this.#isKnown ||= isReply(error);
         failure = error;
       }

@@ -1,8 +1,9 @@
 // The meaning of an error: whether the server replied it, and what to do.
+import { readFileSync } from 'node:fs';
 import { NoPermissionError, UnexpectedReplyError } from './errors.js';
 
-// Nothing was run, and the same call can succeed a little later.
-const PASSING = /\b(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY)\b|max number of clients/;
+// What the errors of servers and proxies mean. The first row that fits counts; the last one fits all.
+const ROWS = JSON.parse(readFileSync(new URL('../lua/errors.json', import.meta.url), 'utf8')).errors;
 const REFUSED = /^(NOPERM|NOAUTH|WRONGPASS)\b|permissions to |ACL failure|can't run this command|can't access/;
 const UNKNOWN = /unknown command/i;
 
@@ -14,13 +15,23 @@ export function isReply(error) {
   return false;
 }
 
+function fits({ code, contains = '', is }, text) {
+  if (code === undefined) return text.includes(contains) && (is === undefined || is === text);
+  const words = text.split(' ');
+  // Redis 6 puts other words before the error of a command in a script.
+  const isOfCommand = text.startsWith('ERR Error running script');
+  return words[0] === code || (isOfCommand && words.some((word) => word.replace(/^-/, '') === code));
+}
+
+const rowOf = (error) => ROWS.find((row) => fits(row, error.message));
+
 /** Whether the same call is repeated: it was not answered, or is refused only for now. */
 export function isPassing(error) {
   if (error instanceof UnexpectedReplyError) return false;
-  return !isReply(error) || PASSING.test(error.message);
+  return !isReply(error) || rowOf(error).passes === 'yes';
 }
 
-export const isMoved = (error) => isReply(error) && /\bREADONLY\b/.test(error.message);
+export const isMoved = (error) => isReply(error) && ['READONLY', 'REDIRECT'].includes(rowOf(error).code);
 export const isUnknownCommand = (error) => isReply(error) && UNKNOWN.test(error.message);
 
 /** The error for the caller. A refusal gets the ACL line to add, with this prefix of the keys and channels. */

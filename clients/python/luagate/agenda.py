@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from luagate import failures
 from luagate.errors import LuagateError
 from luagate.held import Held
 from luagate.operation import CLEAN_UP, Job, Steps
@@ -251,7 +250,7 @@ class Agenda:
             release.is_unsure, release.is_done = False, True
             if self._ends_at == math.inf:
                 self._attempt(release, now + LATE)
-        elif failures.is_retried(job.error) and now + release.pause < release.until:
+        elif now + release.pause < release.until:
             if not release.is_done and release.pause < 0.1:
                 LOG.warning("%s: %s was not released; the release is repeated: %s", release.settings.key, release.id, job.error)
             self._attempt(release, now + release.pause)

@@ -1,9 +1,11 @@
 """The meaning of an error of `redis` for a call: whether it is repeated, and which error the caller gets."""
 
+import json
 import re
 
 import redis
 from luagate.errors import NoPermission
+from luagate.scripts import FOLDER
 
 # The reply to the call is lost, or there was no connection: the server may have run the call or not.
 LOST_REPLY = (
@@ -14,22 +16,57 @@ LOST_REPLY = (
     OSError,
     EOFError,
 )
-REFUSED = re.compile(r"(?:^|-)(?:READONLY|LOADING|BUSY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN) ")  # nothing was run
-READ_ONLY = re.compile(r"(?:^|-)READONLY ")
+# What the errors of servers and proxies mean. The first row that fits counts; the last one fits all.
+ROWS: list[dict[str, str]] = json.loads((FOLDER / "errors.json").read_text("utf-8"))["errors"]
+# redis-py removes these codes from the texts of their errors.
+CODES = {
+    redis.BusyLoadingError: "LOADING",
+    redis.ReadOnlyError: "READONLY",
+    redis.OutOfMemoryError: "OOM",
+    redis.AuthenticationError: "NOAUTH",
+    redis.exceptions.AuthorizationError: "NOAUTH",
+    redis.exceptions.NoPermissionError: "NOPERM",
+    redis.exceptions.NoScriptError: "NOSCRIPT",
+    redis.exceptions.TryAgainError: "TRYAGAIN",
+    redis.exceptions.MovedError: "MOVED",
+    redis.exceptions.AskError: "ASK",
+    redis.exceptions.ClusterCrossSlotError: "CROSSSLOT",
+    redis.exceptions.MasterDownError: "MASTERDOWN",
+    redis.exceptions.ClusterDownError: "CLUSTERDOWN",
+}
+OTHER_CODE = re.compile(r"[A-Z]+( |$)")
 UNKNOWN = re.compile(r"unknown (?:sub)?command", re.IGNORECASE)
 COMMAND = re.compile(r"'([^' ]+)'")
 
 
+def _row(error: Exception) -> dict[str, str]:
+    """The row of `errors.json` for an error that the server or a proxy replied."""
+    said = str(error)
+    code = next((code for kind, code in CODES.items() if isinstance(error, kind)), None)
+    if code or not OTHER_CODE.match(said):
+        said = f"{code or 'ERR'} {said}"
+    return next(row for row in ROWS if _fits(row, said))
+
+
+def _fits(row: dict[str, str], said: str) -> bool:
+    if "code" in row:
+        words = said.split(" ")
+        if not said.startswith("ERR Error running script"):
+            return words[0] == row["code"]
+        return row["code"] in (word.lstrip("-") for word in words)  # Redis 6: of a command in the script
+    return row.get("contains", "") in said and row.get("is", said) == said
+
+
 def is_retried(error: Exception) -> bool:
     """Whether the call is repeated with the same id."""
-    if isinstance(error, (redis.exceptions.ReadOnlyError, redis.exceptions.TryAgainError, *LOST_REPLY)):
+    if isinstance(error, LOST_REPLY):
         return True
-    return isinstance(error, redis.ResponseError) and bool(REFUSED.search(str(error)))
+    return isinstance(error, redis.ResponseError) and _row(error)["passes"] == "yes"
 
 
 def is_read_only(error: Exception) -> bool:
     """Whether the endpoint is no longer the master."""
-    return isinstance(error, redis.exceptions.ReadOnlyError) or bool(READ_ONLY.search(str(error)))
+    return isinstance(error, redis.ResponseError) and _row(error).get("code") in ("READONLY", "REDIRECT")
 
 
 def is_unknown_command(error: Exception) -> bool:

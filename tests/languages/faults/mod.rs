@@ -5,6 +5,7 @@ mod calls;
 pub mod client;
 pub mod driver;
 mod ending;
+mod errors;
 mod failover;
 mod messages;
 mod parity;

@@ -1,7 +1,7 @@
 //! The table of faults, and the exceptions.
 
 use super::client::Client;
-use super::{access, calls, ending, failover, messages, process, silence, subscription, work};
+use super::{access, calls, ending, errors, failover, messages, process, silence, subscription, work};
 use libtest_mimic::Failed;
 
 pub struct Fault {
@@ -19,7 +19,7 @@ const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> 
     Fault { name, test, on_variants: true }
 }
 
-pub const FAULTS: [Fault; 47] = [
+pub const FAULTS: [Fault; 49] = [
     new("silent_server_before_the_first_wait", silence::before_the_first_wait),
     on_all("silent_server_during_the_wait", silence::during_the_wait),
     new("silent_server_after_the_wait", silence::after_the_wait),
@@ -43,6 +43,8 @@ pub const FAULTS: [Fault; 47] = [
     on_all("endpoint_moves_to_another_server", failover::moved),
     new("server_is_not_ready", failover::not_ready),
     new("server_is_busy", failover::busy),
+    on_all("errors_of_servers_and_proxies", errors::each),
+    on_all("server_refuses_writes_for_a_time", errors::writes_refused),
     new("server_restarts_without_data", failover::restarted),
     new("reply_is_read_after_the_lease", process::late_reply),
     new("process_is_paused_while_it_is_granted", process::paused_while_granted),
@@ -100,9 +102,6 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         &["rust", "rust_async"],
         "`tests/waiting/waiting/outages.rs` tests it",
     ),
-    ("endpoint_moves_to_another_server", &["rust", "rust_async"], AT_ONCE),
-    ("server_is_not_ready", &["rust", "rust_async"], AT_ONCE),
-    ("server_is_busy", &["rust", "rust_async"], AT_ONCE),
     (
         "silent_server_and_a_cancelled_call",
         &["rust"],

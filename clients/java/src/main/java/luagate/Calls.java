@@ -131,9 +131,15 @@ final class Calls {
     try {
       return evaluate(servers.node(call.key()), call, end, isInterruptible, false);
     } catch (JedisAskDataException moving) {
+      if (!servers.isCluster()) {
+        throw moving;
+      }
       Node target = servers.nodeAt(moving.getTargetNode().toString());
       return evaluate(target, call, end, isInterruptible, true);
     } catch (JedisMovedDataException moved) {
+      if (!servers.isCluster()) {
+        throw moved;
+      }
       servers.renew();
       throw new Unanswered(moved.getMessage(), moved, false);
     } catch (JedisDataException refused) {

@@ -16,6 +16,7 @@ import redis.clients.jedis.Connection;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
+import redis.clients.jedis.exceptions.JedisNoScriptException;
 import redis.clients.jedis.util.Pool;
 
 /**
@@ -96,10 +97,10 @@ final class Node {
       }
       throw new Unanswered(lost.getMessage(), lost, false);
     } catch (JedisDataException refused) {
-      if (!isPassing(refused)) {
+      if (refused instanceof JedisNoScriptException || !ServerError.of(refused).isPassing()) {
         throw refused;
       }
-      if (isReadOnly(refused.getMessage())) { // the address belongs to another server by now
+      if (ServerError.of(refused).isReadOnly()) { // the address belongs to another server by now
         connection.setBroken();
         closeIdle();
         subscription.reconnect();
@@ -110,19 +111,6 @@ final class Node {
         connection.setBroken();
       }
     }
-  }
-
-  /** Whether nothing was run, and the same call can succeed later. */
-  static boolean isPassing(JedisDataException refused) {
-    String text = String.valueOf(refused.getMessage());
-    return text.matches("(?s)(LOADING|BUSY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN)\\b.*")
-        || isReadOnly(text)
-        || text.contains("max number of clients");
-  }
-
-  /** Redis 6 wraps the error of a command in a script. */
-  private static boolean isReadOnly(String text) {
-    return text.startsWith("READONLY") || text.contains("-READONLY");
   }
 
   private Connection take(long end, boolean isInterruptible)
@@ -154,7 +142,7 @@ final class Node {
   }
 
   private static Unanswered unopened(Throwable cause) {
-    if (cause instanceof JedisDataException refused && !isPassing(refused)) {
+    if (cause instanceof JedisDataException refused && !ServerError.of(refused).isPassing()) {
       throw refused;
     }
     if (cause instanceof LuagateException closed) {

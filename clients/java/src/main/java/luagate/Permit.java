@@ -183,17 +183,19 @@ public final class Permit implements AutoCloseable {
   /**
    * Releases the permits. Returns whether they were still held. A second call does no harm. Blocks
    * for a round trip, at most for the call timeout of the gate; an interrupt does not prevent it.
-   * If the server does not answer, throws {@link UnreachableException}, and continues in the
-   * background.
+   * If the server does not answer, throws {@link UnreachableException}. After every exception, the
+   * release continues in the background, unless the gate is closed.
    */
   public boolean release() {
     long lastsNs = lease.remaining();
     lease.finish();
     try {
       return release(0).word().equals("released");
-    } catch (UnreachableException | UnexpectedReplyException unknown) {
+    } catch (ClosedException closed) {
+      throw closed;
+    } catch (RuntimeException failed) {
       Release.start(settings, id, lastsNs);
-      throw unknown;
+      throw failed;
     }
   }
 

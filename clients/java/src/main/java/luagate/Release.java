@@ -80,15 +80,15 @@ final class Release implements Runnable {
       long attemptEnd = System.nanoTime() + LONGEST_ATTEMPT_NS;
       var calls = settings.gate().calls();
       calls.attempt("semaphore/release", settings.keys(), List.of(id, 0), attemptEnd, false);
-    } catch (Unanswered lost) {
+    } catch (ClosedException closed) {
+      log(closed);
+    } catch (Unanswered | RuntimeException failed) { // what is refused now may stay held for long
       if (System.nanoTime() - end < 0) {
         long pause = Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);
         settings.gate().background().callAfter(pause, this);
         return;
       }
-      log(lost);
-    } catch (RuntimeException refused) {
-      log(refused);
+      log(failed);
     } catch (InterruptedException closed) {
       // The gate was closed.
     }

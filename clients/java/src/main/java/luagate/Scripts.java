@@ -142,7 +142,8 @@ public final class Scripts {
     }
   }
 
-  private static byte[] resource(String file) throws IOException {
+  /** A file of the folder {@code lua/} of this package. */
+  static byte[] resource(String file) throws IOException {
     try (InputStream stream = Scripts.class.getResourceAsStream("lua/" + file)) {
       if (stream == null) {
         throw new FileNotFoundException("lua/" + file + " is missing in the jar of luagate");

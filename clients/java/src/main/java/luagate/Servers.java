@@ -68,6 +68,10 @@ final class Servers {
     return node == null ? null : cluster.getNodes().get(node.toString());
   }
 
+  boolean isCluster() {
+    return cluster != null;
+  }
+
   /** The server of a key. */
   Node node(String key) throws Unanswered {
     Pool<Connection> pool = pools.apply(key);

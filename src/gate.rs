@@ -70,7 +70,9 @@ impl Gate {
     /// | `redis+cluster://[user:password@]host:port,host:port` | a cluster; the url lists some of its nodes |
     /// | `redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]` | the server that these sentinels report as `master` |
     ///
-    /// Write `rediss` in place of `redis` for TLS. This needs the feature `tls`.
+    /// Write `rediss` in place of `redis` for TLS. This needs the feature `tls`. Database, user and password may also be
+    /// [parameters](crate::guide::deployments#parameters-of-a-url), as in `redis://host?db=2`. An unknown parameter is an
+    /// error.
     ///
     /// # Errors
     /// [`CallError::Invalid`] if `url` is not a valid URL. [`CallError::Failed`] if the server cannot be used.

@@ -139,5 +139,5 @@ pub fn without_password(argument: &OsStr) -> String {
 
 /// Whether the URL may contain a password. It may be anywhere in it if it is not encoded.
 fn has_password(url: &OsStr) -> bool {
-    url.as_bytes().contains(&b'@') || url.to_string_lossy().contains("pass=")
+    url.as_bytes().contains(&b'@') || url.to_string_lossy().contains("pass")
 }

@@ -1,10 +1,13 @@
 //! Parses an address: of one server, of the nodes of a cluster, or of a master behind sentinels.
 
+mod parameters;
+
 use super::connector::Endpoint;
 use super::tls::{self, Certificates};
 use crate::error::{CallError, Invalid};
 use crate::protocol::routing::HostPort;
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use parameters::Parameters;
+use redis::{ConnectionAddr, IntoConnectionInfo};
 use std::net::Ipv6Addr;
 
 #[derive(Clone, Debug)]
@@ -38,7 +41,7 @@ impl Address {
         }
     }
 
-    /// `[user:password@]host[:port],host[:port]`
+    /// `[user:password@]host[:port],host[:port][?parameters]`
     fn of_cluster(scheme: &str, rest: &str) -> Result<Address, Invalid> {
         let (login, hosts, path) = parts(rest, CLUSTER)?;
         let like = endpoint_of(&format!("{scheme}://{login}localhost/{path}"), CLUSTER)?;
@@ -49,15 +52,16 @@ impl Address {
         Ok(Address::Cluster { nodes: host_ports(scheme, hosts, 6379, CLUSTER)?, like })
     }
 
-    /// `[user:password@]sentinel[:port],sentinel[:port]/master[/db]`; user and password are for the master.
+    /// `[user:password@]sentinel[:port],sentinel[:port]/master[/db][?parameters]`; user and password are for the master.
     fn of_sentinel(scheme: &str, rest: &str) -> Result<Address, Invalid> {
         let (login, hosts, path) = parts(rest, SENTINEL)?;
-        let (master, db) = path.split_once('/').unwrap_or((path, "0"));
+        let (path, parameters) = split(path, &['?', '#']);
+        let (master, db) = path.split_once('/').unwrap_or((path, ""));
         if master.is_empty() {
             let why = format!("the name of the master is missing after the hosts. Accepted: {SENTINEL}");
             return Err(Invalid::new("url", why));
         }
-        let like = endpoint_of(&format!("{scheme}://{login}localhost/{db}"), SENTINEL)?;
+        let like = endpoint_of(&format!("{scheme}://{login}localhost/{db}{parameters}"), SENTINEL)?;
         let ask = endpoint_of(&format!("{scheme}://localhost"), SENTINEL)?;
         let sentinels = host_ports(scheme, hosts, 26379, SENTINEL)?;
         Ok(Address::Sentinel { sentinels, ask, master: master.to_owned(), like })
@@ -148,14 +152,32 @@ fn host_ports(scheme: &str, hosts: &str, default_port: u16, form: &str) -> Resul
 
 /// Parses one URL. The error does not contain its text, which may contain a password.
 fn endpoint_of(url: &str, form: &str) -> Result<Endpoint, Invalid> {
-    let is_secure = ["rediss:", "valkeys:"].iter().any(|s| url.starts_with(s));
+    let invalid = |why: String| Invalid::new("url", why);
+    let wrong = || invalid(wrong_part(url, form));
+    let mut parsed = redis::parse_redis_url(url).ok_or_else(wrong)?;
+    let is_secure = ["rediss", "valkeys"].contains(&parsed.scheme());
     if is_secure && !cfg!(feature = "tls") {
         // The program may use `redis` with TLS, which then accepts the address.
         let why = "luagate was compiled without its feature `tls`. Enable the feature `tls` in Cargo.toml";
-        return Err(Invalid::new("url", why));
+        return Err(invalid(why.to_owned()));
     }
-    let parsed = url.into_connection_info().ok().filter(|info| !is_cut_by_password(url, info));
-    parsed.map(Endpoint::new).ok_or_else(|| Invalid::new("url", wrong_part(url, form)))
+    let is_socket = SOCKETS.contains(&parsed.scheme());
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    // A piece of an unescaped password may be read as the port: `redis://user:12?3@host` would connect to `user`, port 12.
+    if !is_socket && broken_by_password(rest).is_some() {
+        return Err(wrong());
+    }
+    if parsed.fragment().is_some_and(|fragment| !is_secure || fragment != "insecure") {
+        return Err(invalid(format!("{FRAGMENT}. Accepted: {form}")));
+    }
+    let parameters = Parameters::read(parsed.query_pairs()).map_err(invalid)?;
+    let has_db = !is_socket && !parsed.path().trim_matches('/').is_empty();
+    parsed.set_query(None);
+    let info = parsed.into_connection_info().map_err(|_| wrong())?;
+    if info.redis_settings().db() < 0 {
+        return Err(invalid(format!("{DATABASE}. Accepted: {form}")));
+    }
+    Ok(Endpoint::new(parameters.add_to(info, has_db).map_err(invalid)?))
 }
 
 /// The URL without white space around it, as from a file that ends with a line. Control characters in it are refused, since the
@@ -168,14 +190,8 @@ fn trimmed(url: &str) -> Result<&str, Invalid> {
     Ok(url)
 }
 
-/// Whether a piece of an unescaped password is read as the port: `redis://user:12?3@host` would connect to `user`, port 12.
-fn is_cut_by_password(url: &str, info: &ConnectionInfo) -> bool {
-    let (_, rest) = url.split_once("://").unwrap_or_default();
-    !matches!(info.addr(), ConnectionAddr::Unix(_)) && broken_by_password(rest).is_some()
-}
-
 const ONE: &str = "redis://[user:password@]host[:port][/db], or rediss:// with TLS";
-const UNIX: &str = "unix:///path[?db=number&user=name&pass=password]";
+const UNIX: &str = "unix:///path[?db=number&user=name&password=password]";
 const CLUSTER: &str = "redis+cluster://[user:password@]host[:port],host[:port]";
 const SENTINEL: &str = "redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]";
 
@@ -184,6 +200,10 @@ const SOCKETS: [&str; 3] = ["unix", "redis+unix", "valkey+unix"];
 
 /// The message for an unescaped password that ends its part of the URL.
 const PASSWORD: &str = "the password contains a character to escape. Write / as %2F, ? as %3F, # as %23 and @ as %40";
+
+const FRAGMENT: &str = "the fragment is not #insecure of an address with TLS. In a password, write # as %23";
+
+const DATABASE: &str = "the database is not a number";
 
 /// Names the wrong part of the URL of one server, and the accepted form. `form`: that of such a URL. The message contains
 /// no piece of the URL, since an unescaped password may be anywhere in it.
@@ -219,7 +239,7 @@ fn of_tcp(rest: &str) -> &'static str {
         Some(_) => return "the host has a bracket but is not an IPv6 address in brackets",
         None => split(address, &[':']),
     };
-    let (path, options) = split(others, &['?', '#']);
+    let (path, _) = split(others, &['?', '#']);
     let path = path.trim_matches('/');
     if host.is_empty() {
         return "the host is missing";
@@ -231,31 +251,17 @@ fn of_tcp(rest: &str) -> &'static str {
         return "the host is the wildcard address, which accepts no connections";
     }
     if !path.is_empty() && path.parse::<i64>().is_err() {
-        return "the database is not a number";
+        return DATABASE;
     }
-    of_options(options).unwrap_or("the host, the user or the password contains a character that is not permitted")
+    "the host, the user or the password contains a character that is not permitted"
 }
 
 fn of_socket(rest: &str) -> &'static str {
-    let (path, options) = split(rest, &['?', '#']);
-    if !path.starts_with('/') {
-        return "the path of the socket is missing or relative. Write three slashes before it";
+    if rest.starts_with('/') {
+        "the path of the socket cannot be used"
+    } else {
+        "the path of the socket is missing or relative. Write three slashes before it"
     }
-    let databases = options.trim_start_matches('?').split(['&', '#']);
-    let mut databases = databases.filter_map(|option| option.strip_prefix("db="));
-    if databases.any(|db| db.parse::<i64>().is_err()) {
-        return "the database is not a number";
-    }
-    of_options(options).unwrap_or("the path of the socket cannot be used")
-}
-
-/// The error in the part after the path.
-fn of_options(options: &str) -> Option<&'static str> {
-    let (query, fragment) = split(options, &['#']);
-    if !["", "#insecure"].contains(&fragment) {
-        return Some("the fragment is not #insecure");
-    }
-    query.contains("protocol=").then_some("the protocol is not 2, 3, resp2 or resp3")
 }
 
 /// Splits before the first of these characters. The second part begins with it.
@@ -292,5 +298,64 @@ mod tests {
         assert_eq!(master, "orders");
         assert_eq!(like.info.redis_settings().password(), Some("secret"));
         assert_eq!(like.info.redis_settings().db(), 3);
+    }
+
+    /// The database, the user and the password of connections to the server.
+    fn login(url: &str) -> (i64, Option<String>, Option<String>) {
+        let (Address::One(endpoint)
+        | Address::Cluster { like: endpoint, .. }
+        | Address::Sentinel { like: endpoint, .. }) = Address::parse(url).expect(url);
+        let settings = endpoint.info.redis_settings();
+        (settings.db(), settings.username().map(str::to_owned), settings.password().map(str::to_owned))
+    }
+
+    #[test]
+    fn each_part_of_a_url_that_names_database_user_or_password_is_used() {
+        for (url, db, user, password) in [
+            ("redis://host", 0, "", ""),
+            ("redis://host/", 0, "", ""),
+            ("redis://host/2", 2, "", ""),
+            ("redis://host?", 0, "", ""),
+            ("redis://host?db=2", 2, "", ""),
+            ("redis://host/?db=2", 2, "", ""),
+            ("redis://host/2?db=2", 2, "", ""),
+            ("redis://host/0?db=0", 0, "", ""),
+            ("redis://host?db=02", 2, "", ""),
+            ("redis://me:pw@host/2", 2, "me", "pw"),
+            ("redis://me@host", 0, "me", ""),
+            ("redis://:pw@host?db=2", 2, "", "pw"),
+            ("redis://host?user=me&password=pw", 0, "me", "pw"),
+            ("redis://host?username=me&pass=pw", 0, "me", "pw"),
+            ("redis://me@host?password=pw", 0, "me", "pw"),
+            ("redis://:pw@host?user=me", 0, "me", "pw"),
+            ("redis://me:pw@host?user=me&password=pw", 0, "me", "pw"),
+            ("redis://host?password=p%40%26%2B+w", 0, "", "p@&+ w"),
+            ("redis://host/1?protocol=3&user=me", 1, "me", ""),
+            ("redis://host?protocol=resp2", 0, "", ""),
+            ("valkey://me:pw@host?db=2", 2, "me", "pw"),
+            ("unix:///socket", 0, "", ""),
+            ("unix:///socket?db=2&user=me&pass=pw", 2, "me", "pw"),
+            ("redis+unix:///socket?username=me&password=pw", 0, "me", "pw"),
+            ("valkey+unix:///socket?db=3&protocol=2", 3, "", ""),
+            ("redis+cluster://a,b?user=me&password=pw", 0, "me", "pw"),
+            ("redis+cluster://me@a,b/?password=pw&db=0", 0, "me", "pw"),
+            ("redis+cluster://me:pw@a,b/0?protocol=3", 0, "me", "pw"),
+            ("redis+sentinel://a,b/orders?db=2", 2, "", ""),
+            ("redis+sentinel://a,b/orders/2?user=me&password=pw", 2, "me", "pw"),
+            ("redis+sentinel://me:pw@a,b/orders/?db=2&protocol=3", 2, "me", "pw"),
+            ("redis+sentinel://a,b/orders/2?db=2", 2, "", ""),
+        ] {
+            let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+            assert_eq!(login(url), (db, text(user), text(password)), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_parameters_of_a_sentinel_url_are_no_part_of_the_name_of_the_master() {
+        let address = Address::parse("redis+sentinel://a/orders?db=2&user=me&password=pw").unwrap();
+        let Address::Sentinel { ask, master, .. } = address else { panic!("no sentinels") };
+        assert_eq!(master, "orders");
+        let asked = ask.info.redis_settings();
+        assert_eq!((asked.db(), asked.username(), asked.password()), (0, None, None));
     }
 }

@@ -40,7 +40,8 @@ impl Greeting {
     /// `is_answered`: at least one reply is needed.
     fn new(settings: &RedisConnectionInfo, user: Option<&str>, is_answered: bool) -> Greeting {
         let mut greeting = Greeting { steps: Vec::new(), packet: Vec::new() };
-        if let Some(password) = settings.password() {
+        // A user without a password is one that the server accepts with any password. Without AUTH it would be another user.
+        if let Some(password) = settings.password().or(user.map(|_| "")) {
             greeting.add(GreetingStep::LogIn { with_user: user.is_some() }, redis::cmd("AUTH").arg(user).arg(password));
         }
         if settings.db() != 0 {

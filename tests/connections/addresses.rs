@@ -1,4 +1,8 @@
-//! What the error of a wrong URL must contain, and what it must not show.
+//! What a URL means, what the error of a wrong one must contain, and what it must not show.
+
+use crate::own;
+use crate::support::Server;
+use crate::support::stub_sentinel::StubSentinel;
 
 use luagate::Gate;
 use luagate::errors::CallError;
@@ -61,7 +65,53 @@ const WRONG: &[(&str, &str)] = &[
     ("redis+unix://relative/socket?pass=secret", "the path of the socket"),
     ("unix:///socket?pass=secret&db=x", "the database is"),
     ("unix:///socket?protocol=9&pass=secret", "the protocol is"),
+    ("redis://host/-1", "the database is not a number"),
+    ("redis://host?db=-1", "the database is not a number"),
+    ("redis://host?db=", "the database is not a number"),
+    ("redis://host?db", "the database is not a number"),
+    ("redis://host?db=2&db=2", "the parameter db is given twice"),
+    ("redis://host?user=a&username=b", "the parameter user is given twice"),
+    ("redis://host?pass=secret&password=secret", "the parameter password is given twice"),
+    ("redis://host/1?db=2", "the database of the parameter differs"),
+    ("redis://host/0?db=2", "the database of the parameter differs"),
+    ("redis://host/1?db=0", "the database of the parameter differs"),
+    ("redis://a:secret@host?user=b", "the user of the parameter differs"),
+    ("redis://a:secret1@host?password=secret2", "the password of the parameter differs"),
+    ("redis://host?password=", "the parameter password has no value"),
+    ("redis://host?user=%ff&password=secret", "the parameter user has no value, or one that is not UTF-8"),
+    ("redis://host?password=a%ffsecret", "the parameter password has no value, or one that is not UTF-8"),
+    ("redis://host?password=secret/@", "the password contains"),
+    ("redis://host?password=sec#secret", "the fragment is"),
+    ("redis://host/2#insecure", "the fragment is"),
+    ("unix:///socket?pass=sec#secret", "the fragment is"),
+    ("redis://host?password=a&secret=b", "a parameter after the password is unknown"),
+    ("unix:///socket?pass=a&secret&db=1", "a parameter after the password is unknown"),
+    ("redis://host?secret", "a parameter is unknown, or has no value"),
+    ("redis://host?=secret", "a parameter is unknown, or has no value"),
+    ("redis://host?%1b]0;=secret", "a parameter is unknown, or has no value"),
 ];
+
+/// URLs with a parameter that luagate does not know.
+const UNKNOWN: &[(&str, &str)] = &[
+    ("redis://host?timeout=5", "timeout"),
+    ("redis://host?Db=5", "Db"),
+    ("redis://:secret@host/1?database=2", "database"),
+    ("redis://host?user=me&passwrd=secret", "passwrd"),
+    ("redis://host?db=1&ssl_cert_reqs=none", "ssl_cert_reqs"),
+    ("valkey://host?dial-timeout=5s", "dial-timeout"),
+    ("unix:///socket?db=1&socket.timeout=5", "socket.timeout"),
+    ("redis+unix:///socket?databse=1", "databse"),
+    ("redis+cluster://:secret@a,b?timeout=5", "timeout"),
+    ("redis+sentinel://:secret@a,b/orders?sentinel_password=secret", "sentinel_password"),
+];
+
+#[test]
+fn an_unknown_parameter_is_named() {
+    for (url, parameter) in UNKNOWN {
+        let reported = assert_reported(url, &format!("the parameter {parameter} is unknown"));
+        assert!(reported.contains("Accepted: db, user"), "{url}: {reported}");
+    }
+}
 
 #[test]
 fn the_error_names_the_wrong_part_of_a_url_without_the_password() {
@@ -75,6 +125,8 @@ fn the_error_names_the_wrong_part_of_a_url_without_the_password() {
 fn the_error_names_the_wrong_part_of_a_tls_url() {
     assert_reported("rediss://:secret@host:port", "the port is");
     assert_reported("rediss://:secret@host/0#secure", "the fragment is");
+    assert_reported("rediss://:secret@host/0?db=1#insecure", "the database of the parameter differs");
+    assert_reported("rediss://:secret@host?ssl_cert_reqs=none", "the parameter ssl_cert_reqs is unknown");
     assert_reported("valkeys://:secret@/0", "the host is missing");
 }
 
@@ -89,6 +141,7 @@ fn the_error_names_the_wrong_part_and_address_of_a_cluster_url() {
         ("redis+cluster://:a/secret@a:1,b:2", "the password contains"),
         ("redis+cluster://user:1/secret@a:1", "the password contains"),
         ("redis+cluster://:secret#@a:1", "the password contains"),
+        ("redis+cluster://:secret@a:1/?password=secret#x", "the fragment is"),
     ] {
         let reported = assert_reported(url, part);
         assert!(reported.contains("Accepted: redis+cluster://"), "{url}: {reported}");
@@ -109,10 +162,22 @@ fn the_error_names_the_wrong_part_and_address_of_a_sentinel_url() {
         ("redis+sentinel://:a/secret@a/orders", "the password contains"),
         ("redis+sentinel://:a@b/secret@a/orders", "the password contains"),
         ("redis+sentinel://:secret%ff@a/orders", "the host, the user or the password contains"),
+        ("redis+sentinel://:secret@a/?db=2", "the name of the master is missing"),
+        ("redis+sentinel://a?db=2", "the name of the master is missing"),
     ] {
         let reported = assert_reported(url, part);
         assert!(reported.contains("Accepted: redis+sentinel://"), "{url}: {reported}");
     }
+}
+
+#[test]
+fn a_cluster_and_contradicting_parts_are_refused_in_every_kind_of_url() {
+    assert_reported("redis+cluster://:secret@a,b?db=2", "the database is not 0");
+    assert_reported("redis+cluster://:secret@a,b/2", "the database is not 0");
+    assert_reported("redis+cluster://:secret@a,b/0?db=2", "the database of the parameter differs");
+    assert_reported("redis+cluster://:secret1@a,b?password=secret2", "the password of the parameter differs");
+    assert_reported("redis+sentinel://:secret@a,b/orders/1?db=2", "the database of the parameter differs");
+    assert_reported("redis+sentinel://me:secret@a,b/orders?user=you", "the user of the parameter differs");
 }
 
 #[track_caller]
@@ -135,4 +200,54 @@ fn the_error_of_a_wrong_url_quotes_no_part_of_it() {
             prop_assert!(!reported.contains("SECRET"), "{}: {}", url, reported);
         }
     });
+}
+
+/// The names of the keys in a database.
+fn keys_in(db: u32, server: &Server) -> Vec<String> {
+    let mut con = server.connection();
+    redis::cmd("SELECT").arg(db).exec(&mut con).unwrap();
+    redis::cmd("KEYS").arg("*").query(&mut con).unwrap()
+}
+
+/// The users of the connections that have selected this database.
+fn users_in(db: u32, server: &Server) -> Vec<String> {
+    let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut server.connection()).unwrap();
+    let field = |line: &str, name: &str| {
+        let words = line.split(' ').filter_map(|word| word.split_once('='));
+        words.into_iter().find(|(field, _)| *field == name).map(|(_, value)| value.to_owned())
+    };
+    let there = list.lines().filter(|line| field(line, "db") == Some(db.to_string()));
+    there.filter_map(|line| field(line, "user")).collect()
+}
+
+/// Programs in several languages get the same URL. If one of them used another database, both would hold the same lock.
+#[test]
+fn database_user_and_password_of_the_parameters_are_those_of_the_connections() {
+    let server = own!(Server::private_tcp(&[]));
+    let set = |user: &str, password: &str| {
+        let mut command = redis::cmd("ACL");
+        command.arg(&["SETUSER", user, "on", password, "~*", "&*", "+@all"]);
+        command.exec(&mut server.connection()).unwrap();
+    };
+    set("clerk", ">a+b");
+    set("guest", "nopass");
+    let (host, socket) = (server.address(), server.socket_url());
+    let sentinel = StubSentinel::naming(&server).address;
+    for (url, db, user) in [
+        (format!("redis://{host}?db=2"), 2, "default"),
+        (format!("redis://{host}/3?user=clerk&password=a%2Bb"), 3, "clerk"),
+        (format!("redis://clerk@{host}?db=4&password=a%2Bb&protocol=3"), 4, "clerk"),
+        (format!("redis://guest@{host}?db=5"), 5, "guest"),
+        (format!("{socket}?db=6&username=clerk&pass=a%2Bb"), 6, "clerk"),
+        (format!("{}?db=7&user=guest", socket.replace("unix", "redis+unix")), 7, "guest"),
+        (format!("redis+sentinel://{sentinel}/orders?db=8&user=clerk&password=a%2Bb"), 8, "clerk"),
+        (format!("redis+sentinel://clerk:a%2Bb@{sentinel}/orders/9?db=9"), 9, "clerk"),
+    ] {
+        let gate = Gate::open(&url).unwrap();
+        let lock = gate.mutex("job").lock().unwrap();
+        assert!(!keys_in(db, &server).is_empty(), "{url}: no key in database {db}");
+        assert_eq!(users_in(db, &server), [user], "{url}");
+        lock.release().unwrap();
+    }
+    assert_eq!(keys_in(0, &server), [""; 0], "a key in database 0");
 }

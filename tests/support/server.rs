@@ -257,7 +257,8 @@ impl Server {
         address.trim_end_matches('/')
     }
 
-    pub(super) fn socket_url(&self) -> String {
+    /// The URL of its socket, also if it listens on TCP.
+    pub fn socket_url(&self) -> String {
         match &self.private {
             Some(private) => format!("unix://{}", private.folder.path().join("socket").display()),
             None => self.url.clone(),

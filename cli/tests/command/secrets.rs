@@ -40,6 +40,9 @@ fn no_message_shows_the_password_of_a_url() {
         "unix:///no/such/socket?user=me&pass=hunter2".to_owned(),
         "unix:///no/such/socket?user=a@b&pass=hunter2".to_owned(),
         "unix:///no/such/socket?pass=a@hunter2".to_owned(),
+        "redis://127.0.0.1:1?user=me&password=hunter2".to_owned(),
+        "redis://127.0.0.1:1?timeout=5&password=hunter2".to_owned(),
+        "redis://127.0.0.1:1?password=1&hunter2=1".to_owned(),
         "redis://user:1?hunter2@host/".to_owned(),
         "redis+cluster://user:hunter2@127.0.0.1:1,127.0.0.1:2".to_owned(),
         "redis+sentinel://user:hunter2@127.0.0.1:1/master".to_owned(),
@@ -72,6 +75,7 @@ fn an_error_about_the_arguments_shows_no_password_and_no_escape() {
         &["inspect", "a", "--most=redis://:hunter2@host/"],
         &["redis://:hunter2@host/"],
         &["unix:///socket?pass=hunter2"],
+        &["redis://host?password=hunter2"],
         &["run", "-n", "redis://:hunter2@host/", "a", "--", "true"],
         &["inspect", "a", "b\u{1b}]0;hunter\u{7}\u{202e}"],
     ] {

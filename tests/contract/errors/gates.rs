@@ -21,11 +21,17 @@ pub(super) fn print(printed: &mut Printed) {
         "redis://a?protocol=9",
         "redis://[::1",
         "unix:///a?db=b&pass=hunter2",
+        "redis://a?protocol=9&password=hunter2",
+        "redis://a?db=1&db=1",
+        "redis://a/1?db=2",
+        "redis://a?password=",
+        "redis://a?timeout=5",
+        "redis://a?password=1&hunter2=3",
+        "redis://a?hunter2",
+        "redis://a?password=1#hunter2",
     ] {
         printed.call(Gate::open(url));
     }
-    #[cfg(feature = "tls")]
-    printed.call(Gate::open("rediss://a#b"));
     cluster(printed);
     sentinel(printed);
     if !cfg!(feature = "tls") {

@@ -1,6 +1,9 @@
 //! Locking and waiting for this crate's own locks. No foreign code runs while one of them is locked. Therefore the data
 //! behind a poisoned lock is still consistent.
 
+mod process;
+
+pub(crate) use process::Process;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 pub(crate) use std::thread::ThreadId;

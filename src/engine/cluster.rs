@@ -79,6 +79,8 @@ pub(super) struct Turn<'a>(&'a Cluster);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.is_learning.change(|is_learning| *is_learning = false);
+        if self.0.options.process.is_this() {
+            self.0.is_learning.change(|is_learning| *is_learning = false);
+        }
     }
 }

@@ -20,7 +20,7 @@ use super::stream::Stream;
 use crate::clock::{Clock, machine_now};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, ThreadId, lock, spawn, wait};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Process, ThreadId, lock, spawn, wait};
 use redis::{RedisError, Value};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -69,6 +69,7 @@ pub(crate) trait Receiver: Send + Sync {
 
 pub(crate) struct Connection {
     stream: Box<dyn Stream>,
+    process: Process,
     /// If the server sends nothing for this long although replies are missing, the connection has ended.
     read_timeout: Duration,
     /// For a connection that is subscribed.
@@ -135,6 +136,7 @@ impl Connection {
     ) -> Connection {
         Connection {
             stream,
+            process: Process::this(),
             read_timeout,
             receiver,
             packets: Mutex::default(),
@@ -667,8 +669,11 @@ impl PartialEq for Connection {
 }
 
 impl Drop for Connection {
+    /// A forked child only closes its copy of the socket.
     fn drop(&mut self) {
-        self.stream.shut_down();
+        if self.process.is_this() {
+            self.stream.shut_down();
+        }
     }
 }
 
@@ -698,7 +703,7 @@ impl Sent<'_> {
 
 impl Drop for Sent<'_> {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_over && self.connection.process.is_this() {
             lock(&self.connection.packets).abandon(self.number, &self.waiter);
             self.waiter.wake_others();
             if self.flushes {
@@ -713,7 +718,9 @@ pub(crate) struct Listening(Arc<Connection>);
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        lock(&self.0.packets).listeners -= 1;
+        if self.0.process.is_this() {
+            lock(&self.0.packets).listeners -= 1;
+        }
     }
 }
 

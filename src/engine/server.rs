@@ -16,7 +16,7 @@ use crate::error::{CallError, permission};
 use crate::protocol::id;
 use crate::protocol::reply::unexpected;
 use crate::protocol::routing::NodeId;
-use crate::sync::spawn;
+use crate::sync::{Process, spawn};
 use crate::trace;
 use redis::{Cmd, Value};
 use std::sync::Arc;
@@ -37,6 +37,7 @@ pub(crate) struct Timeouts {
 /// The settings and the parts of a gate that all of its servers share.
 #[derive(Clone)]
 pub(crate) struct ServerOptions {
+    pub(crate) process: Process,
     pub(crate) clock: Clock,
     pub(crate) counts: Arc<Counts>,
     pub(crate) timeouts: Timeouts,
@@ -317,7 +318,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.disconnect();
+        if self.options.process.is_this() {
+            self.disconnect();
+        }
     }
 }
 

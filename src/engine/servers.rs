@@ -22,7 +22,7 @@ use crate::protocol::reply::error_of;
 use crate::protocol::routing::route::{Route, RouteStep};
 use crate::protocol::routing::slots::{self, Learning, LearningStep};
 use crate::protocol::routing::{NodeId, by_node, in_order};
-use crate::sync::lock;
+use crate::sync::{Process, lock};
 use crate::trace;
 use redis::Value;
 use std::future::poll_fn;
@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Servers {
     pub(crate) clock: Clock,
     pub(crate) counts: Arc<Counts>,
-    pid: u32,
+    process: Process,
     topology: Topology,
     pub(crate) timeouts: Timeouts,
     /// The gate's own thread.
@@ -151,8 +151,10 @@ impl Servers {
         receiver: Arc<dyn Receiver>,
     ) -> Servers {
         let counts = Arc::new(Counts::default());
+        let process = Process::this();
+        let (clock_of_servers, prefix) = (clock.clone(), prefix.into());
         let options =
-            ServerOptions { clock: clock.clone(), counts: counts.clone(), timeouts, receiver, prefix: prefix.into() };
+            ServerOptions { process, clock: clock_of_servers, counts: counts.clone(), timeouts, receiver, prefix };
         let topology = match address {
             Address::One(endpoint) => Topology::One(Server::new(options, 0, Connector::Address(Box::new(endpoint)))),
             Address::Sentinel { sentinels, ask, master, like } => {
@@ -165,12 +167,12 @@ impl Servers {
             Address::Cluster { nodes, like } => Topology::Cluster(Box::new(Cluster::new(options, nodes, like))),
         };
         let (worker, clock, warnings) = (Worker::new(clock), clock.clone(), Arc::default());
-        Servers { clock, counts, pid: std::process::id(), topology, timeouts, worker, warnings }
+        Servers { clock, counts, process, topology, timeouts, worker, warnings }
     }
 
     /// Whether this process opened the gate. `false` in a forked child.
     pub(crate) fn is_own_process(&self) -> bool {
-        self.pid == std::process::id()
+        self.process.is_this()
     }
 
     /// Fails in a forked child, which must not use a gate of its parent. A lock in it may be held by a thread that does

@@ -3,7 +3,7 @@
 //! server that does not answer delays nothing on the others.
 
 use crate::clock::{Clock, Notify};
-use crate::sync::{Arc, Mutex, MutexGuard, OnceLock, lock, spawn};
+use crate::sync::{Arc, Mutex, MutexGuard, OnceLock, Process, lock, spawn};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -34,6 +34,7 @@ pub(crate) struct Worker {
 }
 
 struct WorkerThread {
+    process: Process,
     clock: Clock,
     jobs: OnceLock<Vec<Weak<dyn Job>>>,
     state: Mutex<WorkerState>,
@@ -59,12 +60,18 @@ struct WorkerState {
 impl Worker {
     pub(crate) fn new(clock: &Clock) -> Worker {
         let shared = WorkerThread {
+            process: Process::this(),
             clock: clock.clone(),
             jobs: OnceLock::new(),
             state: Mutex::default(),
             notify: Notify::new(clock, false),
         };
         Worker { shared: Arc::new(shared) }
+    }
+
+    /// Whether this process made it. `false` in a forked child.
+    pub(crate) fn is_own_process(&self) -> bool {
+        self.shared.process.is_this()
     }
 
     /// Sets the jobs, once. The thread keeps them until all have ended.
@@ -144,8 +151,10 @@ struct Timer<'a> {
 
 impl Drop for Timer<'_> {
     fn drop(&mut self) {
-        let waker = lock(&self.shared.state).timers.remove(&self.key);
-        drop(waker); // without the lock
+        if self.shared.process.is_this() {
+            let waker = lock(&self.shared.state).timers.remove(&self.key);
+            drop(waker); // without the lock
+        }
     }
 }
 

@@ -157,7 +157,7 @@ impl Refreshing<'_> {
 
 impl Drop for Refreshing<'_> {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.is_over && self.permits.servers.is_own_process() {
             let dropped = || Failure::new(FailureKind::TimedOut, "the caller did not wait for the reply");
             self.end(self.refreshes.iter().map(|_| Err(CallError::Unknown(dropped()))).collect());
         }
@@ -403,7 +403,9 @@ impl Watch<'_> {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        let waker = self.permits.lock().waiting.remove(&(self.number, self.future));
-        drop(waker); // without the lock
+        if self.permits.servers.is_own_process() {
+            let waker = self.permits.lock().waiting.remove(&(self.number, self.future));
+            drop(waker); // without the lock
+        }
     }
 }

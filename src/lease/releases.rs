@@ -289,9 +289,11 @@ struct Driver<'a> {
 impl Drop for Driver<'_> {
     fn drop(&mut self) {
         let Driver { releases, node, numbers } = self;
-        let now = releases.servers.clock.now();
-        releases.change(|outbox| outbox.unsent(numbers, *node, now));
-        releases.servers.worker.call();
+        if releases.servers.is_own_process() {
+            let now = releases.servers.clock.now();
+            releases.change(|outbox| outbox.unsent(numbers, *node, now));
+            releases.servers.worker.call();
+        }
     }
 }
 

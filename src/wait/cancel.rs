@@ -3,7 +3,7 @@
 use crate::clock::{Clock, machine_now};
 use crate::engine::place::Place;
 use crate::protocol::inbox::Mailbox;
-use crate::sync::lock;
+use crate::sync::{Process, lock};
 use once_cell::sync::OnceCell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,10 +49,8 @@ pub struct Cancel {
     shared: Arc<CancelState>,
 }
 
-#[derive(Default)]
 struct CancelState {
-    /// The process that made the handle. In a forked child the lock may be held by a thread that does not exist there.
-    pid: u32,
+    process: Process,
     cancelled: AtomicBool,
     /// The time at which it is cancelled without a call of `cancel`, on this machine's clock.
     deadline: Option<Instant>,
@@ -94,7 +92,9 @@ impl Cancel {
     }
 
     fn ending(deadline: Option<Instant>) -> Cancel {
-        Cancel { shared: Arc::new(CancelState { pid: std::process::id(), deadline, ..CancelState::default() }) }
+        let (process, cancelled) = (Process::this(), AtomicBool::new(false));
+        let shared = CancelState { process, cancelled, deadline, end: OnceCell::new(), waits: Mutex::default() };
+        Cancel { shared: Arc::new(shared) }
     }
 
     /// Ends all waits that have this handle, current and future ones. Does not block. If a call of a wait is in
@@ -121,7 +121,7 @@ impl Cancel {
     }
 
     fn is_own_process(&self) -> bool {
-        self.shared.pid == std::process::id()
+        self.shared.process.is_this()
     }
 
     /// Uses this clock from now on, unless another gate has used the handle before.

@@ -22,7 +22,7 @@ use crate::protocol::semaphore::AcquireAnswer;
 use crate::protocol::waiter::{
     Action, AskKind, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, WaitTarget, Waiter,
 };
-use crate::sync::lock;
+use crate::sync::{Process, lock};
 use cancel::Cancel;
 use polled::{Asked, Polled};
 use std::collections::BTreeSet;
@@ -574,6 +574,7 @@ impl<T: WaitTarget + Send + Sync> Make for MakeAsk<'_, '_, T> {
 
 /// All waits of a gate.
 pub(crate) struct Registry {
+    process: Process,
     clock: Clock,
     /// Set when the gate is opened.
     releases: OnceLock<Weak<Releases>>,
@@ -582,7 +583,8 @@ pub(crate) struct Registry {
 
 impl Registry {
     pub(crate) fn new(clock: &Clock) -> Registry {
-        Registry { clock: clock.clone(), releases: OnceLock::new(), all_waits: AllWaits::default() }
+        let (process, clock) = (Process::this(), clock.clone());
+        Registry { process, clock, releases: OnceLock::new(), all_waits: AllWaits::default() }
     }
 
     /// From now on grants to waits that were given up are released.
@@ -655,6 +657,8 @@ struct Registered<'a> {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        lock(&self.registry.all_waits).remove(&self.id, &self.mailbox);
+        if self.registry.process.is_this() {
+            lock(&self.registry.all_waits).remove(&self.id, &self.mailbox);
+        }
     }
 }

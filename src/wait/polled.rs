@@ -250,6 +250,9 @@ impl<F: std::future::Future> std::future::Future for Watched<'_, F> {
 
 impl<F> Drop for Watched<'_, F> {
     fn drop(&mut self) {
+        if !self.futures.worker.is_own_process() {
+            return;
+        }
         lock(&self.futures.state).futures.remove(&self.number);
         // Its mailbox keeps the waker of this future. Without this, each would keep the other alive. A waker may live longer.
         let _former = std::mem::take(&mut *self.polled.future()); // is dropped without the lock

@@ -5,6 +5,9 @@
 mod forked;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(all(unix, feature = "tls"))]
+#[path = "../support/tls_server.rs"]
+mod tls_server;
 
 mod at_least;
 mod autocomplete;

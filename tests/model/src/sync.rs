@@ -1,5 +1,9 @@
 //! In place of the library's `sync`: locks and threads whose order the model decides.
 
+#[path = "../../../src/sync/process.rs"]
+mod process;
+
+pub(crate) use process::Process;
 pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::Ordering;
 

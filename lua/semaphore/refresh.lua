@@ -19,7 +19,7 @@ only = only == '0' and 0 or find(only, DIGITS) and only + 0 or -1
 -- acquire checked the id of a holder without a minimum hold. Some other fields of meta are not ids.
 problem = problem or (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or (lease_ms < 0 or lease_ms > 3155760000000) and string.format(NO_NUMBER, 'lease_ms', 0, 3155760000000)
-  or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
+  or (only < 0 or only > 9007199254740991) and string.format(NO_NUMBER, 'fence', 0, 9007199254740991)
 if problem then return redis.error_reply(problem) end
 if not fence or only > 0 and fence ~= only then return {'lost', now} end
 local ends = lease_ms == 0 and NEVER or now + lease_ms

@@ -1,6 +1,7 @@
-//! Promise: a random call gets a reply of the contract, or a clear error and changes nothing.
+//! Promise: a random call gets a reply of the contract, or a clear error and changes nothing. Whatever tickets callers pass, each
+//! grant can be refreshed and released by its fence.
 
-use super::calls::call;
+use super::calls::{call, ticket};
 use super::{Call, KEYS, Script, ends_in_white_space, load, run, scripts};
 use crate::fuzz;
 use crate::support::Server;
@@ -114,4 +115,38 @@ fn random_calls_get_a_reply_of_the_contract_or_an_error_that_changed_nothing() {
     // Enough calls of both kinds were made.
     assert!(answered.get() > 100, "{}", answered.get());
     assert!(refused.get() > 100, "{}", refused.get());
+}
+
+/// The words and numbers of a reply.
+fn words(reply: &Value) -> Vec<String> {
+    let Value::Array(fields) = reply else { panic!("{reply:?}") };
+    fields.iter().map(|field| redis::from_redis_value(field.clone()).unwrap()).collect()
+}
+
+#[test]
+fn whatever_tickets_callers_pass_each_grant_can_be_refreshed_and_released_by_its_fence() {
+    let server = Server::any();
+    let mut con = server.connection();
+    let scripts = scripts();
+    scripts.iter().for_each(|script| load(&mut con, script));
+    let (con, cases) = (std::cell::RefCell::new(con), std::cell::Cell::new(0));
+    proptest!(fuzz::cases(200), |(tickets in proptest::collection::vec(ticket(), 1..6))| {
+        cases.set(cases.get() + 1);
+        let prefix = format!("{}:tickets:{}", server.prefix, cases.get());
+        let run = |name: &str, arguments: &[&[u8]]| {
+            let script = scripts.iter().find(|script| script.name == format!("semaphore/{name}")).unwrap();
+            let arguments = arguments.iter().map(|argument| argument.to_vec()).collect();
+            let call = Call { script: script.clone(), keys: KEYS[..3].to_vec(), arguments };
+            super::run(&mut con.borrow_mut(), &prefix, &call)
+                .map(|reply| words(&reply))
+                .map_err(|error| TestCaseError::fail(format!("{call:?}: {error}")))
+        };
+        for ticket in &tickets {
+            let fence = run("acquire", &[b"holder", b"1", b"1", b"60000", b"0", b"", b"0"])?[2].clone();
+            prop_assert_eq!(&run("refresh", &[b"holder", b"60000", fence.as_bytes()])?[0], "refreshed");
+            prop_assert_eq!(&run("acquire", &[b"waiter", b"1", b"1", b"60000", b"60000", b"", ticket])?[0], "queued");
+            prop_assert_eq!(&run("release", &[b"waiter", b"0"])?[0], "cancelled");
+            prop_assert_eq!(&run("release", &[b"holder", b"0", fence.as_bytes()])?[0], "released");
+        }
+    });
 }

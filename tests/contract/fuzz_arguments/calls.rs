@@ -5,6 +5,7 @@ use crate::fuzz;
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use std::time::{Duration, UNIX_EPOCH};
 
 fn keys(script: &Script) -> BoxedStrategy<Vec<&'static str>> {
     let [a, b] = [false, true].map(|other| right_keys(script, other));
@@ -40,9 +41,18 @@ fn right(argument: &str) -> BoxedStrategy<Vec<u8>> {
         "lease_ms" => one_of(&["0", "1", "60000", "3155760000000"]),
         "wait_ms" => one_of(&["0", "1", "60000", "86400000"]),
         "inbox" => one_of(&["", "nobody:listens", "nobody#secret"]),
-        "ticket" => one_of(&["0", "1", "4503599627370496"]),
+        "ticket" => ticket(),
         _ => one_of(&["1", "60000", "al", "bob", ""]),
     }
+}
+
+/// No ticket, the first and the last accepted number, and tickets that no server gave: half a minute, two minutes or a year
+/// ahead of the clock.
+pub fn ticket() -> BoxedStrategy<Vec<u8>> {
+    let ahead = |seconds| (UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(seconds)).as_micros().to_string();
+    let invented = select(vec![30, 120, 31_536_000]).prop_map(ahead);
+    let fixed = select(vec!["0", "1", "4503599627370496", "9007199254740991"]).prop_map(str::to_owned);
+    prop_oneof![fixed, invented].prop_map(String::into_bytes).boxed()
 }
 
 /// Numbers, and texts that resemble numbers.
@@ -60,7 +70,8 @@ const ENDS: &[&str] = &[
     "2147483648",
     "4294967297",
     "4503599627370496",
-    "4503599627370497",
+    "9007199254740991",
+    "9007199254740992",
     "9007199254740993",
     "9223372036854775807",
     "9223372036854775808",

@@ -134,6 +134,18 @@ pub enum Action {
         head_start_ms: u64,
         at_least_ms: u64,
     },
+    /// A caller invents a ticket, which is this number of µs ahead of the server's clock. It never calls again.
+    Invent {
+        gate: usize,
+        ahead: i64,
+        wait_ms: u64,
+        max_waiting: u32,
+        head_start_ms: u64,
+    },
+    /// Each permit is refreshed by its fence, without a change of its lease.
+    Confirm {
+        gate: usize,
+    },
     Die {
         client: usize,
     },

@@ -46,6 +46,9 @@ impl Waiter {
 /// How many ended leases or waiters one script processes at most.
 const BATCH: usize = 100;
 
+/// How far a ticket may be ahead of the clock, in µs: the clock of an earlier server may have been ahead.
+const MINUTE: u64 = 60_000_000;
+
 /// How far down the line a script that stopped at this bound searches for a live waiter.
 const FAR: usize = 1_000;
 
@@ -358,6 +361,16 @@ impl Model {
         !is_full(self)
     }
 
+    /// The highest ticket that a server may have given: a minute after the clock, or the last number.
+    pub fn highest_ticket(&self, micros: u64) -> u64 {
+        self.last.max(micros + MINUTE)
+    }
+
+    /// The ticket of a call. One that no server gave counts as none, which is 0.
+    pub fn ticket_of(&self, ask: &Ask, micros: u64) -> u64 {
+        if ask.ticket <= self.highest_ticket(micros) { ask.ticket } else { 0 }
+    }
+
     /// The ticket of a new waiter with a head start: the next number, that much lower.
     pub fn early_ticket(&self, ask: &Ask, micros: u64) -> u64 {
         (self.last + 1).max(micros).saturating_sub(ask.head_start_ms * 1_000).max(1)
@@ -369,7 +382,8 @@ impl Model {
         let ticket = match self.place(&ask.id) {
             Some(place) => self.queue[place].ticket,
             None if ask.ticket > 0 => {
-                self.last = self.last.max(ask.ticket + ask.head_start_ms * 1_000);
+                let joined = ask.ticket + ask.head_start_ms * 1_000;
+                self.last = self.last.max(joined.min(self.highest_ticket(at.micros)));
                 ask.ticket
             }
             None => {

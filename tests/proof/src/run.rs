@@ -233,8 +233,10 @@ impl Run<'_> {
     fn claimed_ticket(&self, before: &Model, call: &Call, id: &str) -> Option<u64> {
         match call {
             Call::Acquire(ask) if ask.id != id => None,
-            Call::Acquire(ask) if ask.ticket > 0 => Some(ask.ticket),
-            Call::Acquire(ask) => (ask.head_start_ms > 0).then(|| before.early_ticket(ask, self.micros)),
+            Call::Acquire(ask) => match before.ticket_of(ask, self.micros) {
+                0 => (ask.head_start_ms > 0).then(|| before.early_ticket(ask, self.micros)),
+                ticket => Some(ticket),
+            },
             _ => None,
         }
     }

@@ -6,6 +6,7 @@ use crate::scripts::Reply;
 impl Model {
     pub fn acquire(&mut self, ask: &Ask, at: &Moment, effects: &mut Effects) -> Reply {
         let now = at.ms();
+        let ask = &Ask { ticket: self.ticket_of(ask, at.micros), ..ask.clone() };
         if let Some(holder) = self.holders.get(&ask.id)
             && holder.lives(now)
         {

@@ -21,7 +21,8 @@ impl Run<'_> {
             return Ok(());
         }
         let was_in_line = before.is_some_and(|before| before.place(&ask.id).is_some());
-        let is_known = was_in_line || ask.ticket > 0;
+        let nothing = Model::default();
+        let is_known = was_in_line || before.unwrap_or(&nothing).ticket_of(ask, self.micros) > 0;
         match words[0].as_str() {
             "denied" if is_known || ask.max_waiting == 0 => {
                 broken("line", format!("{} was refused a place: {words:?}", ask.id))

@@ -21,6 +21,10 @@ const PATIENCE_OF_WAITS: [Patience; 8] = [
     Patience::Forever,
 ];
 
+/// How far an invented ticket is ahead of the server's clock, in µs: near, at most a minute, beyond, a year, and as far as possible.
+const AHEAD: [i64; 8] =
+    [-1_000_000, 1, 30_000_000, 60_000_000, 60_000_001, 3_700_000_000, 31_536_000_000_000, i64::MAX];
+
 /// The most keys in one slot.
 const MOST_KEYS: usize = 6;
 
@@ -173,7 +177,19 @@ impl Scheduler {
             8..=10 => Action::TryAll { name: self.rng.usize(..2), asked: self.asked(lease_ms) },
             11..=13 => Action::FreeAll { name: self.rng.usize(..2) },
             14..=17 => Action::Born { client },
+            18 => self.invent(gate),
+            19 => Action::Confirm { gate },
             _ => self.pass_a_little(),
+        }
+    }
+
+    fn invent(&mut self, gate: usize) -> Action {
+        Action::Invent {
+            gate,
+            ahead: AHEAD[self.rng.usize(..AHEAD.len())],
+            wait_ms: WAITS[self.rng.usize(..5)],
+            max_waiting: self.max_waiting(),
+            head_start_ms: self.head_start_ms(),
         }
     }
 

@@ -63,6 +63,8 @@ impl World {
             | Action::Resume { .. }
             | Action::StepWall { .. } => self.let_process(action),
             Action::ManyJoin { .. }
+            | Action::Invent { .. }
+            | Action::Confirm { .. }
             | Action::Lookup { .. }
             | Action::Stale { .. }
             | Action::Revoke { .. }

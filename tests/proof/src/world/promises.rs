@@ -219,7 +219,7 @@ impl World {
         Ok(())
     }
 
-    /// The ticket of a waiter whose place the server has forgotten.
+    /// The ticket of a waiter whose place the server has forgotten. `None` also if the server's clock is too far behind it.
     pub(super) fn ticket_of(&self, name: usize, sent: &Sent, is_awaited: bool) -> Option<u64> {
         let Call::Acquire(ask) = sent.call() else {
             return None;
@@ -230,7 +230,8 @@ impl World {
         if !is_awaited || is_queued || self.gates[gate].is_in_doubt() {
             return None;
         }
-        self.hosts[name].ids.get(&(gate, ask.id))?.ticket
+        let ticket = self.hosts[name].ids.get(&(gate, ask.id))?.ticket;
+        ticket.filter(|ticket| *ticket <= model.highest_ticket(self.micros()))
     }
 
     /// Checks that a waiter which the server had forgotten gets its old place.

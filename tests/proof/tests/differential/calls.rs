@@ -61,6 +61,8 @@ pub enum Word {
     /// The last ticket or fence that this id got; 0 if none.
     Ticket(String),
     Fence(String),
+    /// A ticket that no server gave: the highest ticket or fence of all ids, and this number of µs more.
+    Invented(u64),
 }
 
 impl fmt::Debug for Word {
@@ -70,6 +72,7 @@ impl fmt::Debug for Word {
             Word::Inbox(inbox) => write!(f, "inbox:{inbox}"),
             Word::Ticket(id) => write!(f, "<ticket of {id}>"),
             Word::Fence(id) => write!(f, "<fence of {id}>"),
+            Word::Invented(ahead) => write!(f, "<{ahead} above all tickets>"),
         }
     }
 }
@@ -91,6 +94,12 @@ impl fmt::Debug for Call {
 const IDS: [&str; 5] = ["ann", "bob", "label/carl", "dora", "\u{e9}va"];
 pub const INBOXES: u8 = 4;
 const SEMAPHORES: [&str; 3] = ["a", "b", "c"];
+
+/// The highest number that the scripts accept as a fence or ticket.
+const HIGHEST: u64 = (1 << 53) - 1;
+
+/// How far an invented ticket is ahead, in µs: as little as possible, half a minute, two minutes, a year.
+const AHEAD: [u64; 4] = [1, 30_000_000, 120_000_000, 31_536_000_000_000];
 
 fn semaphore(name: &str) -> [String; 3] {
     ["mutex", "mutex.holders", "mutex.queue"].map(|kind| format!("{kind}:{{g}}:{name}"))
@@ -186,7 +195,12 @@ fn words_to_semaphore(rng: &mut StdRng, script: &str, times: &Times) -> Vec<Word
 fn acquire(rng: &mut StdRng, times: &Times) -> Vec<Word> {
     let id = *pick(rng, &IDS);
     let permits = *pick(rng, &["1", "1", "1", "2", "3", "all"]);
-    let ticket = if once_in(rng, 3) { Word::Ticket(id.to_owned()) } else { text("0") };
+    let ticket = match rng.random_range(0..6) {
+        0 | 1 => Word::Ticket(id.to_owned()),
+        2 => Word::Invented(*pick(rng, &AHEAD)),
+        3 => number(rng, &[1, 1 << 52, 1 << 52, HIGHEST]),
+        _ => text("0"),
+    };
     let limits = [0, 1, 2, 2, 3, 3, 2_147_483_647];
     let wait = if once_in(rng, 3) { text("0") } else { number(rng, times.waits) };
     let lease = number(rng, times.leases);
@@ -260,7 +274,7 @@ fn spoil(rng: &mut StdRng, words: &mut Vec<Word>, keys: &mut Vec<String>) {
                 0 => &long[..],
                 1 => pick(
                     rng,
-                    &[&b"4503599627370497"[..], b"4503599627370496", b"2147483648", b"3155760000001", b"86400001"],
+                    &[&b"9007199254740992"[..], b"9007199254740991", b"2147483648", b"3155760000001", b"86400001"],
                 ),
                 2 => pick(rng, &[&b"the state"[..], b"a b", b"\x7f", b"\xc2\xa0", b"all", b"-1"]),
                 _ => pick(rng, &ODD),
@@ -304,6 +318,10 @@ impl Reported {
             Word::Inbox(inbox) => full(&format!("inbox:{inbox}")).into_bytes(),
             Word::Ticket(id) => number(id, true),
             Word::Fence(id) => number(id, false),
+            Word::Invented(ahead) => {
+                let highest = self.0.values().max().map_or(0, |highest| highest.unsigned_abs());
+                (highest + ahead).to_string().into_bytes()
+            }
         }));
         words
     }

@@ -8,7 +8,8 @@
 --       wait_ms    how long the caller stays in line after this call; 0: does not wait
 --       inbox      channel for messages, or `<channel>#<secret>`: then the messages are signed with the secret;
 --                  empty: no messages, the caller only asks again
---       ticket     0, or the ticket of an earlier reply: restores the place of a waiter that the server removed
+--       ticket     0, or the ticket of an earlier reply: restores the place of a waiter that the server removed. One that no
+--                  server gave counts as 0: above the last fence, and more than a minute ahead of the server's clock
 --       max_waiting    joins the line only while fewer ids wait; 0 or left out: joins any line. A waiter keeps its place
 --       at_least_ms    minimum hold: permits that are released earlier stay in use until it ends; 0 or left out: none.
 --                      The lease is not shorter
@@ -38,7 +39,7 @@ local problem = (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id
   or (declared < 0 or declared > 2147483647) and string.format(NO_NUMBER, 'limit', 0, 2147483647)
   or (lease_ms < 0 or lease_ms > 3155760000000) and string.format(NO_NUMBER, 'lease_ms', 0, 3155760000000)
   or (wait_ms < 0 or wait_ms > longest_wait) and string.format(NO_NUMBER, 'wait_ms', 0, longest_wait)
-  or (ticket < 0 or ticket > 4503599627370496) and string.format(NO_NUMBER, 'ticket', 0, 4503599627370496)
+  or (ticket < 0 or ticket > 9007199254740991) and string.format(NO_NUMBER, 'ticket', 0, 9007199254740991)
   or inbox ~= '' and ((#inbox > 300 or not find(inbox, WORD)) and string.format(NO_WORD, 'inbox', 300)
     or find(inbox, '#') and not find(inbox, '^[^#]+#.')
       and 'LUAGATE inbox: empty channel or secret. Accepted: `channel` or `channel#secret`')
@@ -163,6 +164,11 @@ if not consistent or suspended or fence or now >= next_end then
   end
   in_use = suspended and 2147483647 or held + extra_weight
 end
+local highest_ticket
+if ticket > 0 then
+  highest_ticket = math.max(last_fence, micros + 60000000)
+  if ticket > highest_ticket then ticket = 0 end
+end
 local place = record and call('ZSCORE', queue, id)
 local above_limit = want and want > limit
 local waits = wait_ms > 0 and want and not above_limit
@@ -173,7 +179,7 @@ if place then
   ticket = tonumber(place)
 elseif ticket > 0 then
   if waits and (waiting > 0 or in_use + want > limit) then
-    last_fence = math.max(last_fence, ticket + head_start_ms * 1000)
+    last_fence = math.max(last_fence, math.min(ticket + head_start_ms * 1000, highest_ticket))
     next_fence = math.max(next_fence, last_fence + 1)
     call('ZADD', queue, ticket, id)
     is_new_queue, wrote = waiting == 0, true

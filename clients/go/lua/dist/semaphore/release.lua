@@ -64,7 +64,7 @@ local is_new_holders, is_new_queue      -- the key was empty, so it has no TTL y
 local latest = 0                        -- the latest end of a new lease
 problem = problem or (not fence or least_end > 0) and (#id > 200 or not find(id, WORD)) and string.format(NO_WORD, 'id', 200)
   or (keep < 0 or keep > 2147483647) and string.format(NO_NUMBER, 'keep', 0, 2147483647)
-  or (only < 0 or only > 4503599627370496) and string.format(NO_NUMBER, 'fence', 0, 4503599627370496)
+  or (only < 0 or only > 9007199254740991) and string.format(NO_NUMBER, 'fence', 0, 9007199254740991)
 if problem then return redis.error_reply(problem) end
 if only > 0 and record and (fence or tonumber(call('ZSCORE', queue, id) or 0)) ~= only then
   record, fence = false, nil -- they belong to a later call with the same id

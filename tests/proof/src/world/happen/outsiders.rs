@@ -4,17 +4,22 @@ use super::{COUNT, LIFE_MS, of};
 use crate::action::Action;
 use crate::client::waits::Caller;
 use crate::ledger::Check;
-use crate::model;
+use crate::model::{self, is_cooling};
 use crate::protocol::keys::Keys;
 use crate::protocol::latch::{Count, CountDown, Delete};
 use crate::protocol::semaphore::{Acquire, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireSeveral};
 use crate::world::{GROUP, World};
+
+/// The highest ticket that the scripts accept as an argument.
+const HIGHEST: u64 = (1 << 53) - 1;
 
 impl World {
     pub(super) fn let_outsider(&mut self, action: &Action) -> Check {
         let clients = self.hosts.len();
         match action {
             Action::ManyJoin { gate, count, .. } => self.many_join(of(*gate, self.gates.len()), *count, action),
+            Action::Invent { gate, .. } => self.invent(of(*gate, self.gates.len()), action),
+            Action::Confirm { gate } => self.confirm(of(*gate, self.gates.len())),
             Action::Lookup { gate, client } => {
                 let gate = of(*gate, self.gates.len());
                 let Some(id) = self.id_of(of(*client, clients), gate) else {
@@ -103,6 +108,41 @@ impl World {
             self.call(&Acquire { keys, ask })?;
         }
         self.calls += 1;
+        Ok(())
+    }
+
+    fn invent(&mut self, gate: usize, action: &Action) -> Check {
+        let Action::Invent { ahead, wait_ms, max_waiting, head_start_ms, .. } = *action else {
+            return Ok(());
+        };
+        let keys = &self.gates[gate].keys.clone();
+        let ask = Ask {
+            id: &format!("invents/{}", self.calls),
+            permits: Some(1),
+            limit: if World::is_mutex(gate) { 1 } else { 3 },
+            lease_ms: 400,
+            wait_ms,
+            inbox: "luagate:inbox:nobody",
+            ticket: self.micros().saturating_add_signed(ahead).clamp(1, HIGHEST),
+            max_waiting,
+            at_least_ms: 0,
+            head_start_ms,
+        };
+        self.calls += 1;
+        self.call(&Acquire { keys, ask }).map(drop)
+    }
+
+    /// Refreshes each permit by its fence. The reply must be that of the model, which accepts every fence.
+    fn confirm(&mut self, gate: usize) -> Check {
+        let keys = &self.gates[gate].keys.clone();
+        let holders = self.gates[gate].model.holders.clone();
+        for (id, holder) in &holders {
+            let left = holder.ends.map(|ends| ends.saturating_sub(self.now()));
+            if left == Some(0) || is_cooling(id) {
+                continue;
+            }
+            self.call(&Refresh { keys, id, lease_ms: left.unwrap_or(0), fence: Some(holder.fence) })?;
+        }
         Ok(())
     }
 

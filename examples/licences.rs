@@ -8,7 +8,7 @@
 //! the line in between. It is granted when its turn comes, because the batches behind it cannot take the licences that
 //! it waits for.
 
-use luagate::{Gate, Permit, Semaphore};
+use luagate::{Gate, Permit, Semaphore, Ticket};
 use std::env;
 use std::error::Error;
 use std::sync::Mutex;
@@ -66,7 +66,7 @@ fn main() -> Outcome<()> {
 /// A grant to a batch. Tickets increase with the place in line, fences with the order of the grants.
 #[derive(Clone)]
 struct Grant {
-    ticket: Option<u64>,
+    ticket: Option<Ticket>,
     fence: u64,
 }
 

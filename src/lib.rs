@@ -157,7 +157,7 @@ pub mod __proof {
 
 pub use engine::counters::Counters;
 pub use engine::eviction::Warning;
-pub use error::Error;
+pub use error::{Error, Ticket};
 pub use gate::{Gate, GateBuilder};
 pub use latch::CountDownLatch;
 pub use mutex::Mutex;

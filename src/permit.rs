@@ -7,7 +7,7 @@ pub use release::{ReleaseError, Released};
 
 use crate::engine::mode::{Mode, block};
 use crate::error::failure::{Failure, FailureKind};
-use crate::error::{CallError, Invalid, Lost, PermitError};
+use crate::error::{CallError, Invalid, Lost, PermitError, Ticket};
 use crate::lease::permits::OnLost;
 use crate::protocol::held::{HeldPermit, Identity};
 use crate::protocol::keeper::{Keeper, Number};
@@ -52,6 +52,10 @@ impl Permit {
     /// The fencing token: a number that is higher than that of every earlier grant of this semaphore. Pass it
     /// to the protected resource, and let the resource refuse lower numbers. If several holders are allowed at
     /// the same time, the fence identifies a grant but does not order the holders.
+    ///
+    /// It can be lower than an earlier one if the server's clock was set back by more than a minute, or if keys were lost
+    /// and the clock is behind. [`resize`](crate::Semaphore::resize) pins the limit, and a pinned state never expires:
+    /// [the guide](crate::guide::leases_and_fences#fences-and-the-servers-clock) has the details.
     #[doc(alias = "fencing_token")]
     pub fn fence(&self) -> u64 {
         self.identity.fence
@@ -84,11 +88,11 @@ impl Permit {
         Some(self.limit).filter(|limit| *limit > 0)
     }
 
-    /// The ticket of the wait: the number that decided its place in line. `None` if it was granted without waiting, or if no
+    /// The ticket of the wait, which decided its place in line. `None` if it was granted without waiting, or if no
     /// reply during the wait was read. The wait has ended, so do not pass it to
     /// [`Semaphore::ticket`](crate::Semaphore::ticket).
-    pub fn ticket(&self) -> Option<u64> {
-        self.ticket
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.ticket.map(Ticket::new)
     }
 
     /// The time for which the permit is still held, by the clocks of this machine, early rather than late. Zero

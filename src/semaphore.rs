@@ -7,7 +7,7 @@ pub(crate) mod settings;
 
 pub use manage::{Resized, Revoked};
 
-use crate::error::Lost;
+use crate::error::{Lost, Ticket};
 use crate::shared::Shared;
 use crate::wait::cancel::Cancel;
 use settings::{Lease, Settings};
@@ -171,15 +171,13 @@ impl Semaphore {
     /// ```
     ///
     /// Use a ticket for one wait, and only for the same name: every other wait with it overtakes the line. `try_acquire`
-    /// ignores it. [Several](crate::Several) semaphores refuse it. With an [id](Self::id) chosen by the application, take
+    /// ignores it. [Several](crate::Several) semaphores refuse it. A ticket that no server gave counts as none: one later than
+    /// the last fence and ticket of the name, and more than a minute ahead of the server's clock. With an [id](Self::id) chosen by the application, take
     /// another id for the new wait: a delayed release of the cancelled wait names the same id and place, and would end
     /// the new wait with [`Revoked`](crate::errors::AcquireError::Revoked).
-    ///
-    /// # Errors
-    /// The wait returns [`Invalid`](crate::errors::AcquireError::Invalid) for a number that is no ticket, above 2^52.
     #[must_use]
-    pub fn ticket(mut self, ticket: impl Into<Option<u64>>) -> Self {
-        self.settings.ticket = ticket.into().unwrap_or(0);
+    pub fn ticket(mut self, ticket: impl Into<Option<Ticket>>) -> Self {
+        self.settings.ticket = ticket.into();
         self
     }
 

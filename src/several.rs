@@ -192,7 +192,7 @@ impl Several {
         for (index, Member { semaphore, permits, .. }) in members.iter().enumerate() {
             let name = semaphore.name();
             let settings = &semaphore.settings;
-            let refused = [("id", settings.id.is_some()), ("ticket", settings.ticket > 0)];
+            let refused = [("id", settings.id.is_some()), ("ticket", settings.ticket.is_some())];
             if let Some((what, _)) = refused.iter().find(|(_, is_set)| *is_set) {
                 let why = format!(
                     "the semaphore {name} has a chosen {what}. Accepted: semaphores without `{what}`. Remove the call of `{what}`"

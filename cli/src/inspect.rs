@@ -167,7 +167,7 @@ fn waiter_json(place: usize, waiter: &Waiter) -> Value {
         "reason": label::reason(waiter.label()),
         "permits": waiter.permits,
         "place": place,
-        "ticket": waiter.ticket,
+        "ticket": waiter.ticket.to_string().parse::<u64>().ok(),
         "age_ms": ms(waiter.age),
         "patience_ms": ms(waiter.patience),
     })

@@ -2,6 +2,7 @@
 
 use crate::record::{Event, What};
 use crate::{LIMIT, LONGEST_STAY};
+use luagate::Ticket;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub struct DeadHolder {
 /// A worker that was killed while it waited with this ticket.
 pub struct DeadWaiter {
     pub died: Duration,
-    pub ticket: u64,
+    pub ticket: Ticket,
 }
 
 /// `late` is the measured delay that the semaphore does not cause: a busy machine, or a server far away.
@@ -73,9 +74,9 @@ fn order(events: &[Event]) -> Promise {
         What::Enter { fence, ticket } => Some((fence, ticket)),
         _ => None,
     });
-    let mut grants: Vec<(u64, Option<u64>)> = grants.collect();
+    let mut grants: Vec<(u64, Option<Ticket>)> = grants.collect();
     grants.sort_unstable();
-    let tickets: Vec<u64> = grants.iter().filter_map(|(_, ticket)| *ticket).collect();
+    let tickets: Vec<Ticket> = grants.iter().filter_map(|(_, ticket)| *ticket).collect();
     let overtaken = tickets.windows(2).filter(|pair| pair[0] >= pair[1]).count();
     Promise {
         kept: overtaken == 0 && !tickets.is_empty(),

@@ -3,12 +3,16 @@
 //! a worker that is inside according to the record holds a permit.
 
 use crate::Outcome;
+use luagate::Ticket;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::process::Stdio;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
+
+/// In place of the ticket of a worker that did not wait in line.
+const AT_ONCE: &str = "at-once";
 
 pub struct Event {
     pub worker: String,
@@ -18,10 +22,10 @@ pub struct Event {
 }
 
 pub enum What {
-    /// `ticket`: the place in line of a worker that waited. In the file, 0 means that it did not wait.
+    /// `ticket`: the place in line of a worker that waited.
     Enter {
         fence: u64,
-        ticket: Option<u64>,
+        ticket: Option<Ticket>,
     },
     Exit {
         fence: u64,
@@ -47,7 +51,7 @@ impl fmt::Display for Event {
         let (worker, at) = (&self.worker, self.at.as_micros());
         match self.what {
             What::Enter { fence, ticket } => {
-                let ticket = ticket.unwrap_or(0);
+                let ticket = ticket.map_or(AT_ONCE.to_owned(), |ticket| ticket.to_string());
                 write!(f, "enter {worker} {fence} {ticket} {at}")
             }
             What::Exit { fence } => write!(f, "exit {worker} {fence} {at}"),
@@ -63,7 +67,7 @@ impl FromStr for Event {
         let words: Vec<&str> = line.split(' ').collect();
         let (worker, at, what) = match words[..] {
             ["enter", worker, fence, ticket, at] => {
-                let ticket = Some(ticket.parse()?).filter(|ticket| *ticket > 0);
+                let ticket = if ticket == AT_ONCE { None } else { Some(ticket.parse()?) };
                 let fence = fence.parse()?;
                 (worker, at, What::Enter { fence, ticket })
             }

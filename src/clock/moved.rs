@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The maximum offset. Fences and tickets begin with the time in µs. The scripts accept them up to 2^52, which is the
-/// year 2112.
+/// The maximum offset. Fences and tickets begin with the time in µs. The scripts accept them below 2^53, which is the
+/// year 2255.
 const MAX_OFFSET: Duration = Duration::from_secs(50 * 365 * 86_400);
 
 /// How long a step waits in real time for threads that have something to do.

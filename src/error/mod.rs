@@ -4,9 +4,11 @@ pub(crate) mod failure;
 mod outcome;
 pub(crate) mod permission;
 mod replies;
+mod ticket;
 
 pub use outcome::{AboveLimit, AlreadyHeld, Cancelled, Denied, LimitMismatch, Lost, PlaceRevoked, StillClosed};
 pub(crate) use outcome::{MOST, Used};
+pub use ticket::Ticket;
 
 use crate::error::failure::{Failure, FailureKind};
 use std::fmt;

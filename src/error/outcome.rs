@@ -1,5 +1,6 @@
 //! The outcomes that are no failures: denied, lost, timed out and others.
 
+use super::Ticket;
 use std::fmt;
 use std::time::Duration;
 
@@ -173,7 +174,7 @@ pub struct Cancelled {
     /// The ticket of the wait. With it, a later wait can have the same place in line: see
     /// [`Semaphore::ticket`](crate::Semaphore::ticket). `None`: the caller was not in line yet, or waited for several
     /// semaphores or for a latch.
-    pub ticket: Option<u64>,
+    pub ticket: Option<Ticket>,
 }
 
 /// The displayed text of each outcome.

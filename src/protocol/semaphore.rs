@@ -14,7 +14,8 @@ use std::time::Duration;
 pub struct Grant {
     /// How many permits are held.
     pub permits: u32,
-    /// The fencing token: higher than that of every earlier grant of this semaphore.
+    /// The fencing token: higher than that of every earlier grant of this semaphore, with the exceptions of
+    /// [`Permit::fence`](crate::Permit::fence).
     pub fence: u64,
     /// The end of the lease; `None`: never.
     pub expires_at: Option<ServerTime>,
@@ -100,7 +101,8 @@ pub struct Ask<'a> {
     /// `<channel>#<secret>`. Then each message ends with the SHA-1 of the secret and the text before it, as
     /// `lua/README.md` describes. Empty: no messages, the caller only asks again.
     pub inbox: &'a str,
-    /// 0, or the ticket of an earlier answer: restores the place of a waiter if the server lost it.
+    /// 0, or the ticket of an earlier answer: restores the place of a waiter if the server lost it. One that no server gave
+    /// counts as 0.
     pub ticket: u64,
     /// Joins the line only while fewer than this number wait; 0: no maximum. A caller that is in line already stays in
     /// line.

@@ -17,7 +17,7 @@ use super::semaphore::{self, Acquire, AcquireAnswer, Grant, Usage};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{
     AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch, PlaceRevoked,
-    StillClosed, TryAcquireError, WaitError,
+    StillClosed, Ticket, TryAcquireError, WaitError,
 };
 use redis::Value;
 use std::time::{Duration, Instant};
@@ -577,7 +577,7 @@ impl WaitTarget for PermitTarget {
     }
 
     fn cancelled(&self) -> AcquireError {
-        AcquireError::Cancelled(Cancelled { ticket: self.ticket() })
+        AcquireError::Cancelled(Cancelled { ticket: self.ticket().map(Ticket::new) })
     }
 
     fn timed_out(&self) -> AcquireError {

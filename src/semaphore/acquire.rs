@@ -2,7 +2,7 @@
 
 use super::Semaphore;
 use crate::engine::mode::{Mode, block};
-use crate::error::{AcquireError, Lost, PermitError, RunError, TryAcquireError};
+use crate::error::{AcquireError, Lost, PermitError, RunError, Ticket, TryAcquireError};
 use crate::lease::permits::OnLost;
 use crate::permit::{Permit, Released};
 use crate::protocol::id;
@@ -306,7 +306,7 @@ impl Semaphore {
         caller: Caller<'_>,
     ) -> Result<Permit, AcquireError> {
         let span = Operation::Acquire.on([self.settings.keys()?.meta.as_ref()]);
-        let mut ticket = self.settings.ticket;
+        let mut ticket = self.settings.ticket.map_or(0, Ticket::number);
         let work = async {
             let caller = Caller { cancel: self.settings.cancel.as_ref(), ..caller };
             loop {

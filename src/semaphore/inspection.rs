@@ -1,7 +1,7 @@
 //! The holders and waiters of a semaphore, as [`Semaphore::inspect`](crate::Semaphore::inspect) returns them for
 //! display.
 
-use crate::error::{MOST, Used};
+use crate::error::{MOST, Ticket, Used};
 use crate::protocol::id::label_of;
 use crate::protocol::reply::between;
 use crate::protocol::semaphore::State;
@@ -57,8 +57,8 @@ pub struct Waiter {
     pub id: String,
     /// The number of permits that it asks for.
     pub permits: u32,
-    /// The number that decides the order of the line: the smallest ticket is granted first. The smallest ticket is granted first.
-    pub ticket: u64,
+    /// The ticket, which decides the order of the line: the smallest ticket is granted first.
+    pub ticket: Ticket,
     /// The time since it joined the line, by the server's clock. It is computed from the ticket, with the restriction of
     /// [`Holder::age`].
     pub age: Duration,
@@ -94,7 +94,7 @@ impl Inspection {
         let waiters = state.waiters.into_iter().map(|row| Waiter {
             id: row.id,
             permits: row.permits,
-            ticket: row.ticket,
+            ticket: Ticket::new(row.ticket),
             age: since(row.ticket, now),
             patience: between(now, row.patience_until),
         });

@@ -1,6 +1,6 @@
 //! What a caller declares about a semaphore: its name, its limit, and how permits are held.
 
-use crate::error::{Invalid, LimitMismatch};
+use crate::error::{Invalid, LimitMismatch, Ticket};
 use crate::lease::permits::OnLost;
 use crate::protocol::id;
 use crate::protocol::keys::Keys;
@@ -28,8 +28,8 @@ pub(crate) struct Settings {
     pub(crate) at_least: Option<Duration>,
     pub(crate) max_waiting: Option<u32>,
     pub(crate) head_start: Duration,
-    /// The place in line of an earlier wait. 0: none.
-    pub(crate) ticket: u64,
+    /// The place in line of an earlier wait.
+    pub(crate) ticket: Option<Ticket>,
     pub(crate) cancel: Option<Cancel>,
     pub(crate) on_lost: Option<OnLost>,
 }
@@ -49,7 +49,7 @@ impl Settings {
             at_least: None,
             max_waiting: None,
             head_start: Duration::ZERO,
-            ticket: 0,
+            ticket: None,
             cancel: None,
             on_lost: None,
         }

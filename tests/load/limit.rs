@@ -5,7 +5,7 @@ use crate::all_processors;
 use crate::own;
 use crate::support::{self, Server, process};
 
-use luagate::{Gate, Lease};
+use luagate::{Gate, Lease, Ticket};
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,8 @@ const HOLD: Duration = Duration::from_millis(1);
 /// One hold of a permit, as its process recorded it.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
-    ticket: u64,
+    /// `None`: it did not wait.
+    ticket: Option<Ticket>,
     fence: u64,
     entered: u128,
     left: u128,
@@ -41,8 +42,7 @@ fn stay(gate: &Gate, name: &str, threads: u32, stays: u32) -> Vec<Stay> {
                     let permit = semaphore.acquire_timeout(Duration::from_secs(60)).unwrap();
                     let entered = now();
                     std::thread::sleep(HOLD);
-                    let stay =
-                        Stay { ticket: permit.ticket().unwrap_or(0), fence: permit.fence(), entered, left: now() };
+                    let stay = Stay { ticket: permit.ticket(), fence: permit.fence(), entered, left: now() };
                     permit.release().unwrap();
                     record.lock().unwrap().push(stay);
                 }
@@ -70,7 +70,7 @@ fn assert_in_order(stays: &mut [Stay]) {
     for pair in stays.windows(2) {
         assert!(pair[0].fence < pair[1].fence, "the same fence twice: {pair:?}");
     }
-    let waited: Vec<_> = stays.iter().filter(|stay| stay.ticket > 0).collect();
+    let waited: Vec<_> = stays.iter().filter(|stay| stay.ticket.is_some()).collect();
     for pair in waited.windows(2) {
         assert!(pair[0].ticket < pair[1].ticket, "overtaken: {pair:?}");
     }
@@ -81,7 +81,8 @@ pub fn work(arguments: &[String]) {
     let [url, prefix, threads, stays] = arguments else { panic!() };
     let gate = Gate::builder(url).prefix(prefix).open().unwrap();
     for stay in stay(&gate, "limit", threads.parse().unwrap(), stays.parse().unwrap()) {
-        println!("stay {} {} {} {}", stay.ticket, stay.fence, stay.entered, stay.left);
+        let ticket = stay.ticket.map_or("none".to_owned(), |ticket| ticket.to_string());
+        println!("stay {ticket} {} {} {}", stay.fence, stay.entered, stay.left);
     }
 }
 
@@ -103,12 +104,12 @@ fn two_hundred_threads_and_twenty_processes_keep_limit_and_order() {
             let Some(numbers) = line.strip_prefix("stay ") else {
                 continue;
             };
-            let numbers: Vec<u128> = numbers.split(' ').map(|n| n.parse().unwrap()).collect();
+            let words: Vec<&str> = numbers.split(' ').collect();
             stays.push(Stay {
-                ticket: numbers[0].try_into().unwrap(),
-                fence: numbers[1].try_into().unwrap(),
-                entered: numbers[2],
-                left: numbers[3],
+                ticket: Some(words[0]).filter(|word| *word != "none").map(|word| word.parse().unwrap()),
+                fence: words[1].parse().unwrap(),
+                entered: words[2].parse().unwrap(),
+                left: words[3].parse().unwrap(),
             });
         }
         assert!(child.wait().unwrap().success());

@@ -4,8 +4,7 @@ use crate::support::{SOON, Server, within};
 use crate::{own, runtime};
 use luagate::admin;
 use luagate::{Gate, Semaphore};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -16,15 +15,15 @@ const LONG: Duration = Duration::from_secs(180); // only bounds a failure
 
 async fn served_in_order(semaphore: Semaphore, seen: luagate::Semaphore) {
     let holder = semaphore.acquire_async().await.unwrap();
-    let last = Arc::new(AtomicU64::new(0));
+    let last = Arc::new(Mutex::new(None));
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
         let (semaphore, last) = (semaphore.clone(), last.clone());
         tasks.spawn(async move {
             let permit = semaphore.acquire_async().await.unwrap();
             let ticket = permit.ticket().unwrap();
-            let before = last.swap(ticket, Ordering::SeqCst); // one holder at a time
-            assert!(before < ticket, "ticket {ticket} was served after {before}");
+            let before = last.lock().unwrap().replace(ticket); // one holder at a time
+            assert!(before < Some(ticket), "ticket {ticket} was served after {before:?}");
             permit.release_async().await.unwrap();
         });
     }
@@ -77,7 +76,7 @@ fn after_the_connection_broke_all_that_wait_are_served_in_order() {
         let gate = Gate::builder(&server.url).prefix(&server.prefix).open_async().await.unwrap();
         let semaphore = gate.semaphore("s", 1);
         let holder = semaphore.acquire_async().await.unwrap();
-        let last = Arc::new(AtomicU64::new(0));
+        let last = Arc::new(Mutex::new(None));
         let mut tasks = JoinSet::new();
         for _ in 0..100 {
             let (semaphore, last) = (semaphore.clone(), last.clone());
@@ -85,8 +84,8 @@ fn after_the_connection_broke_all_that_wait_are_served_in_order() {
                 let permit = semaphore.acquire_timeout_async(SOON).await.unwrap();
                 // None: the reply with the ticket was lost with the connection.
                 if let Some(ticket) = permit.ticket() {
-                    let before = last.swap(ticket, Ordering::SeqCst); // one holder at a time
-                    assert!(before < ticket, "ticket {ticket} was served after {before}");
+                    let before = last.lock().unwrap().replace(ticket); // one holder at a time
+                    assert!(before < Some(ticket), "ticket {ticket} was served after {before:?}");
                 }
             });
         }

@@ -4,7 +4,7 @@ use crate::args::{Limit, PermitArgs};
 use crate::ended::Ended;
 use clap::ArgMatches;
 use luagate::admin::{self, Kind, Name};
-use luagate::{Cancel, Gate, Lease, Permit, Semaphore};
+use luagate::{Cancel, Gate, Lease, Permit, Semaphore, Ticket};
 use std::time::Duration;
 
 /// Longer than any program runs.
@@ -72,7 +72,7 @@ pub struct Settings<'a> {
     pub id: &'a str,
     pub cancel: &'a Cancel,
     /// Of a place in line to have again, if only one name is acquired.
-    pub ticket: Option<u64>,
+    pub ticket: Option<Ticket>,
 }
 
 /// The semaphores of these claims, with the number of permits of each.

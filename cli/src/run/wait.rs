@@ -8,7 +8,7 @@ use super::{Event, signals, thread};
 use crate::address::ServerArgs;
 use crate::args::PermitArgs;
 use crate::ended::{Ended, UNREACHABLE};
-use luagate::{Cancel, Gate, Permit, Semaphore};
+use luagate::{Cancel, Gate, Permit, Semaphore, Ticket};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,7 +162,7 @@ impl Waiter {
         &self,
         gate: &Gate,
         cancel: &Cancel,
-        ticket: &mut Option<u64>,
+        ticket: &mut Option<Ticket>,
         events: &Sender<Event>,
         shown: &Shown,
     ) -> Result<Vec<Permit>, Ended> {

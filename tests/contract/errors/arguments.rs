@@ -5,7 +5,7 @@ use crate::support::{Server, eventually};
 
 use luagate::admin;
 use luagate::autocomplete::Recent;
-use luagate::{Gate, Lease};
+use luagate::{Gate, Lease, Ticket};
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_micros(1);
@@ -54,6 +54,7 @@ fn numbers(printed: &mut Printed, gate: &Gate) {
     printed.error(semaphore.clone().lease(Lease::renewed(Duration::from_millis(1))).try_acquire());
     printed.error(semaphore.clone().max_waiting(0).acquire());
     printed.error(semaphore.clone().head_start(Duration::from_secs(90_000)).acquire());
+    printed.text("seven".parse::<Ticket>().unwrap_err());
     printed.error(gate.latch("latch", 0).wait());
     printed.error(gate.latch("latch", 1).life(SHORT).wait());
 }
@@ -67,6 +68,7 @@ fn several(printed: &mut Printed, gate: &Gate, other: &Gate) {
     printed.error(gate.several([(&a, 1), (&other.semaphore("{s}:b", 1), 1)]).try_acquire());
     printed.error(gate.several([(&a, 0)]).try_acquire());
     printed.error(gate.several([(&a.clone().id("id"), 1)]).try_acquire());
+    printed.error(gate.several([(&a.clone().ticket("7".parse::<Ticket>().unwrap()), 1)]).try_acquire());
 }
 
 fn a_second_wait(printed: &mut Printed, gate: &Gate) {

@@ -131,7 +131,7 @@ fn granted(permit: &Permit) -> Outcome {
         id: permit.id().to_owned(),
         permits: permit.permits(),
         fence: permit.fence(),
-        ticket: permit.ticket(),
+        ticket: permit.ticket().map(|ticket| ticket.to_string().parse().unwrap()),
         expires_at: None,
     })
 }

@@ -6,7 +6,7 @@ use crate::support::{SOON, Server, timed_out};
 
 use luagate::errors::{AcquireError, TryAcquireError, WaitError};
 use luagate::scripts::semaphore::Ask;
-use luagate::{Cancel, Lease, Semaphore};
+use luagate::{Cancel, Lease, Released, Semaphore, Ticket};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -160,9 +160,13 @@ fn a_cancelled_wait_leaves_the_line_and_can_join_it_again_at_its_place() {
             }
             stop.cancel();
             let Err(AcquireError::Cancelled(cancelled)) = first.join().unwrap() else { panic!("it was cancelled") };
-            assert_eq!(cancelled.ticket, Some(place));
+            let ticket = cancelled.ticket.unwrap();
+            assert_eq!(ticket.to_string(), place.to_string());
             await_waiters(&mut raw, 2);
-            let again = semaphore.clone().ticket(place).max_waiting(1);
+            // The text is the same ticket, after a restart too.
+            let stored: Ticket = ticket.to_string().parse().unwrap();
+            assert_eq!(stored, ticket);
+            let again = semaphore.clone().ticket(stored).max_waiting(1);
             let serve = &serve;
             scope.spawn(move || serve("first", &again));
             await_waiters(&mut raw, 3);
@@ -195,6 +199,41 @@ fn a_wait_that_joins_again_when_nobody_waits_is_granted_at_once() {
 }
 
 #[test]
+fn a_ticket_that_no_server_gave_disables_no_name() {
+    let server = Server::any();
+    let mut raw = Raw::new(&server, 1);
+    let semaphore = server.gate().semaphore("raw", 1).lease(Lease::fixed(MINUTE));
+    let year_ahead = (raw.server_ms() + 31_536_000_000) * 1_000;
+    for text in ["4503599627370496".to_owned(), year_ahead.to_string()] {
+        raw.grant(super::held(&raw));
+        let waiting = semaphore.clone().ticket(text.parse::<Ticket>().unwrap());
+        let waiting = std::thread::spawn(move || waiting.acquire());
+        await_waiters(&mut raw, 1);
+        raw.assert_released("holder");
+        let first = waiting.join().unwrap().unwrap();
+        first.refresh().unwrap();
+        assert_eq!(first.release().unwrap(), Released::Released);
+        let next = semaphore.acquire().unwrap();
+        let latest = (raw.server_ms() + 1) * 1_000;
+        assert!(next.fence() <= latest, "the ticket {text} raised the fence to {}, at {latest}", next.fence());
+        next.refresh().unwrap();
+        assert_eq!(next.release().unwrap(), Released::Released);
+    }
+}
+
+#[test]
+fn a_text_that_no_ticket_has_is_refused() {
+    for text in ["", "0", "007", "+7", "-1", "7 ", "1.5", "0x7", "seven", "9007199254740992", "99999999999999999999"] {
+        let refused = text.parse::<Ticket>().unwrap_err();
+        assert_eq!(refused.what(), "ticket");
+        assert!(refused.to_string().contains("Accepted: "), "{refused}");
+    }
+    let (low, high): (Ticket, Ticket) = ("7".parse().unwrap(), "9007199254740991".parse().unwrap());
+    assert!(low < high);
+    assert_eq!(high.to_string(), "9007199254740991");
+}
+
+#[test]
 fn a_wait_that_never_was_in_line_or_was_for_several_has_no_ticket() {
     let server = Server::any();
     let gate = server.gate();
@@ -216,10 +255,8 @@ fn a_wait_that_never_was_in_line_or_was_for_several_has_no_ticket() {
     let Err(AcquireError::Cancelled(cancelled)) = waiting.join().unwrap() else { panic!("it was cancelled") };
     assert_eq!(cancelled.ticket, None);
     // A ticket is of one line.
-    let refused = several.with(|semaphore| semaphore.ticket(7)).acquire().unwrap_err();
+    let refused = several.with(|semaphore| semaphore.ticket("7".parse::<Ticket>().unwrap())).acquire().unwrap_err();
     assert!(matches!(&refused, AcquireError::Invalid(invalid) if invalid.what() == "ticket"), "{refused}");
-    let refused = gate.semaphore("b", 2).ticket(u64::MAX).acquire().unwrap_err();
-    assert!(matches!(&refused, AcquireError::Invalid(_)), "{refused}");
 }
 
 #[test]

@@ -185,7 +185,10 @@ fn granted_by_message(language: &Language) -> Result<(), Failed> {
 
     let stays = stays::read(&mut con, &format!("{}:log", server.prefix));
     // A worker that is slow to notice the end of its input may have held a permit once more.
-    let stay = stays.iter().find(|stay| stay.ticket == waiter.ticket).ok_or("it never held a permit")?;
+    let stay = stays
+        .iter()
+        .find(|stay| stay.ticket.to_string() == waiter.ticket.to_string())
+        .ok_or("it never held a permit")?;
     assert!(stay.fence < FORGED, "it accepted a forged message");
     let manifest: Value = serde_json::from_reader(File::open(format!("{ROOT}/lua/manifest.json"))?)?;
     let acquire = manifest["scripts"]["semaphore/acquire"]["sha1"].as_str().ok_or("a SHA-1")?;

@@ -65,7 +65,7 @@ macro_rules! fields {
             ("id", $permit.id().to_owned()),
             ("permits", $permit.permits().to_string()),
             ("fence", $permit.fence().to_string()),
-            ("ticket", $permit.ticket().unwrap_or(0).to_string()),
+            ("ticket", $permit.ticket().map_or("0".to_owned(), |ticket| ticket.to_string())),
             ("head_start", $head_start.to_string()),
         ]
     };

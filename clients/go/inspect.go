@@ -34,7 +34,7 @@ type Holder struct {
 type Waiter struct {
 	ID, Label string
 	Permits   int
-	Ticket    int64
+	Ticket    Ticket
 }
 
 // Inspect returns the holders and the waiters. It ends with ctx, and within the call timeout of the gate.
@@ -64,7 +64,7 @@ func (s *Semaphore) Inspect(ctx context.Context) (*State, error) {
 		waiters, _ := last.fields["waiters"].([]any)
 		for i := range waiters {
 			id, row := idOf(waiters, i), numbers(waiters, i) // id permits ticket patience_until
-			state.Waiters = append(state.Waiters, Waiter{id, labelOf(id), int(row[1]), row[2]})
+			state.Waiters = append(state.Waiters, Waiter{id, labelOf(id), int(row[1]), Ticket{row[2]}})
 		}
 		isEmpty := len(holders)+len(waiters) == 0
 		if isEmpty || offset+page >= max(last.n("holder_count"), last.n("waiter_count")) {

@@ -12,8 +12,8 @@ import (
 type Permit struct {
 	ID      string // of the holder
 	Permits int    // their number; a writer of an RWLock has all
-	Fence   int64  // higher than the fence of every earlier grant; pass it to the resource that the permit protects
-	Ticket  int64  // with which it waited in line; 0: it did not wait
+	Fence   int64  // higher than all before it, unless the server's clock goes back; pass it to what the permit protects
+	Ticket  Ticket // with which it waited in line; zero: it did not wait
 	Limit   int    // in force when it was granted
 
 	semaphore *Semaphore

@@ -225,7 +225,7 @@ func (r *request) granted(fence, expiresAt int64, end time.Time) *Permit {
 	if !time.Now().Before(end) {
 		return nil
 	}
-	return newPermit(r.semaphore, Permit{ID: r.id, Permits: r.permits, Fence: fence, Ticket: r.ticket, Limit: int(r.last.n("limit"))},
+	return newPermit(r.semaphore, Permit{ID: r.id, Permits: r.permits, Fence: fence, Ticket: Ticket{r.ticket}, Limit: int(r.last.n("limit"))},
 		expiresAt, end)
 }
 

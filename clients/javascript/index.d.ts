@@ -90,16 +90,31 @@ interface Held extends AsyncDisposable {
   release(): Promise<boolean>;
 }
 
+/** A place in line. Of two waiters, the one with the smaller ticket is served first. */
+export class Ticket {
+  #number;
+  /** The ticket with this text, which `toString` returned. Throws an `InvalidError` for a number, and for another text. */
+  constructor(text: string);
+  /** Below 0 if `a` is served before `b`, for `sort`. */
+  static compare(a: Ticket, b: Ticket): number;
+  /** Its text, which can be stored. */
+  toString(): string;
+  toJSON(): string;
+}
+
 /** A held permit. The end of an `await using` releases it, and rejects for no failed release. */
 export interface Permit extends Held {
   /** The id of the holder. */
   readonly id: string;
   /** The number of permits. */
   readonly permits: number;
-  /** A number that is higher than that of every earlier grant. Pass it to what the permit protects. */
+  /**
+   * A number that is higher than that of every earlier grant, unless the server's clock goes back. Pass it to what the permit
+   * protects.
+   */
   readonly fence: number;
-  /** The ticket with which it waited in line; 0: it did not wait. */
-  readonly ticket: number;
+  /** The ticket with which it waited in line; `null`: it did not wait. */
+  readonly ticket: Ticket | null;
   /** The limit that was in force at the grant. */
   readonly limit: number;
   /** The end of the lease in milliseconds of the server's clock; -1: never. */
@@ -136,7 +151,7 @@ export interface Inspection {
     coolingDown: boolean;
   }>;
   /** In the order in which they will be granted. */
-  waiters: Array<{ id: string; label: string | null; permits: number; ticket: number }>;
+  waiters: Array<{ id: string; label: string | null; permits: number; ticket: Ticket }>;
 }
 
 /** A counting semaphore or a lock. Nothing is re-entrant. */

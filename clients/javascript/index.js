@@ -14,3 +14,4 @@ export {
   UnexpectedReplyError,
   UnreachableError,
 } from './lib/errors.js';
+export { Ticket } from './lib/ticket.js';

@@ -1,18 +1,19 @@
 // Held permits: of one semaphore, and of several together.
 import { InvalidError, LostError } from './errors.js';
 import { Lease } from './lease.js';
+import { given } from './ticket.js';
 
 /** A permit that the program no longer references is no longer renewed. */
 const unreferenced = new FinalizationRegistry((lease) => lease.renew(false));
 
-/** A held permit: `id`, `permits`, `fence`, `limit`, and `ticket` (0: it did not wait in line). */
+/** A held permit: `id`, `permits`, `fence`, `limit`, and `ticket` (`null`: it did not wait in line). */
 export class Permit {
   #gate;
   #settings;
   #hasEnded = false; // whether the server has confirmed the release
 
   constructor(gate, settings, id, ticket, limit, { permits, fence, expires_at }, clock) {
-    Object.assign(this, { id, permits, fence, ticket, limit });
+    Object.assign(this, { id, permits, fence, ticket: ticket ? given(ticket) : null, limit });
     this.#gate = gate;
     this.#settings = settings;
     const lease = new Lease(gate, settings, id, expires_at, clock);

@@ -3,6 +3,7 @@ import { InvalidError, MOST, UnexpectedReplyError } from './errors.js';
 import { releasedAfter } from './permits.js';
 import { Request } from './request.js';
 import { checkId, checkInteger, checkNames, checkType, labelOf } from './settings.js';
+import { given } from './ticket.js';
 import { WAIT_NAMES } from './wait.js';
 
 const PAGE = 1_000; // the most holders and waiters of one reply
@@ -54,7 +55,9 @@ export class Semaphore {
         const remaining = expiresAt === -1 ? null : Math.max(0, expiresAt - now);
         holders.push({ id, label: labelOf(id), permits, fence, remaining, coolingDown: coolingDown === 1 });
       }
-      for (const [id, permits, ticket] of page.waiters) waiters.push({ id, label: labelOf(id), permits, ticket });
+      for (const [id, permits, ticket] of page.waiters) {
+        waiters.push({ id, label: labelOf(id), permits, ticket: given(ticket) });
+      }
     } while (page.holders.length === PAGE || page.waiters.length === PAGE);
     const { limit, pinned, in_use, waiter_count } = page;
     return { limit: limit || null, pinned: pinned === 1, inUse: in_use, waiterCount: waiter_count, holders, waiters };

@@ -56,7 +56,8 @@ export function labelOf(id) {
   return /^(.+)\/[0-9a-f-]{36}$/.exec(id)?.[1] ?? null;
 }
 
-function refuse(what, value, accepted) {
+/** Throws the error for an argument that is not valid. */
+export function refuse(what, value, accepted) {
   const got =
     typeof value === 'string' ? JSON.stringify(value) : typeof value === 'bigint' ? `${value}n` : shown(value);
   const short = got.length > 100 ? `${got.slice(0, 100)}...` : got;

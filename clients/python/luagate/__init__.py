@@ -29,6 +29,7 @@ from luagate.errors import (
 from luagate.settings import PERMANENT
 from luagate.state import Holder, Resized, State, Waiter
 from luagate.threads import Luagate, Permit, Permits, RwLock, Semaphore, Several
+from luagate.ticket import Ticket
 
 __all__ = [
     "PERMANENT",
@@ -51,6 +52,7 @@ __all__ = [
     "Semaphore",
     "Several",
     "State",
+    "Ticket",
     "TimedOut",
     "UnexpectedReply",
     "Unreachable",

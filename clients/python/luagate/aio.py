@@ -45,6 +45,7 @@ from luagate.scripts import Commands
 from luagate.session import Session
 from luagate.settings import PERMANENT, check_id, check_timeout
 from luagate.state import Holder, Resized, State, Waiter
+from luagate.ticket import Ticket
 
 __all__ = [
     "PERMANENT",
@@ -67,6 +68,7 @@ __all__ = [
     "Semaphore",
     "Several",
     "State",
+    "Ticket",
     "TimedOut",
     "UnexpectedReply",
     "Unreachable",

@@ -13,6 +13,7 @@ from luagate.held import Held
 from luagate.scripts import FOLDER, Scripts
 from luagate.settings import Lease, Settings, check_label, check_number, check_prefix, milliseconds, refuse
 from luagate.several_steps import Wants, check
+from luagate.ticket import Ticket, given
 
 LOG = logging.getLogger("luagate")
 S = TypeVar("S")  # the class of a semaphore
@@ -192,13 +193,16 @@ class Values:
 
     @property
     def fence(self) -> int:
-        """A number that is higher than that of every earlier grant. Pass it to the resource that the permit protects."""
+        """A number that is higher than that of every earlier grant, unless the server's clock goes back.
+
+        Pass it to the resource that the permit protects.
+        """
         return self._held.fence
 
     @property
-    def ticket(self) -> int:
-        """The ticket with which it waited in line; 0: it did not wait."""
-        return self._held.ticket
+    def ticket(self) -> Ticket | None:
+        """The ticket with which it waited in line; None: it did not wait."""
+        return given(self._held.ticket) if self._held.ticket else None
 
     @property
     def expires_at(self) -> int:

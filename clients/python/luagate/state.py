@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from luagate.scripts import text
+from luagate.ticket import Ticket, given
 
 LABELLED = re.compile(r"(.+)/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -31,7 +32,7 @@ class Waiter:
     id: str
     label: str | None
     permits: int
-    ticket: int
+    ticket: Ticket
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class State:
             id, (permits, fence, expires_at, cooling_down) = text(row[0]), row[1:]
             remaining = None if expires_at == -1 else max(0, expires_at - reply.now) / 1000
             holders.append(Holder(id, label_of(id), permits, fence, remaining, bool(cooling_down)))
-        waiters = [Waiter(text(row[0]), label_of(text(row[0])), row[1], row[2]) for row in reply.waiters]
+        waiters = [Waiter(text(row[0]), label_of(text(row[0])), row[1], given(row[2])) for row in reply.waiters]
         return State(reply.limit or None, bool(reply.pinned), reply.in_use, reply.waiter_count, holders, waiters)
 
 

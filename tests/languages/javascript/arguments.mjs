@@ -1,5 +1,5 @@
 // Calls the client with invalid arguments of every kind.
-import { InvalidError, Luagate } from 'luagate';
+import { InvalidError, Luagate, Ticket } from 'luagate';
 
 const NEVER = [
   -1,
@@ -39,6 +39,7 @@ function calls(client) {
     ['name', [...TEXTS, undefined, 'a{b', '{}:a', '{a}'], (value) => gate.semaphore(value, 5)],
     ['mutex name', [...TEXTS, undefined], (value) => gate.mutex(value)],
     ['rwlock name', [...TEXTS, undefined], (value) => gate.rwlock(value)],
+    ['ticket', [...TEXTS, undefined, 17, 17n, '0', '017', '-1', '1'.repeat(17)], (value) => new Ticket(value)],
     ['limit', [...NEVER, 0, undefined, 2 ** 31], (value) => gate.semaphore('x', value)],
     setting('lease', [...NEVER, 0, 3_155_760_000_001, 'forever']),
     setting('maxWaiting', [...NEVER, 2 ** 31]),

@@ -16,6 +16,7 @@ import {
   RevokedError,
   type RwLock,
   type Semaphore,
+  Ticket,
   TimedOutError,
   UnexpectedReplyError,
   UnreachableError,
@@ -42,7 +43,7 @@ const lock: Semaphore = gate.mutex('lock', { headStart: 10_000, lease: 'permanen
 const book: RwLock = gate.rwlock('book', { lease: 10_000 });
 
 const permit: Permit = await market.acquire({ permits: 2, timeout: 2_000, signal: AbortSignal.timeout(3_000) });
-const values: [string, number, number, number, number, number] = [
+const values: [string, number, number, Ticket | null, number, number] = [
   permit.id,
   permit.permits,
   permit.fence,
@@ -67,6 +68,10 @@ const fences: number[] = (await several.acquire({ timeout: 2_000 })).fences;
 await several.use({ timeout: 2_000 }, (all) => all.permits.map((one) => one.id));
 
 const state: Inspection = await market.inspect();
+const tickets: string[] = state.waiters.map(({ ticket }) => ticket).sort(Ticket.compare).map((ticket) => `${ticket}`);
+const stored: Ticket = new Ticket(tickets[0]);
+// @ts-expect-error: a number is no ticket
+const guessed = new Ticket(17);
 const labels: Array<string | null> = [...state.holders, ...state.waiters].map(({ label }) => label);
 const leases: Array<number | null> = state.holders.map(({ remaining, coolingDown }) => (coolingDown ? 0 : remaining));
 const numbers: number[] = [state.limit ?? 0, state.inUse, state.waiterCount, state.pinned ? 1 : 0];
@@ -93,6 +98,7 @@ try {
 }
 await gate.close();
 console.log(values, left, wasHeld, text, length, permits, fences, labels, leases, numbers, old, now, inUse, isRevoked);
+console.log(tickets, stored, guessed);
 
 // @ts-expect-error A name is a text.
 gate.semaphore(17, 5);

@@ -1,7 +1,7 @@
 // Acquires and releases permits of the semaphore `together` until its input ends: worker <url> <prefix> <seed>
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DeniedError, Luagate } from 'luagate';
+import { DeniedError, Luagate, Ticket } from 'luagate';
 import { createClient, ErrorReply } from 'redis';
 
 const [url, prefix, seed] = process.argv.slice(2);
@@ -37,7 +37,8 @@ async function log(entry) {
 
 async function stay(permit, headStart) {
   const { id, permits, fence, ticket, expiresAt } = permit;
-  const grant = { permits: `${permits}`, fence: `${fence}`, ticket: `${ticket}`, expires_at: `${expiresAt}` };
+  const place = ticket ? new Ticket(String(ticket)) : 0; // by its text
+  const grant = { permits: `${permits}`, fence: `${fence}`, ticket: `${place}`, expires_at: `${expiresAt}` };
   const numbers = { ...grant, head_start: `${headStart}` };
   try {
     await log({ event: 'enter', language: 'javascript', id, ...numbers });

@@ -5,7 +5,7 @@ import random
 import sys
 
 import redis.asyncio
-from luagate.aio import Denied, Luagate
+from luagate.aio import Denied, Luagate, Ticket
 
 LIMIT, LEASE, IN_LINE = 3, 2, 20
 HEAD_START = 0.05  # of one call in four
@@ -34,7 +34,7 @@ class Worker:
         async with await (together.try_acquire(permits) if is_hasty else together.acquire(permits, IN_LINE)) as permit:
             await self.log(
                 event="enter", language="asyncio", id=permit.id, permits=permit.permits,
-                fence=permit.fence, ticket=permit.ticket, expires_at=permit.expires_at,
+                fence=permit.fence, ticket=str(Ticket(str(permit.ticket)) if permit.ticket else 0), expires_at=permit.expires_at,
                 head_start=round(head_start * 1000),
             )  # fmt: skip
             try:

@@ -17,6 +17,7 @@ from luagate import (
     Lost,
     NoPermission,
     Revoked,
+    Ticket,
     TimedOut,
     Unreachable,
 )
@@ -173,6 +174,7 @@ def invalid_calls(make, gate):
     add("name", ["x" * 201, "x" * 10_000, None, 1], lambda value: gate.mutex(value), "a text of 1 to 200 bytes")
     add("label", ["", "a b", "x" * 164, 1, True], lambda value: gate.mutex("a", label=value), "characters, or None")
     add("id", ["", "a b", "x" * 201, None, 1], semaphore.revoke, "a text of 1 to 200 bytes")
+    add("ticket", ["", "0", "017", "-1", "seven", "1" * 17, 17, None, b"17"], Ticket)
     add("several", [None, [], [1], [(semaphore, 0)], [(semaphore, True)], [(None, 1)], [(semaphore, 1)] * 2], gate.several)
     add("prefix", ["", "a b", "x" * 65, "{a}", None, 1], make)
     add("call_timeout", [None, 0, *DURATIONS], lambda value: make("p", call_timeout=value))

@@ -4,7 +4,7 @@ import asyncio
 
 import redis
 import redis.asyncio
-from luagate import PERMANENT, Denied, Invalid, Luagate, Permit, Permits, TimedOut, aio
+from luagate import PERMANENT, Denied, Invalid, Luagate, Permit, Permits, Ticket, TimedOut, aio
 
 
 def threads(client: redis.Redis) -> None:
@@ -15,12 +15,14 @@ def threads(client: redis.Redis) -> None:
         permit: Permit = user.acquire(2, timeout=1.5)
         fence: int = permit.fence
         wrong: str = permit.limit  # type: ignore[assignment]
+        ticket: Ticket | None = permit.ticket
+        guessed = Ticket(17)  # type: ignore[arg-type]
         was_held: bool = permit.release()
         try:
             total.try_acquire()
         except Denied as denied:
             after: float = denied.retry_after(0.5)
-            print(denied.in_use, denied.waiting, after, fence, wrong, was_held)
+            print(denied.in_use, denied.waiting, after, fence, wrong, was_held, ticket, guessed)
         except TimedOut as late:
             print(late.in_use, late.limit, late.waiting, late.next_expiry, late.retry_after(0.5))
         except Invalid:

@@ -6,7 +6,7 @@ import threading
 import time
 
 import redis
-from luagate import Denied, Luagate
+from luagate import Denied, Luagate, Ticket
 
 LIMIT, LEASE, IN_LINE = 3, 2, 20
 HEAD_START = 0.05  # of one call in four
@@ -39,7 +39,7 @@ def stay():
     with together.try_acquire(permits) if is_hasty else together.acquire(permits, IN_LINE) as permit:
         log(
             event="enter", language="python", id=permit.id, permits=permit.permits,
-            fence=permit.fence, ticket=permit.ticket, expires_at=permit.expires_at,
+            fence=permit.fence, ticket=str(Ticket(str(permit.ticket)) if permit.ticket else 0), expires_at=permit.expires_at,
             head_start=round(head_start * 1000),
         )  # fmt: skip
         try:

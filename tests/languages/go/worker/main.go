@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func (w *worker) round(ctx context.Context) error {
 		return err
 	}
 	err = w.log(ctx, "event", "enter", "language", "go", "id", permit.ID, "permits", permit.Permits,
-		"fence", permit.Fence, "ticket", permit.Ticket, "expires_at", permit.ExpiresAt(),
+		"fence", permit.Fence, "ticket", cmp.Or(permit.Ticket.String(), "0"), "expires_at", permit.ExpiresAt(),
 		"head_start", together.HeadStart.Milliseconds())
 	if err == nil {
 		w.sleep(0, 20)

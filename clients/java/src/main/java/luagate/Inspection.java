@@ -44,7 +44,7 @@ public record Inspection(
    * @param label empty: none
    * @param ticket the smallest is served first
    */
-  public record Waiter(String id, String label, int permits, long ticket) {}
+  public record Waiter(String id, String label, int permits, Ticket ticket) {}
 
   static Inspection of(Reply page, List<Holder> holders, List<Waiter> waiters) {
     return new Inspection(
@@ -76,7 +76,7 @@ public record Inspection(
 
   private static Waiter waiter(List<?> row) { // id permits ticket patience_until
     String id = (String) row.get(0);
-    return new Waiter(id, Ids.label(id), (int) number(row, 1), number(row, 2));
+    return new Waiter(id, Ids.label(id), (int) number(row, 1), new Ticket(number(row, 2)));
   }
 
   private static Stream<List<?>> rows(Reply page, String field) {

@@ -4,6 +4,7 @@ import java.lang.System.Logger.Level;
 import java.lang.ref.WeakReference;
 import java.time.Duration;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 
@@ -65,14 +66,17 @@ public final class Permit implements AutoCloseable {
     return permits;
   }
 
-  /** Higher than the fence of every earlier grant. Pass it to what the permit protects. */
+  /**
+   * Higher than the fence of every earlier grant, unless the server's clock goes back. Pass it to
+   * what the permit protects.
+   */
   public long fence() {
     return fence;
   }
 
-  /** The ticket with which it waited in line; 0: it did not wait. */
-  public long ticket() {
-    return ticket;
+  /** The ticket with which it waited in line; empty: it did not wait. */
+  public Optional<Ticket> ticket() {
+    return ticket == 0 ? Optional.empty() : Optional.of(new Ticket(ticket));
   }
 
   /**

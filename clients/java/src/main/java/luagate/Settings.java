@@ -110,7 +110,7 @@ final class Settings implements Cloneable {
   }
 
   /** A text of the caller, for an error: its beginning, in quotes. */
-  private static String quoted(String text) {
+  static String quoted(String text) {
     if (text == null) {
       return "null";
     }

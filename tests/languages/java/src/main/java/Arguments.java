@@ -6,6 +6,7 @@ import luagate.InvalidException;
 import luagate.Luagate;
 import luagate.Semaphore;
 import luagate.Several.Want;
+import luagate.Ticket;
 import redis.clients.jedis.UnifiedJedis;
 
 /** Calls the client with invalid arguments. */
@@ -57,6 +58,9 @@ final class Arguments {
       check("label of the gate " + word, () -> Luagate.builder(redis).label(word));
       check("prefix " + word, () -> new Luagate(redis, word));
       check("id " + word, () -> semaphore.revoke(word));
+    }
+    for (String text : new String[] {null, "", "0", "017", "-1", "seven", "1".repeat(17)}) {
+      check("ticket " + text, () -> Ticket.parse(text));
     }
     for (String name : new String[] {"{", "}", "a{b}", "{a}b", "{}:a"}) {
       check("name " + name, () -> gate.semaphore(name, 1));

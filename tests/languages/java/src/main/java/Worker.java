@@ -6,6 +6,7 @@ import luagate.DeniedException;
 import luagate.Luagate;
 import luagate.Permit;
 import luagate.Semaphore;
+import luagate.Ticket;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Protocol.Command;
 import redis.clients.jedis.RedisClient;
@@ -79,7 +80,7 @@ public final class Worker {
             "id", permit.id(),
             "permits", "" + permit.permits(),
             "fence", "" + permit.fence(),
-            "ticket", "" + permit.ticket(),
+            "ticket", permit.ticket().map(given -> "" + Ticket.parse("" + given)).orElse("0"),
             "head_start", "" + headStartMs,
             "expires_at", "" + permit.expiresAt());
         Thread.sleep(random.nextInt(21));

@@ -1,7 +1,7 @@
-//! Promise: if a server's clock steps by an hour, in either direction, the known holders never exceed the limit and
-//! fences keep increasing. A step ahead ends all leases. A step back prolongs by an hour the leases that no one
-//! refreshes or releases. A step of a holder's own wall clock changes nothing, where the system has a clock that counts
-//! suspended time.
+//! Promise: if a server's clock steps by an hour, in either direction, the known holders never exceed the limit, and
+//! fences keep increasing unless the state has expired before a step back. A step ahead ends all leases. A step back
+//! prolongs by an hour the leases that no one refreshes or releases. A step of a holder's own wall clock changes nothing,
+//! where the system has a clock that counts suspended time.
 
 use crate::support::clock::{self, Clock};
 use crate::support::history::{Forgotten, Op, Rules};
@@ -9,7 +9,7 @@ use crate::support::workers::{self, Workers};
 use crate::support::{self, SOON, Server, skip_since};
 
 use luagate::errors::{PermitError, TryAcquireError};
-use luagate::{Gate, Lease, Permit, Released, Revoked};
+use luagate::{Gate, Lease, Permit, Released, Revoked, Semaphore};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -78,6 +78,28 @@ fn a_clock_step_back_by_an_hour_keeps_a_crashed_holder_an_hour_longer_unless_rev
     let both: Permit = semaphore.try_acquire_many(2).unwrap();
     assert!(both.fence() > fence);
     both.release().unwrap();
+}
+
+#[test]
+fn a_clock_set_back_after_the_state_has_expired_lowers_fences_unless_the_limit_is_pinned() {
+    let (server, clock) = clock!();
+    let gate = server.gate();
+    let [expires, pinned] = ["expires", "pinned"].map(|name| gate.semaphore(name, 1).lease(Lease::fixed(LONG)));
+    pinned.resize(1).unwrap();
+    let fence = |semaphore: &Semaphore| {
+        let permit = semaphore.try_acquire().unwrap();
+        let fence = permit.fence();
+        permit.release().unwrap();
+        fence
+    };
+    clock.set(HOUR);
+    let before = [fence(&expires), fence(&pinned)];
+    clock.set(2 * HOUR);
+    assert_eq!(expires.inspect().unwrap().limit, None, "the state has expired");
+    assert_eq!(pinned.inspect().unwrap().limit, Some(1));
+    clock.set(0);
+    assert!(fence(&expires) < before[0]);
+    assert!(fence(&pinned) > before[1]);
 }
 
 #[test]

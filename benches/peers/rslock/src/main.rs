@@ -9,10 +9,7 @@ const LEASE: Duration = Duration::from_secs(30);
 
 async fn acquire(manager: LockManager, lock: usize) -> LockGuard {
     loop {
-        match manager
-            .acquire(format!("lock:{lock}").as_str(), LEASE)
-            .await
-        {
+        match manager.acquire(format!("lock:{lock}").as_str(), LEASE).await {
             Ok(guard) => return guard,
             Err(LockError::Unavailable) => {}
             Err(error) => panic!("{error}"),

@@ -36,12 +36,7 @@ impl Scene {
     }
 
     /// Runs the scene with a thread for each worker. `enter` receives the number of a lock, below `locks`.
-    pub fn play<P>(
-        &self,
-        locks: usize,
-        enter: impl Fn(usize) -> P + Sync,
-        leave: impl Fn(P) + Sync,
-    ) {
+    pub fn play<P>(&self, locks: usize, enter: impl Fn(usize) -> P + Sync, leave: impl Fn(P) + Sync) {
         let log = Log::for_time(self.time);
         let work = || {
             let mut stays = Vec::new();
@@ -75,15 +70,8 @@ impl Log {
     /// Prints that the program is ready, and waits for the line that starts the scene.
     fn for_time(time: Duration) -> Log {
         println!("ready");
-        std::io::stdin()
-            .lock()
-            .read_line(&mut String::new())
-            .unwrap();
-        Log {
-            start: Instant::now(),
-            time,
-            stays: Mutex::default(),
-        }
+        std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+        Log { start: Instant::now(), time, stays: Mutex::default() }
     }
 
     fn now(&self) -> u64 {

@@ -29,9 +29,7 @@ impl Scene {
                     let entered = log.now();
                     if !hold.is_zero() {
                         // Tokio's timer has a resolution of 1 ms: a task that sleeps for 1 ms could hold for 2 ms.
-                        tokio::task::spawn_blocking(move || std::thread::sleep(hold))
-                            .await
-                            .unwrap();
+                        tokio::task::spawn_blocking(move || std::thread::sleep(hold)).await.unwrap();
                     }
                     stays.push([lock as u64, asked, entered, log.now()]);
                     leave(permit).await;

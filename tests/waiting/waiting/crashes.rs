@@ -1,6 +1,6 @@
 //! Promise: waiters and holders whose process has ended delay the others by at most a lease or one recheck.
 
-use super::{MINUTE, await_waiters};
+use super::{MINUTE, await_waiters, held};
 use crate::support::raw::Raw;
 use crate::support::{Server, process};
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 fn a_waiter_behind_three_thousand_vanished_ones_is_granted_within_its_recheck() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
-    raw.grant(raw.ask("holder"));
+    raw.grant(held(&raw));
     for n in 0..3_000 {
         raw.queue(Ask { wait_ms: 600_000, inbox: "nobody:listens", ..raw.ask(&format!("w{n}")) });
     }

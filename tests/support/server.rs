@@ -86,10 +86,10 @@ pub(super) fn new_prefix() -> String {
     format!("test:{}:{count}:{}", std::process::id(), uuid::Uuid::new_v4().simple())
 }
 
-/// The server's binary: `LUAGATE_SERVER`, or the one on the PATH.
+/// The server's binary: `LUAGATE_SERVER`, or the one on the PATH. None if the variable is empty.
 pub fn binary() -> Option<PathBuf> {
     if let Some(binary) = std::env::var_os("LUAGATE_SERVER") {
-        return Some(binary.into());
+        return Some(binary.into()).filter(|binary: &PathBuf| !binary.as_os_str().is_empty());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     ["redis-server", "valkey-server"]
@@ -106,10 +106,10 @@ pub fn next_port() -> u32 {
     10_000 + next % 10_000
 }
 
-/// The URL in `REDIS_URL`, unless `LUAGATE_SERVER` is set.
+/// The URL in `REDIS_URL`, unless `LUAGATE_SERVER` names a binary.
 fn given_url() -> Option<String> {
     let url = std::env::var("REDIS_URL").ok();
-    url.filter(|url| !url.is_empty() && std::env::var_os("LUAGATE_SERVER").is_none())
+    url.filter(|url| !url.is_empty() && std::env::var_os("LUAGATE_SERVER").is_none_or(|binary| binary.is_empty()))
 }
 
 /// A private server. If there is only the one of `REDIS_URL`, which no test may stop or change, the test is skipped.

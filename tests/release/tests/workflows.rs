@@ -33,7 +33,8 @@ fn every_step_calls_dev() {
 #[test]
 fn the_tests_in_containers_run_with_an_image_of_redis_and_one_of_valkey() {
     let workflows = workflows();
-    let docker = workflows["test.yml"].split("\n\n").find(|job| values(job, "run: ").any(|run| run == "./dev test docker"));
+    let docker =
+        workflows["test.yml"].split("\n\n").find(|job| values(job, "run: ").any(|run| run == "./dev test docker"));
     let images = values(docker.expect("a job"), "image: ").next().expect("its images");
     assert!(images.contains("'redis:") && images.contains("'valkey/valkey:"), "{images}");
 }

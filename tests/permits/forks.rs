@@ -127,7 +127,7 @@ fn a_child_drops_everything(builder: GateBuilder, con: &mut redis::Connection) {
     let gate = builder.open().unwrap();
     let semaphore = gate.semaphore("desk", 1);
     let permit = semaphore.clone().lease(Lease::fixed(Duration::from_secs(600))).acquire().unwrap();
-    semaphore.acquire_timeout(Duration::from_millis(20)).unwrap_err(); // opens the connection for messages
+    semaphore.acquire_timeout(Duration::from_secs(1)).unwrap_err(); // opens the connection for messages
     let before = connections(con);
     assert_eq!(before.len(), 2, "one for calls and one for messages");
     let mut copies = Some((permit, semaphore, gate));

@@ -45,7 +45,7 @@ fn check_all(server: &ServerArgs, report: &mut Report) -> Result<(), Ended> {
                 let advice = "No program can use luagate. Grant the permission to the user";
                 report.add("", "permissions", broken(words::of(error), advice));
             }
-            Some(FailureKind::Other) => {
+            Some(FailureKind::Other | FailureKind::NotReady) => {
                 let advice = "No program can use luagate. Correct the cause that the text names";
                 report.add("", "server", broken(words::of(error), advice));
             }

@@ -389,13 +389,10 @@ impl Client {
             }
             Caller::GivesBack { waiting, want, why, release, until, later } => {
                 let thread = Thread::Caller(number);
-                match self.driven(thread, &[release], vec![answered], Some(until), now) {
-                    None => {
-                        let caller = Caller::GivesBack { waiting, want, why, release, until, later };
-                        self.callers.insert(number, caller);
-                        return;
-                    }
-                    Some(_) => {}
+                if self.driven(thread, &[release], vec![answered], Some(until), now).is_none() {
+                    let caller = Caller::GivesBack { waiting, want, why, release, until, later };
+                    self.callers.insert(number, caller);
+                    return;
                 }
                 let give_back = GiveBack { now: false, later };
                 self.wait_over(number, waiting, want, why, give_back, now);

@@ -107,6 +107,6 @@ fn replicas() {
     assert_eq!(check(Some(Ok(Value::Int(1)))), too_few);
     let one = MinReplicas { count: 1, timeout: Duration::ZERO };
     assert_eq!(one.check(None).map_err(|failure| failure.kind()), too_few);
-    let refused = check(Some(crate::protocol::exchange::error_in(server_error("NOAUTH no"))));
-    assert_eq!(refused, Err(FailureKind::Authentication));
+    let refused = check(Some(crate::protocol::exchange::error_in(server_error("NOPERM no"))));
+    assert_eq!(refused, Err(FailureKind::Permission));
 }

@@ -1,6 +1,6 @@
 //! The gate: the client, which creates all other types.
 
-mod builder;
+pub(crate) mod builder;
 
 pub use builder::GateBuilder;
 
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long `flush` waits for the releases.
-const LONGEST_FLUSH: Duration = Duration::from_secs(30);
+pub(crate) const LONGEST_FLUSH: Duration = Duration::from_secs(30);
 
 /// A client of Redis or Valkey, for one server or a cluster. It creates semaphores, locks and latches by name;
 /// [`autocomplete`](crate::autocomplete) has its own constructors.

@@ -74,3 +74,6 @@ pages! {
 #[doc = ""] // ends the paragraph, so that the picture is a block of HTML
 #[doc = include_str!("../docs/line.svg")]
 pub mod waiting_and_fairness {}
+
+#[cfg(test)]
+mod tests;

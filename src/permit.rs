@@ -357,11 +357,12 @@ impl Permit {
         shared: &Arc<Shared>,
         granted: Granted,
         on_lost: Option<&OnLost>,
+        until: Option<Instant>,
         mode: Mode,
     ) -> Result<Permit, CallError> {
         let permit = Permit::new(shared, granted, on_lost);
         if permit.is_unconfirmed() {
-            Box::pin(confirm(&[&permit], mode)).await?;
+            Box::pin(confirm(&[&permit], until, mode)).await?;
         }
         shared.servers.counts.grant(permit.ticket.is_some());
         Ok(permit)
@@ -463,13 +464,13 @@ impl Permit {
     }
 }
 
-/// Completes grants: starts the lease of permanent permits, and waits for replicas. If this fails, the caller releases
-/// the permits.
-pub(crate) async fn confirm(permits: &[&Permit], mode: Mode) -> Result<(), CallError> {
+/// Completes grants: starts the lease of permanent permits, and waits for replicas, until `until` at most. If this fails, the
+/// caller releases the permits.
+pub(crate) async fn confirm(permits: &[&Permit], until: Option<Instant>, mode: Mode) -> Result<(), CallError> {
     if !permits.iter().any(|permit| permit.is_unconfirmed()) {
         return Ok(());
     }
-    refresh_together(permits, None, None, mode).await.map_err(|error| match error {
+    refresh_together(permits, None, until, mode).await.map_err(|error| match error {
         PermitError::Lost(lost) => {
             let text = format!("the lease of the id {} ended before it was confirmed", lost.id);
             CallError::Failed(Failure::new(FailureKind::TimedOut, text))

@@ -2,7 +2,7 @@
 
 mod acquire;
 pub mod inspection;
-mod manage;
+pub(crate) mod manage;
 pub(crate) mod settings;
 
 pub use manage::{Resized, Revoked};

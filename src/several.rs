@@ -7,7 +7,7 @@ use crate::permit::{self, Permit, ReleaseError, Released};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{LeaseOptions, Moment, Sent};
 use crate::protocol::semaphore::{AskOne, Grant, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage};
-use crate::protocol::waiter::{Granted, LAST_CALL, denied};
+use crate::protocol::waiter::{Granted, denied, last_call_ends};
 use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::trace::Operation;
@@ -19,7 +19,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// The maximum number of semaphores of one acquire.
-const MOST_SEMAPHORES: usize = 64;
+pub(crate) const MOST_SEMAPHORES: usize = 64;
 
 /// Permits of several semaphores, which are acquired together or not at all.
 ///
@@ -132,8 +132,8 @@ impl Several {
         block(|mode| self.acquire_by(None, Caller::of(mode)))
     }
 
-    /// As [`acquire`](Several::acquire), without blocking. If this future is woken but not polled for one second, the
-    /// permits that it already holds are not renewed any more.
+    /// As [`acquire`](Several::acquire), without blocking. If this future is woken but not polled for 1 s, the permits that
+    /// it already holds are not renewed any more. If more than 32 futures of the gate are not polled, this time is 10 s.
     ///
     /// # Errors
     /// As [`acquire`](Several::acquire).
@@ -242,8 +242,8 @@ impl Several {
                 error => error,
             })?);
         }
-        let until = deadline.and_then(|end| end.checked_add(LAST_CALL));
-        let held = permit::refresh_together(&permits.iter().collect::<Vec<_>>(), None, until, caller.mode).await;
+        let (all, until): (Vec<_>, _) = (permits.iter().collect(), last_call_ends(deadline));
+        let held = permit::refresh_together(&all, None, until, caller.mode).await;
         if let (Err(PermitError::Unknown(failure) | PermitError::Failed(failure)), Some(last)) =
             (&held, self.members.last())
             && failure.kind() == FailureKind::TimedOut
@@ -294,7 +294,7 @@ impl Several {
             let grants = self.granted(answer)?;
             let held = SeveralPermits::new(&self.members, self.permits(shared, &id, &grants, sent.at)?);
             self.check_limits(grants.iter().map(|(_, usage)| usage.limit))?;
-            let confirmed = permit::confirm(&held.permits.iter().collect::<Vec<_>>(), caller.mode).await;
+            let confirmed = permit::confirm(&held.permits.iter().collect::<Vec<_>>(), None, caller.mode).await;
             if caller.keeps_grant() {
                 confirmed?;
                 held.permits.iter().for_each(|_| shared.servers.counts.grant(false));

@@ -47,13 +47,13 @@ const LINGER: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// After this time without a reply, a call first looks whether the server has closed the connection.
-const IDLE: Duration = Duration::from_millis(200);
+pub(crate) const IDLE: Duration = Duration::from_millis(200);
 
 /// How long a connection stays whose server does not answer.
-const LONGEST_SILENCE: Duration = Duration::from_secs(120);
+pub(crate) const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 
 /// A connection for messages is tested after this time without any.
-const TEST: Duration = Duration::from_secs(5);
+pub(crate) const TEST: Duration = Duration::from_secs(5);
 
 /// The replies to a packet. `Failed`: it was not sent. `Unknown`: the server may run it.
 pub(crate) type Outcome = Result<Vec<Value>, CallError>;

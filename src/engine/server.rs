@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// After a server could not be reached, calls fail for this long without another attempt.
-const SAME_FAILURE: Duration = Duration::from_millis(5);
+pub(crate) const SAME_FAILURE: Duration = Duration::from_millis(5);
 
 /// The timeouts of a gate.
 #[derive(Clone, Copy, Debug)]

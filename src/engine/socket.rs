@@ -17,6 +17,10 @@ use std::time::{Duration, Instant};
 /// A timeout of zero would mean none.
 const SHORTEST: Duration = Duration::from_millis(1);
 
+/// How much longer than asked for a read may block, so that not each read needs a system call for its timeout. A timeout of
+/// a caller must not end later.
+const SLACK: Duration = Duration::from_millis(2);
+
 /// The longest time for which a read blocks.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
@@ -67,11 +71,12 @@ impl Socket {
     /// long is not changed, and a new one is set between the two limits, so that it also fits a slightly longer time.
     fn bound(&self, within: Duration) -> io::Result<()> {
         let within = within.clamp(SHORTEST, LONGEST);
+        let slack = SLACK.min(within / 16);
         let timeout = Duration::from_nanos(self.read_timeout.load(Ordering::Relaxed));
-        if (within..=within + within / 16).contains(&timeout) {
+        if (within..=within + slack).contains(&timeout) {
             return Ok(());
         }
-        let timeout = within + within / 32;
+        let timeout = within + slack / 2;
         either!(&self.kind, socket => socket.set_read_timeout(Some(timeout)))?;
         let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or_default();
         self.read_timeout.store(nanoseconds, Ordering::Relaxed);

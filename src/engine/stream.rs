@@ -12,8 +12,8 @@ pub(crate) trait Stream: Send + Sync {
     /// failure ends the connection, since a part of the bytes may have been sent.
     fn write_all(&self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Reads what has arrived into a buffer that is not empty. Blocks for `within` at most, and up to a sixteenth of it
-    /// longer; the system may add a few milliseconds. Only one thread reads at a time. `Ok(0)`: the peer has closed the
+    /// Reads what has arrived into a buffer that is not empty. Blocks for `within` at most, and up to 2 ms longer; the
+    /// system may add up to 8 ms. Only one thread reads at a time. `Ok(0)`: the peer has closed the
     /// connection.
     ///
     /// Errors of the kinds `WouldBlock` and `TimedOut`: nothing has arrived. `Interrupted`: this process was stopped

@@ -18,6 +18,12 @@ use crate::wait::{Registry, Waits};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The timeout for connecting, and for a reply, unless set.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a wait goes on without a server, unless set.
+pub(crate) const OUTAGE: Duration = Duration::from_secs(10);
+
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// Settings of a [`Gate`]. [`Gate::builder`] creates it.
@@ -42,8 +48,8 @@ impl GateBuilder {
             certificates: Certificates::default(),
             prefix: "luagate".to_owned(),
             label: None,
-            timeouts: Timeouts { connect: Duration::from_secs(2), read: Duration::from_secs(2) },
-            outage: Duration::from_secs(10),
+            timeouts: Timeouts { connect: TIMEOUT, read: TIMEOUT },
+            outage: OUTAGE,
             replicas: None,
         }
     }

@@ -25,7 +25,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// How often the connections are looked at on which leases are renewed. Nobody reads a connection on which no call waits.
-const LOOK: Duration = Duration::from_millis(500);
+pub(crate) const LOOK: Duration = Duration::from_millis(500);
 
 /// Called once when a permit turns out to be lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;

@@ -31,14 +31,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+pub const FIRST_PAUSE: Duration = Duration::from_millis(50);
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long releases continue after their gate was dropped.
-const LAST_RELEASES: Duration = Duration::from_secs(30);
+pub const LAST_RELEASES: Duration = Duration::from_secs(30);
 
 /// The maximum number of releases in one packet.
-const BATCH: usize = 100;
+pub const BATCH: usize = 100;
 
 /// `C`: a connection. Its calls run in the order in which they are sent.
 #[derive(Clone, Debug)]

@@ -27,10 +27,13 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How much longer than the wait's deadline its last call may take.
-pub const LAST_CALL: Duration = Duration::from_millis(40);
+pub const LAST_CALL: Duration = Duration::from_millis(30);
+
+/// How long a last call may take at least, also if its thread woke up late.
+const LEAST: Duration = Duration::from_millis(15);
 
 /// How long a waiter sleeps at most before it asks again: three calls within its patience.
-const RECHECK: Duration = Duration::from_secs(5);
+pub const RECHECK: Duration = Duration::from_secs(5);
 
 /// The pause between calls while the server cannot be reached.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
@@ -180,7 +183,7 @@ impl<T: WaitTarget> Waiter<T> {
 
     /// The first action. `listens`: the inbox is ready.
     pub fn start(&mut self, listens: bool) -> ActionOf<T> {
-        if listens { self.sleep() } else { self.ask(AskKind::First) }
+        if listens { self.sleep() } else { self.ask(AskKind::First, self.next_ask) }
     }
 
     /// The next action after an event.
@@ -211,11 +214,8 @@ impl<T: WaitTarget> Waiter<T> {
             (WaiterState::Asks(ask), Event::Unanswered(error)) => self.unanswered(ask, error, now),
             // An answer without a call in progress; a correct driver never reports one.
             (_, Event::Answered { .. } | Event::Unanswered(_)) => self.sleep(),
-            (_, Event::Mail(Mail::Timer)) if self.is_over(now.instant()) => {
-                self.deadline = Some(now.instant());
-                self.ask(AskKind::Last)
-            }
-            (_, Event::Mail(Mail::Timer)) => self.ask(AskKind::InLine),
+            (_, Event::Mail(Mail::Timer)) if self.is_over(now.instant()) => self.ask(AskKind::Last, now.instant()),
+            (_, Event::Mail(Mail::Timer)) => self.ask(AskKind::InLine, now.instant()),
         }
     }
 
@@ -276,16 +276,27 @@ impl<T: WaitTarget> Waiter<T> {
         self.deadline.is_some_and(|end| end <= now)
     }
 
-    fn ask(&mut self, ask: AskKind) -> ActionOf<T> {
+    fn ask(&mut self, ask: AskKind, now: Instant) -> ActionOf<T> {
         self.state = WaiterState::Asks(ask);
-        let until = self.deadline.and_then(|end| end.checked_add(LAST_CALL));
+        let until = last_call_ends(self.deadline).map(|end| end.max(now + LEAST));
         Action::Ask { ask, until }
+    }
+
+    /// Until when a release at the end of this wait may take.
+    pub fn give_back_ends(&self, now: Instant) -> Instant {
+        let end = now + LAST_CALL;
+        last_call_ends(self.deadline).map_or(end, |last| last.min(end))
     }
 
     fn sleep(&mut self) -> ActionOf<T> {
         self.state = WaiterState::Sleeps;
         Action::Sleep { until: self.deadline.map_or(self.next_ask, |end| end.min(self.next_ask)) }
     }
+}
+
+/// When the last call of a wait with this deadline ends. `None`: at no time.
+pub fn last_call_ends(deadline: Option<Instant>) -> Option<Instant> {
+    deadline?.checked_add(LAST_CALL)
 }
 
 /// The permits that a caller asks for, and the state of its place in line.

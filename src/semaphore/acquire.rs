@@ -9,7 +9,7 @@ use crate::protocol::id;
 use crate::protocol::lease::LeaseOptions;
 use crate::protocol::outbox::Ordered;
 use crate::protocol::semaphore::{Lookup, LookupAnswer, Refresh};
-use crate::protocol::waiter::Granted;
+use crate::protocol::waiter::{Granted, last_call_ends};
 use crate::trace::Operation;
 use crate::wait::Caller;
 use std::future::poll_fn;
@@ -276,7 +276,7 @@ impl Semaphore {
                 let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
                 let granted = self.shared.waits.at_once(&mut target, caller).await?;
                 let on_lost = self.settings.on_lost.as_ref();
-                let permit = Permit::granted(&self.shared, granted, on_lost, caller.mode).await;
+                let permit = Permit::granted(&self.shared, granted, on_lost, None, caller.mode).await;
                 if caller.keeps_grant() {
                     return Ok(permit?);
                 }
@@ -317,7 +317,8 @@ impl Semaphore {
                 // The lease can be over before the reply is read, for example after a pause of this process.
                 let is_late = granted.deadline.is_past(self.shared.servers.clock.moment());
                 if !is_late || self.is_over(deadline) {
-                    let permit = Permit::granted(&self.shared, granted, on_lost, caller.mode).await;
+                    let until = last_call_ends(deadline);
+                    let permit = Permit::granted(&self.shared, granted, on_lost, until, caller.mode).await;
                     if caller.keeps_grant() {
                         return Ok(permit?);
                     }

@@ -8,7 +8,7 @@ use crate::protocol::semaphore::{Inspect, Release, ReleaseAnswer, Resize, Resize
 use crate::trace::Operation;
 
 /// How many holders and waiters an inspection lists.
-const LISTED: u32 = 1_000;
+pub(crate) const LISTED: u32 = 1_000;
 
 /// The result of a [`resize`](Semaphore::resize).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -99,8 +99,8 @@ impl Waits {
         target.entry.floor = floor;
         let (result, gives_back) = target.at_once(answer, sent);
         if gives_back {
-            let pending = target.release(LostCalls::default(), self.servers.clock.now());
-            self.release_now(pending, caller.mode).await;
+            let now = self.servers.clock.now();
+            self.release_now(target.release(LostCalls::default(), now), now + LAST_CALL, caller.mode).await;
         }
         if let Err(TryAcquireError::Denied(_)) = &result {
             self.servers.counts.denied.add_one();
@@ -224,9 +224,8 @@ impl Waits {
         Waiter::new(target, deadline, self.outage, self.servers.clock.now())
     }
 
-    /// Releases within the time of the last call. If that fails, it is repeated in the background.
-    async fn release_now(&self, pending: PendingRelease, mode: Mode) {
-        let until = self.servers.clock.now() + LAST_CALL;
+    /// Releases until `until`. If that fails, it is repeated in the background.
+    async fn release_now(&self, pending: PendingRelease, until: Instant, mode: Mode) {
         let _ = self.releases.release(pending, until, mode).await; // an error leaves it unconfirmed
     }
 
@@ -489,7 +488,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
             && let Some(mut pending) = self.waiter.target.undo(LostCalls::default(), now)
         {
             self.give_up(&mut pending);
-            Box::pin(self.waits.release_now(pending, self.caller.mode)).await;
+            Box::pin(self.waits.release_now(pending, self.waiter.give_back_ends(now), self.caller.mode)).await;
         }
         self.is_over = true;
         if give_back.later {

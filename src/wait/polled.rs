@@ -17,15 +17,15 @@ use std::time::{Duration, Instant};
 
 /// A grant is given back if its future is not polled for this long after it was woken. While it is not polled, this is
 /// repeated after each such time, since a grant may come later.
-const UNPOLLED: Duration = Duration::from_secs(1);
+pub(crate) const UNPOLLED: Duration = Duration::from_secs(1);
 
 /// The interval at which the futures are checked.
-const INTERVAL: Duration = Duration::from_millis(250);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
 
 /// If more futures than this are late, the machine is busy, and most of them will be polled soon: they get more time. No
 /// more lose their grants at a time.
-const FEW: usize = 32;
-const UNPOLLED_OF_MANY: Duration = Duration::from_secs(10);
+pub(crate) const FEW: usize = 32;
+pub(crate) const UNPOLLED_OF_MANY: Duration = Duration::from_secs(10);
 
 /// The futures of a gate that may get a grant.
 pub(crate) struct Futures {

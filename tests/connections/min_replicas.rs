@@ -2,11 +2,11 @@
 
 use crate::own;
 use crate::support::proxy::Proxy;
-use crate::support::{Server, eventually};
+use crate::support::{Server, eventually, within};
 
 use luagate::errors::{AcquireError, FailureKind, PermitError, TryAcquireError};
 use luagate::{Gate, GateBuilder, Lease};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The wait for a replica that does not confirm. `PATIENT` is for one that does.
 const WITHIN: Duration = Duration::from_secs(1);
@@ -115,6 +115,23 @@ fn a_grant_that_too_few_replicas_confirm_is_released_and_an_error() {
     assert_eq!(semaphore.inspect().unwrap().in_use, 0);
     assert_eq!(gate.mutex("m").inspect().unwrap().in_use, 0);
     assert_eq!(gate.mutex("{g}:b").inspect().unwrap().in_use, 0);
+}
+
+#[test]
+fn a_wait_ends_at_its_timeout_although_no_replica_has_confirmed_its_grant() {
+    let master = own!(Server::private_tcp(&AT_ONCE));
+    let gate = gate(&master, PATIENT);
+    let semaphore = gate.semaphore("s", 1).lease(Lease::fixed(LEASE));
+    let begun = Instant::now();
+    let outcome = semaphore.acquire_timeout(Duration::from_millis(100));
+    assert!(begun.elapsed() < PATIENT / 2, "{:?}", begun.elapsed());
+    let Err(AcquireError::Unknown(failure)) = outcome else {
+        panic!("granted without a replica: {outcome:?}");
+    };
+    assert_eq!(failure.kind(), FailureKind::TimedOut);
+    let other = builder(&master).open().unwrap().semaphore("s", 1);
+    let released = within(PATIENT * 2, || (other.inspect().unwrap().in_use == 0).then_some(()));
+    assert!(released.is_some(), "the permit is not released");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod ending;
 mod head_starts;
 mod in_time;
 mod outages;
+mod still;
 
 pub use crashes::work;
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::clock::{machine_now, since};
-use crate::engine::tests::SOON;
+use crate::engine::tests::{Random, SOON, socket_to};
 use redis::io::tcp::socket2::{self, Domain, Type};
 use std::net::TcpListener;
 
@@ -35,6 +35,19 @@ fn an_address_that_does_not_answer_takes_no_more_than_the_time() {
         let error = first_that_accepts(&addresses, TimeLimit::new(within)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert!(since(start) >= within && since(start) < within * 15, "{:?}", since(start));
+    }
+}
+
+#[test]
+fn the_time_of_a_read_is_at_most_2_ms_longer_than_asked_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = socket_to(&listener, SOON);
+    let mut random = Random(1);
+    for _ in 0..1_000 {
+        let within = Duration::from_micros(1_000 + random.below(250_000));
+        socket.bound(within).unwrap();
+        let timeout = Duration::from_nanos(socket.read_timeout.load(Ordering::Relaxed));
+        assert!(timeout >= within && timeout <= within + Duration::from_millis(2), "{timeout:?} for {within:?}");
     }
 }
 

@@ -65,7 +65,7 @@ fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &
                     timed_out += 1;
                     timeout = timeout * 10 / 9;
                 }
-                // A thread without processor time for 40 ms gets this error. The outcome of its last call is released
+                // A thread without processor time for 30 ms gets this error. The outcome of its last call is released
                 // later.
                 Err(AcquireError::Unknown(_)) => (is_known, unknown) = (false, unknown + 1),
                 Err(other) => panic!("{other}"),

@@ -12,8 +12,8 @@ use crate::protocol::lease::Moment;
 use crate::protocol::outbox::{Before, Mark, Ordered, may_go_on};
 use crate::protocol::releases::{LostCalls, PendingRelease};
 use crate::protocol::waiter::{
-    Action, ActionOf, AskKind, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, QueueEntry, WaitTarget,
-    Waiter, WaiterState,
+    Action, ActionOf, AskKind, Event, GiveBack, Granted, LatchTarget, PermitTarget, QueueEntry, WaitTarget, Waiter,
+    WaiterState, last_call_ends,
 };
 pub(crate) use caller::{Caller, Settles, Then};
 use luagate::__proof::failure;
@@ -87,7 +87,7 @@ impl Client {
                 let WaiterState::Asks(ask) = waiting.waiter.state else {
                     panic!("it did not ask");
                 };
-                let until = waiting.waiter.deadline.and_then(|end| end.checked_add(LAST_CALL));
+                let until = last_call_ends(waiting.waiter.deadline);
                 self.ask(number, &mut waiting, ask, until, now);
                 self.callers.insert(number, Caller::Waits(waiting, want));
             }
@@ -291,7 +291,7 @@ impl Client {
             self.break_promise("line", format!("{} is not bounded by max_waiting: {why}", want.id));
         }
         if give_back.now {
-            let until = now.instant() + LAST_CALL;
+            let until = waiting.waiter.give_back_ends(now.instant());
             let mut pending = waiting.waiter.target.release(LostCalls::default(), now.instant());
             let is_sure = !waiting.is_unsure && waiting.lost.is_empty();
             pending.given_up = self.inbox.give_up(now.instant(), &want.keys, &want.id).filter(|_| is_sure);
@@ -378,7 +378,7 @@ impl Client {
                 let (key, mark) = (want.keys.list()[0].as_bytes(), waiting.mark);
                 if waiting.doubts(&event) && self.outbox.is_overtaken(key, mark) {
                     waiting.is_again = true;
-                    let last = waiting.waiter.deadline.and_then(|end| end.checked_add(LAST_CALL));
+                    let last = last_call_ends(waiting.waiter.deadline);
                     let until = last.or(self.read_timeout.map(|time| now.instant() + time));
                     let (since, then) = (waiting.since, Then::AskAgain(waiting));
                     let settles = Settles { want, since, until, after: Some(mark), only_own: false, sends: None, then };

@@ -51,7 +51,7 @@ fn given_back() {
     assert_eq!(wait.timer(6_000), "asks InLine");
     let mut wait = Wait::in_line(Some(5_000), false);
     assert_eq!(wait.given_back(6_000), "sleeps until 5000", "its time is over");
-    assert_eq!(wait.timer(6_000), "asks Last until 6040");
+    assert_eq!(wait.timer(6_000), "asks Last until 6015");
 }
 
 /// Only a permit is released, not a place in line.

@@ -74,7 +74,7 @@ fn ends() {
     let last = || {
         let mut wait = Wait::<LatchTarget>::new(Some(500));
         wait.asks(0);
-        assert_eq!(wait.timer(500), "asks Last until 540");
+        assert_eq!(wait.timer(500), "asks Last until 530");
         wait
     };
     assert_eq!(last().replied("closed 1 3 1000", 510), timed_out(1));

@@ -13,6 +13,7 @@ pub(super) trait Shown: WaitTarget {
     fn show(result: Result<Self::Granted, Self::Error>) -> String;
 }
 
+#[derive(Clone)]
 pub(super) struct Wait<T> {
     pub(super) waiter: Waiter<T>,
 }

@@ -13,7 +13,7 @@ pub(super) fn check() {
         CallError::Unknown(failure) => assert_eq!(failure.to_string().matches('é').count(), 199),
         other => panic!("{other}"),
     }
-    use FailureKind::{Other, OutOfMemory, TimedOut, WrongVersion};
+    use FailureKind::{NotReady, OutOfMemory, TimedOut, WrongVersion};
     let late = error_of(RedisError::from(io::Error::from(io::ErrorKind::TimedOut)));
     assert!(matches!(late, CallError::Unknown(failure) if failure.kind() == TimedOut));
     for (reply, invalid, failed) in [
@@ -22,7 +22,7 @@ pub(super) fn check() {
         ("CROSSSLOT Keys do not", "keys: no hash tag, or different ones. Accepted: keys with one hash tag", None),
         ("LUAGATE layout: has 9", "has 9", Some(WrongVersion)),
         ("OOM command not allowed", "OOM", Some(OutOfMemory)),
-        ("NOSCRIPT No matching script", "NoScript", Some(Other)),
+        ("NOSCRIPT No matching script", "NoScript", Some(NotReady)),
     ] {
         match (error_of(error_in(server_error(reply)).unwrap_err()), failed) {
             (CallError::Invalid(error), None) => assert_eq!(error.to_string(), invalid),

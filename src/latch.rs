@@ -249,7 +249,7 @@ impl CountDownLatch {
     fn checked(&self) -> Result<(&LatchKeys, u64), Invalid> {
         let keys = self.keys.as_ref().map_err(Invalid::clone)?;
         Invalid::check_count("count", self.count, "")?;
-        Ok((keys, checked_ms("life", self.life, "")?))
+        Ok((keys, checked_ms("life", self.life)?))
     }
 
     async fn wait_by(&self, deadline: Option<Instant>, mode: Mode) -> Result<(), WaitError> {

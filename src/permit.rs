@@ -134,7 +134,7 @@ impl Permit {
         refresh_all(&[self], None, Mode::Async).await
     }
 
-    /// Starts a new lease of another length from now, 1 ms to 100 years. If the permit is renewed in the background,
+    /// Starts a new lease of another length from now, 2 ms to 100 years. If the permit is renewed in the background,
     /// the next renewal returns to the length from the settings. Blocks for one round trip.
     ///
     /// # Errors
@@ -464,13 +464,15 @@ impl Permit {
     }
 }
 
-/// Completes grants: starts the lease of permanent permits, and waits for replicas, until `until` at most. If this fails, the
-/// caller releases the permits.
+/// Completes grants: starts the lease of permanent permits, and waits for replicas, until `until` at most. Fails also if one of
+/// them has ended. Then the caller releases the permits.
 pub(crate) async fn confirm(permits: &[&Permit], until: Option<Instant>, mode: Mode) -> Result<(), CallError> {
-    if !permits.iter().any(|permit| permit.is_unconfirmed()) {
-        return Ok(());
-    }
-    refresh_together(permits, None, until, mode).await.map_err(|error| match error {
+    let confirmed = if permits.iter().any(|permit| permit.is_unconfirmed()) {
+        refresh_together(permits, None, until, mode).await
+    } else {
+        Ok(())
+    };
+    confirmed.and_then(|()| all_held(permits)).map_err(|error| match error {
         PermitError::Lost(lost) => {
             let text = format!("the lease of the id {} ended before it was confirmed", lost.id);
             CallError::Failed(Failure::new(FailureKind::TimedOut, text))
@@ -479,6 +481,14 @@ pub(crate) async fn confirm(permits: &[&Permit], until: Option<Instant>, mode: M
         PermitError::Failed(failure) => CallError::Failed(failure),
         PermitError::Unknown(failure) => CallError::Unknown(failure),
     })
+}
+
+/// Fails if one of these permits has ended.
+pub(crate) fn all_held(permits: &[&Permit]) -> Result<(), PermitError> {
+    match permits.iter().find(|permit| permit.is_lost()) {
+        Some(lost) => Err(PermitError::Lost(lost.identity.lost())),
+        None => Ok(()),
+    }
 }
 
 /// Refreshes these permits on request of the user.
@@ -498,9 +508,7 @@ pub(crate) async fn refresh_together(
     if let Some(first) = permits.first() {
         first.shared.servers.check_process()?;
     }
-    if let Some(lost) = permits.iter().find(|permit| permit.is_lost()) {
-        return Err(PermitError::Lost(lost.identity.lost()));
-    }
+    all_held(permits)?;
     let until = permits.iter().filter_map(|permit| permit.deadline()).chain(until).min();
     let mut all = Ok(());
     for permits in permits.chunk_by(|one, next| one.is_of_same_gate(next)) {

@@ -252,6 +252,7 @@ impl Several {
             return Err(late(&last.semaphore));
         }
         held?;
+        permit::all_held(&all)?;
         let permits = permits.into_iter().zip(&self.members).zip(leases);
         let permits =
             permits.map(|((permit, member), lease)| permit.under(lease, member.semaphore.settings.on_lost.as_ref()));

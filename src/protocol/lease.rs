@@ -14,6 +14,9 @@ pub const DEFAULT: Duration = Duration::from_secs(30);
 /// retry.
 pub const SHORTEST_RENEWED: Duration = Duration::from_millis(30);
 
+/// The shortest lease: one of 1 ms ends here at once, since 1 ms is subtracted from each.
+const SHORTEST_MS: u64 = 2;
+
 /// The longest lease that the scripts accept: 100 years of 365.25 days.
 pub const LONGEST_MS: u64 = 36_525 * 86_400_000;
 
@@ -113,14 +116,18 @@ impl LeaseOptions {
 
 /// A lease in the scripts' unit: whole milliseconds.
 pub fn to_ms(lease: Duration) -> Result<u64, Invalid> {
-    checked_ms("lease", lease, ". For a lease without an end, use `Lease::PERMANENT`")
+    in_range("lease", lease, SHORTEST_MS, ". For a lease without an end, use `Lease::PERMANENT`")
 }
 
 /// A time in the scripts' unit: whole milliseconds.
-pub fn checked_ms(what: &str, time: Duration, remedy: &str) -> Result<u64, Invalid> {
+pub fn checked_ms(what: &str, time: Duration) -> Result<u64, Invalid> {
+    in_range(what, time, 1, "")
+}
+
+fn in_range(what: &str, time: Duration, least: u64, remedy: &str) -> Result<u64, Invalid> {
     match u64::try_from(time.as_millis()) {
-        Ok(ms) if (1..=LONGEST_MS).contains(&ms) => Ok(ms),
-        _ => Err(Invalid::new(what, format!("{time:?} is out of range. Accepted: 1 ms to 100 years{remedy}"))),
+        Ok(ms) if (least..=LONGEST_MS).contains(&ms) => Ok(ms),
+        _ => Err(Invalid::new(what, format!("{time:?} is out of range. Accepted: {least} ms to 100 years{remedy}"))),
     }
 }
 
@@ -167,8 +174,10 @@ mod tests {
 
     #[test]
     fn leases_in_whole_milliseconds() {
-        assert_eq!(to_ms(Duration::from_micros(1_900)), Ok(1));
-        assert!(to_ms(Duration::from_micros(999)).is_err());
+        assert_eq!(to_ms(Duration::from_micros(2_900)), Ok(2));
+        assert!(to_ms(Duration::from_micros(1_999)).is_err());
+        assert_eq!(checked_ms("life", Duration::from_micros(1_900)), Ok(1));
+        assert!(checked_ms("life", Duration::from_micros(999)).is_err());
         assert!(to_ms(Duration::from_secs(101 * 366 * 86_400)).is_err());
     }
 }

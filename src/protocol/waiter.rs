@@ -32,6 +32,10 @@ pub const LAST_CALL: Duration = Duration::from_millis(30);
 /// How long a last call may take at least, also if its thread woke up late.
 const LEAST: Duration = Duration::from_millis(15);
 
+/// A wait ends with an error if this many of its grants arrived after their end. With a lease that is shorter than the way
+/// of a reply, all of them do.
+const MOST_LATE: usize = 10;
+
 /// How long a waiter sleeps at most before it asks again: three calls within its patience.
 pub const RECHECK: Duration = Duration::from_secs(5);
 
@@ -50,7 +54,7 @@ pub trait WaitTarget {
     fn answer(&self, ask: AskKind, reply: Value) -> Result<Self::Answer, CallError>;
 
     /// Handles the answer to a call.
-    fn answered(&mut self, ask: AskKind, answer: Self::Answer, sent: Sent) -> StepOf<Self>;
+    fn answered(&mut self, ask: AskKind, answer: Self::Answer, sent: Sent, now: Moment) -> StepOf<Self>;
 
     /// Handles a message.
     fn message(&mut self, message: &Message, received: Moment, now: Moment) -> StepOf<Self>;
@@ -208,7 +212,7 @@ impl<T: WaitTarget> Waiter<T> {
             }
             (WaiterState::Asks(ask), Event::Answered { answer, sent }) => {
                 self.unreachable_since = None;
-                let step = self.target.answered(ask, answer, sent);
+                let step = self.target.answered(ask, answer, sent, now);
                 self.go_on(step)
             }
             (WaiterState::Asks(ask), Event::Unanswered(error)) => self.unanswered(ask, error, now),
@@ -330,6 +334,8 @@ pub struct QueueEntry {
     pub received_fences: Vec<u64>,
     /// Permits of this id with this fence, or a lower one, are released: 0, or one whose release is posted.
     pub floor: u64,
+    /// The fences of grants that arrived after their end.
+    late_fences: Vec<u64>,
 }
 
 /// A permit that was granted.
@@ -348,6 +354,11 @@ impl Granted {
     pub fn new(keys: &Keys, id: &str, lease: LeaseOptions, grant: Grant, limit: u32, sent: Moment) -> Granted {
         let identity = Identity { keys: keys.clone(), id: id.to_owned(), fence: grant.fence, lease };
         Granted { identity, grant, limit, deadline: Deadline::after(sent, grant.left()), ticket: None }
+    }
+
+    /// Fails if the permit has ended, so that no caller gets it.
+    pub fn not_ended(self, now: Moment) -> Result<Granted, CallError> {
+        if self.deadline.is_past(now) { Err(ended_before_reply()) } else { Ok(self) }
     }
 }
 
@@ -387,13 +398,18 @@ impl PermitTarget {
     }
 
     /// Handles the answer to a caller that does not wait. `true`: everything that the id has must be given back.
-    pub fn at_once(&mut self, answer: AcquireAnswer, sent: Sent) -> (Result<Granted, TryAcquireError>, bool) {
+    pub fn at_once(
+        &mut self,
+        answer: AcquireAnswer,
+        sent: Sent,
+        now: Moment,
+    ) -> (Result<Granted, TryAcquireError>, bool) {
         if let AcquireAnswer::Denied { usage, .. } = answer
             && let Err(mismatch) = self.check_limit(usage.limit)
         {
             return (Err(mismatch.into()), false);
         }
-        let step = self.answered(AskKind::Last, answer, sent);
+        let step = self.answered(AskKind::Last, answer, sent, now);
         let gives_back = matches!(step, Step::GiveBack(_));
         let result = match step {
             Step::Done(result) => result.map_err(TryAcquireError::of),
@@ -441,7 +457,8 @@ impl PermitTarget {
     fn is_own(&self, grant: &Grant, repeated: Option<Duration>, floor: u64) -> bool {
         let is_of_place = self.is_queued() && self.is_new(grant.fence);
         let is_of_attempt = || repeated.zip(grant.age()).is_some_and(|(repeated, age)| age <= repeated);
-        !self.lease.own_id || grant.fence > floor && (is_of_place || is_of_attempt())
+        let is_known = || self.entry.late_fences.contains(&grant.fence);
+        !self.lease.own_id || grant.fence > floor && (is_of_place || is_of_attempt() || is_known())
     }
 
     /// Whether a late release would change this answer. `floor`: as in [`QueueEntry`].
@@ -461,6 +478,24 @@ impl PermitTarget {
         let joined = ticket.saturating_add(self.head_start_ms.saturating_mul(1_000));
         let replied = self.entry.asked.map_or(joined, |(_, now)| now.saturating_mul(1_000));
         fence > joined.min(replied.max(ticket))
+    }
+
+    /// A grant has arrived. If it has ended, a wait asks again, at its place in line.
+    fn arrived(&mut self, ask: AskKind, granted: Granted, now: Moment) -> StepOf<PermitTarget> {
+        let fence = granted.identity.fence;
+        granted
+            .not_ended(now)
+            .map_or_else(|error| self.came_late(ask, fence, error, now), |granted| Step::Done(Ok(granted)))
+    }
+
+    fn came_late(&mut self, ask: AskKind, fence: u64, error: CallError, now: Moment) -> StepOf<PermitTarget> {
+        let late = &mut self.entry.late_fences;
+        late.push(fence);
+        if ask == AskKind::Last || late.len() >= MOST_LATE {
+            Step::GiveBack(error.into())
+        } else {
+            Step::AskBy(now.instant())
+        }
     }
 
     /// A hint to ask again, or a message that the place in line was taken away.
@@ -500,6 +535,7 @@ impl WaitTarget for PermitTarget {
         ask: AskKind,
         answer: AcquireAnswer,
         Sent { at: sent, repeated }: Sent,
+        now: Moment,
     ) -> StepOf<PermitTarget> {
         match answer {
             AcquireAnswer::Held(grant @ Grant { permits, fence, .. }, _)
@@ -513,10 +549,11 @@ impl WaitTarget for PermitTarget {
                 }))
             }
             AcquireAnswer::Granted(grant, usage) | AcquireAnswer::Held(grant, usage) => {
-                match self.check_limit(usage.limit) {
-                    Ok(()) => Step::Done(Ok(self.granted(grant, usage.limit, sent))),
-                    Err(mismatch) => Step::GiveBack(mismatch.into()),
+                if let Err(mismatch) = self.check_limit(usage.limit) {
+                    return Step::GiveBack(mismatch.into());
                 }
+                let granted = self.granted(grant, usage.limit, sent);
+                self.arrived(ask, granted, now)
             }
             AcquireAnswer::Queued { ticket, position, retry_after, usage, now } if ask == AskKind::InLine => {
                 if let Err(mismatch) = self.check_limit(usage.limit) {
@@ -566,12 +603,12 @@ impl WaitTarget for PermitTarget {
         let is_old = message.now < server_time;
         // A message does not contain the limit. Another number of permits than requested needs a call too.
         let is_other = self.permits != Some(message.permits);
-        if is_old || self.strict || is_other || deadline.is_past(now) {
+        if is_old || self.strict || is_other {
             return Step::AskBy(now.instant());
         }
         let grant = Grant { permits: message.permits, fence: message.fence, expires_at: message.at, now: message.now };
-        let limit = self.entry.usage.limit;
-        Step::Done(Ok(Granted { deadline, ..self.granted(grant, limit, sent) }))
+        let granted = self.granted(grant, self.entry.usage.limit, sent);
+        self.arrived(AskKind::InLine, Granted { deadline, ..granted }, now)
     }
 
     fn hint(&mut self, now: Instant) -> Instant {
@@ -613,6 +650,12 @@ impl WaitTarget for PermitTarget {
 pub fn denied(name: &str, usage: Usage, waiting: u64, next_expiry: Option<u64>) -> Denied {
     let Usage { in_use, limit } = usage;
     Denied { name: name.to_owned(), in_use, limit, waiting, next_expiry: next_expiry.map(Duration::from_millis) }
+}
+
+/// The reply or the message took longer than the lease.
+fn ended_before_reply() -> CallError {
+    let text = "the permit had ended before its grant arrived. Use a longer lease";
+    CallError::Failed(Failure::new(FailureKind::TimedOut, text))
 }
 
 /// The script answered `queued` to a caller that does not wait.
@@ -694,7 +737,7 @@ impl WaitTarget for LatchTarget {
         Ok(LatchAnswer::Closed { still: StillClosed { left, count }, retry_after })
     }
 
-    fn answered(&mut self, ask: AskKind, answer: LatchAnswer, sent: Sent) -> StepOf<LatchTarget> {
+    fn answered(&mut self, ask: AskKind, answer: LatchAnswer, sent: Sent, _: Moment) -> StepOf<LatchTarget> {
         let LatchAnswer::Closed { still, retry_after } = answer else {
             return Step::Done(Ok(()));
         };

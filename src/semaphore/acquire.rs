@@ -249,7 +249,7 @@ impl Semaphore {
         let refresh = Refresh { keys, id, lease_ms: lease.lease_ms, fence: Some(found.fence) };
         let (grant, sent) = self.shared.call_at(&refresh, mode).await?;
         let grant = grant.ok_or_else(lost)?;
-        let granted = Granted::new(keys, id, lease, grant, 0, sent.at);
+        let granted = Granted::new(keys, id, lease, grant, 0, sent.at).not_ended(self.shared.servers.clock.moment())?;
         Ok(Permit::new(&self.shared, granted, self.settings.on_lost.as_ref()))
     }
 
@@ -314,17 +314,13 @@ impl Semaphore {
                 target.entry.ticket = ticket;
                 let (granted, _busy) = self.shared.waits.in_line(target, deadline, caller).await?;
                 ticket = granted.ticket.unwrap_or_default();
-                // The lease can be over before the reply is read, for example after a pause of this process.
-                let is_late = granted.deadline.is_past(self.shared.servers.clock.moment());
-                if !is_late || self.is_over(deadline) {
-                    let until = last_call_ends(deadline);
-                    let permit = Permit::granted(&self.shared, granted, on_lost, until, caller.mode).await;
-                    if caller.keeps_grant() {
-                        return Ok(permit?);
-                    }
-                    permit.inspect(Permit::hand_on).ok(); // another release has been posted
+                let until = last_call_ends(deadline);
+                let permit = Permit::granted(&self.shared, granted, on_lost, until, caller.mode).await;
+                if caller.keeps_grant() {
+                    return Ok(permit?);
                 }
-                // It came too late, or was given back while it was confirmed. The next wait has the same place.
+                permit.inspect(Permit::hand_on).ok(); // another release has been posted
+                // It was given back while it was confirmed. The next wait has the same place.
             }
         };
         span.run(work).await

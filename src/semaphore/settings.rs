@@ -97,7 +97,7 @@ impl Settings {
             lease_ms: self.lease.checked_ms()?,
             renewed: self.lease.renewed,
             own_id: self.id.is_some(),
-            at_least_ms: self.at_least.map_or(Ok(0), |least| lease::checked_ms("at_least", least, ""))?,
+            at_least_ms: self.at_least.map_or(Ok(0), |least| lease::checked_ms("at_least", least))?,
         })
     }
 
@@ -138,7 +138,8 @@ impl Lease {
         Lease { length: Some(length), renewed: true }
     }
 
-    /// A lease of `length`, 1 ms to 100 years, which ends unless the holder [refreshes](crate::Permit::refresh) it.
+    /// A lease of `length`, 2 ms to 100 years, which ends unless the holder [refreshes](crate::Permit::refresh) it. It must be
+    /// longer than a reply takes to arrive: a permit that has ended by then is not returned.
     pub const fn fixed(length: Duration) -> Lease {
         Lease { length: Some(length), renewed: false }
     }

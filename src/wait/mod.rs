@@ -97,7 +97,7 @@ impl Waits {
         };
         let (answer, sent, floor) = self.once(&acquire, &[Part::of(target)], doubts, caller).await?;
         target.entry.floor = floor;
-        let (result, gives_back) = target.at_once(answer, sent);
+        let (result, gives_back) = target.at_once(answer, sent, self.servers.clock.moment());
         if gives_back {
             let now = self.servers.clock.now();
             self.release_now(target.release(LostCalls::default(), now), now + LAST_CALL, caller.mode).await;

@@ -12,6 +12,7 @@ mod failovers;
 mod failures;
 mod full_memory;
 mod fuzz_server;
+mod late_grants;
 mod loading;
 mod network;
 mod processes;

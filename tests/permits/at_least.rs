@@ -85,7 +85,7 @@ fn no_lease_ends_before_the_minimum_hold() {
     assert!(left(&permit) > LONG - SOON, "{permit}");
     permit.refresh().unwrap();
     assert!(left(&permit) > LONG - SOON, "{permit}");
-    permit.refresh_for(Duration::from_millis(1)).unwrap();
+    permit.refresh_for(Duration::from_millis(2)).unwrap();
     assert!(left(&permit) > LONG - SOON, "{permit}");
     permit.refresh_for(2 * LONG).unwrap();
     assert!(left(&permit) > LONG, "{permit}");

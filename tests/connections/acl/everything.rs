@@ -35,7 +35,7 @@ fn acquire_and_give_back(semaphore: &Semaphore) -> Result<(), Error> {
     semaphore.compare_and_resize(Some(3), 2)?;
     semaphore.unpin_limit()?;
     // Expired leases are taken back.
-    let short = semaphore.clone().lease(Lease::fixed(Duration::from_millis(1)));
+    let short = semaphore.clone().lease(Lease::fixed(Duration::from_millis(100)));
     let _ = short.try_acquire_many(2)?.into_id();
     eventually("the lease has expired", || match semaphore.available_permits() {
         Ok(0) => None,

@@ -62,6 +62,9 @@ pub(crate) enum Change {
 impl Client {
     /// A caller was granted permits.
     pub(super) fn granted(&mut self, want: &Want, granted: Granted, is_excused: bool, now: Moment) {
+        if granted.deadline.is_past(now) {
+            self.break_promise("late", format!("{} was given a permit that had ended", want.id));
+        }
         let identity = Arc::new(granted.identity);
         let held = HeldPermit::new(identity.clone(), &granted.grant, granted.deadline);
         let number = self.keeper.keep(held, 0, want.on_lost, now);

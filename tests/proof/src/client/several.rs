@@ -37,11 +37,21 @@ impl Client {
         let asked = asked(wants);
         let why = match answered.read(|reply| TryAcquireSeveral { id, asked: &asked }.answer(reply)) {
             Ok(TryAcquireSeveralAnswer::Granted(grants) | TryAcquireSeveralAnswer::Held(grants)) => {
-                for (want, (grant, usage)) in wants.iter().zip(grants) {
-                    let granted = Granted::new(&want.keys, &want.id, want.lease, grant, usage.limit, sent);
-                    self.granted(want, granted, false, now);
+                let granted = wants.iter().zip(grants).map(|(want, (grant, usage))| {
+                    Granted::new(&want.keys, &want.id, want.lease, grant, usage.limit, sent).not_ended(now)
+                });
+                match granted.collect::<Result<Vec<_>, _>>() {
+                    Ok(all) => {
+                        for (want, granted) in wants.iter().zip(all) {
+                            self.granted(want, granted, false, now);
+                        }
+                        return;
+                    }
+                    Err(error) => {
+                        self.release_all_later(wants, LostCalls::default(), now);
+                        format!("{error:?}")
+                    }
                 }
-                return;
             }
             Ok(answer) => {
                 if let TryAcquireSeveralAnswer::Denied { still_held: 1.., .. }

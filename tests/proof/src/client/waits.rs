@@ -435,7 +435,7 @@ impl Client {
                 now,
             );
         }
-        let (result, gives_back) = target.at_once(answer, sent);
+        let (result, gives_back) = target.at_once(answer, sent, now);
         if gives_back {
             // In the background. For the server this is the same as in the thread of the caller.
             self.release_later(target.release(LostCalls::default(), now.instant()), None, now);

@@ -14,6 +14,7 @@ const OTHER: Usage = Usage { in_use: 1, limit: 2 };
 pub(super) fn check() {
     arguments();
     answers();
+    late_grants();
     own_ids();
     doubts();
 }
@@ -33,7 +34,7 @@ fn reported(target: PermitTarget, answer: AcquireAnswer) -> String {
 /// The same for a call that was repeated, so many ms after the first attempt.
 fn reported_of(mut target: PermitTarget, answer: AcquireAnswer, repeated: Option<u64>) -> String {
     let repeated = repeated.map(Duration::from_millis);
-    let (result, gives_back) = target.at_once(answer, Sent { at: at(10), repeated });
+    let (result, gives_back) = target.at_once(answer, Sent { at: at(10), repeated }, at(20));
     let reported = match result {
         Ok(granted) => {
             let end = granted.deadline.instant().map(|end| (micros(end) - 1_000_000) / 1_000);
@@ -79,9 +80,19 @@ fn answers() {
     assert!(reported(of(false), queued).starts_with("Unknown: "), "the caller did not ask to wait");
     // "All that are free" means at least one.
     let mut all = target(None, "id", false, false);
-    let (result, _) = all.at_once(AcquireAnswer::AboveLimit { limit: 0, now: 0 }, Sent { at: at(10), repeated: None });
+    let above = AcquireAnswer::AboveLimit { limit: 0, now: 0 };
+    let (result, _) = all.at_once(above, Sent { at: at(10), repeated: None }, at(20));
     let error = result.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("1 permit") && error.contains("0"), "{error}");
+}
+
+/// A permit that has ended when its reply is read is given back. The call was sent at 10 and its reply is read at 20; 1 ms is
+/// subtracted from each lease.
+fn late_grants() {
+    let of = |end| reported(target(Some(1), "id", false, false), AcquireAnswer::Granted(grant(60, end, 5_000), USAGE));
+    assert_eq!(of(5_012), "granted 60 until Some(21), ticket None");
+    let error = of(5_011);
+    assert!(error.starts_with("Failed") && error.contains("had ended") && error.ends_with(", given back"), "{error}");
 }
 
 /// A permit that a fixed id already holds was granted to another caller. If an earlier attempt was not answered, it was

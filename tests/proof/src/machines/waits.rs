@@ -85,6 +85,7 @@ pub(super) fn check() {
     cancellations();
     limits();
     full_lines();
+    late_grants();
 }
 
 /// Without an inbox it asks once without joining the line. It sleeps as the reply says, for at most 5 s.
@@ -409,4 +410,39 @@ fn full_lines() {
     wait.unanswered(unknown(FailureKind::Disconnected), 4_000);
     wait.timer(4_100);
     assert_eq!(wait.answered(denied(), 4_100, 4_110), "LineFull, gives back now false, later true");
+}
+
+/// A wait whose grant has ended when it arrives asks again, with its ticket. The tenth such grant ends it with an error, and so
+/// does one in reply to its last call.
+fn late_grants() {
+    let granted = |fence| AcquireAnswer::Granted(grant(fence, 5_100, 5_000), USAGE);
+    let mut wait = Wait::in_line(None, false);
+    wait.timer(4_000);
+    for fence in 60..69 {
+        assert_eq!(wait.answered(granted(fence), 4_000, 4_099), "sleeps until 4000");
+        assert_eq!(wait.timer(4_000), "asks InLine");
+        assert_eq!(wait.waiter.target.entry.ticket, 50);
+    }
+    let error = wait.answered(granted(69), 4_000, 4_099);
+    assert!(error.starts_with("Failed") && error.ends_with("gives back now true, later false"), "{error}");
+
+    let mut last = Wait::in_line(Some(500), false);
+    last.timer(501);
+    let error = last.answered(granted(60), 501, 601);
+    assert!(error.starts_with("Failed") && error.ends_with("gives back now true, later false"), "{error}");
+
+    // A message of a grant arrives after its end. Its permit is that of the wait, also if the application chose the id.
+    let mut wait = Wait::in_line(None, true);
+    assert_eq!(wait.message(60, Some(1_100), 1_050, 5_000), "sleeps until 4000");
+    wait.timer(5_000);
+    let granted = AcquireAnswer::Held(grant(60, 6_200, 6_000), USAGE);
+    assert_eq!(wait.answered(granted, 5_000, 5_010), "granted 60 until Some(5199), ticket Some(50)");
+
+    // So is one that came late in reply to its first call.
+    let mut wait = Wait::<PermitTarget>::new(None, true, false);
+    wait.start(false);
+    assert_eq!(wait.answered(AcquireAnswer::Granted(grant(60, 1_100, 1_000), USAGE), 0, 200), "sleeps until 0");
+    wait.timer(200);
+    let held = AcquireAnswer::Held(grant(60, 1_600, 1_300), USAGE);
+    assert_eq!(wait.answered(held, 200, 300), "granted 60 until Some(499), ticket None");
 }

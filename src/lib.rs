@@ -156,6 +156,7 @@ pub mod __proof {
 }
 
 pub use engine::counters::Counters;
+pub use engine::credentials::Credentials;
 pub use engine::eviction::Warning;
 pub use error::{Error, Ticket};
 pub use gate::{Gate, GateBuilder};

@@ -1,8 +1,9 @@
 //! The server: its address from the arguments or the environment, and the gate there.
 
 use crate::ended::{Ended, UNREACHABLE};
+use crate::password_file;
 use clap::Args;
-use luagate::{Gate, GateBuilder};
+use luagate::{Credentials, Gate, GateBuilder};
 use serde::{Deserialize, Serialize};
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -19,6 +20,9 @@ pub struct ServerArgs {
     /// Server, e.g. redis://host/ [env: LUAGATE_URL, REDIS_URL]
     #[arg(long, global = true, value_name = "URL", hide = true)]
     url: Option<String>,
+    /// File with the password; read at each connection [env: LUAGATE_PASSWORD_FILE]
+    #[arg(long, global = true, value_name = "FILE", hide = true)]
+    password_file: Option<PathBuf>,
     /// Start of every key [env: LUAGATE_PREFIX] [default: luagate]
     #[arg(long, global = true, value_name = "PREFIX", hide = true)]
     prefix: Option<String>,
@@ -36,7 +40,6 @@ pub struct ServerArgs {
 impl ServerArgs {
     /// The URL of the server, from the first source that has one.
     fn url(&self) -> String {
-        let variable = |name| env::var(name).ok().filter(|url| !url.is_empty());
         // The hidden URL was an argument, which comes before the variables.
         variable(HIDDEN_URL)
             .or_else(|| self.url.clone())
@@ -47,15 +50,19 @@ impl ServerArgs {
 
     /// The start of every key.
     pub fn prefix(&self) -> String {
-        let variable = || env::var("LUAGATE_PREFIX").ok().filter(|prefix| !prefix.is_empty());
-        self.prefix.clone().or_else(variable).unwrap_or_else(|| "luagate".to_owned())
+        self.prefix.clone().or_else(|| variable("LUAGATE_PREFIX")).unwrap_or_else(|| "luagate".to_owned())
+    }
+
+    /// The file with the password, if there is one.
+    fn password_file(&self) -> Option<PathBuf> {
+        self.password_file.clone().or_else(|| variable("LUAGATE_PASSWORD_FILE").map(PathBuf::from))
     }
 
     /// The same server, for a process without these variables and in another folder.
     pub fn resolved(&self) -> ServerArgs {
         let file = |file: &Option<PathBuf>| file.as_ref().map(|file| std::path::absolute(file).unwrap_or(file.clone()));
-        let [ca, cert, key] = [&self.ca, &self.cert, &self.key].map(file);
-        ServerArgs { url: Some(self.url()), prefix: Some(self.prefix()), ca, cert, key }
+        let [password_file, ca, cert, key] = [&self.password_file(), &self.ca, &self.cert, &self.key].map(file);
+        ServerArgs { url: Some(self.url()), password_file, prefix: Some(self.prefix()), ca, cert, key }
     }
 
     /// Settings for a gate at this server.
@@ -70,6 +77,9 @@ impl ServerArgs {
         if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
             builder = builder.client_certificate(read(cert)?, read(key)?);
         }
+        if let Some(file) = self.password_file() {
+            builder = builder.credentials(move || password_file::read(&file).map(Credentials::password));
+        }
         Ok(builder)
     }
 
@@ -81,6 +91,13 @@ impl ServerArgs {
     /// Opens a gate with these settings.
     pub fn open_with(&self, builder: GateBuilder) -> Result<Gate, Ended> {
         builder.open().map_err(|error| self.at(Ended::of(error)))
+    }
+
+    /// Reports a file that cannot be used, before the command begins to wait for the server.
+    pub fn check_files(&self) -> Result<(), Ended> {
+        let _ = self.builder()?;
+        let password = self.password_file().map(|file| password_file::read(&file)).transpose();
+        password.map(drop).map_err(|why| Ended::new(UNREACHABLE, format!("--password-file: {why}")))
     }
 
     /// Adds the address to the message, without user and password.
@@ -96,6 +113,11 @@ impl ServerArgs {
             ended => ended,
         }
     }
+}
+
+/// The value of an environment variable that is set and not empty.
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// A password in the arguments is visible to all users of the machine. If `--url` contains one, replaces this process by

@@ -31,8 +31,8 @@ Example: luagate try -E 0 -q --at-least 10m nightly -- ./nightly.sh";
     disable_version_flag = true,
     after_help = "\
 Example: LUAGATE_URL=redis://server/ luagate run -n 3 backup -- ./backup.sh
-Server: --url URL, LUAGATE_URL or REDIS_URL; --prefix or LUAGATE_PREFIX; for TLS
---ca, --cert, --key FILE. Durations: 500ms, 2.5s, 10m, 1h; without unit: seconds"
+Server: --url URL, LUAGATE_URL, REDIS_URL; --password-file FILE; --prefix TEXT;
+for TLS --ca, --cert, --key FILE. Durations: 500ms, 2.5s, 10m, 1h, 3 (seconds)"
 )]
 pub struct Args {
     #[command(flatten)]

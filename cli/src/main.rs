@@ -18,6 +18,7 @@ mod list;
 mod man;
 mod manage;
 mod output;
+mod password_file;
 mod release;
 mod run;
 mod sample;

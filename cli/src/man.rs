@@ -107,11 +107,16 @@ fn entries(page: &mut dyn Write, title: &str, entries: &[Entry]) -> io::Result<(
 }
 
 const GENERAL: &str = "A duration is a number and ms, s, m, h or d, such as 2.5s. Without a unit it is in seconds.";
-const ALL: &str = "The options --url, --prefix, --ca, --cert and --key of luagate(1) are accepted too.";
+const ALL: &str =
+    "The options --url, --password-file, --prefix, --ca, --cert and --key of luagate(1) are accepted too.";
 
-const ENVIRONMENT: [Entry; 3] = [
+const ENVIRONMENT: [Entry; 4] = [
     ("LUAGATE_URL", "The server, if --url is not given. A URL with a password is not visible to other users here."),
     ("REDIS_URL", "The server, if neither --url nor LUAGATE_URL is given. Without all of them: redis://127.0.0.1/"),
+    (
+        "LUAGATE_PASSWORD_FILE",
+        "The file with the password, if --password-file is not given. The user is that of the URL.",
+    ),
     ("LUAGATE_PREFIX", "The start of every key, if --prefix is not given. Without both: luagate"),
 ];
 

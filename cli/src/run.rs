@@ -151,7 +151,7 @@ struct Caller {
 impl Caller {
     fn new(server: &ServerArgs, args: &PermitArgs, matches: &ArgMatches) -> Result<Caller, Ended> {
         let claims = claim::of(args, matches)?;
-        let _ = server.builder()?; // reports a file that cannot be read
+        server.check_files()?;
         let (sender, events) = mpsc::channel();
         let (report, stops, others) = (Report::start()?, Arc::default(), processes::children_before());
         signals::stop_if(&stops)?;

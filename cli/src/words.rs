@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 /// A text of the library, and that of the command. The longer ones come first.
-const TEXTS: [(&str, &str); 24] = [
+const TEXTS: [(&str, &str); 28] = [
     (
         "the wait was cancelled by its `Cancel` handle. Call again with a new handle to wait again",
         "the wait was cancelled. Run the command again to wait again",
@@ -33,6 +33,10 @@ const TEXTS: [(&str, &str); 24] = [
         "this process is a fork of the one that opened the gate. Open a new gate in this process",
         "this process is a fork",
     ),
+    ("or in what `credentials` returns", "or in the file of --password-file"),
+    ("the function for credentials failed: ", "--password-file: "),
+    ("or no function for credentials", "or no --password-file"),
+    ("the function for credentials", "the reading of --password-file"),
     ("the feature `tls12` of `rustls`", "TLS 1.2"),
     ("requires a feature. Enable `tls-rustls-insecure` of `redis`", "is not accepted. Remove #insecure, and use --ca"),
     ("`root_certificates`", "--ca"),
@@ -40,8 +44,9 @@ const TEXTS: [(&str, &str); 24] = [
 ];
 
 /// The beginning of an error about an argument: its name in the library, and in the command.
-const ARGUMENTS: [(&str, &str); 14] = [
+const ARGUMENTS: [(&str, &str); 15] = [
     ("url", "the URL of the server"),
+    ("credentials", "--password-file"),
     ("prefix", "--prefix"),
     ("root_certificates", "--ca"),
     ("client_certificate", "--cert and --key"),
@@ -75,11 +80,13 @@ pub fn of(error: impl Display) -> String {
 mod tests {
     use super::*;
 
-    const SOURCES: [&str; 12] = [
+    const SOURCES: [&str; 14] = [
         include_str!("../../src/error/failure.rs"),
         include_str!("../../src/error/mod.rs"),
         include_str!("../../src/error/outcome.rs"),
         include_str!("../../src/engine/tls/reason.rs"),
+        include_str!("../../src/engine/address.rs"),
+        include_str!("../../src/engine/credentials.rs"),
         include_str!("../../src/several.rs"),
         include_str!("../../src/semaphore.rs"),
         include_str!("../../src/semaphore/settings.rs"),

@@ -22,6 +22,7 @@ mod command {
     pub mod messages;
     pub mod orphans;
     pub mod output;
+    pub mod password_file;
     pub mod promises;
     pub mod reasons;
     pub mod running;

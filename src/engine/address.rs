@@ -3,6 +3,7 @@
 mod parameters;
 
 use super::connector::Endpoint;
+use super::credentials::Source;
 use super::tls::{self, Certificates};
 use crate::error::{CallError, Invalid};
 use crate::protocol::routing::HostPort;
@@ -93,6 +94,19 @@ impl Address {
                 Err(Invalid::new("sentinels_as", why))
             }
         }
+    }
+
+    /// The same address, which asks `source` for the password of each connection, but not of those to the sentinels.
+    pub(crate) fn with_credentials(mut self, source: &Source) -> Result<Address, Invalid> {
+        let (Address::One(endpoint)
+        | Address::Cluster { like: endpoint, .. }
+        | Address::Sentinel { like: endpoint, .. }) = &mut self;
+        if endpoint.info.redis_settings().password().is_some() {
+            let why = "the URL has a password too. Accepted: a URL without a password, or no function for credentials";
+            return Err(Invalid::new("credentials", why));
+        }
+        endpoint.credentials = Some(source.clone());
+        Ok(self)
     }
 
     /// The same address with the settings of TLS. Reads the certificates of the system, if they are used.

@@ -4,6 +4,7 @@
 mod tests;
 
 use super::connection::{Connection, Receiver};
+use super::credentials::Source;
 use super::greeting::greet;
 use super::mode::MayBlock;
 use super::sentinels::Sentinels;
@@ -12,7 +13,7 @@ use super::stream::Stream;
 use super::tls;
 use crate::clock::machine_now;
 use crate::error::failure::{Failure, FailureKind};
-use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, RedisResult};
+use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisError, RedisResult};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,14 @@ impl Connector {
         }
     }
 
+    /// The function that returns the user and the password, if the program gave one.
+    pub(super) fn credentials(&self) -> Option<&Source> {
+        match self {
+            Connector::Address(endpoint) => endpoint.credentials.as_ref(),
+            Connector::Sentinels(sentinels) => sentinels.credentials(),
+        }
+    }
+
     /// How many times another server became the master. Earlier connections must not be used any more.
     pub(super) fn moves(&self) -> u64 {
         match self {
@@ -81,11 +90,13 @@ pub(crate) struct Endpoint {
     pub(super) info: ConnectionInfo,
     /// The settings of TLS, if the address uses it.
     pub(super) tls: Option<tls::Config>,
+    /// The function that returns the password of each connection. `None`: it is in the address, if there is one.
+    pub(super) credentials: Option<Source>,
 }
 
 impl Endpoint {
     pub(super) fn new(info: ConnectionInfo) -> Endpoint {
-        Endpoint { info, tls: None }
+        Endpoint { info, tls: None, credentials: None }
     }
 
     pub(crate) fn address(&self) -> &ConnectionAddr {
@@ -100,7 +111,25 @@ impl Endpoint {
             }
             _ => ConnectionAddr::Tcp(host, port),
         };
-        Endpoint { info: self.info.clone().set_addr(address), tls: self.tls.clone() }
+        Endpoint { info: self.info.clone().set_addr(address), ..self.clone() }
+    }
+
+    /// The user, the password and the database of a new connection. Calls the function of the program, if there is one.
+    fn settings(&self, limit: TimeLimit, within: Duration) -> Result<RedisConnectionInfo, Failure> {
+        let settings = self.info.redis_settings().clone();
+        let Some(source) = &self.credentials else {
+            return Ok(settings);
+        };
+        let asked = source.ask()?;
+        if limit.left().is_err() {
+            let text = format!("the function for credentials took longer than the {within:.0?} to connect");
+            return Err(Failure::new(FailureKind::Authentication, text));
+        }
+        let settings = settings.set_password(asked.password);
+        Ok(match asked.user {
+            Some(user) => settings.set_username(user),
+            None => settings,
+        })
     }
 }
 
@@ -111,11 +140,12 @@ pub(crate) fn connect(
     within: Duration,
 ) -> Result<Box<dyn Stream>, Failure> {
     let limit = TimeLimit::new(within);
-    let connected = open(endpoint, write_timeout, limit).and_then(|stream| {
-        greet(&endpoint.info, &*stream, limit)?;
-        Ok(stream)
-    });
-    connected.map_err(|error| unconnected(error, within))
+    let unconnected = |error| unconnected(error, within);
+    let stream = open(endpoint, write_timeout, limit).map_err(unconnected)?;
+    // Only now: a server that cannot be reached costs no call of the program's function.
+    let settings = endpoint.settings(limit, within)?;
+    greet(&settings, tls::is_used(&endpoint.info), &*stream, limit).map_err(unconnected)?;
+    Ok(stream)
 }
 
 /// Connects, without the first commands.

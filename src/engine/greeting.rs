@@ -3,11 +3,8 @@
 use super::replies::Replies;
 use super::socket::TimeLimit;
 use super::stream::Stream;
-use super::tls;
 use crate::error::failure::{Failure, FailureKind};
-use redis::{
-    Cmd, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisError, RedisResult, ServerError, ServerErrorKind, Value,
-};
+use redis::{Cmd, ErrorKind, RedisConnectionInfo, RedisError, RedisResult, ServerError, ServerErrorKind, Value};
 use std::io;
 
 struct Greeting {
@@ -26,18 +23,21 @@ enum GreetingStep {
     Answer,
 }
 
-/// Sends the first commands and checks their replies.
-pub(super) fn greet(info: &ConnectionInfo, stream: &dyn Stream, limit: TimeLimit) -> RedisResult<()> {
-    let (settings, uses_tls) = (info.redis_settings(), tls::is_used(info));
-    let knows_users = Greeting::new(settings, settings.username(), uses_tls).exchange(stream, limit)?;
+/// Sends the first commands and checks their replies. `is_answered`: at least one reply is needed.
+pub(super) fn greet(
+    settings: &RedisConnectionInfo,
+    is_answered: bool,
+    stream: &dyn Stream,
+    limit: TimeLimit,
+) -> RedisResult<()> {
+    let knows_users = Greeting::new(settings, settings.username(), is_answered).exchange(stream, limit)?;
     if !knows_users {
-        Greeting::new(settings, None, uses_tls).exchange(stream, limit)?;
+        Greeting::new(settings, None, is_answered).exchange(stream, limit)?;
     }
     Ok(())
 }
 
 impl Greeting {
-    /// `is_answered`: at least one reply is needed.
     fn new(settings: &RedisConnectionInfo, user: Option<&str>, is_answered: bool) -> Greeting {
         let mut greeting = Greeting { steps: Vec::new(), packet: Vec::new() };
         // A user without a password is one that the server accepts with any password. Without AUTH it would be another user.
@@ -89,6 +89,8 @@ impl Greeting {
     }
 }
 
+const REFUSED: &str = "the server refused the user name or password";
+
 impl GreetingStep {
     /// The error of the connection, if this error reply means one.
     fn check(self, error: ServerError) -> RedisResult<()> {
@@ -98,7 +100,8 @@ impl GreetingStep {
         Err(match self {
             GreetingStep::Answer => return Ok(()),
             _ if kind == FailureKind::NotReady => error,
-            GreetingStep::LogIn { .. } => (ErrorKind::AuthenticationFailed, "Password authentication failed").into(),
+            GreetingStep::LogIn { .. } => (ErrorKind::AuthenticationFailed, REFUSED).into(),
+            _ if kind == FailureKind::Authentication => error,
             GreetingStep::Select => {
                 let kind = ServerErrorKind::ResponseError.into();
                 (kind, "Redis server refused to switch database", detail).into()

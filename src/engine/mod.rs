@@ -11,7 +11,7 @@
 //! | thread | starts | does | ends |
 //! |---|---|---|---|
 //! | `luagate`, one for each gate | with the first lease to renew, loss to report, release to repeat, or timer of a task | renews leases, repeats releases, reports lost permits, wakes tasks at their deadlines. It never blocks for a reply: it polls futures. See [`worker`] | after its gate was dropped, with its last work |
-//! | `luagate-io`, one for each connection | when somebody waits who does not read: a task, a wait with a `Cancel` handle or on a moved clock, a posted release. Also to connect for a task | reads for them | with its connection |
+//! | `luagate-io`, one for each connection | when somebody waits who does not read: a task, a wait with a `Cancel` handle or on a moved clock, a posted release. Also to connect for a task, or with the function for credentials | reads for them | with its connection |
 //! | `luagate-on-lost` | with the first loss that has a callback | runs the callbacks | after its gate was dropped |
 //! | `luagate-sentinel` | when a gate on sentinels is opened | receives messages about a new master, and ends the connections to the former one. See [`sentinels`] | after its gate was dropped |
 //!
@@ -42,6 +42,7 @@ mod cluster;
 pub(crate) mod connection;
 pub(crate) mod connector;
 pub(crate) mod counters;
+pub(crate) mod credentials;
 pub(crate) mod eviction;
 mod greeting;
 pub(crate) mod mode;

@@ -3,6 +3,7 @@
 
 use super::connection::{Connection, Receiver};
 use super::connector::{ConnectOptions, Endpoint, connect_to};
+use super::credentials::Source;
 use super::mode::{MayBlock, in_own_thread};
 use super::place::Place;
 use super::server::{Server, command};
@@ -52,6 +53,11 @@ impl Sentinels {
 
     pub(super) fn moves(&self) -> u64 {
         lock(&self.state).moves()
+    }
+
+    /// The function that returns the user and the password of connections to the master.
+    pub(super) fn credentials(&self) -> Option<&Source> {
+        self.like.credentials.as_ref()
     }
 
     /// The name of the master in the sentinels' configuration.

@@ -8,6 +8,7 @@
 use super::connection::{Connection, Receiver};
 use super::connector::{ConnectOptions, Connector};
 use super::counters::Counts;
+use super::credentials::Source;
 use super::mode::{MayBlock, Mode, block_with, in_own_thread};
 use super::watched::Watched;
 use crate::clock::{Clock, machine_now, since};
@@ -240,19 +241,29 @@ impl Server {
             match kept.until(Some(latest), mode, |kept| kept.need(self.connector.moves(), attempts)).await {
                 Some(Need::Found(connection)) => return Ok(connection),
                 Some(Need::Failed(failure)) => return Err(failure),
-                None => return Err(Failure::new(FailureKind::Unreachable, "no connection in time")),
+                None => return Err(Failure::new(FailureKind::Unreachable, self.why_late())),
                 Some(Need::Connect) => match mode {
-                    Mode::Blocking(may) => {
+                    // A function of the program may block for longer than this caller waits.
+                    Mode::Blocking(may) if self.connector.credentials().is_none() => {
                         let left = latest.saturating_duration_since(machine_now());
                         return self.connect(purpose, left.min(self.options.timeouts.connect), may);
                     }
-                    Mode::Async => self.connect_in_thread(purpose),
+                    _ => self.connect_in_thread(purpose),
                 },
             }
         }
     }
 
-    /// For a task: starts a thread that connects. Then it is the connection's own thread.
+    /// The reason why a caller has waited for a connection in vain.
+    fn why_late(&self) -> &'static str {
+        if self.connector.credentials().is_some_and(Source::is_running) {
+            "no connection in time: the function for credentials has not returned"
+        } else {
+            "no connection in time"
+        }
+    }
+
+    /// Starts a thread that connects. Then it is the connection's own thread.
     fn connect_in_thread(self: &Arc<Server>, purpose: Purpose) {
         let server = self.clone();
         let connects = move |may| {

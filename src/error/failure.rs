@@ -14,7 +14,8 @@ pub enum FailureKind {
     TimedOut,
     /// The connection broke.
     Disconnected,
-    /// The server requires a user name or a password, or refused the given ones.
+    /// The server requires a user name or a password, or refused the given ones, or the function of
+    /// [`credentials`](crate::GateBuilder::credentials) failed.
     Authentication,
     /// The user of this connection lacks a permission. The text names the command, the keys or the channel.
     Permission,
@@ -78,11 +79,11 @@ impl Failure {
         self.0.kind
     }
 
-    /// Whether no other call may use the connection: it broke, its order of replies is not known any more, or its server no
-    /// longer is a master.
+    /// Whether no other call may use the connection: it broke, its order of replies is not known any more, its server no
+    /// longer is a master, or it is not logged in any more.
     pub(crate) fn ends_connection(&self) -> bool {
         use FailureKind::*;
-        matches!(self.0.kind, Disconnected | Unreachable | NotRedis | UnexpectedReply | ReadOnly)
+        matches!(self.0.kind, Disconnected | Unreachable | NotRedis | UnexpectedReply | ReadOnly | Authentication)
     }
 
     /// Whether the server refuses calls only for now: the same call can succeed soon, and nobody has to do anything.
@@ -166,7 +167,9 @@ impl fmt::Display for Failure {
             Unreachable => "cannot connect to the server. Check that it runs and that the address is right",
             TimedOut => "the server did not answer in time. Check its load and the network, or raise the timeout",
             Disconnected => "the connection to the server broke. Call again",
-            Authentication => "the server refused the user name or password. Correct them in the address",
+            Authentication => {
+                "cannot log in. Correct the user name or password in the address, or in what `credentials` returns"
+            }
             Permission => "the server's ACL does not permit this. Grant the permissions listed in `guide::production`",
             Tls => return write!(f, "cannot make a TLS connection: {}", self.0.text),
             ReadOnly => "the server is a read-only replica. Connect to its master",

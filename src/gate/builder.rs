@@ -3,6 +3,7 @@
 use super::Gate;
 use crate::clock::Clock;
 use crate::engine::address::Address;
+use crate::engine::credentials::{Credentials, Source};
 use crate::engine::mode::{Mode, block};
 use crate::engine::server::Timeouts;
 use crate::engine::servers::Servers;
@@ -15,6 +16,7 @@ use crate::protocol::{id, keys};
 use crate::shared::Shared;
 use crate::wait::polled::Futures;
 use crate::wait::{Registry, Waits};
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +35,7 @@ pub struct GateBuilder {
     clock: Clock,
     address: Result<Address, Invalid>,
     certificates: Certificates,
+    credentials: Option<Source>,
     prefix: String,
     label: Option<String>,
     timeouts: Timeouts,
@@ -46,6 +49,7 @@ impl GateBuilder {
             clock,
             address,
             certificates: Certificates::default(),
+            credentials: None,
             prefix: "luagate".to_owned(),
             label: None,
             timeouts: Timeouts { connect: TIMEOUT, read: TIMEOUT },
@@ -75,7 +79,7 @@ impl GateBuilder {
 
     /// Checks all settings. Returns the address with the settings for TLS.
     fn checked(&self) -> Result<Address, CallError> {
-        let address = self.address.clone()?;
+        let mut address = self.address.clone()?;
         keys::check_prefix(&self.prefix)?;
         if let Some(label) = &self.label {
             id::new_id(Some(label))?;
@@ -94,6 +98,9 @@ impl GateBuilder {
                 "got {count} replicas and {timeout:?}. Accepted: 1 replica or more, and a timeout above 0 and below the read timeout of {read:?}"
             );
             return Err(Invalid::new("min_replicas", why).into());
+        }
+        if let Some(source) = &self.credentials {
+            address = address.with_credentials(source)?;
         }
         address.with_certificates(&self.certificates)
     }
@@ -121,6 +128,40 @@ impl GateBuilder {
     /// password, and use TLS if those to the master do. Only for an address with sentinels.
     pub fn sentinels_as(mut self, url: &str) -> Self {
         self.address = self.address.and_then(|address| address.asking_as(url));
+        self
+    }
+
+    /// The function that is asked for the user and the password of each new connection, for passwords that change while the
+    /// program runs. The URL then has no password; its user counts if the function returns none. By default the user and the
+    /// password are those of the URL. With sentinels the function is asked for the master;
+    /// [`sentinels_as`](GateBuilder::sentinels_as) sets the password for the sentinels.
+    ///
+    /// It is called in a thread of the gate, after the server has accepted the connection, and without a lock of the gate.
+    /// Two threads can call it at the same time. It should return quickly, for example a token that another thread renews:
+    /// its time counts as time to connect. While it blocks, no connection to that server is made. Callers that need one wait
+    /// for it, but not longer than they would wait for a server that does not answer. It must make no call of this gate that
+    /// needs a server, since that call would wait for the same connection.
+    ///
+    /// If it fails or panics, or the server refuses what it returned, the attempt to connect has failed. Calls that do not
+    /// wait in line return this at once, of the kind [`Authentication`](crate::errors::FailureKind::Authentication). The text
+    /// contains the text of the function's error, which must not contain the password. Waits in line try again until
+    /// [`outage_timeout`](GateBuilder::outage_timeout), renewals and releases until the lease has ended.
+    ///
+    /// ```no_run
+    /// use luagate::{Credentials, Gate};
+    /// use std::fs;
+    ///
+    /// # fn main() -> Result<(), luagate::Error> {
+    /// let read = || fs::read_to_string("/run/secrets/redis").map(|text| Credentials::password(text.trim_end()));
+    /// let gate = Gate::builder("redis://worker@127.0.0.1/").credentials(read).open()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn credentials<E>(mut self, ask: impl Fn() -> Result<Credentials, E> + Send + Sync + 'static) -> Self
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.credentials = Some(Source::new(move || ask().map_err(E::into)));
         self
     }
 

@@ -248,6 +248,7 @@ mod tests {
             ((ErrorKind::UnexpectedReturnType, "too few replies").into(), true, true),
             (io(ConnectionRefused), false, true),
             (server(ServerErrorKind::ReadOnly), false, true),
+            ((ErrorKind::AuthenticationFailed, "no login").into(), false, true),
             (server(ServerErrorKind::BusyLoading), false, false),
             (server(ServerErrorKind::Moved), false, false),
             (server(ServerErrorKind::NoPerm), false, false),

@@ -12,6 +12,7 @@ mod addresses;
 mod cluster;
 mod cluster_scripts;
 mod connections;
+mod credentials;
 mod min_replicas;
 mod packets;
 mod secrets;

@@ -35,7 +35,7 @@ fn each_help_fits_a_screen_and_has_an_example() {
         assert_eq!(bare().arg("help").args(words(command)).done().out(), text, "{command}");
     }
     let help = bare().arg("--help").done().out();
-    for word in ["LUAGATE_URL", "REDIS_URL", "--prefix", "--ca", "--cert", "--key"] {
+    for word in ["LUAGATE_URL", "REDIS_URL", "--password-file", "--prefix", "--ca", "--cert", "--key"] {
         assert!(help.contains(word), "{word}:\n{help}");
     }
 }

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A name that no other test has, so that its keeper is found among the processes.
-fn name() -> String {
+pub fn name() -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }
 
@@ -24,7 +24,7 @@ fn is_held(server: &Server, kind: Kind, name: &str) -> bool {
     admin::semaphore(&server.gate(), &name).inspect().unwrap().in_use > 0
 }
 
-fn is_locked(server: &Server, name: &str) -> bool {
+pub fn is_locked(server: &Server, name: &str) -> bool {
     is_held(server, Kind::Mutex, name)
 }
 
@@ -43,7 +43,7 @@ fn started(name: &str) -> u32 {
 }
 
 #[track_caller]
-fn has_ended(name: &str) {
+pub fn has_ended(name: &str) {
     eventually("the keeper has ended", || keeper(name).is_none().then_some(()));
 }
 

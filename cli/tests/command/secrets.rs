@@ -9,12 +9,12 @@ use std::process::{Output, Stdio};
 
 const SECRET: &str = "hunter2";
 
-fn shows(output: &Output) -> bool {
+pub fn shows(output: &Output) -> bool {
     [&output.stdout, &output.stderr].iter().any(|text| String::from_utf8_lossy(text).contains(SECRET))
 }
 
 /// Every subcommand that uses the server.
-const CALLS: [&str; 14] = [
+pub const CALLS: [&str; 14] = [
     "run --wait 1s a -- true",
     "try a -- true",
     "acquire --wait 1s a",

@@ -24,7 +24,8 @@ pub fn bare() -> Command {
         command = Command::new("env");
         command.args(["--default-signal", program]);
     }
-    for name in ["LUAGATE_URL", "REDIS_URL", "LUAGATE_PREFIX", "LUAGATE_NAME", "LUAGATE_HELD"] {
+    for name in ["LUAGATE_URL", "REDIS_URL", "LUAGATE_PASSWORD_FILE", "LUAGATE_PREFIX", "LUAGATE_NAME", "LUAGATE_HELD"]
+    {
         command.env_remove(name);
     }
     command.env(leftovers::MARK, leftovers::mark()).stdin(Stdio::null());

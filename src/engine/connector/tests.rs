@@ -82,7 +82,7 @@ fn an_error_at_the_start_has_the_kind_of_its_cause() {
         ),
         (":old@", "", "-ERR invalid password\r\n", Authentication, "refused the user name or password"),
         (":old@", "", "-ERR Client sent AUTH, but no password is set\r\n", Authentication, "refused the user name"),
-        ("", "3", "-NOAUTH Authentication required.\r\n", Other, "refused to switch database"),
+        ("", "3", "-NOAUTH Authentication required.\r\n", Authentication, "cannot log in"),
         ("", "99", "-ERR DB index is out of range\r\n", Other, "DB index is out of range"),
         ("", "3", "-NOPERM this user has no permissions to run the 'select' command\r\n", Permission, "'select'"),
         (login, "", "-ERR max number of clients reached\r\n", NotReady, "max number of clients"),

@@ -43,7 +43,9 @@ pub(super) fn print(printed: &mut Printed) {
 fn settings(printed: &mut Printed) {
     let builder = || Gate::builder("redis://127.0.0.1:1/");
     let second = Duration::from_secs(1);
+    let credentials = || Ok::<_, &str>(luagate::Credentials::password("hunter2"));
     for builder in [
+        Gate::builder("redis://:hunter2@127.0.0.1:1/").credentials(credentials),
         builder().prefix(""),
         builder().prefix("a b"),
         builder().label(""),

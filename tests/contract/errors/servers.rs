@@ -9,7 +9,7 @@ use crate::support::Server;
 use luagate::errors::TryAcquireError;
 use luagate::scripts::semaphore::{self, Ask};
 use luagate::scripts::{Keys, autocomplete};
-use luagate::{Gate, Lease};
+use luagate::{Credentials, Gate, Lease};
 use redis::Commands;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,6 +24,7 @@ pub(super) fn print(printed: &mut Printed) {
     cluster(printed);
     sentinels(printed);
     another_version(printed);
+    credentials(printed);
     let server = Server::any();
     let (kind, text) = forked(&server.gate());
     printed.kinds.insert(kind);
@@ -44,6 +45,26 @@ fn addresses(printed: &mut Printed) {
     for address in [&nowhere(), &http] {
         printed.call(patient(&format!("redis://{address}/")).open());
     }
+}
+
+/// Functions that return no password in time.
+fn credentials(printed: &mut Printed) {
+    let server = Server::any();
+    let builder = || Gate::builder(&server.url);
+    printed.call(builder().credentials(|| Err("the vault is closed")).open());
+    printed.call(builder().credentials(|| -> Result<Credentials, String> { panic!("hunter2") }).open());
+    printed.call(builder().credentials(|| Ok::<_, String>(Credentials::user("nobody", "hunter2"))).open());
+    let slow = Duration::from_millis(20);
+    let sleeps = move || {
+        std::thread::sleep(2 * slow);
+        Ok::<_, String>(Credentials::password("hunter2"))
+    };
+    printed.call(builder().connect_timeout(slow).credentials(sleeps).open());
+    let (ended, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let blocks = move || wait.lock().unwrap().recv().map(|()| Credentials::password("hunter2"));
+    printed.call(builder().read_timeout(Duration::from_secs(1)).credentials(blocks).open());
+    drop(ended);
 }
 
 /// Calls that the server refuses after the gate was opened.

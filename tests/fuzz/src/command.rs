@@ -13,6 +13,7 @@ mod files {
     pub mod held;
     pub mod label;
     pub mod output;
+    pub mod password_file;
     pub mod run;
     pub mod table;
     pub mod words;

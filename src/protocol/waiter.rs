@@ -32,10 +32,6 @@ pub const LAST_CALL: Duration = Duration::from_millis(30);
 /// How long a last call may take at least, also if its thread woke up late.
 const LEAST: Duration = Duration::from_millis(15);
 
-/// A wait ends with an error if this many of its grants arrived after their end. With a lease that is shorter than the way
-/// of a reply, all of them do.
-const MOST_LATE: usize = 10;
-
 /// How long a waiter sleeps at most before it asks again: three calls within its patience.
 pub const RECHECK: Duration = Duration::from_secs(5);
 
@@ -334,8 +330,8 @@ pub struct QueueEntry {
     pub received_fences: Vec<u64>,
     /// Permits of this id with this fence, or a lower one, are released: 0, or one whose release is posted.
     pub floor: u64,
-    /// The fences of grants that arrived after their end.
-    late_fences: Vec<u64>,
+    /// Its permit had ended when the grant arrived.
+    pub came_late: bool,
 }
 
 /// A permit that was granted.
@@ -372,6 +368,11 @@ impl PermitTarget {
             check_id(&self.id)?;
         }
         Ok(())
+    }
+
+    /// The same permits for a new wait, which has the place in line of this one.
+    pub fn again(&self) -> PermitTarget {
+        PermitTarget { entry: QueueEntry { ticket: self.entry.ticket, ..QueueEntry::default() }, ..self.clone() }
     }
 
     /// The call that asks for the permits.
@@ -457,8 +458,7 @@ impl PermitTarget {
     fn is_own(&self, grant: &Grant, repeated: Option<Duration>, floor: u64) -> bool {
         let is_of_place = self.is_queued() && self.is_new(grant.fence);
         let is_of_attempt = || repeated.zip(grant.age()).is_some_and(|(repeated, age)| age <= repeated);
-        let is_known = || self.entry.late_fences.contains(&grant.fence);
-        !self.lease.own_id || grant.fence > floor && (is_of_place || is_of_attempt() || is_known())
+        !self.lease.own_id || grant.fence > floor && (is_of_place || is_of_attempt())
     }
 
     /// Whether a late release would change this answer. `floor`: as in [`QueueEntry`].
@@ -480,22 +480,11 @@ impl PermitTarget {
         fence > joined.min(replied.max(ticket))
     }
 
-    /// A grant has arrived. If it has ended, a wait asks again, at its place in line.
-    fn arrived(&mut self, ask: AskKind, granted: Granted, now: Moment) -> StepOf<PermitTarget> {
-        let fence = granted.identity.fence;
-        granted
-            .not_ended(now)
-            .map_or_else(|error| self.came_late(ask, fence, error, now), |granted| Step::Done(Ok(granted)))
-    }
-
-    fn came_late(&mut self, ask: AskKind, fence: u64, error: CallError, now: Moment) -> StepOf<PermitTarget> {
-        let late = &mut self.entry.late_fences;
-        late.push(fence);
-        if ask == AskKind::Last || late.len() >= MOST_LATE {
-            Step::GiveBack(error.into())
-        } else {
-            Step::AskBy(now.instant())
-        }
+    /// A permit that had ended when its grant arrived is given back.
+    fn valid(&mut self, granted: Granted, now: Moment) -> StepOf<PermitTarget> {
+        let granted = granted.not_ended(now);
+        self.entry.came_late = granted.is_err();
+        granted.map_or_else(|error| Step::GiveBack(error.into()), |granted| Step::Done(Ok(granted)))
     }
 
     /// A hint to ask again, or a message that the place in line was taken away.
@@ -553,7 +542,7 @@ impl WaitTarget for PermitTarget {
                     return Step::GiveBack(mismatch.into());
                 }
                 let granted = self.granted(grant, usage.limit, sent);
-                self.arrived(ask, granted, now)
+                self.valid(granted, now)
             }
             AcquireAnswer::Queued { ticket, position, retry_after, usage, now } if ask == AskKind::InLine => {
                 if let Err(mismatch) = self.check_limit(usage.limit) {
@@ -599,6 +588,8 @@ impl WaitTarget for PermitTarget {
         let by_call = Deadline::after(sent, message.at.map(|end| between(server_time, end)));
         let by_message = Deadline::after(received, message.at.map(|end| between(message.now, end)));
         let deadline = by_call.earlier(by_message);
+        let grant = Grant { permits: message.permits, fence: message.fence, expires_at: message.at, now: message.now };
+        let granted = Granted { deadline, ..self.granted(grant, self.entry.usage.limit, sent) };
         // Older than the last answer: the grant was taken away again, or the server's clock was set back.
         let is_old = message.now < server_time;
         // A message does not contain the limit. Another number of permits than requested needs a call too.
@@ -606,9 +597,7 @@ impl WaitTarget for PermitTarget {
         if is_old || self.strict || is_other {
             return Step::AskBy(now.instant());
         }
-        let grant = Grant { permits: message.permits, fence: message.fence, expires_at: message.at, now: message.now };
-        let granted = self.granted(grant, self.entry.usage.limit, sent);
-        self.arrived(AskKind::InLine, Granted { deadline, ..granted }, now)
+        self.valid(granted, now)
     }
 
     fn hint(&mut self, now: Instant) -> Instant {

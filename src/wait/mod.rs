@@ -32,6 +32,10 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
+/// How many waits of one caller may end because their grant arrived after its end. With a lease that is shorter than the way
+/// of a reply, all of them do.
+const MOST_LATE: usize = 3;
+
 /// The pauses between attempts to subscribe again.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -167,7 +171,8 @@ impl Waits {
         parts.iter().any(|part| self.releases.is_overtaken(part.keys.meta.as_bytes(), mark))
     }
 
-    /// Waits in line for permits, until `deadline` at the latest.
+    /// Waits in line for permits, until `deadline` at the latest. If they had ended when their grant arrived, begins anew, a
+    /// limited number of times.
     ///
     /// # Cancel safety
     /// If this is dropped, the place in line is given up and a grant is released.
@@ -179,6 +184,26 @@ impl Waits {
     ) -> Result<(Granted, Busy), AcquireError> {
         self.servers.check_process()?;
         target.check()?;
+        for _ in 1..MOST_LATE {
+            let mut again = None;
+            let result = self.once_in_line(target, deadline, caller, &mut again).await;
+            let is_over = deadline.is_some_and(|end| end <= self.servers.clock.now());
+            match again {
+                Some(again) if !is_over => target = again,
+                _ => return result,
+            }
+        }
+        self.once_in_line(target, deadline, caller, &mut None).await
+    }
+
+    /// Waits in line once. `again`: what to wait for again, if the permits had ended when their grant arrived.
+    async fn once_in_line(
+        &self,
+        mut target: PermitTarget,
+        deadline: Option<Instant>,
+        caller: Caller<'_>,
+        again: &mut Option<PermitTarget>,
+    ) -> Result<(Granted, Busy), AcquireError> {
         let (key, own_id) = (target.keys.meta.as_bytes(), Some(target.id.as_str()));
         let ordered = Ordered { key, own_id, after: None, only_own: false };
         target.entry.floor = self.releases.before(ordered, deadline, caller.mode).await?.floor;
@@ -199,6 +224,7 @@ impl Waits {
             Ok(granted) => wait.release_others(granted),
             Err(error) => self.servers.counts.refuse(error),
         }
+        *again = wait.waiter.target.entry.came_late.then(|| wait.waiter.target.again());
         let busy = self.servers.clock.busy(); // until the permit is registered for renewal
         drop(wait); // not earlier: until here, a test that moves the clock waits for its mailbox
         result.map(|granted| (granted, busy))

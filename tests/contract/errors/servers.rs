@@ -5,6 +5,7 @@ use super::forged::{self, nowhere, patient, replying, soon};
 use crate::forked::in_child;
 use crate::fuzz_replies::StandIn;
 use crate::support::Server;
+use crate::support::proxy::Proxy;
 
 use luagate::errors::TryAcquireError;
 use luagate::scripts::semaphore::{self, Ask};
@@ -25,6 +26,7 @@ pub(super) fn print(printed: &mut Printed) {
     sentinels(printed);
     another_version(printed);
     credentials(printed);
+    late_grants(printed);
     let server = Server::any();
     let (kind, text) = forked(&server.gate());
     printed.kinds.insert(kind);
@@ -65,6 +67,16 @@ fn credentials(printed: &mut Printed) {
     let blocks = move || wait.lock().unwrap().recv().map(|()| Credentials::password("hunter2"));
     printed.call(builder().read_timeout(Duration::from_secs(1)).credentials(blocks).open());
     drop(ended);
+}
+
+/// A reply that takes longer than the lease.
+fn late_grants(printed: &mut Printed) {
+    let Some((_server, proxy, gate)) = Proxy::with_gate() else {
+        return;
+    };
+    let semaphore = gate.semaphore("late", 1).lease(Lease::fixed(Duration::from_millis(20)));
+    proxy.delay_replies(std::iter::repeat_n(Duration::from_millis(60), 20));
+    printed.error(semaphore.try_acquire());
 }
 
 /// Calls that the server refuses after the gate was opened.

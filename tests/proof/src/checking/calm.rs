@@ -85,7 +85,8 @@ impl World {
             then.waiting().is_some_and(|want| {
                 let can_be = want.permits <= Some(self.setting.limit);
                 let may_be_full = want.max_waiting > 0 && !then.is_in_line();
-                want.patience == Patience::Forever && can_be && is_over && !then.is_cancelled() && !may_be_full
+                let may_end = then.is_cancelled() || now.gives_back_late() || may_be_full;
+                want.patience == Patience::Forever && can_be && is_over && !may_end
             })
         })
     }

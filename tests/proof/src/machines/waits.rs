@@ -146,12 +146,13 @@ fn grants_by_message() {
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(9_000), 8_000, 100), "granted 60 until Some(1099), ticket Some(50)");
     let mut wait = Wait::in_line(None, false);
-    assert_eq!(wait.message(60, Some(1_400), 1_300, 600), "sleeps until 600", "the lease is over: it asks at once");
-    assert_eq!(wait.message(60, Some(9_000), 1_500, 700), "sleeps until 600", "a repeated message");
+    let late = wait.message(60, Some(1_400), 1_300, 600);
+    assert!(late.starts_with("Failed") && late.ends_with("gives back now true, later false"), "{late}");
     // The message was sent before the last reply, which put the waiter in line. It asks whether it still holds the
     // permit.
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(9_000), 999, 600), "sleeps until 600");
+    assert_eq!(wait.message(60, Some(9_000), 1_500, 700), "sleeps until 600", "a repeated message");
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(4_500), 1_000, 600), "granted 60 until Some(3499), ticket Some(50)");
     let mut early = Wait::<PermitTarget>::new(None, false, false);
@@ -412,37 +413,22 @@ fn full_lines() {
     assert_eq!(wait.answered(denied(), 4_100, 4_110), "LineFull, gives back now false, later true");
 }
 
-/// A wait whose grant has ended when it arrives asks again, with its ticket. The tenth such grant ends it with an error, and so
-/// does one in reply to its last call.
+/// A permit that has ended when its grant arrives, by reply or by message, is given back.
 fn late_grants() {
-    let granted = |fence| AcquireAnswer::Granted(grant(fence, 5_100, 5_000), USAGE);
+    let given_back = |error: String| {
+        let is_late = error.starts_with("Failed") && error.ends_with("gives back now true, later false");
+        assert!(is_late, "{error}");
+    };
+    let granted = AcquireAnswer::Granted(grant(60, 5_100, 5_000), USAGE);
     let mut wait = Wait::in_line(None, false);
     wait.timer(4_000);
-    for fence in 60..69 {
-        assert_eq!(wait.answered(granted(fence), 4_000, 4_099), "sleeps until 4000");
-        assert_eq!(wait.timer(4_000), "asks InLine");
-        assert_eq!(wait.waiter.target.entry.ticket, 50);
-    }
-    let error = wait.answered(granted(69), 4_000, 4_099);
-    assert!(error.starts_with("Failed") && error.ends_with("gives back now true, later false"), "{error}");
+    assert_eq!(wait.clone().answered(granted, 4_000, 4_098), "granted 60 until Some(4099), ticket Some(50)");
+    given_back(wait.answered(granted, 4_000, 4_099));
 
     let mut last = Wait::in_line(Some(500), false);
     last.timer(501);
-    let error = last.answered(granted(60), 501, 601);
-    assert!(error.starts_with("Failed") && error.ends_with("gives back now true, later false"), "{error}");
+    given_back(last.answered(granted, 501, 601));
 
-    // A message of a grant arrives after its end. Its permit is that of the wait, also if the application chose the id.
     let mut wait = Wait::in_line(None, true);
-    assert_eq!(wait.message(60, Some(1_100), 1_050, 5_000), "sleeps until 4000");
-    wait.timer(5_000);
-    let granted = AcquireAnswer::Held(grant(60, 6_200, 6_000), USAGE);
-    assert_eq!(wait.answered(granted, 5_000, 5_010), "granted 60 until Some(5199), ticket Some(50)");
-
-    // So is one that came late in reply to its first call.
-    let mut wait = Wait::<PermitTarget>::new(None, true, false);
-    wait.start(false);
-    assert_eq!(wait.answered(AcquireAnswer::Granted(grant(60, 1_100, 1_000), USAGE), 0, 200), "sleeps until 0");
-    wait.timer(200);
-    let held = AcquireAnswer::Held(grant(60, 1_600, 1_300), USAGE);
-    assert_eq!(wait.answered(held, 200, 300), "granted 60 until Some(499), ticket None");
+    given_back(wait.message(60, Some(1_100), 1_050, 5_000));
 }

@@ -53,6 +53,15 @@ impl Party {
         })
     }
 
+    /// Whether it gives back a permit that had ended when the grant arrived.
+    pub(crate) fn gives_back_late(&self) -> bool {
+        let mut callers = self.client.callers.values();
+        callers.any(|caller| match caller {
+            Caller::GivesBack { waiting, .. } => waiting.waiter.target.entry.came_late,
+            _ => false,
+        })
+    }
+
     /// The due actions.
     pub(crate) fn due(&self, mono: u64) -> impl Iterator<Item = (Thread, u64)> {
         let plans = self.client.plans().map(|(thread, at)| (thread, micros(at)));

@@ -96,15 +96,16 @@ impl Model {
 
     /// `fence` 0: whatever grant the id has.
     pub fn release(&mut self, id: &str, keep: u32, fence: u64, at: &Moment, effects: &mut Effects) -> Reply {
-        let mut answer = "gone";
-        let mut left = 0;
+        let (mut answer, mut left, mut ended) = ("gone", 0, None);
         let holder = self.holders.get(id).map(|holder| holder.fence);
         let ticket = self.place(id).map(|place| self.queue[place].ticket);
         let is_other = fence > 0 && holder.or(ticket) != Some(fence);
         if is_other {
             // The grant belongs to a later call with the same id.
         } else if let Some(holder) = self.holders.get(id) {
-            if !holder.lives(at.ms()) {
+            if !holder.lives(at.ms()) && keep > 0 {
+                ended = Some(id); // one of the leases that this call takes back
+            } else if !holder.lives(at.ms()) {
                 self.holders.remove(id);
             } else if keep > holder.permits {
                 return Err("LUAGATE keep".to_owned());
@@ -120,7 +121,7 @@ impl Model {
             let Waiter { id, inbox, .. } = self.queue.remove(place);
             effects.reported.push(Reported::Revoked { inbox, id });
         }
-        self.expire(None, at);
+        self.expire(ended, at);
         self.serve(None, at, effects);
         if answer == "released" {
             return words(&[&answer, &left, &self.in_use(), &self.limit]);

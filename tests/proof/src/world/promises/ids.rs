@@ -3,6 +3,7 @@
 use crate::call::Sent;
 use crate::client::Outcome;
 use crate::ledger::{Check, broken};
+use crate::model::is_cooling;
 use crate::scripts::words_of;
 use crate::world::{Host, World};
 use redis::{RedisResult, Value};
@@ -77,7 +78,10 @@ impl World {
             }
             let has = self.has_something(gate, id);
             let holders = &self.gates[gate].model.holders;
-            let is_held = |fence: &&u64| holders.values().any(|holder| holder.fence == **fence);
+            let is_held = |fence: &&u64| {
+                let mut holders = holders.iter();
+                holders.any(|(name, holder)| holder.fence == **fence && !is_cooling(name))
+            };
             let ids = &mut self.hosts[name].ids;
             if let Some(noted) = ids.get_mut(&(gate, id.clone())) {
                 // The order of a call for several semaphores is left to the tests of the library.

@@ -133,9 +133,11 @@ impl Waiter {
         }
     }
 
-    /// The time that is left for the wait. `None`: without a limit.
+    /// The time that is left for the wait. `None`: without a limit. It is zero only if the caller does not wait: a wait whose time
+    /// was used up by connecting asks once and is reported as a wait.
     fn left(&self) -> Option<Duration> {
-        self.args.wait.map(|wait| wait.saturating_sub(self.begun.elapsed()))
+        let left = |wait: Duration| wait.saturating_sub(self.begun.elapsed()).max(Duration::from_nanos(1));
+        self.args.wait.map(|wait| if wait.is_zero() { wait } else { left(wait) })
     }
 
     /// A limit of the wait includes the time until the server can be reached.

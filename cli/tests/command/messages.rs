@@ -32,6 +32,8 @@ fn an_error_names_the_options() {
         waits(&gate.semaphore("full", 1), 1);
         for (arguments, status, expected) in [
             ("run -w 50ms -n 1 full -- true", 75, "Run the command again, or raise --wait"),
+            ("run -w 1ms -n 1 full -- true", 75, "Run the command again, or raise --wait"),
+            ("run -w 1ms -n 1 full b -- true", 75, "raise --wait"),
             ("try -n 1 full -- true", 75, "or wait in line with `luagate run`"),
             ("run --max-waiting 1 -n 1 full -- true", 75, "or raise --max-waiting"),
             ("run --try -p 9 -n 5 a -- true", 64, "or raise the limit with `luagate resize`"),

@@ -11,7 +11,7 @@ use std::time::Duration;
 const MOST: usize = 64;
 
 /// How long the end of the process waits until all is written.
-const LAST: Duration = Duration::from_millis(100);
+const LAST: Duration = Duration::from_millis(500);
 
 /// Removes the line of a terminal.
 const CLEAR: &str = "\r\x1b[K";

@@ -11,7 +11,7 @@ use crate::protocol::waiter::{Granted, denied, last_call_ends};
 use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::trace::Operation;
-use crate::wait::{Caller, Part};
+use crate::wait::{Caller, Doubt, Part};
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -283,7 +283,9 @@ impl Several {
         let parts: Vec<Part> = parts.collect();
         let doubts = |answer: &TryAcquireSeveralAnswer, _: Sent, _: u64| match answer {
             TryAcquireSeveralAnswer::Denied { still_held, .. }
-            | TryAcquireSeveralAnswer::AboveLimit { still_held, .. } => Some(*still_held),
+            | TryAcquireSeveralAnswer::AboveLimit { still_held, .. } => {
+                Some(Doubt { still_held: *still_held, is_overtaken: false })
+            }
             _ => None,
         };
         loop {

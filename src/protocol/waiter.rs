@@ -74,6 +74,9 @@ pub trait WaitTarget {
     /// Whether a late release would change this answer.
     fn doubts(&self, ask: AskKind, answer: &Self::Answer, sent: Sent) -> bool;
 
+    /// Whether a release that precedes the call has run after it.
+    fn is_overtaken(&self, answer: &Self::Answer) -> bool;
+
     /// The client has released permits of this id, up to this fence; 0: none.
     fn has_released(&mut self, fence: u64);
 }
@@ -470,6 +473,12 @@ impl PermitTarget {
         }
     }
 
+    /// Whether a release that precedes this call has run after it, on another connection: the answer is of a permit that this
+    /// client releases.
+    pub fn is_of_released(&self, answer: &AcquireAnswer, floor: u64) -> bool {
+        matches!(answer, AcquireAnswer::Held(grant, _) if self.lease.own_id && grant.fence <= floor)
+    }
+
     /// Whether the server gave this fence after the place in line: the ticket is the next fence of that time, lower by
     /// the head start. An earlier process may have joined under the same id with a smaller head start. Then the fence is also
     /// new if it was given after the last reply.
@@ -630,6 +639,10 @@ impl WaitTarget for PermitTarget {
         self.is_doubtful(ask, answer, sent.repeated, self.entry.floor)
     }
 
+    fn is_overtaken(&self, answer: &AcquireAnswer) -> bool {
+        self.is_of_released(answer, self.entry.floor)
+    }
+
     fn has_released(&mut self, fence: u64) {
         self.entry.floor = self.entry.floor.max(fence);
     }
@@ -776,6 +789,10 @@ impl WaitTarget for LatchTarget {
     }
 
     fn doubts(&self, _: AskKind, _: &LatchAnswer, _: Sent) -> bool {
+        false
+    }
+
+    fn is_overtaken(&self, _: &LatchAnswer) -> bool {
         false
     }
 

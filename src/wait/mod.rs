@@ -97,7 +97,8 @@ impl Waits {
         target.check()?;
         let acquire = target.acquire(AskKind::First, "");
         let doubts = |answer: &AcquireAnswer, sent: Sent, floor: u64| {
-            target.is_doubtful(AskKind::Last, answer, sent.repeated, floor).then_some(0)
+            let is_doubtful = target.is_doubtful(AskKind::Last, answer, sent.repeated, floor);
+            is_doubtful.then(|| Doubt { still_held: 0, is_overtaken: target.is_of_released(answer, floor) })
         };
         let (answer, sent, floor) = self.once(&acquire, &[Part::of(target)], doubts, caller).await?;
         target.entry.floor = floor;
@@ -113,9 +114,8 @@ impl Waits {
     }
 
     /// Sends a call that takes all of `parts` at once, or none. Also returns the fence up to which the permits of the id are
-    /// released. `doubts`: for an answer that a late release would change, the number of parts of which the id has a permit by
-    /// an earlier run of this call. They are released, and the call is made once more if it may have run before a release
-    /// that precedes it.
+    /// released. `doubts`: whether a late release would change the answer. What an earlier run of this call has taken is released,
+    /// and the call is made once more if it may have run before a release that precedes it.
     ///
     /// # Cancel safety
     /// If this is dropped, the permits are released.
@@ -123,7 +123,7 @@ impl Waits {
         &self,
         call: &C,
         parts: &[Part<'_>],
-        doubts: impl Fn(&C::Answer, Sent, u64) -> Option<usize>,
+        doubts: impl Fn(&C::Answer, Sent, u64) -> Option<Doubt>,
         caller: Caller<'_>,
     ) -> Result<(C::Answer, Sent, u64), CallError> {
         self.servers.check_process()?;
@@ -140,12 +140,12 @@ impl Waits {
                 once.is_sent = matches!(error, CallError::Unknown(_));
                 error
             })?;
-            let (still_held, is_given_back) = (doubts(&answer, sent, floor), caller.is_given_back());
-            once.is_sent = is_given_back || still_held > Some(0);
+            let (doubt, is_given_back) = (doubts(&answer, sent, floor), caller.is_given_back());
+            once.is_sent = is_given_back || doubt.as_ref().is_some_and(|doubt| doubt.still_held > 0);
             once.lost = LostCalls::default();
             drop(once); // releases
-            let is_doubted = is_first && still_held.is_some();
-            let is_overtaken = is_doubted && self.is_overtaken(parts, mark);
+            let doubt = doubt.filter(|_| is_first);
+            let is_overtaken = doubt.is_some_and(|doubt| doubt.is_overtaken || self.is_overtaken(parts, mark));
             if !is_overtaken && !is_given_back {
                 return Ok((answer, sent, floor));
             }
@@ -308,6 +308,14 @@ impl Waits {
     }
 }
 
+/// An answer that a late release would change.
+pub(crate) struct Doubt {
+    /// Of so many semaphores the id has a permit by an earlier run of the call.
+    pub(crate) still_held: usize,
+    /// A release that precedes the call has run after it.
+    pub(crate) is_overtaken: bool,
+}
+
 /// What a call takes of one semaphore, if it takes permits at once.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
@@ -465,8 +473,9 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
                 Ok(answered) => answered,
                 Err(error) => return Event::Unanswered(error),
             };
-            let is_doubtful = self.waiter.target.doubts(ask, &answer, sent);
-            if !is_first || !is_doubtful || !releases.is_overtaken(self.key.as_bytes(), mark) {
+            let target = &self.waiter.target;
+            let is_overtaken = || target.is_overtaken(&answer) || releases.is_overtaken(self.key.as_bytes(), mark);
+            if !is_first || !target.doubts(ask, &answer, sent) || !is_overtaken() {
                 return Event::Answered { answer, sent };
             }
             is_first = false;

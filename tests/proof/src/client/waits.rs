@@ -376,7 +376,8 @@ impl Client {
             Caller::Waits(mut waiting, want) => {
                 let event = waiting.answered(answered);
                 let (key, mark) = (want.keys.list()[0].as_bytes(), waiting.mark);
-                if waiting.doubts(&event) && self.outbox.is_overtaken(key, mark) {
+                let is_overtaken = waiting.is_overtaken(&event) || self.outbox.is_overtaken(key, mark);
+                if waiting.doubts(&event) && is_overtaken {
                     waiting.is_again = true;
                     let last = last_call_ends(waiting.waiter.deadline);
                     let until = last.or(self.read_timeout.map(|time| now.instant() + time));
@@ -426,7 +427,9 @@ impl Client {
             }
         };
         let is_doubtful = target.is_doubtful(AskKind::Last, &answer, sent.repeated, target.entry.floor);
-        if is_doubtful && !is_again && self.outbox.is_overtaken(want.keys.list()[0].as_bytes(), mark) {
+        let is_overtaken = target.is_of_released(&answer, target.entry.floor)
+            || self.outbox.is_overtaken(want.keys.list()[0].as_bytes(), mark);
+        if is_doubtful && !is_again && is_overtaken {
             let until = self.read_timeout.map(|time| now.instant() + time);
             let (since, then) = (now.instant(), Then::TryAgain(target));
             return self.settle(

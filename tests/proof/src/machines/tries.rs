@@ -98,6 +98,10 @@ fn late_grants() {
 /// A permit that a fixed id already holds was granted to another caller. If an earlier attempt was not answered, it was
 /// granted to this one, unless it is older than that attempt.
 fn own_ids() {
+    // A permit that this client is releasing was not granted to another caller: the call overtook the release.
+    let held = |fence| AcquireAnswer::Held(grant(fence, 9_000, 2_000), USAGE);
+    let of_released = |own_id, fence| target(Some(1), "me", own_id, false).is_of_released(&held(fence), 60);
+    assert_eq!([(true, 60), (true, 61), (false, 60)].map(|(own, fence)| of_released(own, fence)), [true, false, false]);
     let of = |fence, repeated| {
         let held = AcquireAnswer::Held(grant(fence, 9_000, 2_000), USAGE);
         reported_of(target(Some(1), "me", true, false), held, repeated)

@@ -111,6 +111,11 @@ impl<T: WaitTarget> Waiting<T> {
         }
     }
 
+    /// Whether a release that precedes the call has run after it.
+    pub(super) fn is_overtaken(&self, event: &Event<T::Answer>) -> bool {
+        matches!(event, Event::Answered { answer, .. } if self.waiter.target.is_overtaken(answer))
+    }
+
     /// Continues after an event.
     pub(super) fn on(&mut self, event: Event<T::Answer>, now: Moment) -> ActionOf<T> {
         self.is_again = false;

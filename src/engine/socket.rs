@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 /// A timeout of zero would mean none.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// How much longer than asked for a read may block, so that not each read needs a system call for its timeout. A timeout of
-/// a caller must not end later.
+/// How much longer than asked for a read may block, so that not each read needs a system call for its timeout. So much
+/// later a caller's timeout may end.
 const SLACK: Duration = Duration::from_millis(2);
 
 /// The longest time for which a read blocks.

@@ -13,8 +13,7 @@ pub(crate) trait Stream: Send + Sync {
     fn write_all(&self, bytes: &[u8]) -> io::Result<()>;
 
     /// Reads what has arrived into a buffer that is not empty. Blocks for `within` at most, and up to 2 ms longer; the
-    /// system may add up to 8 ms. Only one thread reads at a time. `Ok(0)`: the peer has closed the
-    /// connection.
+    /// system may add up to 8 ms. Only one thread reads at a time. `Ok(0)`: the peer has closed the connection.
     ///
     /// Errors of the kinds `WouldBlock` and `TimedOut`: nothing has arrived. `Interrupted`: this process was stopped
     /// and continued, or a signal handler ran. After these, the connection still works.

@@ -29,8 +29,8 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 /// How much longer than the wait's deadline its last call may take.
 pub const LAST_CALL: Duration = Duration::from_millis(30);
 
-/// How long a last call may take at least, also if its thread woke up late.
-const LEAST: Duration = Duration::from_millis(15);
+/// How long a call near the deadline may take at least, also if its thread woke up late.
+const SHORTEST_CALL: Duration = Duration::from_millis(15);
 
 /// How long a waiter sleeps at most before it asks again: three calls within its patience.
 pub const RECHECK: Duration = Duration::from_secs(5);
@@ -281,7 +281,7 @@ impl<T: WaitTarget> Waiter<T> {
 
     fn ask(&mut self, ask: AskKind, now: Instant) -> ActionOf<T> {
         self.state = WaiterState::Asks(ask);
-        let until = last_call_ends(self.deadline).map(|end| end.max(now + LEAST));
+        let until = last_call_ends(self.deadline).map(|end| end.max(now + SHORTEST_CALL));
         Action::Ask { ask, until }
     }
 

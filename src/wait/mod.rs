@@ -114,7 +114,7 @@ impl Waits {
     }
 
     /// Sends a call that takes all of `parts` at once, or none. Also returns the fence up to which the permits of the id are
-    /// released. `doubts`: whether a late release would change the answer. What an earlier run of this call has taken is released,
+    /// released. `doubts`: whether a late release would change the answer. Permits from an earlier run of this call are released,
     /// and the call is made once more if it may have run before a release that precedes it.
     ///
     /// # Cancel safety
@@ -184,16 +184,17 @@ impl Waits {
     ) -> Result<(Granted, Busy), AcquireError> {
         self.servers.check_process()?;
         target.check()?;
-        for _ in 1..MOST_LATE {
+        let mut late = 0;
+        loop {
             let mut again = None;
             let result = self.once_in_line(target, deadline, caller, &mut again).await;
             let is_over = deadline.is_some_and(|end| end <= self.servers.clock.now());
+            late += 1;
             match again {
-                Some(again) if !is_over => target = again,
+                Some(again) if late < MOST_LATE && !is_over => target = again,
                 _ => return result,
             }
         }
-        self.once_in_line(target, deadline, caller, &mut None).await
     }
 
     /// Waits in line once. `again`: what to wait for again, if the permits had ended when their grant arrived.
@@ -310,7 +311,7 @@ impl Waits {
 
 /// An answer that a late release would change.
 pub(crate) struct Doubt {
-    /// Of so many semaphores the id has a permit by an earlier run of the call.
+    /// The number of semaphores of which the id has a permit from an earlier run of the call.
     pub(crate) still_held: usize,
     /// A release that precedes the call has run after it.
     pub(crate) is_overtaken: bool,

@@ -99,8 +99,8 @@ pub struct World {
     server: Server,
     loaded: Loaded,
     nodes: Nodes,
-    /// The redirects of each call: the client, its request, and the call.
-    redirected: BTreeMap<(usize, u64, String), Redirected>,
+    /// The redirects of each call: the client, its request, the connection of a posted release, and the call.
+    redirected: BTreeMap<(usize, u64, Option<u64>, String), Redirected>,
     pub gates: Vec<Gate>,
     latch: Latch,
     /// When the latch was last open.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// A connection of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Connection {
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The server, by the client's number, and by its port.
     pub(super) node: NodeId,
     pub(crate) port: u16,
@@ -49,7 +49,7 @@ pub(crate) struct Flight {
     /// It uses the connection of an earlier call.
     pub(crate) is_behind: bool,
     /// The release that it belongs to, if it is posted.
-    pub(super) post: Option<Post<Connection>>,
+    pub(crate) post: Option<Post<Connection>>,
     /// The thread has stopped waiting. The connection still works, and the reply may come.
     pub(super) is_late: bool,
 }

@@ -62,7 +62,7 @@ impl World {
             self.tell(|| format!("    node {port}: {redirect:?}: {sent}"));
             self.count.redirects += 1;
             if is_awaited {
-                self.check_redirect((name, flight.request, flight.number), sent, redirect)?;
+                self.check_redirect(name, flight, sent, redirect)?;
             }
             return Ok(redirect.reply(slot));
         }

@@ -1,6 +1,7 @@
 //! Promises about the way of each call.
 
 use crate::call::{Call, Sent};
+use crate::client::flights::Flight;
 use crate::ledger::{Check, broken};
 use crate::world::World;
 use crate::world::nodes::Redirect;
@@ -18,19 +19,24 @@ pub(in crate::world) struct Redirected {
 
 impl World {
     /// Checks that a call follows its redirects: it is redirected again only after a change.
+    ///
+    /// A release behind two lost calls on two connections is sent on both, and is redirected on each of them.
     pub(in crate::world) fn check_redirect(
         &mut self,
-        (name, request, packet): (usize, u64, u64),
+        name: usize,
+        flight: &Flight,
         sent: &Sent,
         redirect: Redirect,
     ) -> Check {
         let place = self.nodes.place(&sent.keys[0]).map_or(0, |place| self.nodes.places[place].changes);
         let changes = place + self.hosts[name].client.changes;
-        let known = self.redirected.entry((name, request, sent.to_string())).or_default();
+        let posted = flight.post.is_some().then_some(flight.connection.number);
+        let call = (name, flight.request, posted, sent.to_string());
+        let known = self.redirected.entry(call).or_default();
         if known.changes != changes {
             *known = Redirected { changes, ..Redirected::default() };
         }
-        if std::mem::replace(&mut known.packet, packet) == packet {
+        if std::mem::replace(&mut known.packet, flight.number) == flight.number {
             return Ok(());
         }
         let is_needless = match redirect {

@@ -10,7 +10,6 @@ use crate::protocol::lease::Moment;
 use crate::sync::wait;
 use moved::{Moved, Sleeper};
 use std::sync::{Condvar, MutexGuard};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 #[cfg(feature = "memory")]
 use std::{any::Any, sync::Arc};
@@ -109,22 +108,22 @@ impl std::fmt::Debug for Clock {
 /// See [`Clock::busy`].
 pub(crate) struct Busy(#[allow(dead_code, reason = "only its drop matters")] Option<Sleeper>);
 
-/// A condition variable for one thread, which sleeps until it is notified or until a time of its clock. A task uses it to tell
-/// a test that moves the clock when it sleeps.
-pub(crate) struct Notify {
+/// Wakes threads that sleep until a time of a clock. On a clock that a test moves only one thread sleeps, or a task, which
+/// tells the test when it does.
+pub(crate) struct Alarm {
     clock: Clock,
     condvar: Condvar,
     /// Used in place of the condition variable.
     sleeper: Option<Sleeper>,
 }
 
-impl Notify {
+impl Alarm {
     /// `awake`: its thread has something to do before it sleeps.
-    pub(crate) fn new(clock: &Clock, awake: bool) -> Notify {
-        Notify { clock: clock.clone(), condvar: Condvar::new(), sleeper: clock.sleeper(awake) }
+    pub(crate) fn new(clock: &Clock, awake: bool) -> Alarm {
+        Alarm { clock: clock.clone(), condvar: Condvar::new(), sleeper: clock.sleeper(awake) }
     }
 
-    /// The time by which its thread sleeps.
+    /// The time by which its threads sleep.
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
     }
@@ -137,9 +136,8 @@ impl Notify {
     }
 
     /// Its task is about to sleep.
-    pub(crate) fn sleeps_in_task(&self, waker: &Waker, until: Option<Instant>) {
+    pub(crate) fn sleeps_in_task(&self, until: Option<Instant>) {
         if let Some(sleeper) = &self.sleeper {
-            sleeper.set_waker(waker);
             sleeper.sleeps(until);
         }
     }
@@ -148,12 +146,12 @@ impl Notify {
         self.sleeper.as_ref().map_or(&self.condvar, |sleeper| &sleeper.condvar)
     }
 
-    /// Wakes the thread that waits on this lock. Releases the lock before the notification, since the woken thread
+    /// Wakes the threads that wait on this lock. Releases the lock before the notification, since the woken threads
     /// would wait for it.
     pub(crate) fn wake<T>(&self, guard: MutexGuard<'_, T>) {
         self.wakes(); // before the unlock: a test must not see the thread asleep while there is work for it
         drop(guard);
-        self.condvar().notify_one();
+        self.condvar().notify_all();
     }
 
     /// Sleeps until it is notified or the clock shows `until`. May also return without a reason.

@@ -6,8 +6,8 @@ mod process;
 pub(crate) use process::Process;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
-pub(crate) use std::thread::ThreadId;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -26,11 +26,13 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, left: Opt
     }
 }
 
-pub(crate) fn this_thread() -> ThreadId {
-    std::thread::current().id()
-}
-
 /// Starts a thread. Returns whether it was started.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).is_ok()
+}
+
+/// Runs code that may not be of this crate. If it panics, the thread goes on: others depend on it. The panic is reported
+/// as each one is.
+pub(crate) fn contained(work: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(work));
 }

@@ -41,28 +41,14 @@ impl Moved {
 /// A test that moves the clock waits for the thread until this is dropped.
 pub(super) type Sleeper = Arc<Thread>;
 
-/// A thread or a task that uses a moved clock.
+/// A thread or a task that uses a moved clock. A timer of the gate's own thread wakes the task at its time.
 #[derive(Default)]
 pub(super) struct Thread {
     pub(super) condvar: Condvar,
-    /// For a task, in place of the condition variable.
-    waker: Mutex<Option<std::task::Waker>>,
     sleep: Mutex<Sleep>,
 }
 
 impl Thread {
-    /// The waker of a task that goes to sleep.
-    pub(super) fn set_waker(&self, waker: &std::task::Waker) {
-        *lock(&self.waker) = Some(waker.clone());
-    }
-
-    fn notify(&self) {
-        self.condvar.notify_one();
-        if let Some(waker) = &*lock(&self.waker) {
-            waker.wake_by_ref();
-        }
-    }
-
     /// The thread has something to do, even if it has not noticed yet.
     pub(super) fn wakes(&self) {
         lock(&self.sleep).awake = true;
@@ -217,7 +203,7 @@ impl Time {
                 if !is_over || sleep.count != before || has_ended || Instant::now() >= end {
                     break;
                 }
-                thread.notify(); // each time: the thread may not have waited yet the last time
+                thread.condvar.notify_one(); // each time: the thread may not have waited yet the last time
                 std::thread::sleep(POLL_INTERVAL);
             }
         }

@@ -3,7 +3,7 @@
 use super::connector::{Connector, Endpoint};
 use super::mode::Mode;
 use super::server::{Server, ServerOptions};
-use super::watched::Watched;
+use super::slot::Slot;
 use crate::protocol::routing::slots::SlotMap;
 use crate::protocol::routing::{HostPort, NodeId};
 use crate::sync::lock;
@@ -16,7 +16,7 @@ pub(super) struct Cluster {
     like: Endpoint,
     state: Mutex<ClusterState>,
     /// Whether a caller asks for the slots.
-    is_learning: Watched<bool>,
+    is_learning: Slot<bool>,
 }
 
 struct ClusterState {
@@ -29,7 +29,7 @@ impl Cluster {
     /// Stores these addresses. Does not connect yet.
     pub(super) fn new(options: ServerOptions, nodes: Vec<HostPort>, like: Endpoint) -> Cluster {
         let state = Mutex::new(ClusterState { slots: SlotMap::new(nodes), servers: Vec::new() });
-        let cluster = Cluster { options, like, state, is_learning: Watched::new(false) };
+        let cluster = Cluster { options, like, state, is_learning: Slot::default() };
         cluster.change(|_| {});
         cluster
     }

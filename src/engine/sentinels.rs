@@ -5,9 +5,9 @@ use super::connection::{Connection, Receiver};
 use super::connector::{ConnectOptions, Endpoint, connect_to};
 use super::credentials::Source;
 use super::mode::{MayBlock, in_own_thread};
-use super::place::Place;
 use super::server::{Server, command};
-use crate::clock::{Clock, machine_now};
+use super::slot::Slot;
+use crate::clock::machine_now;
 use crate::error::failure::{Failure, FailureKind};
 use crate::protocol::exchange::error_in;
 use crate::protocol::routing::HostPort;
@@ -147,25 +147,25 @@ fn run(connection: &Arc<Connection>, cmd: &Cmd, until: Instant, may: MayBlock) -
 }
 
 /// Notices messages of a sentinel.
-impl Receiver for Place<bool> {
+impl Receiver for Slot<bool> {
     fn message(&self, _: &[u8], _: &[u8]) {
-        self.update(|heard| *heard = true);
+        self.change(|heard| *heard = true);
     }
 
     fn ended(&self) {
-        self.update(|heard| *heard = true);
+        self.change(|heard| *heard = true);
     }
 }
 
 /// A subscription to the messages of a sentinel.
 struct Subscription {
     connection: Arc<Connection>,
-    news: Arc<Place<bool>>,
+    news: Arc<Slot<bool>>,
 }
 
 impl Subscription {
     fn begin(sentinels: &Sentinels, index: usize, may: MayBlock) -> Result<Subscription, Failure> {
-        let news = Arc::new(Place::of_nobody(&Clock::real(), false));
+        let news = Arc::new(Slot::<bool>::default());
         let until = machine_now() + WITHIN;
         let connection = sentinels.connect_to_sentinel(index, Some(news.clone()), until, may)?;
         let subscription = Subscription { connection, news };

@@ -10,7 +10,7 @@ use super::connector::{ConnectOptions, Connector};
 use super::counters::Counts;
 use super::credentials::Source;
 use super::mode::{MayBlock, Mode, block_with, in_own_thread};
-use super::watched::Watched;
+use super::slot::Slot;
 use crate::clock::{Clock, machine_now, since};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, permission};
@@ -54,9 +54,9 @@ pub(crate) struct Server {
     pub(super) connector: Connector,
     /// The channel on which this gate receives the messages of this server.
     pub(crate) channel: String,
-    calls: Watched<Kept>,
-    messages: Watched<Kept>,
-    confirmations: Watched<Kept>,
+    calls: Slot<Kept>,
+    messages: Slot<Kept>,
+    confirmations: Slot<Kept>,
     /// It is not a master of the cluster any more.
     is_retired: AtomicBool,
     is_checked: AtomicBool,
@@ -144,9 +144,9 @@ impl Server {
             options,
             node,
             connector,
-            calls: Watched::default(),
-            messages: Watched::default(),
-            confirmations: Watched::default(),
+            calls: Slot::default(),
+            messages: Slot::default(),
+            confirmations: Slot::default(),
             is_retired: AtomicBool::new(false),
             is_checked: AtomicBool::new(false),
         })
@@ -189,7 +189,7 @@ impl Server {
         }
     }
 
-    fn kept(&self, purpose: Purpose) -> &Watched<Kept> {
+    fn kept(&self, purpose: Purpose) -> &Slot<Kept> {
         match purpose {
             Purpose::Calls => &self.calls,
             Purpose::Messages => &self.messages,

@@ -2,15 +2,16 @@
 
 use super::address::Address;
 use super::cluster::Cluster;
-use super::connection::{Connection, Receiver, late};
+use super::connection::{Connection, Receiver};
 use super::connector::Connector;
 use super::counters::Counts;
+use super::ending::late;
 use super::eviction::{self, REPORTED_WITHIN, Warning};
 use super::mode::Mode;
 use super::probe;
 use super::sentinels::Sentinels;
 use super::server::{Purpose, Server, ServerOptions, Timeouts};
-use super::watched::run_blocking;
+use super::slot::run_blocking;
 use super::worker::Worker;
 use crate::clock::{Clock, machine_now};
 use crate::error::CallError;

@@ -2,7 +2,7 @@
 //! at their deadlines. It never blocks for a reply: its work for the servers are futures, which it polls itself. So a
 //! server that does not answer delays nothing on the others.
 
-use crate::clock::{Clock, Notify};
+use crate::clock::{Alarm, Clock};
 use crate::sync::{Arc, Mutex, MutexGuard, OnceLock, Process, lock, spawn};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
@@ -38,7 +38,7 @@ struct WorkerThread {
     clock: Clock,
     jobs: OnceLock<Vec<Weak<dyn Job>>>,
     state: Mutex<WorkerState>,
-    notify: Notify,
+    alarm: Alarm,
 }
 
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl Worker {
             clock: clock.clone(),
             jobs: OnceLock::new(),
             state: Mutex::default(),
-            notify: Notify::new(clock, false),
+            alarm: Alarm::new(clock, false),
         };
         Worker { shared: Arc::new(shared) }
     }
@@ -190,7 +190,7 @@ impl WorkerThread {
             state.new_jobs = jobs.iter().filter_map(Weak::upgrade).collect();
             state.has_jobs = true;
         }
-        self.notify.wake(state);
+        self.alarm.wake(state);
     }
 
     /// The loop of the thread.
@@ -229,7 +229,7 @@ impl WorkerThread {
             let timer = state.timers.first_key_value().map(|((at, _), _)| *at);
             let until = at.into_iter().chain(timer).min();
             state.sleeps_until = until;
-            drop(self.notify.sleep(state, until));
+            drop(self.alarm.sleep(state, until));
         }
     }
 

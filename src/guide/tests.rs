@@ -1,6 +1,7 @@
 //! Promise: the times and counts in the texts for users are those of the code.
 
-use crate::engine::connection::{IDLE, LONGEST_SILENCE, TEST};
+use crate::engine::ending::LONGEST_SILENCE;
+use crate::engine::reading::{IDLE, TEST};
 use crate::engine::server::SAME_FAILURE;
 use crate::gate::LONGEST_FLUSH;
 use crate::gate::builder::{OUTAGE, TIMEOUT};

@@ -4,9 +4,8 @@
 use super::permits::Permits;
 use crate::engine::connection::{Connection, Outcome};
 use crate::engine::mode::Mode;
-use crate::engine::place::Place;
 use crate::engine::servers::{Sending, Servers};
-use crate::engine::watched::Watched;
+use crate::engine::slot::Slot;
 use crate::engine::worker::{Job, NextWork};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
@@ -26,7 +25,7 @@ pub(crate) type PendingRelease = releases::PendingRelease<Arc<Connection>>;
 pub(crate) type LostCalls = releases::LostCalls<Arc<Connection>>;
 
 /// The waits of a gate: those in progress, and those that were given up.
-pub(crate) type AllWaits = Arc<Mutex<Inbox<Place<Mailbox>>>>;
+pub(crate) type AllWaits = Arc<Mutex<Inbox<Slot<Mailbox>>>>;
 
 /// A permit that was dropped, until its release is answered.
 pub(crate) struct Dropped {
@@ -51,7 +50,7 @@ impl Dropped {
 pub(crate) struct Releases {
     servers: Arc<Servers>,
     all_waits: AllWaits,
-    outbox: Watched<Outbox<Arc<Connection>>>,
+    outbox: Slot<Outbox<Arc<Connection>>>,
     /// Copies of what the outbox contains. So a call needs no lock if no release concerns it.
     is_waited_for: AtomicBool,
     last: AtomicU64,
@@ -74,7 +73,7 @@ impl Releases {
     pub(crate) fn new(servers: Arc<Servers>, all_waits: AllWaits) -> Arc<Releases> {
         let (last, failures) = (AtomicU64::new(0), AtomicU64::new(0));
         let is_waited_for = AtomicBool::new(false);
-        Arc::new(Releases { servers, all_waits, outbox: Watched::default(), is_waited_for, last, failures })
+        Arc::new(Releases { servers, all_waits, outbox: Slot::default(), is_waited_for, last, failures })
     }
 
     /// The releases of a gate that is not dropped.

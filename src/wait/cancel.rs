@@ -1,7 +1,7 @@
 //! Ends a wait from another thread, or at a certain time.
 
 use crate::clock::{Clock, machine_now};
-use crate::engine::place::Place;
+use crate::engine::slot::Slot;
 use crate::protocol::inbox::Mailbox;
 use crate::sync::{Process, lock};
 use once_cell::sync::OnceCell;
@@ -57,7 +57,7 @@ struct CancelState {
     /// The same time on the clock of the first gate that used the handle. The two differ only if a test moves that
     /// clock.
     end: OnceCell<End>,
-    waits: Mutex<Vec<Weak<Place<Mailbox>>>>,
+    waits: Mutex<Vec<Weak<Slot<Mailbox>>>>,
 }
 
 struct End {
@@ -105,7 +105,7 @@ impl Cancel {
         if self.is_own_process() {
             let waits = std::mem::take(&mut *lock(&self.shared.waits));
             let waits = waits.iter().filter_map(Weak::upgrade);
-            waits.for_each(|mailbox| mailbox.update(|mail| mail.cancelled = true));
+            waits.for_each(|mailbox| mailbox.change(|mail| mail.cancelled = true));
         }
     }
 
@@ -132,7 +132,7 @@ impl Cancel {
     }
 
     /// Registers a wait by its mailbox, so that this handle can cancel it. Called before any message can arrive.
-    pub(super) fn watch(&self, mailbox: &Arc<Place<Mailbox>>, clock: &Clock) {
+    pub(super) fn watch(&self, mailbox: &Arc<Slot<Mailbox>>, clock: &Clock) {
         self.go_by(clock);
         if let Some(at) = self.shared.end.get().and_then(|end| end.at) {
             mailbox.look(|mail| mail.cancelled_at = Some(at));
@@ -148,7 +148,7 @@ impl Cancel {
         }
         // After the wait is in the list: `cancel` sets the flag first and then reads the list.
         if self.is_cancelled() {
-            mailbox.update(|mail| mail.cancelled = true);
+            mailbox.change(|mail| mail.cancelled = true);
         }
     }
 }

@@ -6,9 +6,9 @@ pub(crate) mod polled;
 use crate::clock::{Busy, Clock, machine_now};
 use crate::engine::connection::{Connection, Listening, Receiver};
 use crate::engine::mode::Mode;
-use crate::engine::place::Place;
 use crate::engine::server::{Purpose, Server};
 use crate::engine::servers::{Make, Sending, Servers, Unanswered};
+use crate::engine::slot::Slot;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
 use crate::lease::releases::{AllWaits, LostCalls, PendingRelease, Preceded, Releases};
@@ -26,9 +26,7 @@ use crate::sync::{Process, lock};
 use cancel::Cancel;
 use polled::{Asked, Polled};
 use std::collections::BTreeSet;
-use std::future::poll_fn;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -333,7 +331,7 @@ impl Part<'_> {
         Part { keys, id, is_own_id: lease.own_id, longest: target.longest() }
     }
 
-    fn asked(&self, mailbox: Option<&Arc<Place<Mailbox>>>) -> Asked {
+    fn asked(&self, mailbox: Option<&Arc<Slot<Mailbox>>>) -> Asked {
         let Part { keys, id, is_own_id, longest } = *self;
         Asked { keys: keys.clone(), id: id.to_owned(), is_own_id, longest, mailbox: mailbox.cloned() }
     }
@@ -441,10 +439,9 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
                 (Mode::Blocking(may), Some(connection)) if !is_short && !connection.has_ended() => {
                     connection.wait_for_message(mailbox, at, taken, may)
                 }
-                (Mode::Blocking(may), _) => mailbox.wait(at, taken, may),
-                (mode @ Mode::Async, _) => {
-                    let poll = poll_fn(|cx| mailbox.poll(cx, Some(at), taken).map_or(Poll::Pending, Poll::Ready));
-                    self.waits.servers.limited(Some(at), mode, poll).await
+                (mode, _) => {
+                    let found = mailbox.until(Some(at), mode, taken);
+                    self.waits.servers.limited(Some(at), mode, found).await.flatten()
                 }
             };
             if let Some(mail) = mail {
@@ -629,14 +626,14 @@ impl Registry {
 
     /// Registers a wait in line for its messages. `None`: this id already waits for this semaphore.
     fn register(&self, keys: &Keys, id: &str) -> Option<Registered<'_>> {
-        let make = |secret| Arc::new(Place::of_nobody(&self.clock, Mailbox::new(Some(secret))));
+        let make = |secret| Arc::new(Slot::new(&self.clock, Mailbox::new(Some(secret))));
         let mailbox = lock(&self.all_waits).add(keys, id, Uuid::new_v4(), make)?;
         Some(Registered { registry: self, id: id.to_owned(), mailbox })
     }
 
     /// Registers a wait for the messages about `key`. Any number of callers may wait for the same key.
     fn register_shared(&self, key: &str) -> Registered<'_> {
-        let mailbox = Arc::new(Place::of_nobody(&self.clock, Mailbox::new(None)));
+        let mailbox = Arc::new(Slot::new(&self.clock, Mailbox::new(None)));
         lock(&self.all_waits).add_shared(key, &mailbox);
         Registered { registry: self, id: key.to_owned(), mailbox }
     }
@@ -649,7 +646,7 @@ impl Registry {
     /// Hints to all waits to ask again.
     fn call_all(&self) {
         let all: Vec<_> = lock(&self.all_waits).all().cloned().collect();
-        all.iter().for_each(|mailbox| mailbox.update(|mail| mail.called = true));
+        all.iter().for_each(|mailbox| mailbox.change(|mail| mail.called = true));
     }
 
     /// Whether somebody waits.
@@ -668,7 +665,7 @@ impl Receiver for Registry {
         let waiting = lock(&self.all_waits).of(&received.message.id);
         let mut is_taken = false;
         for mailbox in waiting {
-            is_taken |= mailbox.update(|mail| mail.put(channel, &received, now));
+            is_taken |= mailbox.change(|mail| mail.put(channel, &received, now));
         }
         if !is_taken
             && let Some(release) = lock(&self.all_waits).release_of(&received, now.instant())
@@ -687,7 +684,7 @@ impl Receiver for Registry {
 struct Registered<'a> {
     registry: &'a Registry,
     id: String,
-    mailbox: Arc<Place<Mailbox>>,
+    mailbox: Arc<Slot<Mailbox>>,
 }
 
 impl Drop for Registered<'_> {

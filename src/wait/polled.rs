@@ -2,7 +2,7 @@
 //! task works on another one ("futurelock"). Its grant would block all other callers.
 
 use crate::clock::Clock;
-use crate::engine::place::Place;
+use crate::engine::slot::Slot;
 use crate::engine::worker::{Job, NextWork, Worker};
 use crate::lease::releases::{PendingRelease, Releases};
 use crate::protocol::inbox::{Mailbox, Message};
@@ -75,7 +75,7 @@ pub(crate) struct Asked {
     pub(super) is_own_id: bool,
     /// How long the server may keep a grant.
     pub(super) longest: Duration,
-    pub(super) mailbox: Option<Arc<Place<Mailbox>>>,
+    pub(super) mailbox: Option<Arc<Slot<Mailbox>>>,
 }
 
 impl Wake for Polled {

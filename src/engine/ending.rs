@@ -1,0 +1,85 @@
+//! How a connection ends: by an error, by its owner, or because the server is silent.
+
+use super::packets::Owner;
+use super::state::{Connection, State};
+use crate::clock::machine_now;
+use crate::error::CallError;
+use crate::error::failure::{Failure, FailureKind};
+use crate::sync::{MutexGuard, Ordering, contained, lock};
+use redis::RedisError;
+use std::io;
+use std::time::Duration;
+
+/// How long a connection stays whose server does not answer.
+pub(crate) const LONGEST_SILENCE: Duration = Duration::from_secs(if cfg!(luagate_model) { 5 } else { 120 });
+
+impl Connection {
+    /// Ends the connection and all its calls.
+    pub(crate) fn close(&self) {
+        self.end(Failure::new(FailureKind::Disconnected, "the gate has closed the connection"));
+    }
+
+    pub(super) fn end(&self, failure: Failure) {
+        let mut state = lock(&self.state);
+        if state.end.is_some() {
+            return;
+        }
+        state.end = Some(failure.clone());
+        self.has_ended.store(true, Ordering::Release);
+        self.is_closed.store(true, Ordering::Release);
+        let owners = state.packets.take_all();
+        drop(state);
+        self.stream.shut_down();
+        for (owner, is_sent) in owners {
+            let error = if is_sent { CallError::Unknown } else { CallError::Failed };
+            owner.finish(Err(error(failure.clone())));
+        }
+        self.called.notify_one();
+        if let Some(receiver) = &self.receiver {
+            contained(|| receiver.ended());
+        }
+    }
+
+    /// If the first packet has not been answered within the read timeout, the server is silent.
+    pub(super) fn check_silence(&self, state: MutexGuard<State>) {
+        if state.packets.longest_wait(machine_now()).is_some_and(|time| time >= self.patience()) {
+            self.fall_silent(state);
+        }
+    }
+
+    /// The read timeout, and slightly less: the time of a caller begins before its packet is submitted.
+    fn patience(&self) -> Duration {
+        self.read_timeout - self.read_timeout / 64
+    }
+
+    /// The server does not answer. Callers that have waited for the read timeout get an error, and later calls use another
+    /// connection. This one stays, since the server may still run what was sent, and a release that is sent behind it.
+    pub(super) fn fall_silent(&self, mut state: MutexGuard<State>) {
+        let now = machine_now();
+        if self.receiver.is_some() || state.silence.declare(now) >= LONGEST_SILENCE {
+            drop(state);
+            return self.end(late());
+        }
+        self.has_ended.store(true, Ordering::Release);
+        let owners = state.packets.take_silent(now, self.patience());
+        drop(state);
+        give_up(owners);
+    }
+}
+
+/// These packets are sent, and nobody waits for the replies any more.
+pub(super) fn give_up(owners: Vec<Owner>) {
+    owners.into_iter().for_each(|owner| owner.finish(Err(CallError::Unknown(late()))));
+}
+
+pub(crate) fn late() -> Failure {
+    Failure::new(FailureKind::TimedOut, "no reply in time")
+}
+
+pub(super) fn closed() -> Failure {
+    Failure::new(FailureKind::Disconnected, "the server has closed the connection")
+}
+
+pub(super) fn broken(error: io::Error) -> Failure {
+    Failure::of(RedisError::from(error))
+}

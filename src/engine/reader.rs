@@ -1,0 +1,31 @@
+//! What is needed to read a connection. Who has it is the only one that reads.
+
+use super::packets::Owner;
+use super::replies::Replies;
+use redis::{RedisError, Value};
+
+#[derive(Default)]
+pub(super) struct Reader {
+    replies: Replies,
+    pub(super) chunk: Box<[u8]>,
+    /// Complete replies and messages.
+    pub(super) values: Vec<Value>,
+    pub(super) answered: Vec<(Owner, Vec<Value>)>,
+    pub(super) messages: Vec<Value>,
+}
+
+impl Reader {
+    pub(super) fn new() -> Reader {
+        let size = if cfg!(luagate_model) { 64 } else { 64 << 10 };
+        Reader { chunk: vec![0; size].into(), ..Reader::default() }
+    }
+
+    /// So many bytes of the chunk have arrived.
+    pub(super) fn parse(&mut self, count: usize) -> Result<(), RedisError> {
+        self.replies.push(self.chunk.get(..count).unwrap_or_default());
+        while let Some(value) = self.replies.next()? {
+            self.values.push(value);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! A value behind a lock. Threads and tasks wait for a change of it. Everything in the engine that waits for a value
+//! waits here.
+
+use super::mode::{MayBlock, Mode, in_own_thread};
+use crate::clock::{Alarm, Clock};
+use crate::sync::{Arc, Mutex, contained, lock, spawn};
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+pub(crate) struct Slot<T> {
+    state: Mutex<SlotState<T>>,
+    alarm: Alarm,
+}
+
+struct SlotState<T> {
+    value: T,
+    /// How many threads sleep. To wake them is a system call.
+    sleeping: usize,
+    /// The tasks that wait, each with the number of its wait.
+    tasks: Vec<(u64, Waker)>,
+    last: u64,
+}
+
+/// On this machine's clock.
+impl<T: Default> Default for Slot<T> {
+    fn default() -> Slot<T> {
+        Slot::new(&Clock::real(), T::default())
+    }
+}
+
+impl<T> Slot<T> {
+    /// On a clock that a test moves, only one thread or one task may wait.
+    pub(crate) fn new(clock: &Clock, value: T) -> Slot<T> {
+        let state = SlotState { value, sleeping: 0, tasks: Vec::new(), last: 0 };
+        Slot { state: Mutex::new(state), alarm: Alarm::new(clock, true) }
+    }
+
+    /// Reads the value, or changes it in a way for which nobody waits.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
+        look(&mut lock(&self.state).value)
+    }
+
+    /// Changes the value. All that wait look at it again.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let mut state = lock(&self.state);
+        let result = change(&mut state.value);
+        let tasks = std::mem::take(&mut state.tasks);
+        if state.sleeping > 0 {
+            self.alarm.wake(state);
+        } else {
+            if !tasks.is_empty() {
+                self.alarm.wakes();
+            }
+            drop(state);
+        }
+        tasks.into_iter().for_each(|(_, waker)| contained(|| waker.wake()));
+        result
+    }
+
+    /// For a thread: blocks until `look` finds something, or until `until` on the clock of this slot.
+    pub(crate) fn block<R>(
+        &self,
+        until: Option<Instant>,
+        mut look: impl FnMut(&mut T) -> Option<R>,
+        _: MayBlock,
+    ) -> Option<R> {
+        let mut state = lock(&self.state);
+        loop {
+            let found = look(&mut state.value);
+            if found.is_some() || until.is_some_and(|until| self.alarm.now() >= until) {
+                return found;
+            }
+            state.sleeping += 1;
+            state = self.alarm.sleep(state, until);
+            state.sleeping -= 1;
+        }
+    }
+
+    /// For a task: waits until `look` finds something. `until`: the caller stops waiting then.
+    pub(crate) async fn found<R>(&self, until: Option<Instant>, mut look: impl FnMut(&mut T) -> Option<R>) -> R {
+        let mut number = 0;
+        poll_fn(|cx| self.poll(cx, &mut number, until, &mut look)).await
+    }
+
+    /// As `block` for a thread, and as `found` for a task.
+    pub(crate) async fn until<R>(
+        &self,
+        until: Option<Instant>,
+        mode: Mode,
+        look: impl FnMut(&mut T) -> Option<R>,
+    ) -> Option<R> {
+        match mode {
+            Mode::Blocking(may) => self.block(until, look, may),
+            Mode::Async => Some(self.found(until, look).await),
+        }
+    }
+
+    /// `number`: of this wait, or 0 if it is new.
+    fn poll<R>(
+        &self,
+        cx: &Context,
+        number: &mut u64,
+        until: Option<Instant>,
+        look: impl FnOnce(&mut T) -> Option<R>,
+    ) -> Poll<R> {
+        // Wakers are copied before the lock, and dropped after it: both can run code of an executor.
+        let waker = cx.waker().clone();
+        let _former;
+        let mut state = lock(&self.state);
+        let found = look(&mut state.value);
+        let index = state.tasks.iter().position(|(other, _)| other == number);
+        _former = index.map(|index| state.tasks.swap_remove(index));
+        if let Some(found) = found {
+            return Poll::Ready(found);
+        }
+        self.alarm.sleeps_in_task(until);
+        if *number == 0 {
+            state.last += 1;
+            *number = state.last;
+        }
+        state.tasks.push((*number, waker));
+        Poll::Pending
+    }
+}
+
+/// Runs work that blocks: in the calling thread, or in a thread of its own for a task. `None`: no thread could be
+/// started.
+pub(super) async fn run_blocking<T: Send + 'static>(
+    mode: Mode,
+    name: &str,
+    work: impl FnOnce(MayBlock) -> T + Send + 'static,
+) -> Option<T> {
+    if let Mode::Blocking(may) = mode {
+        return Some(work(may));
+    }
+    let done = Arc::new(Slot::default());
+    let done_there = done.clone();
+    let run = move || {
+        let result = in_own_thread(work);
+        done_there.change(|done| *done = Some(result));
+    };
+    if !spawn(name, run) {
+        return None;
+    }
+    Some(done.found(None, Option::take).await)
+}

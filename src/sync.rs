@@ -3,6 +3,15 @@
 
 mod process;
 
+/// A point at which the model check plants a fault. `false` everywhere else.
+macro_rules! fault {
+    ($name:literal) => {
+        false
+    };
+}
+
+pub(crate) use fault;
+
 pub(crate) use process::Process;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};

@@ -5,7 +5,7 @@ use super::state::{Connection, State};
 use crate::clock::machine_now;
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
-use crate::sync::{MutexGuard, Ordering, contained, lock};
+use crate::sync::{MutexGuard, Ordering, contained, fault, lock};
 use redis::RedisError;
 use std::io;
 use std::time::Duration;
@@ -34,8 +34,12 @@ impl Connection {
             let error = if is_sent { CallError::Unknown } else { CallError::Failed };
             owner.finish(Err(error(failure.clone())));
         }
-        self.called.notify_one();
-        if let Some(receiver) = &self.receiver {
+        if !fault!("the own thread is not told about the end") {
+            self.called.notify_one();
+        }
+        if let Some(receiver) = &self.receiver
+            && !fault!("waits are not told about the end")
+        {
             contained(|| receiver.ended());
         }
     }

@@ -3,7 +3,7 @@
 use super::slot::Slot;
 use crate::clock::machine_now;
 use crate::error::CallError;
-use crate::sync::{Arc, contained};
+use crate::sync::{Arc, contained, fault};
 use redis::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -110,7 +110,8 @@ impl Packets {
 
     /// Whether somebody waits for a reply that is still to come. When it is here, its reader writes what is left.
     pub(super) fn will_be_written(&self) -> bool {
-        self.in_flight() > 0 && self.waiters > 0
+        (self.in_flight() > 0 || fault!("a packet counts as one that will be answered before it is sent"))
+            && self.waiters > 0
     }
 
     pub(super) fn is_writing(&self) -> bool {
@@ -124,7 +125,7 @@ impl Packets {
 
     /// The bytes to write. The caller is the only one that writes, until it returns them.
     pub(super) fn begin_write(&mut self) -> Vec<u8> {
-        self.is_writing = true;
+        self.is_writing = !fault!("two threads write");
         std::mem::take(&mut self.out)
     }
 
@@ -151,8 +152,12 @@ impl Packets {
             return Some(None);
         }
         let PendingPacket { owner, bytes, replies, .. } = self.pending.pop_front()?;
-        self.unanswered -= bytes;
-        self.waiters -= owner.waiters();
+        if !fault!("answered packets count as unanswered") {
+            self.unanswered -= bytes;
+        }
+        if !fault!("callers count as waiting after their replies") {
+            self.waiters -= owner.waiters();
+        }
         Some(Some((owner, replies)))
     }
 
@@ -165,7 +170,7 @@ impl Packets {
 
     /// Takes the callers whose time is over.
     pub(super) fn take_over(&mut self, now: Instant) -> Vec<Owner> {
-        if self.next_end.is_none_or(|end| now < end) {
+        if self.next_end.is_none_or(|end| now < end) || fault!("the time of a caller does not end") {
             return Vec::new();
         }
         self.take(|packet| matches!(packet.owner, Owner::Waiter(_, end) if end <= now))
@@ -201,7 +206,7 @@ impl Packets {
         let mut sent = self.in_flight();
         let ended = std::mem::replace(self, Packets { is_writing: self.is_writing, ..Packets::default() });
         let owners = ended.pending.into_iter().map(|packet| {
-            let is_sent = sent > 0;
+            let is_sent = sent > 0 && !fault!("a packet that was sent counts as not sent");
             sent = sent.saturating_sub(packet.bytes);
             (packet.owner, is_sent)
         });

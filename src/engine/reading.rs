@@ -19,7 +19,7 @@ use super::reader::Reader;
 use super::state::{Connection, OwnThread, Receiver, State};
 use crate::clock::machine_now;
 use crate::error::failure::{Failure, FailureKind};
-use crate::sync::{Arc, MutexGuard, contained, lock, spawn, wait};
+use crate::sync::{Arc, MutexGuard, contained, fault, lock, spawn, wait};
 use redis::Value;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -52,9 +52,13 @@ pub(super) struct Reading<'a> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.connection.state);
-        state.reader = Some(std::mem::take(&mut self.reader));
+        if !fault!("the reader is lost") {
+            state.reader = Some(std::mem::take(&mut self.reader));
+        }
         let is_over = state.silence.is_declared() && state.packets.is_empty();
-        self.connection.find_reader(&mut state);
+        if !fault!("nobody reads on") {
+            self.connection.find_reader(&mut state);
+        }
         drop(state);
         if is_over {
             self.connection.end(late()); // the server was silent, and has answered everything now
@@ -89,7 +93,8 @@ impl Reading<'_> {
     fn others_need(&self) -> Option<Duration> {
         let (state, now) = (lock(&self.connection.state), machine_now());
         let is_shared = now.saturating_duration_since(state.shared) < LINGER;
-        let is_needed = !state.packets.is_empty() || state.has_sleepers() || is_shared;
+        let is_needed =
+            fault!("the own thread reads on") || !state.packets.is_empty() || state.has_sleepers() || is_shared;
         let left = state.packets.next_end().map_or(TICK, |end| end.saturating_duration_since(now));
         (state.end.is_none() && is_needed).then_some(left)
     }
@@ -132,7 +137,11 @@ impl Reading<'_> {
         let mut state = lock(&connection.state);
         state.silence.waited(within, now);
         let (vain, is_idle) = (state.silence.vain(), state.packets.is_empty());
-        if is_idle && connection.receiver.is_some() && vain >= TEST {
+        if is_idle
+            && connection.receiver.is_some()
+            && vain >= TEST
+            && !fault!("a connection for messages is not tested")
+        {
             state.push(b"*1\r\n$4\r\nPING\r\n", 1, Owner::Nobody);
             state = connection.write(state);
         }
@@ -160,7 +169,7 @@ impl Reading<'_> {
                 }
             }
         }
-        let is_written = state.packets.are_written();
+        let is_written = state.packets.are_written() || fault!("the reader does not write what is left");
         connection.end_waits(state, now);
         reader.answered.drain(..).for_each(|(owner, replies)| owner.finish(Ok(replies)));
         if let Some(receiver) = &connection.receiver {
@@ -201,12 +210,15 @@ impl Connection {
         let Some(mut reading) = self.take_reader(&mut state) else {
             return;
         };
-        state.packets.set_writing(true); // nobody may write while the stream does not block
+        // Nobody may write while the stream does not block.
+        state.packets.set_writing(!fault!("others write while the stream does not block"));
         drop(state);
         let read = self.stream.read_at_once(&mut reading.reader.chunk);
-        lock(&self.state).packets.set_writing(false);
+        lock(&self.state).packets.set_writing(fault!("nobody writes after a look"));
         let _ = reading.received(read); // nothing may have arrived
-        drop(self.write(lock(&self.state)));
+        if !fault!("a look does not write what others have added") {
+            drop(self.write(lock(&self.state)));
+        }
     }
 
     // The connection's own thread.
@@ -227,7 +239,8 @@ impl Connection {
             OwnThread::NotStarted if state.end.is_some() => return,
             OwnThread::NotStarted => {
                 let connection = self.clone();
-                if !spawn("luagate-io", move || connection.serve()) {
+                let is_started = spawn("luagate-io", move || connection.serve());
+                if !is_started && !fault!("a thread that could not be started counts as awake") {
                     return; // the next call tries again
                 }
             }
@@ -237,7 +250,7 @@ impl Connection {
 
     /// The calling thread is the connection's own thread from now on, unless it has one. Returns when the connection has
     /// ended.
-    pub(super) fn serve_from_here(self: &Arc<Connection>) {
+    pub(crate) fn serve_from_here(self: &Arc<Connection>) {
         let mut state = lock(&self.state);
         if state.own_thread == OwnThread::NotStarted {
             state.own_thread = OwnThread::Awake;
@@ -251,7 +264,7 @@ impl Connection {
         let mut state = lock(&self.state);
         while state.end.is_none() {
             let is_overdue = !state.packets.is_empty() && state.silence.unread() >= LINGER;
-            if (state.has_sleepers() || is_overdue)
+            if (state.has_sleepers() || is_overdue && !fault!("the own thread does not read for posts"))
                 && let Some(mut reading) = self.take_reader(&mut state)
             {
                 drop(state);
@@ -261,7 +274,9 @@ impl Connection {
                 continue;
             }
             let dozes = !state.packets.is_empty();
-            state.own_thread = if dozes { OwnThread::Dozing } else { OwnThread::Asleep };
+            if !fault!("the own thread counts as awake while it sleeps") {
+                state.own_thread = if dozes { OwnThread::Dozing } else { OwnThread::Asleep };
+            }
             state = wait(&self.called, state, dozes.then_some(DOZE));
             state.own_thread = OwnThread::Awake;
         }

@@ -3,7 +3,7 @@
 
 use super::mode::{MayBlock, Mode, in_own_thread};
 use crate::clock::{Alarm, Clock};
-use crate::sync::{Arc, Mutex, contained, lock, spawn};
+use crate::sync::{Arc, Mutex, contained, fault, lock, spawn};
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -46,7 +46,7 @@ impl<T> Slot<T> {
         let mut state = lock(&self.state);
         let result = change(&mut state.value);
         let tasks = std::mem::take(&mut state.tasks);
-        if state.sleeping > 0 {
+        if state.sleeping > 0 && !fault!("a thread is not woken by a change") {
             self.alarm.wake(state);
         } else {
             if !tasks.is_empty() {
@@ -54,7 +54,9 @@ impl<T> Slot<T> {
             }
             drop(state);
         }
-        tasks.into_iter().for_each(|(_, waker)| contained(|| waker.wake()));
+        let _locked = fault!("tasks are woken with a lock held").then(|| lock(&self.state));
+        let skipped = usize::from(fault!("only the last task is woken"));
+        tasks.into_iter().skip(skipped).for_each(|(_, waker)| contained(|| waker.wake()));
         result
     }
 
@@ -68,7 +70,8 @@ impl<T> Slot<T> {
         let mut state = lock(&self.state);
         loop {
             let found = look(&mut state.value);
-            if found.is_some() || until.is_some_and(|until| self.alarm.now() >= until) {
+            let is_over = until.is_some_and(|until| self.alarm.now() >= until);
+            if found.is_some() || is_over && !fault!("a thread sleeps on at its deadline") {
                 return found;
             }
             state.sleeping += 1;
@@ -109,6 +112,10 @@ impl<T> Slot<T> {
         let _former;
         let mut state = lock(&self.state);
         let found = look(&mut state.value);
+        if fault!("a task is missed before it waits") {
+            drop(state);
+            state = lock(&self.state);
+        }
         let index = state.tasks.iter().position(|(other, _)| other == number);
         _former = index.map(|index| state.tasks.swap_remove(index));
         if let Some(found) = found {
@@ -119,14 +126,16 @@ impl<T> Slot<T> {
             state.last += 1;
             *number = state.last;
         }
-        state.tasks.push((*number, waker));
+        if index.is_none() || !fault!("a task's new waker is not used") {
+            state.tasks.push((*number, waker));
+        }
         Poll::Pending
     }
 }
 
 /// Runs work that blocks: in the calling thread, or in a thread of its own for a task. `None`: no thread could be
 /// started.
-pub(super) async fn run_blocking<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     mode: Mode,
     name: &str,
     work: impl FnOnce(MayBlock) -> T + Send + 'static,
@@ -138,6 +147,9 @@ pub(super) async fn run_blocking<T: Send + 'static>(
     let done_there = done.clone();
     let run = move || {
         let result = in_own_thread(work);
+        if fault!("the result of work that blocks wakes nobody") {
+            return done_there.look(|done| *done = Some(result));
+        }
         done_there.change(|done| *done = Some(result));
     };
     if !spawn(name, run) {

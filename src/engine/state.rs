@@ -7,7 +7,7 @@ use super::stream::Stream;
 use crate::clock::machine_now;
 use crate::error::CallError;
 use crate::error::failure::Failure;
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Process, lock};
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Process, fault, lock};
 use std::time::{Duration, Instant};
 
 /// Receives messages. Does not block.
@@ -75,7 +75,10 @@ impl State {
 
     /// Whether somebody waits who does not read, if nobody reads.
     pub(super) fn has_sleepers(&self) -> bool {
-        self.packets.waiters() + self.listeners > 0 || self.listens_until.is_some_and(|until| machine_now() < until)
+        let waiters = if fault!("callers do not count as sleepers") { 0 } else { self.packets.waiters() };
+        let listeners = if fault!("waits for messages do not count as sleepers") { 0 } else { self.listeners };
+        let listens = self.listens_until.is_some_and(|until| machine_now() < until);
+        waiters + listeners > 0 || listens && !fault!("nobody reads for a time without waits")
     }
 
     /// Nobody else reads until it is put back.
@@ -83,7 +86,7 @@ impl State {
         if self.end.is_some() {
             return None;
         }
-        let reader = self.reader.take()?;
+        let reader = if fault!("two threads read") { Reader::new() } else { self.reader.take()? };
         self.silence.reads();
         Some(reader)
     }

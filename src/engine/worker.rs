@@ -3,7 +3,7 @@
 //! server that does not answer delays nothing on the others.
 
 use crate::clock::{Alarm, Clock};
-use crate::sync::{Arc, Mutex, MutexGuard, OnceLock, Process, lock, spawn};
+use crate::sync::{Arc, Mutex, MutexGuard, OnceLock, Process, fault, lock, spawn};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -92,7 +92,10 @@ impl Worker {
     pub(crate) fn call_at(&self, at: Instant) {
         let mut state = lock(&self.shared.state);
         // A thread that has no jobs yet sleeps only for the tasks.
-        if !state.is_called && (!state.has_jobs || state.sleeps_until.is_none_or(|until| at < until)) {
+        if !state.is_called
+            && (!state.has_jobs
+                || state.sleeps_until.is_none_or(|until| at < until && !fault!("a call at a time wakes nobody")))
+        {
             state.is_called = true;
             self.shared.wake(state);
         }
@@ -121,7 +124,7 @@ impl Worker {
                 return Poll::Ready(());
             }
             match &timer {
-                Some(Timer { waker, .. }) if waker.will_wake(cx.waker()) => {}
+                Some(Timer { waker, .. }) if waker.will_wake(cx.waker()) || fault!("the task's old waker is used") => {}
                 _ => timer = Some(self.set_timer(until, cx.waker())),
             }
             Poll::Pending
@@ -135,7 +138,8 @@ impl Worker {
         state.last += 1;
         let key = (until, state.last);
         state.timers.insert(key, waker.clone());
-        if state.sleeps_until.is_none_or(|sleeps_until| until < sleeps_until) {
+        let is_earlier = |sleeps_until| until < sleeps_until && !fault!("a timer does not shorten the thread's sleep");
+        if state.sleeps_until.is_none_or(is_earlier) {
             self.shared.wake(state);
         }
         Timer { shared: &self.shared, key, waker: waker.clone() }
@@ -152,6 +156,9 @@ struct Timer<'a> {
 impl Drop for Timer<'_> {
     fn drop(&mut self) {
         if self.shared.process.is_this() {
+            if fault!("a task that is dropped is woken") {
+                return;
+            }
             let waker = lock(&self.shared.state).timers.remove(&self.key);
             drop(waker); // without the lock
         }
@@ -169,6 +176,9 @@ impl Wake for Wakes {
         if let Some(shared) = self.shared.upgrade() {
             let mut state = lock(&shared.state);
             state.woken.insert(self.number);
+            if fault!("work that is woken does not wake the thread") {
+                return;
+            }
             shared.wake(state);
         }
     }
@@ -181,7 +191,7 @@ impl WorkerThread {
             let shared = self.clone();
             state.is_running = spawn("luagate", move || shared.run());
             // If no thread can be started, the next call tries again.
-            state.is_called &= state.is_running;
+            state.is_called &= state.is_running || fault!("a thread that could not be started is not started again");
         }
         // Here, since the gate may be dropped before the thread looks.
         if !state.has_jobs
@@ -190,6 +200,7 @@ impl WorkerThread {
             state.new_jobs = jobs.iter().filter_map(Weak::upgrade).collect();
             state.has_jobs = true;
         }
+        state.has_jobs |= fault!("a thread that has started without jobs never gets them");
         self.alarm.wake(state);
     }
 
@@ -208,22 +219,31 @@ impl WorkerThread {
                     at = at.into_iter().chain(next).min();
                     true
                 }
-                NextWork::Never => false,
+                NextWork::Never => {
+                    at = at.filter(|_| !fault!("the time of a job is forgotten when another job ends"));
+                    false
+                }
             });
             self.poll_work();
             let mut state = lock(&self.state);
             let due = self.take_due(&mut state);
             if !due.is_empty() {
                 drop(state);
+                let _locked = fault!("timers wake tasks with a lock held").then(|| lock(&self.state));
                 due.into_iter().for_each(Waker::wake);
                 continue;
             }
-            if state.is_called || !state.woken.is_empty() {
+            let is_called = state.is_called && !fault!("a call is missed while the thread is awake");
+            if is_called || !state.woken.is_empty() && !fault!("work that is woken while the thread is awake is missed")
+            {
                 continue;
             }
             // While a task opens the gate, there are timers but no jobs yet.
-            if jobs.is_empty() && state.work.is_empty() && state.timers.is_empty() {
-                (state.is_running, state.has_jobs) = (false, false);
+            let has_work = !state.work.is_empty() && !fault!("the thread ends although work waits");
+            let has_timers = !state.timers.is_empty() && !fault!("the thread ends although a task sleeps");
+            if jobs.is_empty() && !has_work && !has_timers {
+                state.is_running = fault!("the thread is not started again");
+                state.has_jobs = fault!("a thread that is started again does not get the jobs");
                 return;
             }
             let timer = state.timers.first_key_value().map(|((at, _), _)| *at);
@@ -241,6 +261,7 @@ impl WorkerThread {
                 continue;
             };
             let waker = Waker::from(Arc::new(Wakes { shared: Arc::downgrade(self), number }));
+            let _locked = fault!("work is polled with a lock held").then(|| lock(&self.state));
             if work.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
                 lock(&self.state).work.insert(number, work);
             }

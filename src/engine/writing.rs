@@ -3,16 +3,18 @@
 
 use super::ending::broken;
 use super::state::{Connection, State};
-use crate::sync::{MutexGuard, lock};
+use crate::sync::{MutexGuard, fault, lock};
 
 /// How often a writer continues with packets of others, if a reader will continue after it.
-const WRITES: usize = 4;
+const WRITES: usize = if cfg!(luagate_model) { 1 } else { 4 };
 
 impl Connection {
     /// Writes what is submitted, unless another thread does. After some rounds the reader continues.
     pub(super) fn write<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let mut rounds = WRITES;
-        while state.may_write() && (rounds > 0 || !state.packets.will_be_written()) {
+        while state.may_write()
+            && (rounds > 0 || !(state.packets.will_be_written() || fault!("a writer stops while others add")))
+        {
             rounds = rounds.saturating_sub(1);
             let bytes = state.packets.begin_write();
             drop(state);
@@ -23,16 +25,5 @@ impl Connection {
             state.packets.end_write(bytes);
         }
         state
-    }
-}
-
-/// The first packets of tasks that are not written. They are when this is dropped.
-pub(super) struct Unwritten<'a>(pub(super) &'a Connection);
-
-impl Drop for Unwritten<'_> {
-    fn drop(&mut self) {
-        if self.0.process.is_this() {
-            drop(self.0.write(lock(&self.0.state)));
-        }
     }
 }

@@ -8,7 +8,7 @@ use crate::lease::releases::{PendingRelease, Releases};
 use crate::protocol::inbox::{Mailbox, Message};
 use crate::protocol::keys::Keys;
 use crate::protocol::releases::ReleaseTarget;
-use crate::sync::{Arc, Mutex, MutexGuard, lock};
+use crate::sync::{Arc, Mutex, MutexGuard, fault, lock};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Weak;
@@ -70,12 +70,12 @@ pub(crate) type Held = Box<dyn Fn() + Send>;
 
 /// The permits of one semaphore that a future asks for.
 pub(crate) struct Asked {
-    pub(super) keys: Keys,
-    pub(super) id: String,
-    pub(super) is_own_id: bool,
+    pub(crate) keys: Keys,
+    pub(crate) id: String,
+    pub(crate) is_own_id: bool,
     /// How long the server may keep a grant.
-    pub(super) longest: Duration,
-    pub(super) mailbox: Option<Arc<Slot<Mailbox>>>,
+    pub(crate) longest: Duration,
+    pub(crate) mailbox: Option<Arc<Slot<Mailbox>>>,
 }
 
 impl Wake for Polled {
@@ -85,7 +85,9 @@ impl Wake for Polled {
 
     fn wake_by_ref(self: &Arc<Polled>) {
         let mut future = lock(&self.state);
-        future.woken.get_or_insert_with(|| self.clock.now());
+        if !fault!("a future is not late although it was woken") {
+            future.woken.get_or_insert_with(|| self.clock.now());
+        }
         let waker = future.waker.clone();
         drop(future);
         if let Some(waker) = waker {
@@ -117,7 +119,7 @@ impl Polled {
     /// The future has its grant. Returns whether it keeps it: if it was not given back yet, it is not any more.
     pub(crate) fn keeps_grant(&self) -> bool {
         let mut future = self.future();
-        let is_kept = !future.is_given_back;
+        let is_kept = !future.is_given_back || fault!("a future that is given back keeps its grant");
         if is_kept {
             future.asked.clear();
         }
@@ -132,14 +134,15 @@ impl Polled {
 
     /// Whether this may be the message of a grant that was given back before this future asked again. Only a call shows it.
     pub(crate) fn doubts(&self, message: &Message) -> bool {
-        message.fence > 0 && self.future().has_asked_again
+        !fault!("a future uses a grant that it has given back") && message.fence > 0 && self.future().has_asked_again
     }
 
     /// Whether the future was woken and not polled for this time, and may have a grant.
     fn is_late(&self, now: Instant, time: Duration) -> bool {
         let future = self.future();
         let is_late = future.woken.is_some_and(|woken| now.saturating_duration_since(woken) >= time);
-        is_late && !future.is_polling && !future.asked.is_empty()
+        let is_done = future.is_given_back && fault!("a future gives back its grants only once");
+        is_late && !future.is_polling && !future.asked.is_empty() && !is_done
     }
 
     /// Posts the releases of its grants, unless it is polled now.
@@ -210,7 +213,8 @@ impl Job for Futures {
         }
         // It looks once more after the last future has ended: the next one would wake the thread again.
         let futures: Vec<_> = state.futures.values().cloned().collect();
-        state.looks_at = (!futures.is_empty()).then_some(now + INTERVAL);
+        let looks = !futures.is_empty() && !fault!("futures are looked at once");
+        state.looks_at = looks.then_some(now + INTERVAL);
         let next = state.looks_at;
         drop(state);
         let late = |time| futures.iter().filter(move |future| future.is_late(now, time));
@@ -236,14 +240,14 @@ impl<F: std::future::Future> std::future::Future for Watched<'_, F> {
         {
             let mut future = self.polled.future();
             future.waker.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
-            if future.is_giving_back {
+            if future.is_giving_back && !fault!("a future is polled before its releases are posted") {
                 return Poll::Pending; // it is woken afterwards
             }
             (future.woken, future.is_polling) = (None, true);
         }
         let this = &mut *self;
         let polled = this.future.as_mut().poll(&mut Context::from_waker(&this.waker));
-        this.polled.future().is_polling = false;
+        this.polled.future().is_polling = fault!("a future counts as polled for ever");
         polled
     }
 }

@@ -6,7 +6,7 @@ use crate::error::CallError;
 use crate::error::failure::FailureKind;
 use crate::mailboxes::Mailboxes;
 use crate::wire::{Death, End, Packet, Wire};
-use crate::world::{self, Id, fail, new_id, now, wait_on, wake};
+use crate::world::{self, Id, fail, is_missed, new_id, now, wait_on, wake};
 use redis::Value;
 use std::any::Any;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -196,9 +196,17 @@ impl Caller {
 
     /// Calls, for a task.
     pub(crate) async fn ask(&self, replies: u8) {
-        let (packet, latest) = (self.packet(replies), now() + LONG);
+        self.ask_for(replies, LONG).await;
+    }
+
+    /// As `ask`, until the time is over.
+    pub(crate) async fn ask_for(&self, replies: u8, limit: Duration) {
+        let (packet, latest) = (self.packet(replies), now() + limit);
         let outcome = self.common.connection.exchange(packet.bytes(), replies.into(), latest, Mode::Async).await;
         self.common.judge(packet, latest, &outcome);
+        if is_missed(latest) {
+            fail(format!("{packet:?} has ended {:?} too late", now() - latest));
+        }
     }
 
     /// Sends a packet without waiting.

@@ -1,7 +1,7 @@
 //! A value that changes, and the threads and tasks that wait for a change.
 
 use crate::engine::mode::{Mode, block};
-use crate::engine::watched::Watched;
+use crate::engine::slot::Slot;
 use crate::world::{fail, is_missed, now, spawn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// The times of all changes.
 #[derive(Default)]
-pub(crate) struct Changes(Watched<Vec<Instant>>);
+pub(crate) struct Changes(Slot<Vec<Instant>>);
 
 impl Changes {
     pub(crate) fn new() -> Arc<Changes> {

@@ -1,7 +1,7 @@
 //! A client with a future that waits for the permit, as `wait` and `semaphore` of the library do it.
 
 use crate::clock::Clock;
-use crate::engine::place::Place;
+use crate::engine::slot::Slot;
 use crate::engine::worker::{Job, Worker};
 use crate::protocol::inbox::{Mail, Mailbox};
 use crate::protocol::keys::Keys;
@@ -60,7 +60,7 @@ impl Client {
     async fn acquire(&self, polled: &Polled) -> u64 {
         let mut ticket = 0;
         loop {
-            let inbox: Inbox = Arc::new(Place::of_nobody(&Clock::real(), Mailbox::new(Some("secret".into()))));
+            let inbox: Inbox = Arc::new(Slot::new(&Clock::real(), Mailbox::new(Some("secret".into()))));
             let longest = Duration::from_millis(LEASE_MS);
             polled.asks(vec![Asked {
                 keys: keys(),
@@ -166,9 +166,10 @@ impl Wait<'_> {
                 Err(at) => at,
             };
             let mut sleep = pin!(self.client.worker.sleep(at));
-            let mail = poll_fn(|cx| {
-                let taken = self.inbox.poll(cx, Some(at), |mail| take(mail).ok());
-                taken.map_or_else(|| sleep.as_mut().poll(cx).map(|()| None), |mail| Poll::Ready(Some(mail)))
+            let mut found = pin!(self.inbox.found(Some(at), |mail| take(mail).ok()));
+            let mail = poll_fn(|cx| match found.as_mut().poll(cx) {
+                Poll::Ready(mail) => Poll::Ready(Some(mail)),
+                Poll::Pending => sleep.as_mut().poll(cx).map(|()| None),
             });
             if let Some(mail) = mail.await {
                 return mail;

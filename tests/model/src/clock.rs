@@ -3,7 +3,6 @@
 use crate::protocol::lease::Moment;
 use crate::sync::{Condvar, MutexGuard, wait_until};
 use crate::world::{self, Limit};
-use std::task::Waker;
 use std::time::Instant;
 
 pub(crate) fn machine_now() -> Instant {
@@ -34,15 +33,14 @@ impl Clock {
     }
 }
 
-pub(crate) struct Notify {
+pub(crate) struct Alarm {
     condvar: Condvar,
-    limit: fn(Instant) -> Limit,
+    is_caller: bool,
 }
 
-impl Notify {
-    /// The gate's own thread always wakes at its time. Something must wake a caller, unless the clock steps.
-    pub(crate) fn new(_: &Clock, is_caller: bool) -> Notify {
-        Notify { condvar: Condvar::new(), limit: if is_caller { Limit::Deadline } else { Limit::Tick } }
+impl Alarm {
+    pub(crate) fn new(_: &Clock, is_caller: bool) -> Alarm {
+        Alarm { condvar: Condvar::new(), is_caller }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -53,16 +51,19 @@ impl Notify {
     pub(crate) fn wakes(&self) {}
 
     /// Only for a clock that a test moves.
-    pub(crate) fn sleeps_in_task(&self, _: &Waker, _: Option<Instant>) {}
+    pub(crate) fn sleeps_in_task(&self, _: Option<Instant>) {}
 
     #[track_caller]
     pub(crate) fn wake<T>(&self, guard: MutexGuard<'_, T>) {
         drop(guard);
-        self.condvar.notify_one();
+        self.condvar.notify_all();
     }
 
+    /// The gate's own thread always wakes at its time. In most scenarios something must wake a caller, unless the clock
+    /// steps.
     #[track_caller]
     pub(crate) fn sleep<'a, T>(&self, guard: MutexGuard<'a, T>, until: Option<Instant>) -> MutexGuard<'a, T> {
-        wait_until(&self.condvar, guard, until.map(self.limit))
+        let limit = if self.is_caller && !world::looks() { Limit::Deadline } else { Limit::Tick };
+        wait_until(&self.condvar, guard, until.map(limit))
     }
 }

@@ -64,6 +64,8 @@ mod case;
 mod changes;
 mod client;
 mod clock;
+#[allow(dead_code, reason = "the library uses the rest")]
+mod engine;
 mod error;
 mod gate;
 mod mailboxes;
@@ -78,6 +80,8 @@ mod sync;
 mod tasks;
 mod timed_job;
 mod timer;
+#[allow(dead_code, reason = "the library uses the rest")]
+mod wait;
 mod wire;
 mod world;
 
@@ -88,18 +92,6 @@ pub use scenarios::{
 };
 
 use luagate::__proof::protocol;
-
-/// Files of the library, as `build.rs` has copied them.
-#[allow(warnings, clippy::all)]
-mod engine {
-    include!(concat!(env!("OUT_DIR"), "/engine/mod.rs"));
-}
-
-/// As `engine`.
-#[allow(warnings, clippy::all)]
-mod wait {
-    include!(concat!(env!("OUT_DIR"), "/wait/mod.rs"));
-}
 
 /// What `wait` uses of the library.
 mod lease {

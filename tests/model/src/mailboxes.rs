@@ -1,14 +1,13 @@
 //! Messages, and the threads and tasks that wait for them.
 
-use crate::case::Common;
+use crate::case::{Common, LONG};
 use crate::clock::Clock;
 use crate::engine::connection::{Connection, Receiver};
 use crate::engine::mode::{MayBlock, Mode, block};
-use crate::engine::place::Place;
+use crate::engine::slot::Slot;
 use crate::world::{fail, now};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::task::Context;
 use std::time::Duration;
 
 /// What a waiter can find.
@@ -36,21 +35,21 @@ fn take(mailbox: &mut Mailbox) -> Option<Found> {
     mailbox.has_ended.then_some(Found::Ended)
 }
 
-/// The receiver: it has a place for each channel.
-pub(crate) struct Mailboxes(Vec<Arc<Place<Mailbox>>>);
+/// The receiver: it has a slot for each channel.
+pub(crate) struct Mailboxes(Vec<Arc<Slot<Mailbox>>>);
 
 impl Mailboxes {
     pub(crate) fn new(channels: u8) -> Arc<Mailboxes> {
-        let place = |_| Arc::new(Place::of_nobody(&Clock::real(), Mailbox::default()));
-        Arc::new(Mailboxes((0..channels).map(place).collect()))
+        let slot = |_| Arc::new(Slot::new(&Clock::real(), Mailbox::default()));
+        Arc::new(Mailboxes((0..channels).map(slot).collect()))
     }
 
-    fn place(&self, channel: u8) -> &Arc<Place<Mailbox>> {
+    fn slot(&self, channel: u8) -> &Arc<Slot<Mailbox>> {
         &self.0[usize::from(channel)]
     }
 
     fn change(&self, channel: u8, change: impl FnOnce(&mut Mailbox)) {
-        self.place(channel).update(change);
+        self.slot(channel).change(change);
     }
 
     /// Another thread has something for the waiter, for example a cancellation.
@@ -59,8 +58,8 @@ impl Mailboxes {
     }
 
     /// For a task that waits for a message.
-    pub(crate) fn poll(&self, channel: u8, cx: &Context) -> Option<Found> {
-        self.place(channel).poll(cx, None, take)
+    pub(crate) async fn found(&self, channel: u8) -> Found {
+        self.slot(channel).found(None, take).await
     }
 }
 
@@ -89,17 +88,17 @@ impl Common {
     /// Waits for a message on this channel, until the time is over. Returns `None` then.
     pub(crate) fn wait(&self, channel: u8, how: How, limit: Duration) -> Option<Found> {
         let until = now() + limit;
-        let place = self.mailboxes.as_ref().unwrap().place(channel);
+        let slot = self.mailboxes.as_ref().unwrap().slot(channel);
         let connection = &self.connection;
         let wait = |may: MayBlock| match how {
-            How::Reads => connection.wait_for_message(place, until, take, may),
+            How::Reads => connection.wait_for_message(slot, until, take, may),
             How::Listens => {
                 let _listening = Connection::listen(connection);
-                place.wait(until, take, may)
+                slot.block(Some(until), take, may)
             }
             How::ListensFor(time) => {
                 connection.listen_for(time);
-                place.wait(until, take, may)
+                slot.block(Some(until), take, may)
             }
         };
         let found = block(|mode| async move {
@@ -108,6 +107,9 @@ impl Common {
                 Mode::Async => None,
             }
         });
+        if now() >= until && limit == LONG {
+            fail("a waiter is not told that nothing arrives".into());
+        }
         self.judge_wait(found, now() >= until);
         found
     }

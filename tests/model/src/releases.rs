@@ -1,7 +1,7 @@
 //! In place of the library's `lease::releases`: the releases of the one id that waits.
 
 use crate::engine::mode::Mode;
-use crate::engine::watched::Watched;
+use crate::engine::slot::Slot;
 use crate::engine::worker::{Job, NextWork, Worker};
 use crate::protocol::releases::{self, ReleaseCall, Steps};
 use crate::remote::Remote;
@@ -14,7 +14,7 @@ pub(crate) type PendingRelease = releases::PendingRelease<()>;
 pub(crate) struct Releases {
     remote: Arc<Remote>,
     worker: Worker,
-    state: Watched<ReleaseState>,
+    state: Slot<ReleaseState>,
 }
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ struct ReleaseState {
 
 impl Releases {
     pub(crate) fn new(remote: &Arc<Remote>, worker: &Worker) -> Arc<Releases> {
-        Arc::new(Releases { remote: remote.clone(), worker: worker.clone(), state: Watched::default() })
+        Arc::new(Releases { remote: remote.clone(), worker: worker.clone(), state: Slot::default() })
     }
 
     pub(crate) fn of_open_gate(releases: &Weak<Releases>) -> Option<Arc<Releases>> {

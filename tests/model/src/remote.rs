@@ -2,15 +2,13 @@
 //! both in their order. Another client uses the server directly.
 
 use crate::clock::Clock;
-use crate::engine::place::Place;
+use crate::engine::slot::Slot;
 use crate::semaphore::Semaphore;
 use crate::sync::{Mutex, lock};
 use crate::world::{Id, new_id, spawn, wait_on, wake};
 use redis::Value;
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 type Call = Box<dyn FnOnce(&Remote) + Send>;
 type Delivery = Box<dyn FnOnce() + Send>;
@@ -86,26 +84,25 @@ impl Remote {
         wake(self.sent);
     }
 
-    /// Sends a call. Returns the place for its reply.
+    /// Sends a call. Returns the slot for its reply.
     pub(crate) fn send<R: Send + 'static>(
         &self,
         call: impl FnOnce(&Remote) -> R + Send + 'static,
-    ) -> Arc<Place<Option<R>>> {
-        let place = Arc::new(Place::of_nobody(&Clock::real(), None));
-        let reply = place.clone();
+    ) -> Arc<Slot<Option<R>>> {
+        let slot = Arc::new(Slot::default());
+        let reply = slot.clone();
         let call: Call = Box::new(move |remote| {
             let answer = call(remote);
-            remote.deliver(move || reply.update(|content| *content = Some(answer)));
+            remote.deliver(move || reply.change(|content| *content = Some(answer)));
         });
         lock(&self.packets).calls.push_back(call);
         wake(self.sent);
-        place
+        slot
     }
 
     /// Sends a call, and waits for its reply in a task.
     pub(crate) async fn ask<R: Send + 'static>(&self, call: impl FnOnce(&Remote) -> R + Send + 'static) -> R {
-        let place = self.send(call);
-        poll_fn(|cx| place.poll(cx, None, Option::take).map_or(Poll::Pending, Poll::Ready)).await
+        self.send(call).found(None, Option::take).await
     }
 
     pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Semaphore) -> R) -> R {
@@ -117,7 +114,7 @@ impl Remote {
         let (reply, message) = self.look(|semaphore| semaphore.release(id, fence));
         if let Some((inbox, message)) = message {
             let received = Clock::real().moment();
-            self.deliver(move || inbox.update(|mail| mail.messages.push_back((message, received))));
+            self.deliver(move || inbox.change(|mail| mail.messages.push_back((message, received))));
         }
         wake(self.changed);
         reply

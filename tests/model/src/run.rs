@@ -28,8 +28,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs all executions with at most `most` deviations, those with few of them first. `fault`: the number of a planted one.
-pub fn explore(scenario: &Scenario, most: usize, fault: Option<usize>) -> Report {
+/// Runs all executions with at most `most` deviations, those with few of them first. `fault`: the name of a planted one.
+pub fn explore(scenario: &Scenario, most: usize, fault: Option<&'static str>) -> Report {
     let mut executions = 0;
     for most in 0..=most {
         let report = check(scenario, Box::new(Deviations::new(most)), fault);
@@ -58,7 +58,7 @@ pub fn story(scenario: &Scenario, seed: u64) -> (Vec<String>, Option<String>) {
     (story, failure)
 }
 
-fn check(scenario: &Scenario, plan: Box<dyn Plan>, fault: Option<usize>) -> Report {
+fn check(scenario: &Scenario, plan: Box<dyn Plan>, fault: Option<&'static str>) -> Report {
     planted::activate(fault);
     let Outcome { executions, failure, plan, .. } = run(scenario.run, plan, false);
     let failure = failure.map(|failure| {

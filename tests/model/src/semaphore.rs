@@ -1,13 +1,13 @@
 //! A semaphore with one permit, as the scripts keep it.
 
-use crate::engine::place::Place;
+use crate::engine::slot::Slot;
 use crate::protocol::inbox::{Mailbox, Message};
 use crate::protocol::semaphore::{AcquireAnswer, Grant, Usage};
 use crate::world::{beginning, now};
 use redis::Value;
 use std::sync::Arc;
 
-pub(crate) type Inbox = Arc<Place<Mailbox>>;
+pub(crate) type Inbox = Arc<Slot<Mailbox>>;
 
 pub(crate) const LEASE_MS: u64 = 1_000_000;
 

@@ -3,6 +3,15 @@
 #[path = "../../../src/sync/process.rs"]
 mod process;
 
+/// A planted fault: whether it is active.
+macro_rules! fault {
+    ($name:literal) => {
+        crate::planted::is_active($name)
+    };
+}
+
+pub(crate) use fault;
+
 pub(crate) use process::Process;
 pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::Ordering;
@@ -175,13 +184,6 @@ impl<T> OnceLock<T> {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ThreadId(usize);
-
-pub(crate) fn this_thread() -> ThreadId {
-    ThreadId(world::this_thread())
-}
-
 /// Starts a thread of the engine.
 pub(crate) fn spawn(_: &str, work: impl FnOnce() + Send + 'static) -> bool {
     let has_thread = world::has_thread();
@@ -189,4 +191,9 @@ pub(crate) fn spawn(_: &str, work: impl FnOnce() + Send + 'static) -> bool {
         world::spawn("own", false, work);
     }
     has_thread
+}
+
+/// Code that is not of the library. It does not panic here.
+pub(crate) fn contained(work: impl FnOnce()) {
+    work();
 }

@@ -5,7 +5,7 @@ use crate::world::{Id, foreign, new_id, point, sleep, wait_on, wake};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -30,8 +30,6 @@ pub(crate) enum Ending {
 pub(crate) struct TaskWaker {
     is_ready: AtomicBool,
     executor: Id,
-    /// The reader of a connection wakes it. It holds the lock of its role meanwhile.
-    by_reader: bool,
 }
 
 impl Wake for TaskWaker {
@@ -40,11 +38,7 @@ impl Wake for TaskWaker {
     }
 
     fn wake_by_ref(self: &Arc<TaskWaker>) {
-        if self.by_reader {
-            point("wakes a task")
-        } else {
-            foreign("wakes a task")
-        }
+        foreign("wakes a task");
         self.is_ready.store(true, Ordering::Relaxed);
         wake(self.executor);
     }
@@ -73,21 +67,16 @@ impl Tasks {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.push(ending, work(case.caller()), true)
+        self.push(ending, work(case.caller()))
     }
 
     /// Adds a task that uses no connection.
     pub(crate) fn add_work(&mut self, ending: Ending, work: impl Future<Output = ()> + Send + 'static) {
-        self.push(ending, work, false);
+        self.push(ending, work);
     }
 
-    fn push(
-        &mut self,
-        ending: Ending,
-        work: impl Future<Output = ()> + Send + 'static,
-        by_reader: bool,
-    ) -> Arc<TaskWaker> {
-        let waker = Arc::new(TaskWaker { is_ready: AtomicBool::new(true), executor: self.executor, by_reader });
+    fn push(&mut self, ending: Ending, work: impl Future<Output = ()> + Send + 'static) -> Arc<TaskWaker> {
+        let waker = Arc::new(TaskWaker { is_ready: AtomicBool::new(true), executor: self.executor });
         self.tasks.push(Task { work: Some(Box::pin(work)), ending, polls: 0, waker: waker.clone() });
         waker
     }
@@ -146,6 +135,6 @@ impl Task {
 pub(crate) async fn message(caller: &Caller, channel: u8) {
     let _listening = caller.common.connection.listen();
     let mailboxes = caller.common.mailboxes.clone().unwrap();
-    let found = std::future::poll_fn(|cx| mailboxes.poll(channel, cx).map_or(Poll::Pending, Poll::Ready)).await;
+    let found = mailboxes.found(channel).await;
     caller.common.judge_wait(Some(found), false);
 }

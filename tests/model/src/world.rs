@@ -196,11 +196,6 @@ pub(crate) fn foreign(what: &str) {
     point(what);
 }
 
-/// The number of the current thread.
-pub(crate) fn this_thread() -> usize {
-    with(|world| world.current)
-}
-
 /// Allows `steps` of the clock. `looks`: the connection's own thread looks again after some time.
 pub(crate) fn allow(steps: usize, looks: bool, lacks_threads: usize) {
     with(|world| (world.steps, world.looks, world.lacks_threads) = (steps, looks, lacks_threads));

@@ -35,6 +35,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     scenario("a thread serves the connection", || happens(serve)),
     scenario("the server is silent", || silence(false)),
     scenario("the server is silent for some time", || silence(true)),
+    scenario("the server is silent, the time of a task ends", task_times_out),
     scenario("the server is silent, a task is dropped when it is woken", given_up),
     scenario("two tasks of one thread", || two_tasks(Ending::Done, |_| {})),
     scenario("two tasks of one thread, one is dropped", || two_tasks(Ending::DroppedWoken(1), |_| {})),
@@ -98,6 +99,19 @@ fn silence(ends: bool) {
         });
     }
     one_task(&mut case, Ending::Done);
+    case.finish();
+}
+
+/// Nothing but its reader ends the wait of a task.
+fn task_times_out() {
+    let mut case = Case::new(Setup { looks: true, ..Setup::default() });
+    case.event("silence", |common| common.wire.fall_silent());
+    case.thread("A", |caller| {
+        caller.is_answered(1, LONG);
+    });
+    let mut tasks = Tasks::new();
+    tasks.add(&mut case, Ending::Done, |caller| async move { caller.ask_for(1, SHORT).await });
+    tasks.start(&mut case, "K");
     case.finish();
 }
 

@@ -3,7 +3,7 @@
 use super::{Scenario, scenario};
 use crate::changes::Changes;
 use crate::engine::mode::{Mode, block};
-use crate::engine::watched::run_blocking;
+use crate::engine::slot::run_blocking;
 use crate::tasks::{Ending, Tasks};
 use crate::world::{allow, fail, join_all, spawn};
 use std::sync::Arc;

@@ -1,0 +1,4 @@
+//! As `engine`.
+
+#[path = "../../../src/wait/polled.rs"]
+pub(crate) mod polled;

@@ -1,5 +1,5 @@
-//! One connection to a server, which any number of threads and tasks share. Packets leave it in the order in which they
-//! were submitted, and replies arrive in the same order.
+//! One connection to a server, which any number of threads and tasks share. Packets leave it in the order in
+//! which they were submitted, and replies arrive in the same order.
 //!
 //! Who writes: see [`writing`](super::writing). Who reads: see [`reading`](super::reading). How it ends: see
 //! [`ending`](super::ending).
@@ -43,8 +43,8 @@ impl Connection {
         reply.found(None, Option::take).await
     }
 
-    /// Sends a packet without waiting. `then` gets its replies in some thread, and must not block. If the connection has
-    /// ended, it gets the error before this returns.
+    /// Sends a packet without waiting. `then` gets its replies in some thread, and must not block. If the
+    /// connection has ended, it gets the error before this returns.
     pub(crate) fn post(
         self: &Arc<Connection>,
         packet: &[u8],
@@ -83,21 +83,23 @@ impl Connection {
         };
         found.unwrap_or_else(|| {
             let state = lock(&self.state);
-            let why = state.end.clone().filter(|_| !fault!("a call does not report the end")).unwrap_or_else(late);
+            let end = state.end.clone().filter(|_| !fault!("a call does not report the end"));
+            let why = end.unwrap_or_else(late);
             self.check_silence(state);
             // It may have arrived just now, or the connection has just ended.
             reply.look(Option::take).unwrap_or(Err(CallError::Unknown(why)))
         })
     }
 
-    /// For a task: submits its packet. Returns whether the task must write it, after other tasks have submitted theirs.
+    /// For a task: submits its packet. Returns whether the task must write it, after other tasks have
+    /// submitted theirs.
     fn submit(self: &Arc<Connection>, packet: &[u8], replies: usize, owner: Owner) -> Result<bool, CallError> {
         let mut state = self.open()?;
         let (is_first, is_alone) = (state.packets.are_written(), state.packets.in_flight() == 0);
         state.push(packet, replies, owner);
         state.shared = machine_now();
-        // The first packet goes at once, so that the server has work. Its reply makes the reader write the others, in
-        // case the task that must write is not polled.
+        // The first packet goes at once, so that the server has work. Its reply makes the reader write the
+        // others, in case the task that must write is not polled.
         if is_alone {
             state = self.write(state);
         }
@@ -107,8 +109,9 @@ impl Connection {
         Ok(is_first && !is_alone)
     }
 
-    /// For a thread that waits in line: blocks until `look` finds something in its slot, or until `until` on the clock of
-    /// the slot. If no other thread reads, this one does. `None`: the time is over, or the connection has ended.
+    /// For a thread that waits in line: blocks until `look` finds something in its slot, or until `until` on
+    /// the clock of the slot. If no other thread reads, this one does. `None`: the time is over, or the
+    /// connection has ended.
     pub(crate) fn wait_for_message<T: Send + 'static, R>(
         self: &Arc<Connection>,
         slot: &Slot<T>,

@@ -56,8 +56,9 @@ impl Connection {
         self.read_timeout - self.read_timeout / 64
     }
 
-    /// The server does not answer. Callers that have waited for the read timeout get an error, and later calls use another
-    /// connection. This one stays, since the server may still run what was sent, and a release that is sent behind it.
+    /// The server does not answer. Callers that have waited for the read timeout get an error, and later
+    /// calls use another connection. This one stays, since the server may still run what was sent, and a
+    /// release that is sent behind it.
     pub(super) fn fall_silent(&self, mut state: MutexGuard<State>) {
         let now = machine_now();
         if self.receiver.is_some() || state.silence.declare(now) >= LONGEST_SILENCE {

@@ -3,15 +3,18 @@
 //! **Connections.** One to each server for all calls. The first wait in line opens a second one, for messages. With
 //! `min_replicas` there is a third one, for calls with `WAIT`. All use RESP2. See [`server`].
 //!
-//! **Who writes.** The caller, if no other thread is writing. Otherwise the thread that writes takes its packet along.
+//! **Who writes.** The caller, if no other thread is writing. Otherwise the thread that writes takes its packet along. See
+//! [`writing`].
 //!
-//! **Who reads.** A thread that waits for a reply or a message, if no other thread reads. When it has what it waits for,
-//! it passes the role on. If nobody waits who can read, the connection's own thread reads. See [`connection`].
+//! **Who reads.** A thread that waits alone. If more than one caller waits, or a task, the connection's own thread reads.
+//! See [`reading`].
+//!
+//! **Who waits** does so in a [`slot`]: threads and tasks alike.
 //!
 //! | thread | starts | does | ends |
 //! |---|---|---|---|
 //! | `luagate`, one for each gate | with the first lease to renew, loss to report, release to repeat, or timer of a task | renews leases, repeats releases, reports lost permits, wakes tasks at their deadlines. It never blocks for a reply: it polls futures. See [`worker`] | after its gate was dropped, with its last work |
-//! | `luagate-io`, one for each connection | when somebody waits who does not read: a task, a wait with a `Cancel` handle or on a moved clock, a posted release. Also to connect for a task, or with the function for credentials | reads for them | with its connection |
+//! | `luagate-io`, one for each connection | when somebody waits who does not read: a task, a second thread, a wait with a `Cancel` handle or on a moved clock, a posted release. Also to connect for a task, or with the function for credentials | reads for them | with its connection |
 //! | `luagate-on-lost` | with the first loss that has a callback | runs the callbacks | after its gate was dropped |
 //! | `luagate-sentinel` | when a gate on sentinels is opened | receives messages about a new master, and ends the connections to the former one. See [`sentinels`] | after its gate was dropped |
 //!

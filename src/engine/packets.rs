@@ -8,8 +8,8 @@ use redis::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// While so many bytes are unanswered nobody writes: the next replies make the reader write the rest. So no write
-/// blocks, since every system buffers more for a connection.
+/// While so many bytes are unanswered nobody writes: the next replies make the reader write the rest. So no
+/// write blocks, since every system buffers more for a connection.
 const MOST_UNANSWERED: usize = if cfg!(luagate_model) { 10 } else { 64 << 10 };
 
 /// The replies to a packet. `Failed`: it was not sent. `Unknown`: the server may run it.
@@ -108,7 +108,8 @@ impl Packets {
         !self.is_writing && !self.out.is_empty() && self.in_flight() < MOST_UNANSWERED
     }
 
-    /// Whether somebody waits for a reply that is still to come. When it is here, its reader writes what is left.
+    /// Whether somebody waits for a reply that is still to come. When it is here, its reader writes what is
+    /// left.
     pub(super) fn will_be_written(&self) -> bool {
         (self.in_flight() > 0 || fault!("a packet counts as one that will be answered before it is sent"))
             && self.waiters > 0
@@ -140,7 +141,8 @@ impl Packets {
 
     // Replies.
 
-    /// Adds a reply to the first packet without all replies. `None`: there is no such packet, or it was not sent.
+    /// Adds a reply to the first packet without all replies. `None`: there is no such packet, or it was not
+    /// sent.
     pub(super) fn take_reply(&mut self, reply: Value) -> Option<Option<(Owner, Vec<Value>)>> {
         if self.in_flight() == 0 {
             return None;
@@ -176,8 +178,9 @@ impl Packets {
         self.take(|packet| matches!(packet.owner, Owner::Waiter(_, end) if end <= now))
     }
 
-    /// Takes the callers that have waited for so long, and all packets for which nobody waits: they must hold back later
-    /// calls on another connection. What is not written yet is written all the same, behind the calls that it undoes.
+    /// Takes the callers that have waited for so long, and all packets for which nobody waits: they must hold
+    /// back later calls on another connection. What is not written yet is written all the same, behind the
+    /// calls that it undoes.
     pub(super) fn take_silent(&mut self, now: Instant, time: Duration) -> Vec<Owner> {
         self.take(|packet| match packet.owner {
             Owner::Waiter(..) => now.saturating_duration_since(packet.submitted) >= time,
@@ -201,7 +204,8 @@ impl Packets {
         owners
     }
 
-    /// The connection has ended. Takes all owners, each with whether its packet was sent. A write may still go on.
+    /// The connection has ended. Takes all owners, each with whether its packet was sent. A write may still
+    /// go on.
     pub(super) fn take_all(&mut self) -> Vec<(Owner, bool)> {
         let mut sent = self.in_flight();
         let ended = std::mem::replace(self, Packets { is_writing: self.is_writing, ..Packets::default() });

@@ -1,14 +1,15 @@
-//! Who reads a connection. There is one [`Reader`]. It lies in the [`State`] while nobody reads. Who takes it reads until
-//! it is put back.
+//! Who reads a connection. There is one [`Reader`]. It lies in the [`State`] while nobody reads. Who takes it
+//! reads until it is put back.
 //!
 //! - A thread that waits takes the reader if it is there. It reads until it has what it waits for.
-//! - All others sleep: more threads, tasks, and waits that another thread can end. The connection's own thread takes
-//!   the reader for them. It puts the reader back when all replies are here, nobody listens, and the connection was not
-//!   shared for a while.
-//! - If only replies to posted packets are missing, the own thread dozes. It reads if nobody has read for a while.
+//! - All others sleep: more threads, tasks, and waits that another thread can end. The connection's own
+//!   thread takes the reader for them. It puts the reader back when all replies are here, nobody listens, and
+//!   the connection was not shared for a while.
+//! - If only replies to posted packets are missing, the own thread dozes. It reads if nobody has read for a
+//!   while.
 //!
-//! Invariant: if somebody sleeps, the reader is taken, or the own thread is awake. So [`find_reader`] is called after
-//! each change that adds a sleeper or puts the reader back.
+//! Invariant: if somebody sleeps, the reader is taken, or the own thread is awake. So [`find_reader`] is
+//! called after each change that adds a sleeper or puts the reader back.
 //!
 //! [`find_reader`]: Connection::find_reader
 
@@ -24,14 +25,15 @@ use redis::Value;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
-/// The longest time in one read. A shorter limit is set only near a deadline, since each change is a system call.
+/// The longest time in one read. A shorter limit is set only near a deadline, since each change is a system
+/// call.
 const TICK: Duration = Duration::from_millis(250);
 
 /// The time of a read that takes only what has arrived.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// How long the connection's own thread reads on after the connection was shared, and for how long nobody must have read
-/// before it reads the replies to posted packets.
+/// How long the connection's own thread reads on after the connection was shared, and for how long nobody
+/// must have read before it reads the replies to posted packets.
 const LINGER: Duration = Duration::from_millis(50);
 
 /// How long the connection's own thread dozes.
@@ -67,8 +69,8 @@ impl Drop for Reading<'_> {
 }
 
 impl Reading<'_> {
-    /// Reads until `look` finds something, or until `latest`, or until the connection has ended. If this process was
-    /// stopped until `latest`, it reads once more, since a reply may be there.
+    /// Reads until `look` finds something, or until `latest`, or until the connection has ended. If this
+    /// process was stopped until `latest`, it reads once more, since a reply may be there.
     pub(super) fn until<R>(&mut self, latest: Instant, _: MayBlock, mut look: impl FnMut() -> Option<R>) -> Option<R> {
         let mut is_over = false;
         loop {
@@ -189,7 +191,8 @@ impl Connection {
         state.take_reader().map(|reader| Reading { connection: self, reader })
     }
 
-    /// Callers get an error whose time is over. If one of them has waited for the read timeout, the server is silent.
+    /// Callers get an error whose time is over. If one of them has waited for the read timeout, the server is
+    /// silent.
     fn end_waits(&self, mut state: MutexGuard<State>, now: Instant) {
         let over = state.packets.take_over(now);
         if over.is_empty() {
@@ -200,8 +203,8 @@ impl Connection {
         give_up(over);
     }
 
-    /// After a pause: finds out, without a round trip, whether the server has closed the connection. Also takes the
-    /// replies to posted packets.
+    /// After a pause: finds out, without a round trip, whether the server has closed the connection. Also
+    /// takes the replies to posted packets.
     pub(crate) fn look_if_idle(self: &Arc<Connection>) {
         let mut state = lock(&self.state);
         if state.silence.unread() < IDLE || state.packets.is_writing() {
@@ -248,8 +251,8 @@ impl Connection {
         state.own_thread = OwnThread::Awake;
     }
 
-    /// The calling thread is the connection's own thread from now on, unless it has one. Returns when the connection has
-    /// ended.
+    /// The calling thread is the connection's own thread from now on, unless it has one. Returns when the
+    /// connection has ended.
     pub(crate) fn serve_from_here(self: &Arc<Connection>) {
         let mut state = lock(&self.state);
         if state.own_thread == OwnThread::NotStarted {

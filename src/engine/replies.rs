@@ -126,7 +126,7 @@ pub(crate) fn read(bytes: &[u8], piece: usize) -> Result<Vec<Value>, RedisError>
     Ok(read)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(luagate_model)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! For how long a server has sent nothing. Only the time in reads counts: a reply that nobody has read yet is not late.
+//! For how long a server has sent nothing. Only the time in reads counts: a reply that nobody has read yet is
+//! not late.
 
 use crate::clock::machine_now;
 use crate::sync::fault;
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Silence {
     /// When somebody was last seen to read.
     read: Instant,
-    /// For how long reads have waited in vain: since something arrived, or since the first missing packet was submitted.
+    /// For how long reads have waited in vain: since something arrived, or since the first missing packet was
+    /// submitted.
     vain: Duration,
     vain_from: Instant,
     /// Since then the server counts as silent.

@@ -1,5 +1,5 @@
-//! A value behind a lock. Threads and tasks wait for a change of it. Everything in the engine that waits for a value
-//! waits here.
+//! A value behind a lock. Threads and tasks wait for a change of it. Everything in the engine that waits for
+//! a value waits here.
 
 use super::mode::{MayBlock, Mode, in_own_thread};
 use crate::clock::{Alarm, Clock};
@@ -133,8 +133,8 @@ impl<T> Slot<T> {
     }
 }
 
-/// Runs work that blocks: in the calling thread, or in a thread of its own for a task. `None`: no thread could be
-/// started.
+/// Runs work that blocks: in the calling thread, or in a thread of its own for a task. `None`: no thread
+/// could be started.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     mode: Mode,
     name: &str,

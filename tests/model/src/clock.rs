@@ -26,12 +26,16 @@ impl Clock {
     }
 
     /// Only for a clock that a test moves.
-    pub(crate) fn busy(&self) {}
+    pub(crate) fn busy(&self) -> Busy {
+        Busy
+    }
 
     pub(crate) fn is_moved(&self) -> bool {
         false
     }
 }
+
+pub(crate) struct Busy;
 
 pub(crate) struct Alarm {
     condvar: Condvar,

@@ -1,13 +1,17 @@
-//! Model checking of `src/engine`: of the connection with its writer, its reader, its places and its own thread; of the
-//! gate's own thread with its jobs, its work and its timers; and of values that threads and tasks watch. Also of
+//! Model checking of `src/engine`: of the connection with its writer, its reader and its own thread; of the gate's own
+//! thread with its jobs, its work and its timers; and of values for whose change threads and tasks wait. Also of
 //! `src/wait/polled.rs`, which gives back the grants of futures that are not polled.
 //!
-//! `build.rs` copies the files of the library. In place of the library's locks, threads and clock, the copy uses those of
-//! this crate. So the model decides the order in which threads run, and when time passes: see `world.rs`. The server is a
-//! thread of the model (`wire.rs`), and so are the callers (`case.rs`, `tasks.rs`, `mailboxes.rs`). The gate's own thread
-//! works for a gate of the model (`gate.rs`, `timed_job.rs`, `timer.rs`). `changes.rs` has a value that callers watch. The
-//! futures belong to a client (`client.rs`, `releases.rs`) that uses the library's protocol. Their server has one permit
-//! (`remote.rs`, `semaphore.rs`), which another client wants too. The folder `scenarios` lists the work of the callers.
+//! The files of the library are compiled as they are, with the `cfg` `luagate_model`, which only makes some buffers and
+//! times smaller (`engine.rs`, `wait.rs`). In place of the library's locks, threads and clock, they use those of this crate
+//! (`sync.rs`, `clock.rs`). So the model decides the order in which threads run, and when time passes: see `world.rs`.
+//! The server is a thread of the model (`wire.rs`), and so are the callers (`case.rs`, `tasks.rs`, `mailboxes.rs`). The
+//! gate's own thread works for a gate of the model (`gate.rs`, `timed_job.rs`, `timer.rs`). `changes.rs` has a value for
+//! whose change callers wait. The futures belong to a client (`client.rs`, `releases.rs`) that uses the library's
+//! protocol. Their server has one permit (`remote.rs`, `semaphore.rs`), which another client wants too. The folder
+//! `scenarios` lists the work of the callers.
+//!
+//! A point `fault!` in the library is a planted fault: `planted.rs` lists them, each with the scenario that finds it.
 //!
 //! # What is checked of the connection
 //! - Each call gets its own replies, or an error that the events of the scenario explain. A call that failed as not sent
@@ -16,6 +20,8 @@
 //! - Nobody waits for ever. Nobody is woken late: only because time passes.
 //! - Packets of a caller reach the server in their order, and once.
 //! - Two threads never write at the same time, and two never read.
+//! - No lock is held while a task is woken.
+//! - The wait of a task ends in time, also if the server is silent.
 //! - When nobody needs the connection, no thread reads. When it is closed, its own thread ends.
 //!
 //! # What is checked of the gate's own thread
@@ -53,7 +59,6 @@
 //! # What is not checked
 //! - Locks and atomics behave as if all threads ran on one processor. The connection has atomics only for flags.
 //! - A condition variable wakes nobody without a reason.
-//! - The reader of a connection holds the lock of its role while it wakes tasks. A waker is copied with a lock held.
 //! - The jobs of the library: the jobs of the model are called as these are. A thread that cannot be started for the last
 //!   call. A fork.
 //! - A write does not block.

@@ -81,22 +81,27 @@ impl<T> Slot<T> {
     }
 
     /// For a task: waits until `look` finds something. `until`: the caller stops waiting then.
-    pub(crate) async fn found<R>(&self, until: Option<Instant>, mut look: impl FnMut(&mut T) -> Option<R>) -> R {
+    pub(crate) fn found<R>(
+        &self,
+        until: Option<Instant>,
+        mut look: impl FnMut(&mut T) -> Option<R>,
+    ) -> impl Future<Output = R> {
         let mut number = 0;
-        poll_fn(|cx| self.poll(cx, &mut number, until, &mut look)).await
+        poll_fn(move |cx| self.poll(cx, &mut number, until, &mut look))
     }
 
-    /// As `block` for a thread, and as `found` for a task.
-    pub(crate) async fn until<R>(
+    /// As `block` for a thread, and as `found` for a task. An `async fn` would contain its arguments twice.
+    pub(crate) fn until<R>(
         &self,
         until: Option<Instant>,
         mode: Mode,
-        look: impl FnMut(&mut T) -> Option<R>,
-    ) -> Option<R> {
-        match mode {
-            Mode::Blocking(may) => self.block(until, look, may),
-            Mode::Async => Some(self.found(until, look).await),
-        }
+        mut look: impl FnMut(&mut T) -> Option<R>,
+    ) -> impl Future<Output = Option<R>> {
+        let mut number = 0;
+        poll_fn(move |cx| match mode {
+            Mode::Blocking(may) => Poll::Ready(self.block(until, &mut look, may)),
+            Mode::Async => self.poll(cx, &mut number, until, &mut look).map(Some),
+        })
     }
 
     /// `number`: of this wait, or 0 if it is new.

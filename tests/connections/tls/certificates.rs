@@ -117,5 +117,7 @@ fn a_certificate_change_while_a_gate_is_open_is_a_tls_error() {
     server.kill();
     authority.put(&authority.identity());
     server.start_again();
-    semaphore.try_acquire().unwrap().release().unwrap();
+    // The first call can still report an attempt to release what a lost call had, made while the server was away.
+    let permit = eventually("calls succeed again", || semaphore.try_acquire().ok());
+    permit.release().unwrap();
 }

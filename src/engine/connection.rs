@@ -1,8 +1,8 @@
 //! One connection to a server, which any number of threads and tasks share. Packets leave it in the order in
 //! which they were submitted, and replies arrive in the same order.
 //!
-//! Who writes: see [`writing`](super::writing). Who reads: see [`reading`](super::reading). How it ends: see
-//! [`ending`](super::ending).
+//! [`writing`](super::writing) says which caller writes, [`reading`](super::reading) which thread reads, and
+//! [`ending`](super::ending) how a connection ends.
 
 use super::ending::late;
 use super::mode::{MayBlock, Mode};

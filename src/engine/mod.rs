@@ -24,7 +24,7 @@
 //! the connection, on which nobody may be reading. If the connection has ended it renews one lease, which connects again. On a
 //! new connection it renews all leases at once.
 //!
-//! **A dropped permit** posts its release: it is sent, and nobody waits for the reply. Whoever reads handles the reply.
+//! **A dropped permit** posts its release: it is sent, and nobody waits for the reply. The thread that reads handles the reply.
 //! Calls on one connection run in the order in which they were submitted, so a later call runs after the release. The
 //! first release on a connection is sent together with its script. Therefore a missing script cannot delay it.
 //!

@@ -8,8 +8,8 @@ use redis::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// While so many bytes are unanswered nobody writes: the next replies make the reader write the rest. So no
-/// write blocks, since every system buffers more for a connection.
+/// While this number of bytes is unanswered nobody writes: the next replies make the reader write the rest.
+/// So no write blocks, since every system buffers more for a connection.
 const MOST_UNANSWERED: usize = if cfg!(luagate_model) { 10 } else { 64 << 10 };
 
 /// The replies to a packet. `Failed`: it was not sent. `Unknown`: the server may run it.
@@ -41,7 +41,7 @@ struct PendingPacket {
     submitted: Instant,
 }
 
-/// Who gets the replies to a packet.
+/// The receiver of the replies to a packet.
 pub(super) enum Owner {
     /// A thread or a task. It stops waiting at this time.
     Waiter(Arc<Reply>, Instant),
@@ -67,7 +67,7 @@ impl Owner {
 impl Packets {
     pub(super) fn push(&mut self, packet: &[u8], replies: usize, owner: Owner) {
         if let Owner::Waiter(_, end) = owner {
-            self.next_end = self.next_end.into_iter().chain([end]).min();
+            self.next_end = earlier(self.next_end, end);
         }
         self.waiters += owner.waiters();
         self.out.extend_from_slice(packet);
@@ -178,9 +178,9 @@ impl Packets {
         self.take(|packet| matches!(packet.owner, Owner::Waiter(_, end) if end <= now))
     }
 
-    /// Takes the callers that have waited for so long, and all packets for which nobody waits: they must hold
-    /// back later calls on another connection. What is not written yet is written all the same, behind the
-    /// calls that it undoes.
+    /// Takes the callers that have waited for at least `time`, and all posted packets: the caller that posted
+    /// one must get an error before later calls use another connection. Packets that are not written
+    /// yet are still written, behind the calls that they undo.
     pub(super) fn take_silent(&mut self, now: Instant, time: Duration) -> Vec<Owner> {
         self.take(|packet| match packet.owner {
             Owner::Waiter(..) => now.saturating_duration_since(packet.submitted) >= time,
@@ -198,7 +198,7 @@ impl Packets {
                 self.waiters -= packet.owner.waiters();
                 owners.push(std::mem::replace(&mut packet.owner, Owner::Nobody));
             } else if let Owner::Waiter(_, end) = packet.owner {
-                self.next_end = self.next_end.into_iter().chain([end]).min();
+                self.next_end = earlier(self.next_end, end);
             }
         }
         owners
@@ -216,4 +216,8 @@ impl Packets {
         });
         owners.collect()
     }
+}
+
+fn earlier(first: Option<Instant>, second: Instant) -> Option<Instant> {
+    Some(first.map_or(second, |first| first.min(second)))
 }

@@ -1,4 +1,4 @@
-//! What is needed to read a connection. Who has it is the only one that reads.
+//! The buffers with which a thread reads a connection. Only the thread that has them reads.
 
 use super::packets::Owner;
 use super::replies::Replies;
@@ -20,7 +20,7 @@ impl Reader {
         Reader { chunk: vec![0; size].into(), ..Reader::default() }
     }
 
-    /// So many bytes of the chunk have arrived.
+    /// Parses the first `count` bytes of the chunk, which have arrived.
     pub(super) fn parse(&mut self, count: usize) -> Result<(), RedisError> {
         self.replies.push(self.chunk.get(..count).unwrap_or_default());
         while let Some(value) = self.replies.next()? {

@@ -1,5 +1,5 @@
-//! Who reads a connection. There is one [`Reader`]. It lies in the [`State`] while nobody reads. Who takes it
-//! reads until it is put back.
+//! Reading a connection. There is one [`Reader`]. It lies in the [`State`] while nobody reads. The thread that
+//! takes it reads until it puts it back.
 //!
 //! - A thread that waits takes the reader if it is there. It reads until it has what it waits for.
 //! - All others sleep: more threads, tasks, and waits that another thread can end. The connection's own
@@ -191,7 +191,7 @@ impl Connection {
         state.take_reader().map(|reader| Reading { connection: self, reader })
     }
 
-    /// Callers get an error whose time is over. If one of them has waited for the read timeout, the server is
+    /// Callers whose time is over get an error. If one of them has waited for the read timeout, the server is
     /// silent.
     fn end_waits(&self, mut state: MutexGuard<State>, now: Instant) {
         let over = state.packets.take_over(now);

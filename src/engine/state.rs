@@ -1,4 +1,4 @@
-//! What the threads and tasks of a connection share.
+//! A connection's state, which its threads and tasks share.
 
 use super::packets::{Owner, Packets};
 use super::reader::Reader;

@@ -1,6 +1,6 @@
-//! Who writes a connection. Whoever adds the first bytes to an empty buffer writes them, and all that is
-//! added meanwhile. A task first lets other tasks add theirs. While too much is unanswered nobody writes, and
-//! the reader writes the rest.
+//! Writing to a connection. The caller that adds the first bytes to an empty buffer writes them, and all that
+//! others add meanwhile. A task first lets other tasks add theirs. While too much is unanswered nobody
+//! writes, and the reader writes the rest.
 
 use super::ending::broken;
 use super::state::{Connection, State};

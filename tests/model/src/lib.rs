@@ -59,6 +59,7 @@
 //! # What is not checked
 //! - Locks and atomics behave as if all threads ran on one processor. The connection has atomics only for flags.
 //! - A condition variable wakes nobody without a reason.
+//! - Whether a lock is held while a waker is copied or dropped.
 //! - The jobs of the library: the jobs of the model are called as these are. A thread that cannot be started for the last
 //!   call. A fork.
 //! - A write does not block.

@@ -3,6 +3,7 @@
 use super::{COUNT, LIFE_MS, of};
 use crate::action::Action;
 use crate::client::waits::Caller;
+use crate::gate::Gate;
 use crate::ledger::Check;
 use crate::model::{self, is_cooling};
 use crate::protocol::keys::Keys;
@@ -132,12 +133,16 @@ impl World {
         self.call(&Acquire { keys, ask }).map(drop)
     }
 
-    /// Refreshes each permit by its fence. The reply must be that of the model, which accepts every fence.
+    /// Refreshes each permit by its fence. The reply must be that of the model, which accepts every fence. No lease ends earlier
+    /// because of it: after a loss of keys, only the ledger has the last refreshes.
     fn confirm(&mut self, gate: usize) -> Check {
-        let keys = &self.gates[gate].keys.clone();
-        let holders = self.gates[gate].model.holders.clone();
+        let Gate { keys, model, ledger, .. } = &self.gates[gate];
+        let (keys, holders, known) = (&keys.clone(), model.holders.clone(), ledger.holders.clone());
         for (id, holder) in &holders {
-            let left = holder.ends.map(|ends| ends.saturating_sub(self.now()));
+            let known = known.get(id).filter(|entry| entry.fence == holder.fence);
+            let ends =
+                known.map_or(holder.ends, |entry| holder.ends.zip(entry.ends).map(|(one, other)| one.max(other)));
+            let left = ends.map(|ends| ends.saturating_sub(self.now()));
             if left == Some(0) || is_cooling(id) {
                 continue;
             }

@@ -112,7 +112,8 @@ impl Releases {
 
     fn post_of(self: &Arc<Releases>, release: PendingRelease, dropped: Option<Dropped>) {
         let current = self.servers.connected(release.keys.meta.as_bytes());
-        match self.change(|outbox| outbox.post(release, current, is_open)) {
+        let now = self.servers.clock.now();
+        match self.change(|outbox| outbox.post(release, current, now, is_open)) {
             (_, Some(post)) => self.post_on(post, dropped),
             (number, None) => self.leave_to_worker(number, dropped),
         }
@@ -132,8 +133,8 @@ impl Releases {
     /// Runs in the thread that reads, so it does not block.
     fn answered(self: &Arc<Releases>, post: Post<Arc<Connection>>, outcome: Outcome, dropped: Option<Dropped>) {
         let reply = outcome.ok().and_then(|replies| replies.into_iter().next_back()).map(Ok);
-        let number = post.number;
-        match self.change(|outbox| outbox.answered(post, reply, is_open)) {
+        let (number, now) = (post.number, self.servers.clock.now());
+        match self.change(|outbox| outbox.answered(post, reply, now, is_open)) {
             Next::Post(post) => self.post_on(post, dropped),
             Next::Confirmed { found } => {
                 if let Some(dropped) = dropped {
@@ -150,11 +151,11 @@ impl Releases {
     }
 
     fn confirm(&self, number: u64) {
-        let Confirmed { given_up, is_over } = self.change(|outbox| outbox.confirm(number));
+        let Confirmed { given_up, calls_worker } = self.change(|outbox| outbox.confirm(number));
         if let Some(given_up) = given_up {
             lock(&self.all_waits).forget(given_up);
         }
-        if is_over {
+        if calls_worker {
             self.servers.worker.call();
         }
     }

@@ -8,14 +8,16 @@
 //! | posted on a connection | the reply to its call | confirmed; or posted again; or due |
 //! | due | nobody | posted, or sent by a driver |
 //! | being sent | one driver: the gate's own thread, or a caller | confirmed; or due |
+//! | confirmed, while a lost call may still run | nobody | due, when the connection of that call is closed |
 //!
 //! 1. Before a call, what is due for its name is sent, and what is being sent is waited for. What is posted precedes it on
 //!    the same connection.
 //! 2. If a release has failed since a call was sent, an answer that a late release would change counts for nothing: the call
 //!    is made once more.
 //! 3. The release of a call without an answer is posted behind it, while that connection is open. If the server does not
-//!    answer there, it is also sent elsewhere. The id of an application will be used again: then that connection is closed
-//!    first, so that the lost call does not run later.
+//!    answer there, it is also sent elsewhere. This does not confirm it: the lost call may run later, and its connection may
+//!    break before the release behind it runs. So it is sent once more when that connection is closed. The id of an
+//!    application will be used again: then that connection is closed before the release is sent elsewhere.
 //! 4. A call with an id of the application waits for all releases of this id, except for one that is posted and names its
 //!    fence. A grant with such a fence is not taken for a new one.
 //! 5. Other calls of the name do not wait for the release of a lost call. It may take as long as the connection lasts.
@@ -71,6 +73,8 @@ pub enum State<C> {
     Posted(C),
     Due,
     Sending,
+    /// Confirmed. A lost call may still run, on a connection whose server is silent.
+    Confirmed,
 }
 
 /// A call to post, whose reply belongs to [`Outbox::answered`].
@@ -102,8 +106,8 @@ pub enum Next<C> {
 pub struct Confirmed {
     /// No grant to this wait can follow.
     pub given_up: Option<GivenUpNumber>,
-    /// The gate is dropped, and nothing is left to do.
-    pub is_over: bool,
+    /// The gate's own thread has to look.
+    pub calls_worker: bool,
 }
 
 /// The next work of the gate's own thread.
@@ -177,6 +181,10 @@ impl<C> Entry<C> {
         matches!(self.state, State::Posted(_))
     }
 
+    fn is_confirmed(&self) -> bool {
+        matches!(self.state, State::Confirmed)
+    }
+
     fn is_for(&self, key: &[u8]) -> bool {
         self.release.keys.meta.as_bytes() == key
     }
@@ -197,22 +205,25 @@ impl<C> Entry<C> {
 impl<C: Clone + PartialEq> Entry<C> {
     /// Whether only a call with the same id waits for it: nobody has dropped this permit, or it follows a lost call.
     fn is_aside(&self) -> bool {
-        !self.release.lost.is_empty() || self.release.target == ReleaseTarget::Held
+        self.release.lost.first().is_some() || self.release.target == ReleaseTarget::Held
     }
 
     /// Whether a later call may have to wait for it.
     fn is_waited_for(&self) -> bool {
-        !self.is_posted() || self.release.is_own_id || self.is_aside()
+        !self.is_confirmed() && (!self.is_posted() || self.release.is_own_id || self.is_aside())
     }
 
     /// Whether a driver may send it to the server that has its key.
-    fn may_be_sent(&self, is_open: &impl Fn(&C) -> bool) -> bool {
-        self.is_due() && self.release.lost.first().is_none_or(|lost| !is_open(lost))
+    fn may_be_sent(&self) -> bool {
+        self.is_due() && self.release.lost.first().is_none()
     }
 
-    /// Whether the server has freed the id by itself.
-    pub fn is_over(&self, now: Instant) -> bool {
-        self.release.until.is_some_and(|until| until <= now)
+    /// Forgets lost calls on connections that are closed. If the server was silent there, the call may have run until now, and
+    /// the release is due, whatever has confirmed it.
+    fn look(&mut self, now: Instant, is_open: &impl Fn(&C) -> bool) {
+        if (self.is_due() || self.is_confirmed()) && self.release.forget_closed(now, is_open) {
+            self.state = State::Due;
+        }
     }
 }
 
@@ -222,11 +233,12 @@ impl<C: Clone + PartialEq> Outbox<C> {
         &mut self,
         release: PendingRelease<C>,
         current: Option<C>,
+        now: Instant,
         is_open: impl Fn(&C) -> bool,
     ) -> (u64, Option<Post<C>>) {
         let current = current.filter(|_| release.is_one_call());
         let number = self.insert(release, State::Due);
-        let post = self.next_post(number, current, &is_open);
+        let post = self.next_post(number, current, now, &is_open);
         self.note(number);
         (number, post)
     }
@@ -245,9 +257,15 @@ impl<C: Clone + PartialEq> Outbox<C> {
     }
 
     /// The call of a due release, behind a call that it undoes, or on this connection. `None`: a driver must send it.
-    fn next_post(&mut self, number: u64, current: Option<C>, is_open: &impl Fn(&C) -> bool) -> Option<Post<C>> {
+    fn next_post(
+        &mut self,
+        number: u64,
+        current: Option<C>,
+        now: Instant,
+        is_open: &impl Fn(&C) -> bool,
+    ) -> Option<Post<C>> {
         let entry = self.entries.get_mut(&number)?;
-        entry.release.forget_closed(is_open);
+        entry.look(now, is_open);
         let on = entry.release.lost.first().cloned().or(current)?;
         let call = entry.release.call(&entry.steps)?;
         entry.state = State::Posted(on.clone());
@@ -255,7 +273,13 @@ impl<C: Clone + PartialEq> Outbox<C> {
     }
 
     /// Takes the reply to a posted call. `None`: there is none, and there will be none.
-    pub fn answered(&mut self, post: Post<C>, reply: Option<RawReply>, is_open: impl Fn(&C) -> bool) -> Next<C> {
+    pub fn answered(
+        &mut self,
+        post: Post<C>,
+        reply: Option<RawReply>,
+        now: Instant,
+        is_open: impl Fn(&C) -> bool,
+    ) -> Next<C> {
         let Post { number, call, on, loads } = post;
         let Some(entry) = self.entries.get_mut(&number) else {
             return Next::Confirmed { found: false };
@@ -270,11 +294,13 @@ impl<C: Clone + PartialEq> Outbox<C> {
             Some(Err(_)) | None => false,
         };
         if !is_answered {
-            let was_lost = entry.release.lost.answered_on(&on);
-            if is_silent && was_lost {
-                entry.release.given_up = None; // its call may run later
+            let release = &mut entry.release;
+            let closes = is_silent && is_open(&on) && release.is_own_id && release.lost.contains(&on);
+            if !is_silent {
+                release.answered_on(&on, now);
+            } else if is_open(&on) && !closes {
+                release.lost.silent_on(&on);
             }
-            let closes = is_silent && was_lost && entry.release.is_own_id && is_open(&on);
             self.fail(number);
             return Next::Due { closes: closes.then_some(on) };
         }
@@ -282,12 +308,11 @@ impl<C: Clone + PartialEq> Outbox<C> {
             return Next::Post(Post { number, call, on, loads: false });
         }
         let found = !entry.steps.has_found_nothing;
-        let lost = entry.release.lost.len();
-        entry.release.lost.answered_on(&on);
+        entry.release.answered_on(&on, now);
         // If another call is lost too, this answer is too early.
-        if lost > 1 {
+        if entry.release.lost.first().is_some() {
             self.fail(number);
-            let post = self.next_post(number, None, &is_open);
+            let post = self.next_post(number, None, now, &is_open);
             return post.map_or(Next::Due { closes: None }, Next::Post);
         }
         Next::Confirmed { found }
@@ -295,8 +320,14 @@ impl<C: Clone + PartialEq> Outbox<C> {
 
     /// Its answer has been handled.
     pub fn confirm(&mut self, number: u64) -> Confirmed {
+        if let Some(entry) = self.entries.get_mut(&number).filter(|entry| entry.release.lost.is_silent()) {
+            entry.steps = entry.release.steps();
+            entry.state = State::Confirmed;
+            self.note(number);
+            return Confirmed { given_up: None, calls_worker: true };
+        }
         let given_up = self.remove(number).and_then(|release| release.given_up);
-        Confirmed { given_up, is_over: self.is_over() }
+        Confirmed { given_up, calls_worker: self.is_over() }
     }
 
     fn is_over(&self) -> bool {
@@ -324,7 +355,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
     /// The driver of these releases has ended. What is not confirmed is due. `node`: it was the gate's own thread, which now
     /// pauses for this server, or not.
     pub fn unsent(&mut self, numbers: &[u64], node: Option<NodeId>, now: Instant) {
-        let unsent = numbers.iter().filter(|number| self.entries.contains_key(number));
+        let is_unsent = |entry: &Entry<C>| !entry.is_confirmed();
+        let unsent = numbers.iter().filter(|number| self.entries.get(number).is_some_and(is_unsent));
         let unsent: Vec<u64> = unsent.copied().collect();
         unsent.iter().for_each(|number| self.fail(*number));
         if let Some(node) = node {
@@ -388,15 +420,16 @@ impl<C: Clone + PartialEq> Outbox<C> {
         let candidates: Vec<u64> = self.waited_for.get(name).into_iter().flatten().copied().collect();
         let (mut numbers, mut is_own, mut floor, mut waits) = (Vec::new(), false, 0, false);
         for number in candidates {
-            let Some(entry) = self.entries.get(&number) else {
+            let Some(entry) = self.entries.get_mut(&number) else {
                 continue;
             };
+            entry.look(now, &is_open);
             let (is_of_caller, is_first) = (entry.is_of(own_id), numbers.is_empty());
-            if entry.is_due() && entry.is_over(now) {
+            if entry.is_due() && entry.release.is_over(now) {
                 self.remove(number);
             } else if (entry.is_aside() || only_own) && !is_of_caller {
                 // It does not concern this call.
-            } else if entry.may_be_sent(&is_open) {
+            } else if entry.may_be_sent() {
                 if is_first || entry.release.is_one_call() {
                     numbers.push(number);
                     is_own |= is_of_caller;
@@ -425,7 +458,6 @@ impl<C: Clone + PartialEq> Outbox<C> {
         for number in numbers {
             if let Some(entry) = self.entries.get_mut(number) {
                 entry.state = State::Sending;
-                entry.release.forget_closed(|_| false); // their connections are closed
             }
         }
     }
@@ -448,13 +480,18 @@ impl<C: Clone + PartialEq> Outbox<C> {
 
     /// The next work of the gate's own thread. `node_of` returns the server of a key.
     pub fn next(&mut self, now: Instant, node_of: impl Fn(&[u8]) -> NodeId, is_open: impl Fn(&C) -> bool) -> Work<C> {
+        self.entries.values_mut().for_each(|entry| entry.look(now, &is_open));
         let is_closed = self.closes.is_some_and(|closes| closes <= now);
-        let over = self.entries.iter().filter(|(_, entry)| entry.is_due() && (is_closed || entry.is_over(now)));
+        let over = self.entries.iter().filter(|(_, entry)| match entry.state {
+            State::Due => is_closed || entry.release.is_over(now),
+            State::Confirmed => is_closed,
+            State::Posted(_) | State::Sending => false,
+        });
         let over: Vec<u64> = over.map(|(number, _)| *number).collect();
         over.into_iter().for_each(|number| _ = self.remove(number));
-        let behind = |(_, entry): &(&u64, &Entry<C>)| entry.is_due() && !entry.may_be_sent(&is_open);
+        let behind = |(_, entry): &(&u64, &Entry<C>)| entry.is_due() && !entry.may_be_sent();
         if let Some(number) = self.entries.iter().find(behind).map(|(number, _)| *number)
-            && let Some(post) = self.next_post(number, None, &is_open)
+            && let Some(post) = self.next_post(number, None, now, &is_open)
         {
             return Work::Post(post);
         }
@@ -462,7 +499,9 @@ impl<C: Clone + PartialEq> Outbox<C> {
         let mut nodes = nodes.map(|(number, entry)| (*number, node_of(entry.release.keys.meta.as_bytes())));
         let Some((first, node)) = nodes.find(|(_, node)| !self.busy.contains(node) && !self.is_paused(*node, now))
         else {
-            return match self.pauses.values().map(|(end, _)| *end).filter(|end| *end > now).min() {
+            let looks = self.entries.values().any(Entry::is_confirmed).then(|| now + LONGEST_PAUSE);
+            let ends = self.pauses.values().map(|(end, _)| *end).filter(|end| *end > now);
+            return match ends.chain(looks).min() {
                 None if self.is_over() => Work::Closed,
                 end => Work::At(end),
             };

@@ -7,7 +7,7 @@ use super::keys::Keys;
 use super::semaphore::{Lookup, LookupAnswer, Release, ReleaseAnswer};
 use crate::error::CallError;
 use redis::Value;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A release that the server has not confirmed. `C`: a connection. What is sent on it later runs later.
 #[derive(Clone, Debug)]
@@ -19,9 +19,11 @@ pub struct PendingRelease<C> {
     pub is_own_id: bool,
     /// The calls that it undoes. Their answers are missing.
     pub lost: LostCalls<C>,
-    /// After this time the server has freed the id by itself. `None`: a permanent lease, whose release is repeated
-    /// until the gate is dropped.
+    /// After this time the server has freed the id by itself, if no lost call is left. `None`: a permanent lease, whose release
+    /// is repeated until the gate is dropped.
     pub until: Option<Instant>,
+    /// For how long the server keeps what a lost call causes.
+    pub longest: Duration,
     /// The wait whose calls it undoes. When this release is confirmed, no grant to that wait can follow.
     pub given_up: Option<GivenUpNumber>,
 }
@@ -43,81 +45,115 @@ pub enum ReleaseTarget {
 
 /// The connections on which a call may still run whose answer is missing.
 #[derive(Clone, Debug)]
-pub struct LostCalls<C>(Vec<C>);
+pub struct LostCalls<C> {
+    /// A release can be posted behind these calls.
+    open: Vec<C>,
+    /// A release is posted behind these calls, and the server is silent.
+    silent: Vec<C>,
+}
 
 impl<C> Default for LostCalls<C> {
     fn default() -> LostCalls<C> {
-        LostCalls(Vec::new())
+        LostCalls { open: Vec::new(), silent: Vec::new() }
     }
 }
 
 impl<C: PartialEq> LostCalls<C> {
     /// A call is sent on this connection.
     pub fn sent_on(&mut self, connection: C) {
-        if !self.0.contains(&connection) {
-            self.0.push(connection);
+        if !self.open.contains(&connection) {
+            self.open.push(connection);
         }
     }
 
     /// A call on this connection is answered, so all calls before it have run. Returns whether one of these was there.
     pub fn answered_on(&mut self, connection: &C) -> bool {
-        let index = self.0.iter().position(|other| other == connection);
-        index.map(|index| self.0.remove(index)).is_some()
+        let index = self.open.iter().position(|other| other == connection);
+        index.map(|index| self.open.remove(index)).is_some()
     }
 
-    /// No call can run on a connection that is closed.
-    pub fn forget_closed(&mut self, is_open: impl Fn(&C) -> bool) {
-        self.0.retain(is_open);
+    /// The server does not answer on this connection, not even to a release behind the call.
+    pub fn silent_on(&mut self, connection: &C) {
+        if let Some(index) = self.open.iter().position(|other| other == connection) {
+            self.silent.push(self.open.remove(index));
+        }
     }
 
+    pub fn contains(&self, connection: &C) -> bool {
+        self.open.contains(connection)
+    }
+
+    /// No call can run on a connection that is closed. Returns whether the server was silent on one of these.
+    pub fn forget_closed(&mut self, is_open: impl Fn(&C) -> bool) -> bool {
+        let silent = self.silent.len();
+        self.open.retain(&is_open);
+        self.silent.retain(&is_open);
+        self.silent.len() < silent
+    }
+
+    /// A connection on which a release can be posted behind a call.
     pub fn first(&self) -> Option<&C> {
-        self.0.first()
+        self.open.first()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.open.len() + self.silent.len()
+    }
+
+    /// Whether a call may still run on a connection whose server is silent.
+    pub fn is_silent(&self) -> bool {
+        !self.silent.is_empty()
     }
 }
 
 impl<C> PendingRelease<C> {
-    /// The release of everything that an id may have after these calls. At `until` the server has freed the id by itself.
-    pub fn of_call(keys: &Keys, id: &str, is_own_id: bool, lost: LostCalls<C>, until: Option<Instant>) -> Self {
+    /// The release of everything that an id may have after these calls. The server keeps it for `longest`.
+    pub fn of_call(
+        keys: &Keys,
+        id: &str,
+        is_own_id: bool,
+        lost: LostCalls<C>,
+        longest: Duration,
+        now: Instant,
+    ) -> PendingRelease<C> {
         let target = if is_own_id { ReleaseTarget::Other(0) } else { ReleaseTarget::Whatever };
-        PendingRelease { keys: keys.clone(), id: id.to_owned(), target, is_own_id, lost, until, given_up: None }
+        let until = now.checked_add(longest);
+        PendingRelease { lost, longest, ..PendingRelease::of_grant(keys, id, is_own_id, target, until) }
     }
 
     /// The release of what these calls may still cause for an id that holds the permit with this fence.
-    pub fn of_other(granted: &Identity, lost: LostCalls<C>, until: Option<Instant>) -> Self {
+    pub fn of_other(granted: &Identity, lost: LostCalls<C>, longest: Duration, now: Instant) -> PendingRelease<C> {
         let target = ReleaseTarget::Other(granted.fence);
-        PendingRelease { target, lost, ..PendingRelease::of_permit(granted, until) }
+        PendingRelease { target, lost, longest, ..PendingRelease::of_permit(granted, now.checked_add(longest)) }
     }
 
     /// The release of a permit. At `until` the server has ended its lease.
-    pub fn of_permit(identity: &Identity, until: Option<Instant>) -> Self {
+    pub fn of_permit(identity: &Identity, until: Option<Instant>) -> PendingRelease<C> {
         let Identity { keys, id, fence, lease } = identity;
         PendingRelease::of_grant(keys, id, lease.own_id, ReleaseTarget::Fence(*fence), until)
     }
 
     /// The release of a grant whose calls are all answered.
-    pub fn of_grant(keys: &Keys, id: &str, is_own_id: bool, target: ReleaseTarget, until: Option<Instant>) -> Self {
-        let lost = LostCalls::default();
-        PendingRelease { keys: keys.clone(), id: id.to_owned(), target, is_own_id, lost, until, given_up: None }
-    }
-
-    /// Its lost calls on connections that are closed may have run, and may still run. So nothing is certain when it is
-    /// confirmed.
-    pub fn forget_closed(&mut self, is_open: impl Fn(&C) -> bool)
-    where
-        C: PartialEq,
-    {
-        let lost = self.lost.len();
-        self.lost.forget_closed(is_open);
-        if self.lost.len() < lost {
-            self.given_up = None;
+    pub fn of_grant(
+        keys: &Keys,
+        id: &str,
+        is_own_id: bool,
+        target: ReleaseTarget,
+        until: Option<Instant>,
+    ) -> PendingRelease<C> {
+        PendingRelease {
+            keys: keys.clone(),
+            id: id.to_owned(),
+            target,
+            is_own_id,
+            lost: LostCalls::default(),
+            until,
+            longest: Duration::ZERO,
+            given_up: None,
         }
     }
 
@@ -169,6 +205,41 @@ impl<C> PendingRelease<C> {
             ReleaseCall::Nothing => {}
         }
         Ok(())
+    }
+}
+
+impl<C: PartialEq> PendingRelease<C> {
+    /// Whether the server has freed the id by itself.
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now) && self.lost.is_empty()
+    }
+
+    /// Its call on this connection is answered, and so are the lost calls before it. Returns whether there was one.
+    pub fn answered_on(&mut self, connection: &C, now: Instant) -> bool {
+        let was_lost = self.lost.answered_on(connection);
+        if was_lost {
+            self.forgot_lost(now);
+        }
+        was_lost
+    }
+
+    /// Its lost calls on connections that are closed may have run, and, without the knowledge of this client, may still run.
+    /// So nothing is certain when it is confirmed. Returns whether the server was silent on one of these connections.
+    pub fn forget_closed(&mut self, now: Instant, is_open: impl Fn(&C) -> bool) -> bool {
+        let lost = self.lost.len();
+        let was_silent = self.lost.forget_closed(is_open);
+        if self.lost.len() < lost {
+            self.given_up = None;
+            self.forgot_lost(now);
+        }
+        was_silent
+    }
+
+    /// A lost call may have run until now.
+    fn forgot_lost(&mut self, now: Instant) {
+        if self.lost.is_empty() {
+            self.until = now.checked_add(self.longest);
+        }
     }
 }
 
@@ -235,10 +306,10 @@ mod tests {
     fn a_call_is_lost_until_a_later_one_on_its_connection_is_answered() {
         let mut lost = LostCalls::default();
         [1, 2, 1, 3].into_iter().for_each(|connection| lost.sent_on(connection));
-        assert_eq!(lost.len(), 3);
-        lost.answered_on(&1);
+        assert!(lost.answered_on(&1) && !lost.answered_on(&1));
         assert_eq!(lost.first(), Some(&2));
         lost.forget_closed(|connection| *connection == 3);
-        assert_eq!((lost.first(), lost.len()), (Some(&3), 1));
+        assert_eq!(lost.first(), Some(&3));
+        assert!(lost.answered_on(&3) && lost.is_empty());
     }
 }

@@ -425,13 +425,13 @@ impl PermitTarget {
 
     /// The release of everything that the id may have, since the fence is unknown.
     pub fn release<C>(&self, lost: LostCalls<C>, now: Instant) -> PendingRelease<C> {
-        let until = now.checked_add(self.longest());
-        PendingRelease::of_call(&self.keys, &self.id, self.lease.own_id, lost, until)
+        PendingRelease::of_call(&self.keys, &self.id, self.lease.own_id, lost, self.longest(), now)
     }
 
-    /// The time after which the server has freed the id by itself, if no call follows.
+    /// The time after which the server has freed the id by itself, if no call follows: a place in line may be granted at its
+    /// end.
     pub fn longest(&self) -> Duration {
-        PATIENCE.max(Duration::from_millis(self.lease.first_lease_ms()))
+        PATIENCE.saturating_add(Duration::from_millis(self.lease.first_lease_ms()))
     }
 
     fn granted(&self, grant: Grant, limit: u32, sent: Moment) -> Granted {

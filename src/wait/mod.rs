@@ -361,8 +361,7 @@ impl Drop for Once<'_> {
         if self.is_sent && self.waits.servers.is_own_process() {
             let now = self.waits.servers.clock.now();
             for Part { keys, id, is_own_id, longest } in self.parts {
-                let until = now.checked_add(*longest);
-                let pending = PendingRelease::of_call(keys, id, *is_own_id, self.lost.clone(), until);
+                let pending = PendingRelease::of_call(keys, id, *is_own_id, self.lost.clone(), *longest, now);
                 self.waits.releases.post(pending);
             }
         }
@@ -554,8 +553,8 @@ impl RunningWait<'_, PermitTarget> {
         let mut lost = std::mem::take(&mut self.lost);
         lost.forget_closed(|connection| !connection.is_closed());
         if !lost.is_empty() {
-            let until = self.waits.servers.clock.now().checked_add(self.waiter.target.longest());
-            self.waits.releases.post(PendingRelease::of_other(&granted.identity, lost, until));
+            let (longest, now) = (self.waiter.target.longest(), self.waits.servers.clock.now());
+            self.waits.releases.post(PendingRelease::of_other(&granted.identity, lost, longest, now));
         }
     }
 }

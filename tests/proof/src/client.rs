@@ -148,6 +148,8 @@ pub(crate) struct Client {
     pub(crate) connections: BTreeMap<NodeId, Connection>,
     /// The connections that are closed, by their numbers.
     pub(crate) closed: BTreeSet<u64>,
+    /// The connections on which the server is silent, by their numbers. Each is closed when all its calls have run.
+    pub(crate) silent: BTreeSet<u64>,
     /// In the order in which they were sent.
     pub(crate) flights: Vec<Flight>,
     /// The calls of its threads that have no outcome yet.
@@ -198,6 +200,7 @@ impl Client {
             shares_connections: false,
             connections: BTreeMap::new(),
             closed: BTreeSet::new(),
+            silent: BTreeSet::new(),
             flights: Vec::new(),
             requests: BTreeMap::new(),
             last_request: 0,

@@ -152,8 +152,20 @@ impl Client {
         if let Some(flight) = flights.find(|flight| flight.number == number) {
             match flight.thread {
                 Some(_) => flight.replies = Some(replies),
-                None => drop(self.take(number)),
+                None => {
+                    let connection = flight.connection;
+                    self.take(number);
+                    self.end_silence(connection);
+                }
             }
+        }
+    }
+
+    /// The server was silent on this connection. When all its calls have run, it is closed.
+    fn end_silence(&mut self, connection: Connection) {
+        let is_silent = self.silent.contains(&connection.number);
+        if is_silent && self.flights.iter().all(|flight| flight.connection != connection) {
+            self.close(connection);
         }
     }
 
@@ -171,7 +183,9 @@ impl Client {
             && let Some(mut flight) = self.take(number)
             && let Some(replies) = flight.replies.take()
         {
+            let connection = flight.connection;
             self.received(flight, Ok(replies), now);
+            self.end_silence(connection);
         }
     }
 
@@ -184,6 +198,7 @@ impl Client {
                 self.close(flight.connection);
             } else if self.read_timeout.is_some_and(|time| flight.sent.instant() + time <= now.instant()) {
                 self.connections.retain(|_, other| *other != flight.connection); // it is silent: later calls use another one
+                self.silent.insert(flight.connection.number);
             }
             let given_up = Flight { thread: None, ..flight.clone() };
             if flight.replies.take().is_none() {

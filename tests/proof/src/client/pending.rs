@@ -24,7 +24,7 @@ impl Client {
         let node = self.node_of(release.keys.list()[0].as_bytes());
         let current =
             if self.shares_connections { self.connections.get(&node).copied() } else { Some(self.connection(node)) };
-        let (number, post) = self.outbox.post(release, current, is_open(&self.closed));
+        let (number, post) = self.outbox.post(release, current, now.instant(), is_open(&self.closed));
         self.dropped.extend(dropped.map(|permit| (number, permit)));
         match post {
             Some(post) => self.post(post, now),
@@ -47,7 +47,7 @@ impl Client {
     pub(super) fn posted(&mut self, post: Post<Connection>, replies: Result<Vec<RawReply>, CallError>, now: Moment) {
         let reply = replies.ok().and_then(|replies| replies.into_iter().next_back());
         let number = post.number;
-        match self.outbox.answered(post, reply, is_open(&self.closed)) {
+        match self.outbox.answered(post, reply, now.instant(), is_open(&self.closed)) {
             Next::Post(post) => self.post(post, now),
             Next::Confirmed { found } => {
                 if let Some(permit) = self.dropped.remove(&number) {

@@ -316,8 +316,8 @@ impl Client {
         let mut lost = waiting.lost;
         lost.forget_closed(|connection| !self.closed.contains(&connection.number));
         if !lost.is_empty() {
-            let until = now.instant().checked_add(waiting.waiter.target.longest());
-            self.release_later(PendingRelease::of_other(&granted.identity, lost, until), None, now);
+            let (longest, now_at) = (waiting.waiter.target.longest(), now.instant());
+            self.release_later(PendingRelease::of_other(&granted.identity, lost, longest, now_at), None, now);
         }
     }
 

@@ -22,7 +22,8 @@ impl View<'_> {
         }
         self.add_connection(release.lost.first().copied());
         self.add_instant(release.until);
-        self.add([u64::from(steps.lookups), release.lost.len() as u64, release.given_up.is_some().into()]);
+        self.add([u64::from(steps.lookups), release.lost.len() as u64, release.lost.is_silent().into()]);
+        self.add([u64::from(release.given_up.is_some())]);
         match steps.next {
             ReleaseCall::LookUp => self.add([1]),
             ReleaseCall::Release(fence) => {
@@ -35,6 +36,7 @@ impl View<'_> {
             State::Posted(_) => 1,
             State::Due => 2,
             State::Sending => 3,
+            State::Confirmed => 4,
         }]);
     }
 

@@ -36,7 +36,8 @@ pub(super) fn lost(connections: &[u8]) -> LostCalls<Connection> {
 pub(super) fn pending(name: &str, id: &str, target: ReleaseTarget, calls: &[u8]) -> PendingRelease<Connection> {
     let keys = Keys::mutex("luagate", name).unwrap();
     let (lost, until) = (lost(calls), Some(at(UNTIL).instant()));
-    PendingRelease { keys, id: id.to_owned(), target, is_own_id: true, lost, until, given_up: None }
+    let longest = Duration::from_millis(UNTIL);
+    PendingRelease { keys, id: id.to_owned(), target, is_own_id: true, lost, until, longest, given_up: None }
 }
 
 fn plain(name: &str, id: &str) -> PendingRelease<Connection> {
@@ -62,12 +63,12 @@ impl Queue {
     /// Adds releases that cannot be posted.
     fn add(&mut self, releases: impl IntoIterator<Item = PendingRelease<Connection>>) {
         for release in releases {
-            assert!(self.outbox.post(release, None, is_open).1.is_none());
+            assert!(self.outbox.post(release, None, at(0).instant(), is_open).1.is_none());
         }
     }
 
     fn post(&mut self, release: PendingRelease<Connection>) -> Post<Connection> {
-        self.outbox.post(release, Some(CURRENT), is_open).1.expect("it is posted")
+        self.outbox.post(release, Some(CURRENT), at(0).instant(), is_open).1.expect("it is posted")
     }
 
     fn id(&self, number: u64) -> String {
@@ -141,6 +142,7 @@ pub(super) fn check() {
     unknown_scripts();
     lost_calls();
     silent_connections();
+    late_calls();
     lost_lookups();
     failures();
     together();
@@ -227,17 +229,25 @@ fn posted() {
     };
     assert_eq!(again(&mut it), "waits");
     let number = post.number;
-    assert!(matches!(it.outbox.answered(post, Some(Ok(reply("gone"))), is_open), Next::Confirmed { found: false }));
+    assert!(matches!(
+        it.outbox.answered(post, Some(Ok(reply("gone"))), at(0).instant(), is_open),
+        Next::Confirmed { found: false }
+    ));
     assert!(!it.outbox.is_empty(), "its answer is being handled");
     it.outbox.confirm(number);
     assert!(it.outbox.is_empty() && overtaken(&it) == [false, false]);
     assert_eq!(again(&mut it), "clear");
     let post = it.post(plain("m", "id"));
     let released = Some(Ok(reply("released 0 0 3")));
-    assert!(matches!(it.outbox.answered(post, released, is_open), Next::Confirmed { found: true }));
+    assert!(matches!(it.outbox.answered(post, released, at(0).instant(), is_open), Next::Confirmed { found: true }));
     // With a lookup, or without a connection, it is left to the gate's own thread.
     let mut it = Queue::default();
-    assert!(it.outbox.post(pending("m", "id", ReleaseTarget::Held, &[]), Some(CURRENT), is_open).1.is_none());
+    assert!(
+        it.outbox
+            .post(pending("m", "id", ReleaseTarget::Held, &[]), Some(CURRENT), at(0).instant(), is_open)
+            .1
+            .is_none()
+    );
     assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
 }
 
@@ -246,19 +256,23 @@ fn unknown_scripts() {
     let mut it = Queue::default();
     let post = it.post(plain("m", "id"));
     let mark = it.outbox.mark();
-    let Next::Post(post) = it.outbox.answered(post, refused(ServerErrorKind::NoScript), is_open) else {
+    let Next::Post(post) = it.outbox.answered(post, refused(ServerErrorKind::NoScript), at(0).instant(), is_open)
+    else {
         panic!("it is not posted again");
     };
     assert!(post.loads && post.on == CURRENT);
     assert!(it.outbox.is_overtaken(key("other").as_bytes(), mark));
-    assert!(matches!(it.outbox.answered(post, refused(ServerErrorKind::NoScript), is_open), Next::Due { .. }));
+    assert!(matches!(
+        it.outbox.answered(post, refused(ServerErrorKind::NoScript), at(0).instant(), is_open),
+        Next::Due { .. }
+    ));
     assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
 }
 
 /// Posts a release of lost calls on these connections.
 fn posts(it: &mut Queue, numbers: &[u8]) -> Post<Connection> {
     let release = pending("m", "id", ReleaseTarget::Whatever, numbers);
-    it.outbox.post(release, Some(CURRENT), is_open).1.unwrap()
+    it.outbox.post(release, Some(CURRENT), at(0).instant(), is_open).1.unwrap()
 }
 
 /// A release follows the calls that it undoes, on the connection of each. An answer from elsewhere does not confirm it.
@@ -269,28 +283,53 @@ fn lost_calls() {
     assert_eq!(posts(&mut it, &[100]).on, CURRENT, "its call cannot run any more");
     let post = posts(&mut it, &[100, 2, 3]);
     assert_eq!(post.on, Connection(2));
-    let Next::Post(post) = it.outbox.answered(post, gone(), is_open) else {
+    let Next::Post(post) = it.outbox.answered(post, gone(), at(0).instant(), is_open) else {
         panic!("another call may still run");
     };
     assert_eq!(post.on, Connection(3));
-    assert!(matches!(it.outbox.answered(post, gone(), is_open), Next::Confirmed { .. }));
+    assert!(matches!(it.outbox.answered(post, gone(), at(0).instant(), is_open), Next::Confirmed { .. }));
 }
 
 /// The server does not answer on the connection of a lost call, or answers with an error.
 fn silent_connections() {
-    // The server does not answer there. The release is also sent elsewhere. If the id will be used again, the connection is
-    // closed, so that the lost call does not run later.
-    for is_own_id in [true, false] {
-        let mut it = Queue::default();
-        let release = PendingRelease { is_own_id, ..pending("m", "id", ReleaseTarget::Whatever, &[2]) };
-        let post = it.outbox.post(release, Some(CURRENT), is_open).1.unwrap();
-        assert_eq!(["another", "id"].map(|id| it.before("m", Some(id), 0)), ["clear", "waits"]);
-        let Next::Due { closes } = it.outbox.answered(post, None, is_open) else {
-            panic!("it was not answered");
-        };
-        assert_eq!(closes, is_own_id.then_some(Connection(2)));
-        assert_eq!(it.before("m", None, 0), "sends id");
-    }
+    // The server does not answer there. The release is also sent elsewhere, and once more when that connection is closed.
+    let mut it = Queue::default();
+    let post = it.post(PendingRelease { lost: lost(&[2]), ..plain("m", "id") });
+    assert_eq!(["another", "id"].map(|id| it.before("m", Some(id), 0)), ["clear", "waits"]);
+    assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { closes: None }));
+    assert_eq!(it.before("m", None, UNTIL), "sends id", "the lost call may still run, whatever its lease was");
+    it.outbox.unsent(&[1], None, at(UNTIL).instant());
+    assert_eq!(it.next(UNTIL), Ok(vec!["id".to_owned()]));
+    assert!(!it.outbox.is_empty() && !it.outbox.is_waited_for());
+    assert_eq!(it.before("m", Some("id"), UNTIL), "clear");
+    assert_eq!(it.next(UNTIL), Err(Some(u128::from(UNTIL) + 1_000)), "it looks every second");
+    let closed = |_: &Connection| false;
+    let last = UNTIL + 1_000;
+    assert!(matches!(it.outbox.next(at(last).instant(), node_of, closed), Work::Send(..)));
+    assert_eq!(it.confirm(node_of(key("m").as_bytes()), &[1], last, true), Ok(vec!["id".to_owned()]));
+    assert!(it.outbox.is_waited_for());
+    let mut another = Queue { outbox: it.outbox.clone() };
+    assert_eq!(it.next(last + UNTIL - 1), Ok(vec!["id".to_owned()]), "its lease begins when the call may have run");
+    assert_eq!(another.next(last + UNTIL), Err(None));
+    assert!(it.outbox.is_empty() && another.outbox.is_empty());
+    // A gate that is dropped does not wait for it longer than for others.
+    let mut it = Queue::default();
+    let post = it.post(PendingRelease { lost: lost(&[2]), ..plain("m", "id") });
+    it.outbox.close(at(0).instant());
+    assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
+    assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
+    assert_eq!(it.next(29_999), Err(Some(30_999)));
+    assert_eq!(it.next(30_000), Ok(Vec::new()));
+    // If the id will be used again, that connection is closed, so that the lost call does not run later.
+    let mut it = Queue::default();
+    let post = posts(&mut it, &[2]);
+    assert!(matches!(
+        it.outbox.answered(post, None, at(0).instant(), is_open),
+        Next::Due { closes: Some(Connection(2)) }
+    ));
+    assert_eq!(it.before("m", Some("id"), 0), "waits", "it is not closed yet");
+    assert!(matches!(it.outbox.next(at(0).instant(), node_of, closed), Work::Send(..)));
+    assert!(it.outbox.confirm(1).given_up.is_none() && it.outbox.is_empty());
     // That connection has ended, or is not one of a lost call.
     for (connections, on) in [(&[2][..], Connection(102)), (&[], CURRENT)] {
         let mut it = Queue::default();
@@ -299,35 +338,49 @@ fn silent_connections() {
             .entries
             .values_mut()
             .for_each(|entry| entry.release.lost = lost(if on == CURRENT { &[] } else { &[102] }));
-        assert!(matches!(it.outbox.answered(post, None, is_open), Next::Due { closes: None }));
+        assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { closes: None }));
     }
     // While another call is lost, it is posted behind that one.
     let mut it = Queue::default();
-    let post = posts(&mut it, &[2, 3]);
-    assert!(matches!(it.outbox.answered(post, None, is_open), Next::Due { .. }));
+    let post = it.post(PendingRelease { lost: lost(&[2, 3]), ..plain("m", "id") });
+    assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
     assert_eq!(it.before("m", Some("id"), 0), "waits");
     let Work::Post(post) = it.outbox.next(at(0).instant(), node_of, is_open) else {
         panic!("it is not posted");
     };
     assert_eq!(post.on, Connection(3));
     // After an error of the server, the call has run, and the release goes to the server that has the key now.
-    let refused = it.outbox.answered(post, refused(ServerErrorKind::ReadOnly), is_open);
+    let refused = it.outbox.answered(post, refused(ServerErrorKind::ReadOnly), at(0).instant(), is_open);
     assert!(matches!(refused, Next::Due { closes: None }));
     assert_eq!(it.before("m", None, 0), "sends id");
+}
+
+/// As long as a lost call may run, its release is not over: the lease begins when it runs.
+fn late_calls() {
+    let mut it = Queue::default();
+    let post = posts(&mut it, &[2]);
+    assert_eq!(it.before("m", Some("id"), UNTIL), "waits");
+    let late = UNTIL + 1;
+    let failed = it.outbox.answered(post, refused(ServerErrorKind::ReadOnly), at(late).instant(), is_open);
+    assert!(matches!(failed, Next::Due { closes: None }));
+    let mut another = Queue { outbox: it.outbox.clone() };
+    assert_eq!(it.next(late + UNTIL - 1), Ok(vec!["id".to_owned()]));
+    assert_eq!(another.next(late + UNTIL), Err(None));
 }
 
 /// A lookup behind a lost call.
 fn lost_lookups() {
     let mut it = Queue::default();
     let look_up = pending("m", "id", ReleaseTarget::Other(0), &[2]);
-    let post = it.outbox.post(look_up, Some(CURRENT), is_open).1.unwrap();
-    let Next::Post(post) = it.outbox.answered(post, Some(Ok(reply("held 1 7 9000 1000"))), is_open) else {
+    let post = it.outbox.post(look_up, Some(CURRENT), at(0).instant(), is_open).1.unwrap();
+    let Next::Post(post) = it.outbox.answered(post, Some(Ok(reply("held 1 7 9000 1000"))), at(0).instant(), is_open)
+    else {
         panic!("it does not release what it found");
     };
     assert_eq!(post.on, Connection(2));
     // If that connection ends, it begins anew.
     it.outbox.entries.values_mut().for_each(|entry| entry.release.lost = lost(&[102]));
-    assert!(matches!(it.outbox.answered(post, None, is_open), Next::Due { .. }));
+    assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
     assert!(it.outbox.entries.values().all(|entry| entry.steps.next == ReleaseCall::LookUp));
     assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
 }
@@ -337,7 +390,7 @@ fn failures() {
     let mut it = Queue::default();
     let post = it.post(plain("m", "id"));
     let mark = it.outbox.mark();
-    assert!(matches!(it.outbox.answered(post, None, is_open), Next::Due { .. }));
+    assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
     assert!(it.outbox.is_overtaken(key("other").as_bytes(), mark));
     let mark = it.outbox.mark();
     assert_eq!(it.fails(0), Ok(vec!["id".to_owned()]));
@@ -415,7 +468,7 @@ fn the_last() {
     let [first, second] = ["first", "second"].map(|id| it.post(plain("m", id)).number);
     it.outbox.close(at(0).instant());
     assert_eq!(it.next(0), Err(None), "two are posted");
-    assert_eq!([first, second].map(|number| it.outbox.confirm(number).is_over), [false, true]);
+    assert_eq!([first, second].map(|number| it.outbox.confirm(number).calls_worker), [false, true]);
     assert_eq!(it.next(0), closed);
 }
 
@@ -442,7 +495,7 @@ fn own_ids() {
     let post = it.post(pending("m", "id", ReleaseTarget::Fence(7), &[]));
     it.post(pending("m", "id", ReleaseTarget::Fence(5), &[]));
     assert_eq!(["id", "another"].map(|id| it.before("m", Some(id), 0)), ["above 7", "clear"]);
-    assert!(matches!(it.outbox.answered(post, None, is_open), Next::Due { .. }));
+    assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
     assert_eq!(it.before("m", Some("id"), 0), "sends id, own");
     // The permit that it has is looked up. This concerns only this id.
     let mut it = Queue::default();
@@ -482,7 +535,7 @@ fn drivers() {
     it.outbox.unsent(&[number], None, at(0).instant());
     assert!(it.outbox.call(number).is_some(), "nobody has confirmed it, so it begins anew");
     assert_eq!(it.before("m", Some("id"), 0), "sends id, own");
-    assert!(!it.outbox.confirm(number).is_over);
+    assert!(!it.outbox.confirm(number).calls_worker);
     it.outbox.unsent(&[number], None, at(0).instant());
     assert!(it.outbox.is_empty());
 }

@@ -91,7 +91,7 @@ impl Party {
         let mut wants = client.callers.values().filter_map(Caller::asks_for);
         let is_whatever = |entry: &Entry<Connection>| {
             let is_due = matches!(entry.state, State::Due);
-            is_due && entry.release.target == ReleaseTarget::Whatever && !entry.is_over(now.instant())
+            is_due && entry.release.target == ReleaseTarget::Whatever && !entry.release.is_over(now.instant())
         };
         let mut entries = client.outbox.entries.values();
         let pending = entries.any(|entry| entry.release.id == id && is_whatever(entry));
@@ -108,7 +108,7 @@ impl Party {
     /// call was executed later, its grant ends with its lease.
     pub(super) fn note_releases_that_end(&mut self, now: Moment) {
         let entries = self.client.outbox.entries.values();
-        let over = entries.filter(|entry| matches!(entry.state, State::Due) && entry.is_over(now.instant()));
+        let over = entries.filter(|entry| matches!(entry.state, State::Due) && entry.release.is_over(now.instant()));
         let over: Vec<&String> = over.map(|entry| &entry.release.id).collect();
         let ended = self.stray.iter().filter(|id| over.contains(id)).cloned();
         self.late.extend(ended);

@@ -334,7 +334,7 @@ impl Servers {
             Topology::One(_) => Route::of_one(),
             Topology::Cluster(_) => Route::of_cluster(key, sending.until, self.clock.now() + self.timeouts.read),
         };
-        route.repeated_until(sending.repeats_until)
+        route.begun(self.clock.moment()).repeated_until(sending.repeats_until)
     }
 
     fn next_step(&self, route: &mut Route) -> RouteStep {
@@ -373,7 +373,7 @@ impl Servers {
                     let server = self.server(node).map_err(|failure| route.failed(failure))?;
                     match self.attempt(&server, asking, sending, make).await {
                         Ok(mut answered) => {
-                            answered.sent.repeated = route.repeated(|| self.clock.now());
+                            answered.sent.repeated = route.repeated(|| self.clock.moment());
                             self.request_settings(&server, &answered.connection); // the answer shows that it is a master
                             return Ok(answered);
                         }
@@ -529,6 +529,7 @@ impl Servers {
     /// Sends calls in one packet that are probably for the same server. A call that must be repeated is sent
     /// separately.
     async fn send_together(&self, node: NodeId, calls: &[&Packed], sending: Sending) -> Vec<Outcome> {
+        let begun = self.clock.moment();
         let connecting = async { self.connection(&self.server(node)?, sending).await };
         let outcomes = match connecting.await {
             Ok(connection) => self.run(&connection, Exchange::new(calls), sending).await,
@@ -539,7 +540,7 @@ impl Servers {
             all.push(match outcome {
                 Ok(answered) => Ok(answered),
                 Err(unanswered) => {
-                    let mut route = self.route(call.key(), sending).sent_to(node);
+                    let mut route = self.route(call.key(), sending).begun(begun).sent_to(node);
                     self.take_unanswered(&mut route, unanswered.error);
                     self.follow(route, sending, &mut { *call }).await
                 }

@@ -36,6 +36,12 @@ impl Moment {
     pub fn instant(&self) -> Instant {
         self.monotonic
     }
+
+    /// The time since an earlier moment, also while the machine was suspended.
+    pub fn since(&self, earlier: Moment) -> Duration {
+        let monotonic = self.monotonic.saturating_duration_since(earlier.monotonic);
+        monotonic.max(self.total.saturating_sub(earlier.total))
+    }
 }
 
 /// When an answered call was sent.

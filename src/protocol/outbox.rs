@@ -480,7 +480,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
 
     /// The next work of the gate's own thread. `node_of` returns the server of a key.
     pub fn next(&mut self, now: Instant, node_of: impl Fn(&[u8]) -> NodeId, is_open: impl Fn(&C) -> bool) -> Work<C> {
-        self.entries.values_mut().for_each(|entry| entry.look(now, &is_open));
+        self.look(now, &is_open);
         let is_closed = self.closes.is_some_and(|closes| closes <= now);
         let over = self.entries.iter().filter(|(_, entry)| match entry.state {
             State::Due => is_closed || entry.release.is_over(now),
@@ -510,6 +510,19 @@ impl<C: Clone + PartialEq> Outbox<C> {
         self.begin(&batch);
         self.busy.insert(node);
         Work::Send(node, batch)
+    }
+
+    /// Looks which connections of lost calls are closed.
+    fn look(&mut self, now: Instant, is_open: &impl Fn(&C) -> bool) {
+        let mut due = Vec::new();
+        for (number, entry) in &mut self.entries {
+            let was_confirmed = entry.is_confirmed();
+            entry.look(now, is_open);
+            if was_confirmed && entry.is_due() {
+                due.push(*number);
+            }
+        }
+        due.into_iter().for_each(|number| self.note(number));
     }
 
     /// The due release with this number, and later ones for the same server that the same packet may contain.

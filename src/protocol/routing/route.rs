@@ -5,6 +5,7 @@ use super::NodeId;
 use super::slots::{Learning, SlotMap, slot_of};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind, Redirect};
+use crate::protocol::lease::Moment;
 use std::time::{Duration, Instant};
 
 /// How many redirects are followed at once. Two nodes may redirect to each other for a moment, until they agree about a slot.
@@ -35,8 +36,8 @@ pub struct Route {
     is_repeated: bool,
     /// An attempt without an answer may have run.
     may_have_run: bool,
-    /// When the call was to be sent for the first time.
-    begun: Option<Instant>,
+    /// Before it was sent for the first time.
+    begun: Option<Moment>,
     /// The node for the next attempt only, after an `ASK` redirect.
     asking: Option<NodeId>,
     /// The node of the last attempt.
@@ -97,6 +98,11 @@ impl Route {
         Route { repeats_until, ..self }
     }
 
+    /// The same call, which is sent for the first time after this moment.
+    pub fn begun(self, begun: Moment) -> Route {
+        Route { begun: Some(begun), ..self }
+    }
+
     /// The same call after it was sent to this node, in a packet with others.
     pub fn sent_to(self, node: NodeId) -> Route {
         Route { node, ..self }
@@ -104,8 +110,8 @@ impl Route {
 
     /// The time since the first attempt, if an attempt without an answer may have run. If a later one is answered, the call
     /// may have run twice.
-    pub fn repeated(&self, now: impl FnOnce() -> Instant) -> Option<Duration> {
-        self.begun.filter(|_| self.may_have_run).map(|begun| now().saturating_duration_since(begun))
+    pub fn repeated(&self, now: impl FnOnce() -> Moment) -> Option<Duration> {
+        self.begun.filter(|_| self.may_have_run).map(|begun| now().since(begun))
     }
 
     /// The error of a call that cannot be made, or cannot be made again.
@@ -115,7 +121,6 @@ impl Route {
 
     /// The next step. `slots`: those of the cluster, if it is one.
     pub fn next(&mut self, slots: Option<&mut SlotMap>, now: Instant) -> RouteStep {
-        self.begun.get_or_insert(now);
         let (state, from) = (std::mem::replace(&mut self.state, RouteState::LookUp), self.node);
         let (Some(slot), Some(slots)) = (self.slot, slots) else {
             return match state {
@@ -332,11 +337,14 @@ mod tests {
     #[test]
     fn a_repeated_call_that_may_have_run_says_so() {
         let now = Instant::now();
-        let mut route = Route::of_one().repeated_until(Some(now + READ_TIMEOUT));
+        let begun = Moment::new(now, Duration::ZERO);
+        let mut route = Route::of_one().begun(begun).repeated_until(Some(now + READ_TIMEOUT));
         route.next(None, now);
+        assert_eq!(route.repeated(|| begun), None);
         route.unanswered(None, unknown(FailureKind::NotReady), now);
         assert_eq!(paused(&mut route, None, now), REFUSED);
-        assert_eq!(route.repeated(|| now + REFUSED), Some(REFUSED));
+        assert_eq!(route.repeated(|| Moment::new(now + REFUSED, REFUSED)), Some(REFUSED));
+        assert_eq!(route.repeated(|| Moment::new(now, REFUSED)), Some(REFUSED), "the machine was suspended");
         route.unanswered(None, failed(FailureKind::OutOfMemory), now);
         assert!(matches!(route.next(None, now), RouteStep::Failed(CallError::Unknown(_))));
     }
@@ -395,11 +403,12 @@ mod tests {
     #[test]
     fn a_call_to_the_only_server_is_repeated_once_if_its_connection_broke() {
         let now = Instant::now();
-        let mut route = Route::of_one();
+        let later = Moment::new(now + READ_TIMEOUT, READ_TIMEOUT);
+        let mut route = Route::of_one().begun(Moment::new(now, Duration::ZERO));
         for _ in 0..2 {
             assert!(matches!(route.next(None, now), RouteStep::Send { node: 0, asking: false }));
             route.unanswered(None, unknown(FailureKind::Disconnected), now);
-            assert_eq!(route.repeated(|| now + READ_TIMEOUT), Some(READ_TIMEOUT), "since the first attempt");
+            assert_eq!(route.repeated(|| later), Some(READ_TIMEOUT), "since the first attempt");
         }
         assert!(matches!(route.next(None, now), RouteStep::Failed(CallError::Unknown(_))));
     }
@@ -481,12 +490,16 @@ mod tests {
     fn a_call_follows_its_slot_and_later_calls_do_too() {
         let now = Instant::now();
         let mut slots = cluster(now);
-        let mut first = route(now);
+        let mut first = route(now).begun(Moment::new(now, Duration::ZERO));
         assert_eq!(sent(&mut first, &mut slots, now), (1, false));
         first.unanswered(Some(&mut slots), redirected(Moved, ":3"), now);
         assert_eq!(slots.nodes()[2], ("b".to_owned(), 3), "without a host, it is that of the node which redirects");
         assert_eq!(sent(&mut first, &mut slots, now), (2, false));
-        assert_eq!(first.repeated(|| now), None, "a node that redirects has not run the call");
+        assert_eq!(
+            first.repeated(|| Moment::new(now, Duration::ZERO)),
+            None,
+            "a node that redirects has not run the call"
+        );
         assert_eq!(slots.node_of(KEY), 2);
         assert_eq!(slots.node_of(b"another"), 1, "only this slot is known to have moved");
         // Other slots may have moved too.

@@ -78,6 +78,7 @@ impl Client {
             Some(_) => Route::of_cluster(call.key(), until, latest),
             None => Route::of_one(),
         };
+        let route = route.begun(now);
         let latest = until.map_or(latest, |until| until.min(latest));
         Attempt { route, latest, late: None, breaks: 0, node: 0, has_no_time: false, outcome: None }
     }
@@ -114,7 +115,7 @@ impl Client {
     fn launch(&mut self, mut flight: Flight, indexes: Vec<usize>, request: Request) {
         flight.request = request.number;
         flight.is_repeated =
-            indexes.iter().any(|index| request.attempts[*index].route.repeated(|| flight.sent.instant()).is_some());
+            indexes.iter().any(|index| request.attempts[*index].route.repeated(|| flight.sent).is_some());
         flight.indexes = indexes;
         let all = request.calls.clone();
         let calls = all.of(&flight.indexes);
@@ -383,14 +384,14 @@ impl Request {
 
     fn answered(&mut self, index: usize, reply: redis::Value, flight: &Flight, now: Moment) {
         let attempt = &mut self.attempts[index];
-        let repeated = attempt.route.repeated(|| now.instant());
+        let repeated = attempt.route.repeated(|| now);
         let (sent, on) = (flight.sent, Some(flight.connection));
         attempt.outcome = Some(Answered { outcome: Ok(reply), sent, repeated, on });
     }
 
     fn fail(&mut self, index: usize, error: CallError, now: Moment) {
         let attempt = &mut self.attempts[index];
-        let (connection, repeated) = (attempt.late.take(), attempt.route.repeated(|| now.instant()));
+        let (connection, repeated) = (attempt.late.take(), attempt.route.repeated(|| now));
         let outcome = Err(Unanswered { error, connection });
         attempt.outcome = Some(Answered { outcome, sent: now, repeated, on: None });
     }

@@ -142,6 +142,7 @@ pub(super) fn check() {
     unknown_scripts();
     lost_calls();
     silent_connections();
+    unanswered_releases();
     late_calls();
     lost_lookups();
     failures();
@@ -290,9 +291,9 @@ fn lost_calls() {
     assert!(matches!(it.outbox.answered(post, gone(), at(0).instant(), is_open), Next::Confirmed { .. }));
 }
 
-/// The server does not answer on the connection of a lost call, or answers with an error.
+/// The server does not answer on the connection of a lost call. The release is also sent elsewhere, and once more when that
+/// connection is closed.
 fn silent_connections() {
-    // The server does not answer there. The release is also sent elsewhere, and once more when that connection is closed.
     let mut it = Queue::default();
     let post = it.post(PendingRelease { lost: lost(&[2]), ..plain("m", "id") });
     assert_eq!(["another", "id"].map(|id| it.before("m", Some(id), 0)), ["clear", "waits"]);
@@ -306,6 +307,7 @@ fn silent_connections() {
     let closed = |_: &Connection| false;
     let last = UNTIL + 1_000;
     assert!(matches!(it.outbox.next(at(last).instant(), node_of, closed), Work::Send(..)));
+    assert_eq!(it.before("m", None, last), "waits", "as for any other release");
     assert_eq!(it.confirm(node_of(key("m").as_bytes()), &[1], last, true), Ok(vec!["id".to_owned()]));
     assert!(it.outbox.is_waited_for());
     let mut another = Queue { outbox: it.outbox.clone() };
@@ -320,6 +322,11 @@ fn silent_connections() {
     assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
     assert_eq!(it.next(29_999), Err(Some(30_999)));
     assert_eq!(it.next(30_000), Ok(Vec::new()));
+}
+
+/// The same for an id that will be used again, for calls on several connections, and after an error of the server.
+fn unanswered_releases() {
+    let closed = |_: &Connection| false;
     // If the id will be used again, that connection is closed, so that the lost call does not run later.
     let mut it = Queue::default();
     let post = posts(&mut it, &[2]);

@@ -5,21 +5,15 @@ use luagate_proof::mutation::{activate, mutants};
 use luagate_proof::scripts::Scripts;
 use luagate_proof::simulation::{STEPS, revoke_before_it_is_read, run_worlds};
 
-/// How many worlds may run before a fault is found.
+/// How many worlds may run before a fault is found: rounds of so many each.
 const WORLDS: usize = 600;
+const ROUNDS: u64 = 10;
 
 #[test]
 fn faults_in_the_machines_are_found() {
     let (scripts, cores) = (Scripts::read(), std::thread::available_parallelism().map_or(1, usize::from));
     let planted = (1..).zip(mutants()).filter(|(_, mutant)| mutant.is_planted);
-    let planted: Vec<_> = planted
-        .filter(|(_, m)| {
-            m.before.contains("silent_on")
-                || m.before.contains("mark . failures")
-                || m.before.contains("mark.failures")
-                || m.file == "releases.rs"
-        })
-        .collect();
+    let planted: Vec<_> = planted.collect();
     let squeezed = |text: &str| text.split_whitespace().collect::<String>();
     let unmatched = include_str!("../planted.txt").lines().filter(|line| {
         let parts = line.split_once("  ->  ").and_then(|(right, _)| right.split_once(": "));
@@ -28,25 +22,21 @@ fn faults_in_the_machines_are_found() {
             !planted.iter().any(|(_, mutant)| mutant.file == file && squeezed(mutant.before) == squeezed(right))
         })
     });
-    let _ = (unmatched.collect::<Vec<_>>());
+    assert_eq!(unmatched.collect::<Vec<_>>(), [""; 0], "matches no code");
     let mut missed = Vec::new();
     for (number, mutant) in planted {
         activate(number);
-        let begun = std::time::Instant::now();
         let given = revoke_before_it_is_read(&scripts).err();
         let found = given.or_else(|| {
-            (0..100).find_map(|round| {
-                activate(number);
+            (0..ROUNDS).find_map(|round| {
+                activate(number); // the limit on endless loops counts from here
                 let worlds = run_worlds(&scripts, round << 20, |steps| steps < WORLDS * STEPS / cores);
-                worlds.err().map(|failure| {
-                    println!("round {round} {}", failure.seed);
-                    failure.violation
-                })
+                worlds.err().map(|failure| failure.violation)
             })
         });
         activate(0);
         match found {
-            Some(violation) => println!("{mutant}: {} is broken {:?}", violation.rule, begun.elapsed()),
+            Some(violation) => println!("{mutant}: {} is broken", violation.rule),
             None => missed.push(mutant.to_string()),
         }
     }

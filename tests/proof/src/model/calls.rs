@@ -86,10 +86,11 @@ impl Model {
             return self.fits(wanted);
         }
         if !my_turn && self.place(&ask.id).is_some() {
-            self.leave(&ask.id); // it leaves the line
+            self.leave(&ask.id); // it leaves the line, also if it comes first after as many as one call serves
             if !effects.stopped {
                 self.serve(None, at, effects);
             }
+            return false;
         }
         my_turn || self.queue.is_empty() && self.fits(wanted)
     }

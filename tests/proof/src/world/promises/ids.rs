@@ -77,7 +77,7 @@ impl World {
                 continue;
             }
             let has = self.has_something(gate, id);
-            let holders = &self.gates[gate].model.holders;
+            let (holders, in_doubt) = (&self.gates[gate].model.holders, self.gates[gate].is_in_doubt());
             let is_held = |fence: &&u64| {
                 let mut holders = holders.iter();
                 holders.any(|(name, holder)| holder.fence == **fence && !is_cooling(name))
@@ -86,7 +86,7 @@ impl World {
             if let Some(noted) = ids.get_mut(&(gate, id.clone())) {
                 // The order of a call for several semaphores is left to the tests of the library.
                 if is_awaited && sent.script == "semaphore/acquire" {
-                    noted.denied_by = noted.dropped.iter().find(is_held).copied().filter(|_| was_denied);
+                    noted.denied_by = noted.dropped.iter().find(is_held).copied().filter(|_| was_denied && !in_doubt);
                 }
                 if !acquires {
                     noted.is_released = true;

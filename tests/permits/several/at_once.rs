@@ -98,7 +98,7 @@ fn a_call_with_a_lost_reply_acquires_nothing_twice() {
 
 /// Two mutexes. The lease of the first ends soon, the lease of the second does not.
 fn short_and_long(gate: &Gate) -> Several {
-    let short = gate.mutex(SWORD).with(|lock| lock.lease(Lease::fixed(Duration::from_millis(20))));
+    let short = gate.mutex(SWORD).with(|lock| lock.lease(Lease::fixed(Duration::from_millis(300))));
     let long = gate.mutex(SHIELD).with(|lock| lock.lease(Lease::fixed(Duration::from_secs(60))));
     gate.several([short.to_lock(), long.to_lock()])
 }

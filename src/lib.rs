@@ -91,6 +91,7 @@ pub mod autocomplete;
 mod clock;
 mod engine;
 mod error;
+mod foreign;
 mod gate;
 pub mod guide;
 mod latch;

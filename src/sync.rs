@@ -1,4 +1,4 @@
-//! Locking and waiting for this crate's own locks. No foreign code runs while one of them is locked. Therefore the data
+//! Locking and waiting for this crate's own locks. No code of the program runs while one of them is locked. Therefore the data
 //! behind a poisoned lock is still consistent.
 
 mod process;
@@ -40,8 +40,14 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).is_ok()
 }
 
-/// Runs code that may not be of this crate. If it panics, the thread goes on: others depend on it. The panic is reported
-/// as each one is.
-pub(crate) fn contained(work: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(work));
+/// Runs code that may not be of this crate. If it panics, the thread goes on. Returns whether it has panicked.
+pub(crate) fn contained(work: impl FnOnce()) -> bool {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(work)) else {
+        return false;
+    };
+    // What it contains is of the program too, and may panic when it is dropped.
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(again);
+    }
+    true
 }

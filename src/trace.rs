@@ -1,10 +1,15 @@
 //! Spans and events for the crate `tracing`: a span for each operation, an event for other occurrences. This is the
 //! only file that uses the feature `tracing`. Without it these functions do nothing.
+//!
+//! A subscriber is code of the program. In the caller's thread it gets only the span of an operation. Everything else is
+//! reported in the thread of [`Foreign`] for events.
+//!
+//! [`Foreign`]: crate::foreign::Foreign
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use disabled::{Span, lost, reconnected, renewed, unrenewed, warned};
+pub(crate) use disabled::{Span, lost, panicked, reconnected, renewed, unrenewed, warned};
 #[cfg(feature = "tracing")]
-pub(crate) use enabled::{Span, lost, reconnected, renewed, unrenewed, warned};
+pub(crate) use enabled::{Span, lost, panicked, reconnected, renewed, unrenewed, warned};
 
 /// Each operation: the name of its span, and the outcome of a success in `Span::run`.
 macro_rules! operations {
@@ -64,6 +69,7 @@ operations! {
 mod disabled {
     use super::Operation;
     use crate::error::CallError;
+    use crate::foreign::Foreign;
     use crate::protocol::keys::Keys;
 
     pub(crate) struct Span;
@@ -76,7 +82,7 @@ mod disabled {
 
     impl Span {
         /// The operation has ended, for an operation for which nobody waits.
-        pub(crate) fn ended(self, _outcome: &'static str) {}
+        pub(crate) fn ended(self, _foreign: &Foreign, _outcome: &'static str) {}
 
         // An `async fn` would contain `work` twice: as an argument, and as what it waits for.
         pub(crate) fn run<W: Future>(self, work: W) -> W {
@@ -88,15 +94,17 @@ mod disabled {
         }
     }
 
-    pub(crate) fn lost(_keys: &Keys, _fence: u64) {}
+    pub(crate) fn lost(_foreign: &Foreign, _keys: &Keys, _fence: u64) {}
 
-    pub(crate) fn renewed(_keys: &Keys, _fence: u64) {}
+    pub(crate) fn renewed(_foreign: &Foreign, _keys: &Keys, _fence: u64) {}
 
-    pub(crate) fn unrenewed(_keys: &Keys, _permits: usize, _error: &CallError) {}
+    pub(crate) fn unrenewed(_foreign: &Foreign, _keys: &Keys, _permits: usize, _error: CallError) {}
 
-    pub(crate) fn reconnected(_what: &str, _address: impl FnOnce() -> String) {}
+    pub(crate) fn reconnected(_foreign: &Foreign, _what: &'static str, _address: String) {}
 
-    pub(crate) fn warned(_warning: &impl std::fmt::Display) {}
+    pub(crate) fn warned(_foreign: &Foreign, _warning: impl std::fmt::Display) {}
+
+    pub(crate) fn panicked(_thread: &'static str) {}
 }
 
 #[cfg(feature = "tracing")]
@@ -104,6 +112,7 @@ mod enabled {
     use super::Operation;
     use crate::clock::{machine_now, since};
     use crate::error::CallError;
+    use crate::foreign::Foreign;
     use crate::protocol::keys::{self, Keys};
     use std::fmt::{self, Debug};
 
@@ -121,8 +130,11 @@ mod enabled {
 
     impl Span {
         /// The operation has ended, for an operation for which nobody waits.
-        pub(crate) fn ended(self, outcome: &'static str) {
-            self.span.record("outcome", outcome);
+        pub(crate) fn ended(self, foreign: &Foreign, outcome: &'static str) {
+            let Span { span, .. } = self;
+            foreign.report(move || {
+                span.record("outcome", outcome);
+            });
         }
 
         /// Runs `work` in the span and records its outcome.
@@ -188,28 +200,42 @@ mod enabled {
 
     /// A permit turned out to be lost. The event identifies it by its fence, since an id may contain private data of
     /// the user.
-    pub(crate) fn lost(keys: &Keys, fence: u64) {
-        let (kind, name) = keys::parts(&keys.meta);
-        tracing::warn!(target: "luagate", kind, name, fence, "permit lost");
+    pub(crate) fn lost(foreign: &Foreign, keys: &Keys, fence: u64) {
+        let key = keys.meta.clone();
+        foreign.report(move || {
+            let (kind, name) = keys::parts(&key);
+            tracing::warn!(target: "luagate", kind, name, fence, "permit lost");
+        });
     }
 
     /// The gate renewed a lease in the background.
-    pub(crate) fn renewed(keys: &Keys, fence: u64) {
-        let (kind, name) = keys::parts(&keys.meta);
-        tracing::debug!(target: "luagate", kind, name, fence, "lease renewed");
+    pub(crate) fn renewed(foreign: &Foreign, keys: &Keys, fence: u64) {
+        let key = keys.meta.clone();
+        foreign.report(move || {
+            let (kind, name) = keys::parts(&key);
+            tracing::debug!(target: "luagate", kind, name, fence, "lease renewed");
+        });
     }
 
     /// The gate could not renew the leases of this many permits in the background, and retries. `keys`: of one of them.
-    pub(crate) fn unrenewed(keys: &Keys, permits: usize, error: &CallError) {
-        let (kind, name) = keys::parts(&keys.meta);
-        tracing::info!(target: "luagate", kind, name, permits, %error, "leases not renewed; the renewal is retried");
+    pub(crate) fn unrenewed(foreign: &Foreign, keys: &Keys, permits: usize, error: CallError) {
+        let key = keys.meta.clone();
+        foreign.report(move || {
+            let (kind, name) = keys::parts(&key);
+            tracing::info!(target: "luagate", kind, name, permits, %error, "leases not renewed; the renewal is retried");
+        });
     }
 
-    pub(crate) fn reconnected(what: &str, address: impl FnOnce() -> String) {
-        tracing::info!(target: "luagate", server = address(), "{what}");
+    pub(crate) fn reconnected(foreign: &Foreign, what: &'static str, address: String) {
+        foreign.report(move || tracing::info!(target: "luagate", server = address, "{what}"));
     }
 
-    pub(crate) fn warned(warning: &impl fmt::Display) {
-        tracing::warn!(target: "luagate", "{warning}");
+    pub(crate) fn warned(foreign: &Foreign, warning: impl fmt::Display + Send + 'static) {
+        foreign.report(move || tracing::warn!(target: "luagate", "{warning}"));
+    }
+
+    /// Code of the program has panicked in this thread of the gate, which goes on. Called in the thread for events.
+    pub(crate) fn panicked(thread: &'static str) {
+        tracing::error!(target: "luagate", thread, "code of the program panicked in a thread of the gate, which goes on");
     }
 }

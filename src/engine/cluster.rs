@@ -29,7 +29,8 @@ impl Cluster {
     /// Stores these addresses. Does not connect yet.
     pub(super) fn new(options: ServerOptions, nodes: Vec<HostPort>, like: Endpoint) -> Cluster {
         let state = Mutex::new(ClusterState { slots: SlotMap::new(nodes), servers: Vec::new() });
-        let cluster = Cluster { options, like, state, is_learning: Slot::default() };
+        let is_learning = Slot::of_machine(&options.foreign, false);
+        let cluster = Cluster { options, like, state, is_learning };
         cluster.change(|_| {});
         cluster
     }
@@ -79,7 +80,7 @@ pub(super) struct Turn<'a>(&'a Cluster);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        if self.0.options.process.is_this() {
+        if self.0.options.foreign.is_own_process() {
             self.0.is_learning.change(|is_learning| *is_learning = false);
         }
     }

@@ -4,7 +4,7 @@
 //! [`writing`](super::writing) says which caller writes, [`reading`](super::reading) which thread reads, and
 //! [`ending`](super::ending) how a connection ends.
 
-use super::ending::late;
+use super::ending::{late, no_thread};
 use super::mode::{MayBlock, Mode};
 use super::packets::{Owner, Reply};
 use super::slot::Slot;
@@ -33,14 +33,15 @@ impl Connection {
         if let Mode::Blocking(may) = mode {
             return self.call(packet.as_ref(), replies, latest, may);
         }
-        let reply = Arc::new(Reply::default());
+        let reply = Arc::new(Reply::of_machine(&self.foreign, None));
         let is_left = self.submit(packet.as_ref(), replies, Owner::Waiter(reply.clone(), latest))?;
         drop(packet); // a task that waits does not need it
         if is_left {
             let_others_run().await;
             drop(self.write(lock(&self.state)));
         }
-        reply.found(None, Option::take).await
+        let ended = || CallError::Unknown(late());
+        reply.until(Some(latest), mode, Option::take).await.unwrap_or_else(|| Err(ended()))
     }
 
     /// Sends a packet without waiting. `then` gets its replies in some thread, and must not block. If the
@@ -68,7 +69,7 @@ impl Connection {
     /// For a thread: sends a packet and blocks until its replies are here.
     fn call(self: &Arc<Connection>, packet: &[u8], replies: usize, latest: Instant, may: MayBlock) -> Outcome {
         self.look_if_idle();
-        let reply = Arc::new(Reply::default());
+        let reply = Arc::new(Reply::of_machine(&self.foreign, None));
         let mut state = self.open()?;
         state.push(packet, replies, Owner::Waiter(reply.clone(), latest));
         if state.packets.waiters() > 1 {
@@ -95,6 +96,9 @@ impl Connection {
     /// submitted theirs.
     fn submit(self: &Arc<Connection>, packet: &[u8], replies: usize, owner: Owner) -> Result<bool, CallError> {
         let mut state = self.open()?;
+        if !self.has_own_thread(&mut state) && !fault!("a task waits although nobody can read for it") {
+            return Err(CallError::Failed(no_thread()));
+        }
         let (is_first, is_alone) = (state.packets.are_written(), state.packets.in_flight() == 0);
         state.push(packet, replies, owner);
         state.shared = machine_now();
@@ -171,7 +175,7 @@ pub(crate) struct Listening(Arc<Connection>);
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        if self.0.process.is_this() && !fault!("a wait that has ended counts as one") {
+        if self.0.foreign.is_own_process() && !fault!("a wait that has ended counts as one") {
             lock(&self.0.state).listeners -= 1;
         }
     }

@@ -13,6 +13,7 @@ use super::stream::Stream;
 use super::tls;
 use crate::clock::machine_now;
 use crate::error::failure::{Failure, FailureKind};
+use crate::foreign::Foreign;
 use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisError, RedisResult};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ pub(crate) enum Connector {
 /// How a connection is made.
 #[derive(Clone)]
 pub(super) struct ConnectOptions {
+    pub(super) foreign: Foreign,
     /// For a connection that is subscribed.
     pub(super) receiver: Option<Arc<dyn Receiver>>,
     pub(super) read_timeout: Duration,
@@ -77,10 +79,10 @@ impl Connector {
 
 /// Makes a connection to this address.
 pub(super) fn connect_to(endpoint: &Endpoint, options: ConnectOptions) -> Result<Arc<Connection>, Failure> {
-    let ConnectOptions { receiver, read_timeout, until, .. } = options;
+    let ConnectOptions { foreign, receiver, read_timeout, until, .. } = options;
     let within = until.saturating_duration_since(machine_now());
     let stream = connect(endpoint, read_timeout, within)?;
-    Ok(Arc::new(Connection::new(stream, read_timeout, receiver)))
+    Ok(Arc::new(Connection::new(stream, &foreign, read_timeout, receiver)))
 }
 
 /// The address of one server, with everything that a connection to it needs.

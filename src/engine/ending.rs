@@ -5,7 +5,7 @@ use super::state::{Connection, State};
 use crate::clock::machine_now;
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
-use crate::sync::{MutexGuard, Ordering, contained, fault, lock};
+use crate::sync::{MutexGuard, Ordering, fault, lock};
 use redis::RedisError;
 use std::io;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Connection {
         if let Some(receiver) = &self.receiver
             && !fault!("waits are not told about the end")
         {
-            contained(|| receiver.ended());
+            receiver.ended();
         }
     }
 
@@ -79,6 +79,11 @@ pub(super) fn give_up(owners: Vec<Owner>) {
 
 pub(crate) fn late() -> Failure {
     Failure::new(FailureKind::TimedOut, "no reply in time")
+}
+
+/// The system has no more threads, or this process may not start any.
+pub(crate) fn no_thread() -> Failure {
+    Failure::new(FailureKind::Other, "no thread could be started")
 }
 
 pub(super) fn closed() -> Failure {

@@ -13,12 +13,17 @@
 //!
 //! | thread | starts | does | ends |
 //! |---|---|---|---|
-//! | `luagate`, one for each gate | with the first lease to renew, loss to report, release to repeat, or timer of a task | renews leases, repeats releases, reports lost permits, wakes tasks at their deadlines. It never blocks for a reply: it polls futures. See [`worker`] | after its gate was dropped, with its last work |
+//! | `luagate`, one for each gate | with the first lease to renew, loss to report, release to repeat, or timer of a task | renews leases, repeats releases, notices lost permits, ends the waits of tasks at their deadlines. It never blocks for a reply: it polls futures. See [`worker`] | after its gate was dropped, with its last work |
 //! | `luagate-io`, one for each connection | when somebody waits who does not read: a task, a second thread, a wait with a `Cancel` handle or on a moved clock, a posted release. Also to connect for a task, or with the function for credentials | reads for them | with its connection |
-//! | `luagate-on-lost` | with the first loss that has a callback | runs the callbacks | after its gate was dropped |
+//! | `luagate-wakers` | with the first task that waits | wakes tasks. See [`foreign`](crate::foreign) | after its gate was dropped |
+//! | `luagate-on-lost` | with the first loss or end of a permit that has a callback | runs the callbacks, and drops what they capture | after its gate was dropped |
+//! | `luagate-events` | with the first event, if the feature `tracing` is on | reports events to the subscriber | after its gate was dropped |
 //! | `luagate-sentinel` | when a gate on sentinels is opened | receives messages about a new master, and ends the connections to the former one. See [`sentinels`] | after its gate was dropped |
 //!
-//! If a task cannot open a gate, a thread `luagate-probe` looks once whether only one side uses TLS.
+//! **Code of the program** runs in no thread that reads, renews or connects, and under no lock: wakers, callbacks, what they
+//! capture, subscribers of `tracing`. [`foreign`](crate::foreign) runs it.
+//!
+//! If a gate cannot be opened, a thread `luagate-probe` looks once whether only one side uses TLS.
 //!
 //! **Who renews.** The thread `luagate`, for threads and tasks alike. While there are leases to renew, it looks every 500 ms at
 //! the connection, on which nobody may be reading. If the connection has ended it renews one lease, which connects again. On a

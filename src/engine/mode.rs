@@ -3,6 +3,7 @@
 //! An operation is one `async fn`. It waits only in the primitives of the engine, which get its [`Mode`]. In a blocking
 //! operation a primitive blocks inside of its `poll`, and is always ready. So [`block`] polls the operation once.
 
+use crate::foreign::Foreign;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -13,6 +14,18 @@ pub(crate) enum Mode {
     Blocking(MayBlock),
     /// They return `Pending`, and wake the task later.
     Async,
+    /// As `Async`, for work of the gate's own thread: its waker is of this crate.
+    Worker,
+}
+
+impl Mode {
+    /// Wakes what waits in this mode.
+    pub(super) fn wake(self, foreign: &Foreign, waker: Waker) {
+        match self {
+            Mode::Worker => waker.wake(),
+            Mode::Async | Mode::Blocking(_) => foreign.wake(waker),
+        }
+    }
 }
 
 /// The permission to block the calling thread. Every function of this crate that blocks takes it, and only this

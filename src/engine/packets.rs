@@ -3,7 +3,7 @@
 use super::slot::Slot;
 use crate::clock::machine_now;
 use crate::error::CallError;
-use crate::sync::{Arc, contained, fault};
+use crate::sync::{Arc, fault};
 use redis::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ impl Owner {
     pub(super) fn finish(self, outcome: Outcome) {
         match self {
             Owner::Waiter(reply, _) => reply.change(|reply| *reply = Some(outcome)),
-            Owner::Then(then) => contained(|| then(outcome)),
+            Owner::Then(then) => then(outcome),
             Owner::Nobody => {}
         }
     }

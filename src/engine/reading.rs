@@ -20,7 +20,7 @@ use super::reader::Reader;
 use super::state::{Connection, OwnThread, Receiver, State};
 use crate::clock::machine_now;
 use crate::error::failure::{Failure, FailureKind};
-use crate::sync::{Arc, MutexGuard, contained, fault, lock, spawn, wait};
+use crate::sync::{Arc, MutexGuard, fault, lock, spawn, wait};
 use redis::Value;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -175,7 +175,7 @@ impl Reading<'_> {
         connection.end_waits(state, now);
         reader.answered.drain(..).for_each(|(owner, replies)| owner.finish(Ok(replies)));
         if let Some(receiver) = &connection.receiver {
-            reader.messages.drain(..).for_each(|message| contained(|| receive(&**receiver, message)));
+            reader.messages.drain(..).for_each(|message| receive(&**receiver, message));
         }
         if is_wrong {
             connection.end(Failure::new(FailureKind::UnexpectedReply, "a reply without a call"));
@@ -232,6 +232,14 @@ impl Connection {
         if state.reader.is_some() && (state.has_sleepers() || !looks && !state.packets.is_empty()) {
             self.call_own_thread(state);
         }
+    }
+
+    /// Starts the own thread, unless it runs. `false`: no thread can be started now.
+    pub(super) fn has_own_thread(self: &Arc<Connection>, state: &mut State) -> bool {
+        if state.own_thread == OwnThread::NotStarted {
+            self.call_own_thread(state);
+        }
+        state.own_thread != OwnThread::NotStarted
     }
 
     /// Wakes the own thread, or starts it.

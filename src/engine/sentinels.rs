@@ -9,6 +9,7 @@ use super::server::{Server, command};
 use super::slot::Slot;
 use crate::clock::machine_now;
 use crate::error::failure::{Failure, FailureKind};
+use crate::foreign::Foreign;
 use crate::protocol::exchange::error_in;
 use crate::protocol::routing::HostPort;
 use crate::protocol::routing::sentinel::{
@@ -26,6 +27,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(250);
 
 pub(crate) struct Sentinels {
+    foreign: Foreign,
     sentinels: Vec<Endpoint>,
     master: String,
     /// The settings of connections to the master, except its address.
@@ -37,9 +39,10 @@ pub(crate) struct Sentinels {
 
 impl Sentinels {
     /// Stores these sentinels. A thread is subscribed to their messages for as long as they are used.
-    pub(super) fn new(sentinels: Vec<Endpoint>, master: String, like: Endpoint) -> Arc<Sentinels> {
+    pub(super) fn new(sentinels: Vec<Endpoint>, master: String, like: Endpoint, foreign: &Foreign) -> Arc<Sentinels> {
         let state = Mutex::new(protocol::Sentinels::new(sentinels.len()));
-        let sentinels = Arc::new(Sentinels { sentinels, master, like, state, server: OnceLock::new() });
+        let foreign = foreign.clone();
+        let sentinels = Arc::new(Sentinels { foreign, sentinels, master, like, state, server: OnceLock::new() });
         let listened_to = Arc::downgrade(&sentinels);
         // Without this thread, a change of the master is noticed when the former master closes its connections.
         let _ = spawn("luagate-sentinel", move || in_own_thread(|may| listen(&listened_to, may)));
@@ -113,7 +116,7 @@ impl Sentinels {
         may: MayBlock,
     ) -> Result<Arc<Connection>, Failure> {
         let unknown = || Failure::new(FailureKind::Other, "the sentinel is unknown");
-        let options = ConnectOptions { receiver, read_timeout: WITHIN, until, may };
+        let options = ConnectOptions { foreign: self.foreign.clone(), receiver, read_timeout: WITHIN, until, may };
         connect_to(self.sentinels.get(index).ok_or_else(unknown)?, options)
     }
 
@@ -165,7 +168,7 @@ struct Subscription {
 
 impl Subscription {
     fn begin(sentinels: &Sentinels, index: usize, may: MayBlock) -> Result<Subscription, Failure> {
-        let news = Arc::new(Slot::<bool>::default());
+        let news = Arc::new(Slot::of_machine(&sentinels.foreign, false));
         let until = machine_now() + WITHIN;
         let connection = sentinels.connect_to_sentinel(index, Some(news.clone()), until, may)?;
         let subscription = Subscription { connection, news };

@@ -9,15 +9,17 @@ use super::connection::{Connection, Receiver};
 use super::connector::{ConnectOptions, Connector};
 use super::counters::Counts;
 use super::credentials::Source;
+use super::ending::no_thread;
 use super::mode::{MayBlock, Mode, block_with, in_own_thread};
 use super::slot::Slot;
 use crate::clock::{Clock, machine_now, since};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, permission};
+use crate::foreign::Foreign;
 use crate::protocol::id;
 use crate::protocol::reply::unexpected;
 use crate::protocol::routing::NodeId;
-use crate::sync::{Process, spawn};
+use crate::sync::spawn;
 use crate::trace;
 use redis::{Cmd, Value};
 use std::sync::Arc;
@@ -38,7 +40,7 @@ pub(crate) struct Timeouts {
 /// The settings and the parts of a gate that all of its servers share.
 #[derive(Clone)]
 pub(crate) struct ServerOptions {
-    pub(crate) process: Process,
+    pub(crate) foreign: Foreign,
     pub(crate) clock: Clock,
     pub(crate) counts: Arc<Counts>,
     pub(crate) timeouts: Timeouts,
@@ -139,14 +141,15 @@ impl Kept {
 impl Server {
     /// Does not connect yet.
     pub(crate) fn new(options: ServerOptions, node: NodeId, connector: Connector) -> Arc<Server> {
+        let kept = || Slot::of_machine(&options.foreign, Kept::default());
         Arc::new(Server {
+            calls: kept(),
+            messages: kept(),
+            confirmations: kept(),
             channel: id::new_inbox(&options.prefix),
             options,
             node,
             connector,
-            calls: Slot::default(),
-            messages: Slot::default(),
-            confirmations: Slot::default(),
             is_retired: AtomicBool::new(false),
             is_checked: AtomicBool::new(false),
         })
@@ -274,8 +277,7 @@ impl Server {
             }
         };
         if !spawn("luagate-io", || in_own_thread(connects)) {
-            let failure = Failure::new(FailureKind::Other, "no thread could be started");
-            self.kept(purpose).change(|kept| kept.failed(failure));
+            self.kept(purpose).change(|kept| kept.failed(no_thread()));
         }
     }
 
@@ -308,7 +310,7 @@ impl Server {
                 Purpose::Messages => "a subscription was re-established",
                 Purpose::Calls | Purpose::Confirmations => "a connection was replaced",
             };
-            trace::reconnected(what, || self.address());
+            trace::reconnected(&self.options.foreign, what, self.address());
             self.options.counts.reconnects.add_one();
         }
         made.map(|current| current.connection)
@@ -316,7 +318,9 @@ impl Server {
 
     fn make(self: &Arc<Server>, purpose: Purpose, until: Instant, may: MayBlock) -> Result<Current, Failure> {
         let receiver = (purpose == Purpose::Messages).then(|| self.options.receiver.clone());
-        let options = ConnectOptions { receiver, read_timeout: self.options.timeouts.read, until, may };
+        let foreign = &self.options.foreign;
+        let options =
+            ConnectOptions { foreign: foreign.clone(), receiver, read_timeout: self.options.timeouts.read, until, may };
         let (made, moves) = self.connector.connect(options)?;
         let is_useful = match purpose {
             // After a timeout its own thread would keep it.
@@ -329,7 +333,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.options.process.is_this() {
+        if self.options.foreign.is_own_process() {
             self.disconnect();
         }
     }

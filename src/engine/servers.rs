@@ -5,17 +5,18 @@ use super::cluster::Cluster;
 use super::connection::{Connection, Receiver};
 use super::connector::Connector;
 use super::counters::Counts;
-use super::ending::late;
+use super::ending::{late, no_thread};
 use super::eviction::{self, REPORTED_WITHIN, Warning};
 use super::mode::Mode;
 use super::probe;
 use super::sentinels::Sentinels;
 use super::server::{Purpose, Server, ServerOptions, Timeouts};
-use super::slot::run_blocking;
+use super::slot::run_in_thread;
 use super::worker::Worker;
 use crate::clock::{Clock, machine_now};
 use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
+use crate::foreign::Foreign;
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::{Exchange, MinReplicas, Packet, error_in, is_no_script, missing};
 use crate::protocol::lease::{Moment, Sent};
@@ -23,7 +24,7 @@ use crate::protocol::reply::error_of;
 use crate::protocol::routing::route::{Route, RouteStep};
 use crate::protocol::routing::slots::{self, Learning, LearningStep};
 use crate::protocol::routing::{NodeId, by_node, in_order};
-use crate::sync::{Process, lock};
+use crate::sync::lock;
 use crate::trace;
 use redis::Value;
 use std::future::poll_fn;
@@ -35,7 +36,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Servers {
     pub(crate) clock: Clock,
     pub(crate) counts: Arc<Counts>,
-    process: Process,
+    pub(crate) foreign: Foreign,
     topology: Topology,
     pub(crate) timeouts: Timeouts,
     /// The gate's own thread.
@@ -150,30 +151,37 @@ impl Servers {
         timeouts: Timeouts,
         prefix: &str,
         receiver: Arc<dyn Receiver>,
+        foreign: &Foreign,
     ) -> Servers {
         let counts = Arc::new(Counts::default());
-        let process = Process::this();
+        let foreign = foreign.clone();
         let (clock_of_servers, prefix) = (clock.clone(), prefix.into());
-        let options =
-            ServerOptions { process, clock: clock_of_servers, counts: counts.clone(), timeouts, receiver, prefix };
+        let options = ServerOptions {
+            foreign: foreign.clone(),
+            clock: clock_of_servers,
+            counts: counts.clone(),
+            timeouts,
+            receiver,
+            prefix,
+        };
         let topology = match address {
             Address::One(endpoint) => Topology::One(Server::new(options, 0, Connector::Address(Box::new(endpoint)))),
             Address::Sentinel { sentinels, ask, master, like } => {
                 let sentinels = sentinels.into_iter().map(|(host, port)| ask.moved_to(host, port)).collect();
-                let sentinels = Sentinels::new(sentinels, master, like);
+                let sentinels = Sentinels::new(sentinels, master, like, &foreign);
                 let server = Server::new(options, 0, Connector::Sentinels(sentinels.clone()));
                 sentinels.serve(&server);
                 Topology::One(server)
             }
             Address::Cluster { nodes, like } => Topology::Cluster(Box::new(Cluster::new(options, nodes, like))),
         };
-        let (worker, clock, warnings) = (Worker::new(clock), clock.clone(), Arc::default());
-        Servers { clock, counts, process, topology, timeouts, worker, warnings }
+        let (worker, clock, warnings) = (Worker::new(&foreign, clock), clock.clone(), Arc::default());
+        Servers { clock, counts, foreign, topology, timeouts, worker, warnings }
     }
 
     /// Whether this process opened the gate. `false` in a forked child.
     pub(crate) fn is_own_process(&self) -> bool {
-        self.process.is_this()
+        self.foreign.is_own_process()
     }
 
     /// Fails in a forked child, which must not use a gate of its parent. A lock in it may be held by a thread that does
@@ -187,6 +195,11 @@ impl Servers {
         }
     }
 
+    /// Fails if the gate's own thread cannot be started. Without it a lease is not renewed.
+    pub(crate) fn check_worker(&self) -> Result<(), CallError> {
+        if self.worker.can_run() { Ok(()) } else { Err(CallError::Failed(no_thread())) }
+    }
+
     /// Connects once, so that a wrong address is reported immediately, and reads the server's settings.
     pub(crate) async fn check(self: &Arc<Servers>, mode: Mode) -> Result<(), CallError> {
         let Err(error) = self.ping(mode).await else {
@@ -196,7 +209,8 @@ impl Servers {
             return Err(error);
         };
         let (nodes, time) = (self.nodes(), probe::time(self.timeouts.connect));
-        let explained = run_blocking(mode, "luagate-probe", move |may| {
+        let until = machine_now() + time;
+        let explained = run_in_thread(&self.foreign, "luagate-probe", until, mode, move |may| {
             let addresses: Vec<_> = nodes.iter().flat_map(|node| node.connector.addresses(time, may)).collect();
             probe::explain(&addresses, time, &failure)
         });
@@ -224,7 +238,7 @@ impl Servers {
             let command = eviction::command();
             let reply = self.limited(Some(until), mode, server.command(&command, latest, mode)).await;
             match reply {
-                Some(Ok(reply)) => warn(&self.warnings, reply, server.address()),
+                Some(Ok(reply)) => warn(&self.foreign, &self.warnings, reply, server.address()),
                 Some(Err(_)) | None => server.disconnect(), // calls would wait behind this command
             }
         }
@@ -233,10 +247,10 @@ impl Servers {
     /// As `read_settings`, without waiting for the reply.
     fn request_settings(&self, server: &Server, connection: &Arc<Connection>) {
         if server.is_to_be_checked() {
-            let (warnings, address) = (self.warnings.clone(), server.address());
+            let (foreign, warnings, address) = (self.foreign.clone(), self.warnings.clone(), server.address());
             let then = move |outcome: super::connection::Outcome| {
                 if let Some(reply) = outcome.ok().and_then(|replies| replies.into_iter().next()) {
-                    warn(&warnings, reply, address);
+                    warn(&foreign, &warnings, reply, address);
                 }
             };
             connection.post(&eviction::command().get_packed_command(), 1, then);
@@ -302,10 +316,10 @@ impl Servers {
         mode: Mode,
         work: impl Future<Output = T>,
     ) -> Option<T> {
-        let (Mode::Async, Some(until)) = (mode, until) else {
+        let (Mode::Async | Mode::Worker, Some(until)) = (mode, until) else {
             return Some(work.await);
         };
-        let (mut work, mut timer) = (pin!(work), pin!(self.worker.sleep(until)));
+        let (mut work, mut timer) = (pin!(work), pin!(self.worker.sleep(until, mode)));
         poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
             Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
@@ -390,7 +404,7 @@ impl Servers {
     async fn pause(&self, pause: Duration, mode: Mode) {
         match mode {
             Mode::Blocking(_) => std::thread::sleep(pause),
-            Mode::Async => self.worker.sleep(self.clock.now() + pause).await,
+            Mode::Async | Mode::Worker => self.worker.sleep(self.clock.now() + pause, mode).await,
         }
     }
 
@@ -492,6 +506,10 @@ impl Servers {
     /// A connection of a server for these calls.
     async fn connection(&self, server: &Arc<Server>, sending: Sending) -> Result<Arc<Connection>, Failure> {
         let Sending { until, replicas, mode, .. } = sending;
+        // Without them a task would wait for ever.
+        if matches!(mode, Mode::Async) && !(self.foreign.can_wake() && self.worker.can_run()) {
+            return Err(no_thread());
+        }
         let connecting = server.connection(purpose_of(replicas), self.latest(until, self.timeouts.read), mode);
         let connected = self.limited(until, mode, connecting).await;
         connected.unwrap_or_else(|| Err(Failure::new(FailureKind::Unreachable, "no connection in time")))
@@ -578,9 +596,9 @@ fn answered(
 }
 
 /// Stores the warning about the settings of a server.
-fn warn(warnings: &Mutex<Vec<Warning>>, settings: Value, address: String) {
+fn warn(foreign: &Foreign, warnings: &Mutex<Vec<Warning>>, settings: Value, address: String) {
     if let Some(warning) = eviction::warning(settings, address) {
-        trace::warned(&warning);
+        trace::warned(foreign, warning.clone());
         lock(warnings).push(warning);
     }
 }

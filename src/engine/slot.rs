@@ -3,37 +3,44 @@
 
 use super::mode::{MayBlock, Mode, in_own_thread};
 use crate::clock::{Alarm, Clock};
-use crate::sync::{Arc, Mutex, contained, fault, lock, spawn};
-use std::future::poll_fn;
+use crate::foreign::Foreign;
+use crate::sync::{Arc, Mutex, fault, lock, spawn};
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 pub(crate) struct Slot<T> {
     state: Mutex<SlotState<T>>,
     alarm: Alarm,
+    foreign: Foreign,
 }
 
 struct SlotState<T> {
     value: T,
     /// How many threads sleep. To wake them is a system call.
     sleeping: usize,
-    /// The tasks that wait, each with the number of its wait.
-    tasks: Vec<(u64, Waker)>,
+    /// The tasks that wait.
+    tasks: Vec<WaitingTask>,
     last: u64,
 }
 
-/// On this machine's clock.
-impl<T: Default> Default for Slot<T> {
-    fn default() -> Slot<T> {
-        Slot::new(&Clock::real(), T::default())
-    }
+struct WaitingTask {
+    /// Of its wait.
+    number: u64,
+    waker: Waker,
+    mode: Mode,
 }
 
 impl<T> Slot<T> {
     /// On a clock that a test moves, only one thread or one task may wait.
-    pub(crate) fn new(clock: &Clock, value: T) -> Slot<T> {
+    pub(crate) fn new(foreign: &Foreign, clock: &Clock, value: T) -> Slot<T> {
         let state = SlotState { value, sleeping: 0, tasks: Vec::new(), last: 0 };
-        Slot { state: Mutex::new(state), alarm: Alarm::new(clock, true) }
+        Slot { state: Mutex::new(state), alarm: Alarm::new(clock, true), foreign: foreign.clone() }
+    }
+
+    /// On this machine's clock.
+    pub(crate) fn of_machine(foreign: &Foreign, value: T) -> Slot<T> {
+        Slot::new(foreign, &Clock::real(), value)
     }
 
     /// Reads the value, or changes it in a way for which nobody waits.
@@ -54,9 +61,8 @@ impl<T> Slot<T> {
             }
             drop(state);
         }
-        let _locked = fault!("tasks are woken with a lock held").then(|| lock(&self.state));
         let skipped = usize::from(fault!("only the last task is woken"));
-        tasks.into_iter().skip(skipped).for_each(|(_, waker)| contained(|| waker.wake()));
+        tasks.into_iter().skip(skipped).for_each(|task| task.mode.wake(&self.foreign, task.waker));
         result
     }
 
@@ -80,75 +86,94 @@ impl<T> Slot<T> {
         }
     }
 
-    /// For a task: waits until `look` finds something. `until`: the caller stops waiting then.
-    pub(crate) fn found<R>(
-        &self,
-        until: Option<Instant>,
-        mut look: impl FnMut(&mut T) -> Option<R>,
-    ) -> impl Future<Output = R> {
-        let mut number = 0;
-        poll_fn(move |cx| self.poll(cx, &mut number, until, &mut look))
-    }
-
-    /// As `block` for a thread, and as `found` for a task. An `async fn` would contain its arguments twice.
-    pub(crate) fn until<R>(
+    /// As `block` for a thread. For a task: waits until `look` finds something. `until`: its caller stops waiting then.
+    pub(crate) fn until<R, L: FnMut(&mut T) -> Option<R>>(
         &self,
         until: Option<Instant>,
         mode: Mode,
-        mut look: impl FnMut(&mut T) -> Option<R>,
-    ) -> impl Future<Output = Option<R>> {
-        let mut number = 0;
-        poll_fn(move |cx| match mode {
-            Mode::Blocking(may) => Poll::Ready(self.block(until, &mut look, may)),
-            Mode::Async => self.poll(cx, &mut number, until, &mut look).map(Some),
-        })
+        look: L,
+    ) -> SlotWait<'_, T, L> {
+        SlotWait { slot: self, until, mode, look, number: 0 }
     }
+}
 
-    /// `number`: of this wait, or 0 if it is new.
-    fn poll<R>(
-        &self,
-        cx: &Context,
-        number: &mut u64,
-        until: Option<Instant>,
-        look: impl FnOnce(&mut T) -> Option<R>,
-    ) -> Poll<R> {
+/// A wait for a change. It is forgotten when it is dropped: its waker is not kept, and not dropped by another thread.
+pub(crate) struct SlotWait<'a, T, L> {
+    slot: &'a Slot<T>,
+    until: Option<Instant>,
+    mode: Mode,
+    look: L,
+    /// 0: its waker is not in the slot.
+    number: u64,
+}
+
+impl<T, L> Unpin for SlotWait<'_, T, L> {}
+
+impl<T, R, L: FnMut(&mut T) -> Option<R>> Future for SlotWait<'_, T, L> {
+    type Output = Option<R>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<Option<R>> {
+        let SlotWait { slot, until, mode, look, number } = &mut *self;
+        if let Mode::Blocking(may) = *mode {
+            return Poll::Ready(slot.block(*until, look, may));
+        }
         // Wakers are copied before the lock, and dropped after it: both can run code of an executor.
+        let locked = fault!("a waker is copied with a lock held").then(|| lock(&slot.state));
         let waker = cx.waker().clone();
-        let _former;
-        let mut state = lock(&self.state);
+        drop(locked);
+        let former;
+        let mut state = lock(&slot.state);
         let found = look(&mut state.value);
         if fault!("a task is missed before it waits") {
             drop(state);
-            state = lock(&self.state);
+            state = lock(&slot.state);
         }
-        let index = state.tasks.iter().position(|(other, _)| other == number);
-        _former = index.map(|index| state.tasks.swap_remove(index));
-        if let Some(found) = found {
+        former = state.take(*number);
+        if found.is_some() {
+            *number = 0;
             return Poll::Ready(found);
         }
-        self.alarm.sleeps_in_task(until);
+        slot.alarm.sleeps_in_task(*until);
         if *number == 0 {
             state.last += 1;
             *number = state.last;
         }
-        if index.is_none() || !fault!("a task's new waker is not used") {
-            state.tasks.push((*number, waker));
-        }
+        let task = match former {
+            Some(former) if fault!("a task's new waker is not used") => former,
+            _ => WaitingTask { number: *number, waker, mode: *mode },
+        };
+        state.tasks.push(task);
         Poll::Pending
     }
 }
 
-/// Runs work that blocks: in the calling thread, or in a thread of its own for a task. `None`: no thread
-/// could be started.
-pub(crate) async fn run_blocking<T: Send + 'static>(
-    mode: Mode,
+impl<T, L> Drop for SlotWait<'_, T, L> {
+    fn drop(&mut self) {
+        if self.number > 0 && self.slot.foreign.is_own_process() {
+            let task = lock(&self.slot.state).take(self.number);
+            let _locked = fault!("a waker is dropped with a lock held").then(|| lock(&self.slot.state));
+            drop(task); // without the lock
+        }
+    }
+}
+
+impl<T> SlotState<T> {
+    fn take(&mut self, number: u64) -> Option<WaitingTask> {
+        let index = self.tasks.iter().position(|task| task.number == number)?;
+        Some(self.tasks.swap_remove(index))
+    }
+}
+
+/// Runs work that blocks in a thread of its own, and waits for it until `until`. `None`: it takes longer, or no
+/// thread could be started.
+pub(crate) async fn run_in_thread<T: Send + 'static>(
+    foreign: &Foreign,
     name: &str,
+    until: Instant,
+    mode: Mode,
     work: impl FnOnce(MayBlock) -> T + Send + 'static,
 ) -> Option<T> {
-    if let Mode::Blocking(may) = mode {
-        return Some(work(may));
-    }
-    let done = Arc::new(Slot::default());
+    let done = Arc::new(Slot::of_machine(foreign, None));
     let done_there = done.clone();
     let run = move || {
         let result = in_own_thread(work);
@@ -160,5 +185,5 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     if !spawn(name, run) {
         return None;
     }
-    Some(done.found(None, Option::take).await)
+    done.until(Some(until), mode, Option::take).await
 }

@@ -7,7 +7,8 @@ use super::stream::Stream;
 use crate::clock::machine_now;
 use crate::error::CallError;
 use crate::error::failure::Failure;
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Process, fault, lock};
+use crate::foreign::Foreign;
+use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, fault, lock};
 use std::time::{Duration, Instant};
 
 /// Receives messages. Does not block.
@@ -22,7 +23,7 @@ pub(crate) trait Receiver: Send + Sync {
 /// See [`connection`](super::connection).
 pub(crate) struct Connection {
     pub(super) stream: Box<dyn Stream>,
-    pub(super) process: Process,
+    pub(super) foreign: Foreign,
     /// If the server sends nothing for this long although replies are missing, it is silent.
     pub(super) read_timeout: Duration,
     /// For a connection that is subscribed.
@@ -96,6 +97,7 @@ impl Connection {
     /// A connection on this stream, whose first replies have been read. `receiver`: it is subscribed.
     pub(crate) fn new(
         stream: Box<dyn Stream>,
+        foreign: &Foreign,
         read_timeout: Duration,
         receiver: Option<Arc<dyn Receiver>>,
     ) -> Connection {
@@ -111,7 +113,7 @@ impl Connection {
         };
         Connection {
             stream,
-            process: Process::this(),
+            foreign: foreign.clone(),
             read_timeout,
             receiver,
             state: Mutex::new(state),
@@ -157,7 +159,7 @@ impl PartialEq for Connection {
 impl Drop for Connection {
     /// A forked child only closes its copy of the socket.
     fn drop(&mut self) {
-        if self.process.is_this() {
+        if self.foreign.is_own_process() {
             self.stream.shut_down();
         }
     }

@@ -2,8 +2,10 @@
 //! at their deadlines. It never blocks for a reply: its work for the servers are futures, which it polls itself. So a
 //! server that does not answer delays nothing on the others.
 
+use super::mode::Mode;
 use crate::clock::{Alarm, Clock};
-use crate::sync::{Arc, Mutex, MutexGuard, OnceLock, Process, fault, lock, spawn};
+use crate::foreign::Foreign;
+use crate::sync::{Arc, Mutex, MutexGuard, OnceLock, fault, lock, spawn};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -34,7 +36,7 @@ pub(crate) struct Worker {
 }
 
 struct WorkerThread {
-    process: Process,
+    foreign: Foreign,
     clock: Clock,
     jobs: OnceLock<Vec<Weak<dyn Job>>>,
     state: Mutex<WorkerState>,
@@ -46,7 +48,7 @@ struct WorkerState {
     /// The work for the servers, and the part of it that must be polled.
     work: HashMap<u64, Work>,
     woken: BTreeSet<u64>,
-    timers: BTreeMap<(Instant, u64), Waker>,
+    timers: BTreeMap<(Instant, u64), (Waker, Mode)>,
     last: u64,
     is_running: bool,
     /// The thread has the jobs of the gate, or will take them from here.
@@ -58,9 +60,9 @@ struct WorkerState {
 }
 
 impl Worker {
-    pub(crate) fn new(clock: &Clock) -> Worker {
+    pub(crate) fn new(foreign: &Foreign, clock: &Clock) -> Worker {
         let shared = WorkerThread {
-            process: Process::this(),
+            foreign: foreign.clone(),
             clock: clock.clone(),
             jobs: OnceLock::new(),
             state: Mutex::default(),
@@ -69,14 +71,27 @@ impl Worker {
         Worker { shared: Arc::new(shared) }
     }
 
+    pub(crate) fn foreign(&self) -> &Foreign {
+        &self.shared.foreign
+    }
+
     /// Whether this process made it. `false` in a forked child.
     pub(crate) fn is_own_process(&self) -> bool {
-        self.shared.process.is_this()
+        self.shared.foreign.is_own_process()
     }
 
     /// Sets the jobs, once. The thread keeps them until all have ended.
     pub(crate) fn set_jobs(&self, jobs: Vec<Weak<dyn Job>>) {
         let _ = self.shared.jobs.set(jobs);
+    }
+
+    /// Starts the thread, unless it runs. `false`: no thread can be started now.
+    pub(crate) fn can_run(&self) -> bool {
+        let state = lock(&self.shared.state);
+        if state.is_running {
+            return true;
+        }
+        self.shared.wake(state)
     }
 
     /// There is work for a job now.
@@ -116,8 +131,8 @@ impl Worker {
         self.shared.wake(state);
     }
 
-    /// Waits until the gate's clock shows `until`, in a task.
-    pub(crate) async fn sleep(&self, until: Instant) {
+    /// Waits until the gate's clock shows `until`, in a task or in work of this thread.
+    pub(crate) async fn sleep(&self, until: Instant, mode: Mode) {
         let mut timer = None;
         poll_fn(|cx| {
             if self.shared.clock.now() >= until {
@@ -125,7 +140,7 @@ impl Worker {
             }
             match &timer {
                 Some(Timer { waker, .. }) if waker.will_wake(cx.waker()) || fault!("the task's old waker is used") => {}
-                _ => timer = Some(self.set_timer(until, cx.waker())),
+                _ => timer = Some(self.set_timer(until, cx.waker(), mode)),
             }
             Poll::Pending
         })
@@ -133,16 +148,20 @@ impl Worker {
     }
 
     /// Wakes a task at `until`.
-    fn set_timer(&self, until: Instant, waker: &Waker) -> Timer<'_> {
+    fn set_timer(&self, until: Instant, waker: &Waker, mode: Mode) -> Timer<'_> {
+        let locked = fault!("a timer copies its waker with a lock held").then(|| lock(&self.shared.state));
+        let waker = waker.clone(); // before the lock, since it can run code of an executor
+        drop(locked);
+        let timer = waker.clone();
         let mut state = lock(&self.shared.state);
         state.last += 1;
         let key = (until, state.last);
-        state.timers.insert(key, waker.clone());
+        state.timers.insert(key, (timer, mode));
         let is_earlier = |sleeps_until| until < sleeps_until && !fault!("a timer does not shorten the thread's sleep");
         if state.sleeps_until.is_none_or(is_earlier) {
             self.shared.wake(state);
         }
-        Timer { shared: &self.shared, key, waker: waker.clone() }
+        Timer { shared: &self.shared, key, waker }
     }
 }
 
@@ -155,7 +174,7 @@ struct Timer<'a> {
 
 impl Drop for Timer<'_> {
     fn drop(&mut self) {
-        if self.shared.process.is_this() {
+        if self.shared.foreign.is_own_process() {
             if fault!("a task that is dropped is woken") {
                 return;
             }
@@ -185,8 +204,8 @@ impl Wake for Wakes {
 }
 
 impl WorkerThread {
-    /// Wakes the thread, or starts it.
-    fn wake(self: &Arc<WorkerThread>, mut state: MutexGuard<'_, WorkerState>) {
+    /// Wakes the thread, or starts it. Returns whether it runs.
+    fn wake(self: &Arc<WorkerThread>, mut state: MutexGuard<'_, WorkerState>) -> bool {
         if !state.is_running {
             let shared = self.clone();
             state.is_running = spawn("luagate", move || shared.run());
@@ -201,7 +220,9 @@ impl WorkerThread {
             state.has_jobs = true;
         }
         state.has_jobs |= fault!("a thread that has started without jobs never gets them");
+        let is_running = state.is_running;
         self.alarm.wake(state);
+        is_running
     }
 
     /// The loop of the thread.
@@ -229,8 +250,7 @@ impl WorkerThread {
             let due = self.take_due(&mut state);
             if !due.is_empty() {
                 drop(state);
-                let _locked = fault!("timers wake tasks with a lock held").then(|| lock(&self.state));
-                due.into_iter().for_each(Waker::wake);
+                due.into_iter().for_each(|(waker, mode)| mode.wake(&self.foreign, waker));
                 continue;
             }
             let is_called = state.is_called && !fault!("a call is missed while the thread is awake");
@@ -269,7 +289,7 @@ impl WorkerThread {
     }
 
     /// The tasks whose time has come.
-    fn take_due(&self, state: &mut WorkerState) -> Vec<Waker> {
+    fn take_due(&self, state: &mut WorkerState) -> Vec<(Waker, Mode)> {
         let now = self.clock.now();
         let mut due = Vec::new();
         while let Some(timer) = state.timers.first_entry()

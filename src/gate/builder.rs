@@ -9,11 +9,13 @@ use crate::engine::server::Timeouts;
 use crate::engine::servers::Servers;
 use crate::engine::tls::Certificates;
 use crate::error::{CallError, Invalid};
+use crate::foreign::Foreign;
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
 use crate::protocol::exchange::MinReplicas;
 use crate::protocol::{id, keys};
 use crate::shared::Shared;
+use crate::trace;
 use crate::wait::polled::Futures;
 use crate::wait::{Registry, Waits};
 use std::error::Error;
@@ -108,8 +110,9 @@ impl GateBuilder {
     async fn open_by(self, mode: Mode) -> Result<Gate, CallError> {
         let address = self.checked()?;
         let GateBuilder { clock, timeouts, replicas, prefix, label, outage, .. } = self;
-        let registry = Arc::new(Registry::new(&clock));
-        let servers = Arc::new(Servers::new(address, &clock, timeouts, &prefix, registry.clone()));
+        let foreign = Foreign::new(trace::panicked);
+        let registry = Arc::new(Registry::new(&foreign, &clock));
+        let servers = Arc::new(Servers::new(address, &clock, timeouts, &prefix, registry.clone(), &foreign));
         servers.check(mode).await?;
         let releases = Releases::new(servers.clone(), registry.all_waits.clone());
         registry.release_with(&releases);

@@ -1,12 +1,12 @@
 //! The permits of a gate, and the callbacks for their loss. The gate's own thread renews them, and reports those that are
 //! lost.
 
-use crate::clock::Busy;
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Outcome, Sending, Servers};
 use crate::engine::worker::{Job, NextWork};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, Lost, PermitError};
+use crate::foreign::Foreign;
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::exchange::MinReplicas;
 use crate::protocol::held::{HeldPermit, Identity};
@@ -14,12 +14,10 @@ use crate::protocol::keeper::{Keeper, Loss, Number, Refreshed, Task};
 use crate::protocol::lease::Moment;
 use crate::protocol::routing::NodeId;
 use crate::protocol::semaphore::Refresh;
-use crate::sync::{lock, spawn};
+use crate::sync::lock;
 use crate::trace;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -35,13 +33,8 @@ pub(crate) struct Permits {
     servers: Arc<Servers>,
     /// The replicas that must confirm a new lease before it counts.
     pub(crate) replicas: Option<MinReplicas>,
-    /// The thread for callbacks. The first loss starts it.
-    callbacks: Mutex<Option<Sender<Callback>>>,
     table: Mutex<PermitTable>,
 }
-
-/// A call of the user's function. A test that moves the clock waits for its end.
-type Callback = (OnLost, Lost, Busy);
 
 #[derive(Default)]
 struct PermitTable {
@@ -61,7 +54,11 @@ struct PermitTable {
 
 impl Permits {
     pub(crate) fn new(servers: Arc<Servers>, replicas: Option<MinReplicas>) -> Arc<Permits> {
-        Arc::new(Permits { servers, replicas, callbacks: Mutex::default(), table: Mutex::default() })
+        Arc::new(Permits { servers, replicas, table: Mutex::default() })
+    }
+
+    pub(crate) fn foreign(&self) -> &Foreign {
+        &self.servers.foreign
     }
 
     /// The gate is dropped: the permits are not watched any more.
@@ -195,7 +192,9 @@ impl Permits {
         table.keeper.remove(number);
         let on_lost = if table.on_lost.is_empty() { None } else { table.on_lost.remove(&number) };
         self.report(table);
-        drop(on_lost); // outside the lock, since this drop runs the user's code
+        if let Some(on_lost) = on_lost {
+            self.foreign().call_back(|| drop(on_lost)); // what it captures is the user's code
+        }
     }
 
     /// The posted release of a permit is answered. `found`: there was something to release.
@@ -231,11 +230,10 @@ impl Permits {
         });
         let outcomes: Vec<_> = outcomes.collect();
         self.report(table);
-        // Without the lock: a subscriber of `tracing` may take time.
         let mut failed = (0, None);
         for (identity, is_renewed, error) in outcomes {
             if is_renewed {
-                trace::renewed(&identity.keys, identity.fence);
+                trace::renewed(self.foreign(), &identity.keys, identity.fence);
                 self.servers.counts.renewed.add_one();
             } else if let Some(error) = error {
                 failed.0 += 1;
@@ -243,7 +241,7 @@ impl Permits {
             }
         }
         if let (count, Some((identity, error))) = failed {
-            trace::unrenewed(&identity.keys, count, &error);
+            trace::unrenewed(self.foreign(), &identity.keys, count, error);
         }
     }
 
@@ -259,10 +257,10 @@ impl Permits {
         let on_lost = |loss: &Loss| table.on_lost.get(&loss.number).cloned();
         let losses: Vec<_> = losses.into_iter().map(|loss| (on_lost(&loss), loss)).collect();
         drop(table);
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.into_iter().for_each(|waker| self.foreign().wake(waker));
         for (on_lost, loss) in losses {
             if loss.is_new {
-                trace::lost(&loss.identity.keys, loss.identity.fence);
+                trace::lost(self.foreign(), &loss.identity.keys, loss.identity.fence);
                 self.servers.counts.lost.add_one();
             }
             if let (true, Some(on_lost)) = (loss.is_reported, on_lost) {
@@ -271,23 +269,17 @@ impl Permits {
         }
     }
 
-    /// Calls the user's function in the thread for callbacks.
+    /// Calls the user's function.
     fn call_back(&self, on_lost: OnLost, lost: Lost) {
-        let mut callbacks = lock(&self.callbacks);
-        if callbacks.is_none() {
-            let (sender, receiver) = channel::<Callback>();
-            let is_started = spawn("luagate-on-lost", move || {
-                for (on_lost, lost, _busy) in receiver {
-                    // A panic in a callback is the user's concern. The next callback runs all the same.
-                    let _ = catch_unwind(AssertUnwindSafe(|| on_lost(&lost)));
-                }
-            });
-            // If no thread can be started, this callback is not called. The next loss tries again to start it.
-            *callbacks = is_started.then_some(sender);
-        }
-        if let Some(callbacks) = &*callbacks {
-            let _ = callbacks.send((on_lost, lost, self.servers.clock.busy()));
-        }
+        let busy = self.servers.clock.busy(); // a test that moves the clock waits for its end
+        let foreign = self.foreign();
+        let called = on_lost.clone();
+        foreign.call_back(move || {
+            let _busy = busy;
+            called(&lost);
+        });
+        // After the call, since a panic while another one unwinds ends the process.
+        foreign.call_back(|| drop(on_lost));
     }
 
     /// Renews these permits, which this server granted.
@@ -295,7 +287,7 @@ impl Permits {
         let now = self.servers.clock.moment();
         let (batch, until) = self.lock().keeper.batch(&due, now);
         let refreshes = batch.iter().map(|(_, identity)| identity.refresh(identity.lease.lease_ms));
-        let outcomes = self.send(refreshes.collect(), Sending { until, ..Sending::of(Mode::Async) }).await;
+        let outcomes = self.send(refreshes.collect(), Sending { until, ..Sending::of(Mode::Worker) }).await;
         self.end_renewal(&batch, outcomes);
         let mut table = self.lock();
         table.busy.remove(&node);
@@ -390,11 +382,11 @@ struct Watch<'a> {
 impl Watch<'_> {
     /// Whether the permit is lost. Otherwise the task is woken then.
     fn poll(&self, cx: &Context) -> Poll<()> {
-        let now = self.permits.servers.clock.moment();
+        let (now, waker) = (self.permits.servers.clock.moment(), cx.waker().clone()); // without the lock
         let mut table = self.permits.lock();
         table.keeper.report(self.number);
         let is_lost = table.keeper.is_lost(self.number, now);
-        let former = if is_lost { None } else { table.waiting.insert((self.number, self.future), cx.waker().clone()) };
+        let former = if is_lost { None } else { table.waiting.insert((self.number, self.future), waker) };
         self.permits.report(table);
         drop(former); // without the lock
         if is_lost { Poll::Ready(()) } else { Poll::Pending }

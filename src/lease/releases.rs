@@ -37,13 +37,13 @@ pub(crate) struct Dropped {
 impl Dropped {
     fn released(self, found: bool) {
         self.permits.released(self.number, found);
-        self.span.ended(if found { "released" } else { "gone" });
+        self.span.ended(self.permits.foreign(), if found { "released" } else { "gone" });
     }
 
     /// The gate's own thread repeats the release.
     fn failed(self) {
         self.permits.remove(self.number);
-        self.span.ended("unknown");
+        self.span.ended(self.permits.foreign(), "unknown");
     }
 }
 
@@ -73,7 +73,8 @@ impl Releases {
     pub(crate) fn new(servers: Arc<Servers>, all_waits: AllWaits) -> Arc<Releases> {
         let (last, failures) = (AtomicU64::new(0), AtomicU64::new(0));
         let is_waited_for = AtomicBool::new(false);
-        Arc::new(Releases { servers, all_waits, outbox: Slot::default(), is_waited_for, last, failures })
+        let outbox = Slot::of_machine(&servers.foreign, Outbox::default());
+        Arc::new(Releases { servers, all_waits, outbox, is_waited_for, last, failures })
     }
 
     /// The releases of a gate that is not dropped.
@@ -274,7 +275,7 @@ impl Releases {
 
     async fn send_batch(self: Arc<Releases>, node: NodeId, numbers: Vec<u64>) {
         let driver = Driver { releases: &self, node: Some(node), numbers };
-        let _ = self.drive(driver, None, Mode::Async).await; // an error leaves a release unconfirmed
+        let _ = self.drive(driver, None, Mode::Worker).await; // an error leaves a release unconfirmed
     }
 }
 

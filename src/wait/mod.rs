@@ -11,6 +11,7 @@ use crate::engine::servers::{Make, Sending, Servers, Unanswered};
 use crate::engine::slot::Slot;
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
+use crate::foreign::Foreign;
 use crate::lease::releases::{AllWaits, LostCalls, PendingRelease, Preceded, Releases};
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::inbox::{GivenUpNumber, MEMORY, Mail, Mailbox, Received};
@@ -22,7 +23,7 @@ use crate::protocol::semaphore::AcquireAnswer;
 use crate::protocol::waiter::{
     Action, AskKind, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, WaitTarget, Waiter,
 };
-use crate::sync::{Process, lock};
+use crate::sync::lock;
 use cancel::Cancel;
 use polled::{Asked, Polled};
 use std::collections::BTreeSet;
@@ -93,6 +94,7 @@ impl Waits {
         caller: Caller<'_>,
     ) -> Result<Granted, TryAcquireError> {
         target.check()?;
+        self.check_renewal(target)?;
         let acquire = target.acquire(AskKind::First, "");
         let doubts = |answer: &AcquireAnswer, sent: Sent, floor: u64| {
             let is_doubtful = target.is_doubtful(AskKind::Last, answer, sent.repeated, floor);
@@ -182,6 +184,7 @@ impl Waits {
     ) -> Result<(Granted, Busy), AcquireError> {
         self.servers.check_process()?;
         target.check()?;
+        self.check_renewal(&target)?;
         let mut late = 0;
         loop {
             let mut again = None;
@@ -193,6 +196,11 @@ impl Waits {
                 _ => return result,
             }
         }
+    }
+
+    /// Fails if the lease is to be renewed, and nobody could do it.
+    fn check_renewal(&self, target: &PermitTarget) -> Result<(), CallError> {
+        if target.lease.renewed { self.servers.check_worker() } else { Ok(()) }
     }
 
     /// Waits in line once. `again`: what to wait for again, if the permits had ended when their grant arrived.
@@ -290,9 +298,9 @@ impl Waits {
                 && !server.is_retired()
             {
                 let clock = &server.options.clock;
-                worker.sleep(clock.now() + pause).await;
+                worker.sleep(clock.now() + pause, Mode::Worker).await;
                 let latest = machine_now() + server.options.timeouts.connect;
-                match server.reach(Purpose::Messages, latest, Mode::Async).await {
+                match server.reach(Purpose::Messages, latest, Mode::Worker).await {
                     Err(failure) if failure.kind() != FailureKind::Permission => {}
                     Ok(None) => break,
                     _ => {
@@ -464,7 +472,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
             // In separate memory: a task that sleeps does not need it. A thread has it on its stack.
             let asked = match self.caller.mode {
                 Mode::Blocking(_) => self.send(ask, until).await,
-                Mode::Async => Box::pin(self.send(ask, until)).await,
+                Mode::Async | Mode::Worker => Box::pin(self.send(ask, until)).await,
             };
             let (answer, sent) = match asked {
                 Ok(answered) => answered,
@@ -586,7 +594,7 @@ impl<T: WaitTarget + Send + Sync> Make for MakeAsk<'_, '_, T> {
             inbox = wait.registered.mailbox.look(|mail| mail.inbox(&server.channel));
             // A thread that reads is woken by messages only.
             let is_woken_by_others = wait.caller.cancel.is_some() || wait.waits.servers.clock.is_moved();
-            let listens = is_woken_by_others || matches!(mode, Mode::Async);
+            let listens = is_woken_by_others || !matches!(mode, Mode::Blocking(_));
             wait.inbox.listening = listens.then(|| connection.listen());
             wait.inbox.connection = Some(connection);
         }
@@ -605,7 +613,7 @@ impl<T: WaitTarget + Send + Sync> Make for MakeAsk<'_, '_, T> {
 
 /// All waits of a gate.
 pub(crate) struct Registry {
-    process: Process,
+    foreign: Foreign,
     clock: Clock,
     /// Set when the gate is opened.
     releases: OnceLock<Weak<Releases>>,
@@ -613,9 +621,9 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    pub(crate) fn new(clock: &Clock) -> Registry {
-        let (process, clock) = (Process::this(), clock.clone());
-        Registry { process, clock, releases: OnceLock::new(), all_waits: AllWaits::default() }
+    pub(crate) fn new(foreign: &Foreign, clock: &Clock) -> Registry {
+        let (foreign, clock) = (foreign.clone(), clock.clone());
+        Registry { foreign, clock, releases: OnceLock::new(), all_waits: AllWaits::default() }
     }
 
     /// From now on grants to waits that were given up are released.
@@ -625,14 +633,14 @@ impl Registry {
 
     /// Registers a wait in line for its messages. `None`: this id already waits for this semaphore.
     fn register(&self, keys: &Keys, id: &str) -> Option<Registered<'_>> {
-        let make = |secret| Arc::new(Slot::new(&self.clock, Mailbox::new(Some(secret))));
+        let make = |secret| Arc::new(Slot::new(&self.foreign, &self.clock, Mailbox::new(Some(secret))));
         let mailbox = lock(&self.all_waits).add(keys, id, Uuid::new_v4(), make)?;
         Some(Registered { registry: self, id: id.to_owned(), mailbox })
     }
 
     /// Registers a wait for the messages about `key`. Any number of callers may wait for the same key.
     fn register_shared(&self, key: &str) -> Registered<'_> {
-        let mailbox = Arc::new(Slot::new(&self.clock, Mailbox::new(None)));
+        let mailbox = Arc::new(Slot::new(&self.foreign, &self.clock, Mailbox::new(None)));
         lock(&self.all_waits).add_shared(key, &mailbox);
         Registered { registry: self, id: key.to_owned(), mailbox }
     }
@@ -688,7 +696,7 @@ struct Registered<'a> {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        if self.registry.process.is_this() {
+        if self.registry.foreign.is_own_process() {
             lock(&self.registry.all_waits).remove(&self.id, &self.mailbox);
         }
     }

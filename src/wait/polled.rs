@@ -51,7 +51,7 @@ pub(crate) struct Polled {
 
 #[derive(Default)]
 struct Future {
-    waker: Option<Waker>,
+    waker: Option<Arc<Waker>>,
     /// When it was woken, unless it was polled since.
     woken: Option<Instant>,
     is_polling: bool,
@@ -78,6 +78,12 @@ pub(crate) struct Asked {
     pub(crate) mailbox: Option<Arc<Slot<Mailbox>>>,
 }
 
+impl Future {
+    fn has_waker(&self, waker: &Waker) -> bool {
+        self.waker.as_ref().is_some_and(|known| known.will_wake(waker))
+    }
+}
+
 impl Wake for Polled {
     fn wake(self: Arc<Polled>) {
         self.wake_by_ref();
@@ -91,7 +97,7 @@ impl Wake for Polled {
         let waker = future.waker.clone();
         drop(future);
         if let Some(waker) = waker {
-            waker.wake();
+            waker.wake_by_ref();
         }
     }
 }
@@ -157,7 +163,6 @@ impl Polled {
         drop(future);
         pending.into_iter().for_each(|pending| releases.post(pending));
         self.future().is_giving_back = false;
-        self.wake_by_ref(); // a poll may have returned because of this
         true
     }
 }
@@ -219,7 +224,9 @@ impl Job for Futures {
         drop(state);
         let late = |time| futures.iter().filter(move |future| future.is_late(now, time));
         let time = if late(UNPOLLED).count() > FEW { UNPOLLED_OF_MANY } else { UNPOLLED };
-        late(time).filter(|future| future.give_back(now, &releases)).take(FEW).for_each(drop);
+        let given_back = late(time).filter(|future| future.give_back(now, &releases)).take(FEW);
+        // A poll may have returned because of this.
+        given_back.for_each(|future| self.worker.foreign().wake(Waker::from(future.clone())));
         NextWork::At(next)
     }
 }
@@ -238,8 +245,14 @@ impl<F: std::future::Future> std::future::Future for Watched<'_, F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context) -> Poll<F::Output> {
         {
+            // A waker is copied before the lock, and dropped after it: both can run code of an executor.
+            let is_known = self.polled.future().has_waker(cx.waker());
+            let locked = fault!("a future copies its waker with a lock held").then(|| self.polled.future());
+            let waker = (!is_known).then(|| Arc::new(cx.waker().clone()));
+            drop(locked);
+            let _former;
             let mut future = self.polled.future();
-            future.waker.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
+            _former = waker.and_then(|waker| future.waker.replace(waker));
             if future.is_giving_back && !fault!("a future is polled before its releases are posted") {
                 return Poll::Pending; // it is woken afterwards
             }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// From bottom to top. A module uses no other module of its row and none above.
-const LAYERS: [&[&str]; 15] = [
+const LAYERS: [&[&str]; 16] = [
     &["error", "sync"],
     &["protocol"],
     &["clock"],
+    &["foreign"],
     &["trace"],
     &["engine"],
     &["lease"],

@@ -12,6 +12,7 @@ mod executors;
 mod handing_on;
 mod loss;
 mod messages;
+mod program_code;
 mod sends;
 mod steps;
 mod together;

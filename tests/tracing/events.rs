@@ -18,7 +18,7 @@ fn a_lost_permit_is_a_warning() {
     eventually("the lease ends", || short.is_lost().then_some(()));
     assert!(short.refresh().is_err());
     drop(short);
-    let reported = events(&fence);
+    let reported = eventually("the event", || Some(events(&fence)).filter(|events| !events.is_empty()));
     let [reported] = reported.as_slice() else {
         panic!("{reported:?}");
     };
@@ -49,7 +49,10 @@ fn renewals_and_failed_renewals_are_events() {
 
     server.kill();
     eventually("the permit is lost", || permit.is_lost().then_some(()));
-    let reported = events("looked-after");
+    let reported = eventually("the failed renewal", || {
+        let reported = events("looked-after");
+        (!at(&reported, "retried").is_empty()).then_some(reported)
+    });
     let failed = at(&reported, "retried");
     assert_eq!(failed[0].level, Level::INFO);
     assert_eq!(failed[0].field("permits"), "1");
@@ -94,7 +97,10 @@ fn a_reconnect_is_an_event_with_its_server() {
     permit.release().unwrap();
     waiter.join().unwrap();
     let address = server.url.rsplit("//").next().unwrap();
-    let reported = events(address);
+    let reported = eventually("the events", || {
+        let reported = events(address);
+        (reported.len() as u64 >= gate.counters().reconnects).then_some(reported)
+    });
     // An async gate receives messages on the connection for its calls.
     let subscribed = Some("a subscription was re-established");
     for message in subscribed.into_iter().chain(["a connection was replaced"]) {
@@ -112,7 +118,30 @@ fn a_server_that_can_evict_is_a_warning_once() {
     let gate = server.gate();
     drop(gate.semaphore("evicted", 1).acquire().unwrap());
     let warnings = gate.warnings();
-    let reported = events(&warnings[0].to_string());
+    let warning = warnings[0].to_string();
+    let reported = eventually("the event", || Some(events(&warning)).filter(|events| !events.is_empty()));
     assert_eq!(reported.len(), 1, "{reported:?}");
     assert_eq!(reported[0].level, Level::WARN);
+}
+
+#[test]
+fn a_callback_that_panics_is_an_error() {
+    let server = Server::any();
+    let lost =
+        gate(&server).semaphore("panics", 1).lease(Lease::fixed(MOMENT)).on_lost(|_| panic!("a callback panics"));
+    let _permit = lost.acquire().unwrap();
+    let reported = eventually("the event", || events("code of the program panicked").first().cloned());
+    assert_eq!((reported.level, reported.field("thread")), (Level::ERROR, "luagate-on-lost"));
+}
+
+#[test]
+fn while_a_subscriber_blocks_leases_are_renewed_and_calls_are_answered() {
+    let server = Server::any();
+    let gate = gate(&server);
+    let waits = recorder::SLOW_EVENTS.lock().unwrap();
+    let semaphore = gate.semaphore(recorder::SLOW, 1).lease(Lease::renewed(Duration::from_millis(1_500)));
+    let permit = semaphore.acquire().unwrap();
+    eventually("it is renewed three times", || (gate.counters().renewed >= 3).then_some(()));
+    drop(waits);
+    assert!(!permit.is_lost());
 }

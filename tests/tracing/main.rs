@@ -14,7 +14,7 @@ mod tasks;
 use luagate::{Gate, Semaphore};
 use recorder::{record, spans};
 use std::time::Duration;
-use support::{Server, eventually};
+use support::{Server, eventually, within};
 use tracing::Level;
 
 const MOMENT: Duration = Duration::from_millis(50);
@@ -33,8 +33,14 @@ fn reported(name: &str) -> Vec<(&'static str, String)> {
     reported.collect()
 }
 
+fn owned(expected: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
+    expected.iter().map(|(span, word)| (*span, (*word).to_owned())).collect()
+}
+
 #[track_caller]
 fn assert_reported(name: &str, kind: &str, expected: &[(&'static str, &str)]) {
+    // What the gate reports itself comes from a thread of its own.
+    within(support::SOON, || (reported(name) == owned(expected)).then_some(()));
     let reported = reported(name);
     let reported: Vec<_> = reported.iter().map(|(span, word)| (*span, &**word)).collect();
     assert_eq!(reported, expected, "{name}");

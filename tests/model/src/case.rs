@@ -4,6 +4,7 @@ use crate::engine::connection::{Connection, Outcome};
 use crate::engine::mode::{Mode, block};
 use crate::error::CallError;
 use crate::error::failure::FailureKind;
+use crate::foreign;
 use crate::mailboxes::Mailboxes;
 use crate::wire::{Death, End, Packet, Wire};
 use crate::world::{self, Id, fail, is_missed, new_id, now, wait_on, wake};
@@ -85,9 +86,10 @@ impl Case {
     pub(crate) fn new(setup: Setup) -> Case {
         world::allow(setup.steps, setup.looks, setup.lacks_threads);
         let wire = Wire::new(setup.has_pieces);
-        let mailboxes = (setup.channels > 0).then(|| Mailboxes::new(setup.channels));
+        let foreign = foreign::new();
+        let mailboxes = (setup.channels > 0).then(|| Mailboxes::new(&foreign, setup.channels));
         let receiver = mailboxes.clone().map(|mailboxes| mailboxes as _);
-        let connection = Connection::new(Box::new(End(wire.clone())), READ_TIMEOUT, receiver);
+        let connection = Connection::new(Box::new(End(wire.clone())), &foreign, READ_TIMEOUT, receiver);
         if setup.is_idle {
             world::sleep(Duration::from_millis(300));
         }
@@ -285,6 +287,7 @@ impl Common {
             }
         };
         let is_explained = match failure.kind {
+            FailureKind::Other => self.setup.lacks_threads > 0,
             FailureKind::TimedOut => now() >= latest || self.wire.was_silent() || self.setup.may_be_stuck,
             _ => self.wire.has_died(),
         };

@@ -2,6 +2,7 @@
 
 use crate::engine::mode::{Mode, block};
 use crate::engine::slot::Slot;
+use crate::foreign;
 use crate::world::{fail, is_missed, now, spawn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,12 +10,11 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 /// The times of all changes.
-#[derive(Default)]
 pub(crate) struct Changes(Slot<Vec<Instant>>);
 
 impl Changes {
     pub(crate) fn new() -> Arc<Changes> {
-        Arc::default()
+        Arc::new(Changes(Slot::of_machine(&foreign::new(), Vec::new())))
     }
 
     pub(crate) fn change(&self) {
@@ -38,6 +38,11 @@ impl Changes {
     /// As `wait`, for a task.
     pub(crate) async fn changed(&self, count: usize) {
         self.until(count, None, Mode::Async).await;
+    }
+
+    /// As `wait`, for work of the gate's own thread.
+    pub(crate) async fn changed_for_worker(&self, count: usize) {
+        self.until(count, None, Mode::Worker).await;
     }
 
     /// As `changed`, for a task that was polled with another waker before.

@@ -1,8 +1,10 @@
 //! A client with a future that waits for the permit, as `wait` and `semaphore` of the library do it.
 
 use crate::clock::Clock;
+use crate::engine::mode::Mode;
 use crate::engine::slot::Slot;
 use crate::engine::worker::{Job, Worker};
+use crate::foreign;
 use crate::protocol::inbox::{Mail, Mailbox};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{LeaseOptions, Sent};
@@ -34,7 +36,8 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn open() -> Arc<Client> {
-        let (remote, worker) = (Remote::open(), Worker::new(&Clock::real()));
+        let foreign = foreign::new();
+        let (remote, worker) = (Remote::open(&foreign), Worker::new(&foreign, &Clock::real()));
         let releases = Releases::new(&remote, &worker);
         let futures = Arc::new(Futures::new(&Clock::real(), worker.clone(), &releases));
         let jobs: [Arc<dyn Job>; 2] = [releases.clone(), futures.clone()];
@@ -60,7 +63,7 @@ impl Client {
     async fn acquire(&self, polled: &Polled) -> u64 {
         let mut ticket = 0;
         loop {
-            let inbox: Inbox = Arc::new(Slot::new(&Clock::real(), Mailbox::new(Some("secret".into()))));
+            let inbox: Inbox = Arc::new(Slot::of_machine(&self.remote.foreign, Mailbox::new(Some("secret".into()))));
             let longest = Duration::from_millis(LEASE_MS);
             polled.asks(vec![Asked {
                 keys: keys(),
@@ -165,10 +168,10 @@ impl Wait<'_> {
                 Ok(mail) => return mail,
                 Err(at) => at,
             };
-            let mut sleep = pin!(self.client.worker.sleep(at));
-            let mut found = pin!(self.inbox.found(Some(at), |mail| take(mail).ok()));
+            let mut sleep = pin!(self.client.worker.sleep(at, Mode::Async));
+            let mut found = pin!(self.inbox.until(Some(at), Mode::Async, |mail| take(mail).ok()));
             let mail = poll_fn(|cx| match found.as_mut().poll(cx) {
-                Poll::Ready(mail) => Poll::Ready(Some(mail)),
+                Poll::Ready(mail) => Poll::Ready(mail),
                 Poll::Pending => sleep.as_mut().poll(cx).map(|()| None),
             });
             if let Some(mail) = mail.await {

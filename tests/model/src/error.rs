@@ -17,6 +17,7 @@ pub(crate) mod failure {
         Disconnected,
         NotRedis,
         UnexpectedReply,
+        Other,
     }
 
     #[derive(Clone, Debug)]

@@ -1,7 +1,9 @@
 //! A gate with its own thread: the threads and tasks that use it, and the promises that each execution must keep.
 
 use crate::clock::Clock;
+use crate::engine::mode::Mode;
 use crate::engine::worker::{Job, Worker};
+use crate::foreign;
 use crate::tasks::Tasks;
 use crate::timed_job::{Task, TimedJob};
 use crate::timer::Timer;
@@ -27,7 +29,7 @@ impl Gate {
 
     /// A gate that does not have its jobs yet.
     pub(crate) fn unopened(jobs: usize) -> Arc<Gate> {
-        let worker = Worker::new(&Clock::real());
+        let worker = Worker::new(&foreign::new(), &Clock::real());
         let jobs = (0..jobs).map(|_| TimedJob::new(worker.clone())).collect();
         Arc::new(Gate { worker, jobs })
     }
@@ -102,7 +104,12 @@ impl Gate {
 
     /// Sleeps in a task.
     pub(crate) fn timer(&self, time: Duration) -> Timer {
-        Timer::new(self.worker.clone(), now() + time)
+        Timer::new(self.worker.clone(), now() + time, Mode::Async)
+    }
+
+    /// Sleeps in work of the gate's own thread.
+    pub(crate) fn work_timer(&self, time: Duration) -> Timer {
+        Timer::new(self.worker.clone(), now() + time, Mode::Worker)
     }
 }
 

@@ -20,7 +20,7 @@
 //! - Nobody waits for ever. Nobody is woken late: only because time passes.
 //! - Packets of a caller reach the server in their order, and once.
 //! - Two threads never write at the same time, and two never read.
-//! - No lock is held while a task is woken.
+//! - No lock is held while a task is woken, or while its waker is copied or dropped.
 //! - The wait of a task ends in time, also if the server is silent.
 //! - When nobody needs the connection, no thread reads. When it is closed, its own thread ends.
 //!
@@ -59,7 +59,7 @@
 //! # What is not checked
 //! - Locks and atomics behave as if all threads ran on one processor. The connection has atomics only for flags.
 //! - A condition variable wakes nobody without a reason.
-//! - Whether a lock is held while a waker is copied or dropped.
+//! - Code of the program that panics or blocks.
 //! - The jobs of the library: the jobs of the model are called as these are. A thread that cannot be started for the last
 //!   call. A fork.
 //! - A write does not block.
@@ -73,6 +73,8 @@ mod clock;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod engine;
 mod error;
+#[allow(dead_code, reason = "the library uses the rest")]
+mod foreign;
 mod gate;
 mod mailboxes;
 mod plan;
@@ -88,6 +90,7 @@ mod timed_job;
 mod timer;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod wait;
+mod waker;
 mod wire;
 mod world;
 

@@ -1,10 +1,10 @@
 //! Messages, and the threads and tasks that wait for them.
 
 use crate::case::{Common, LONG};
-use crate::clock::Clock;
 use crate::engine::connection::{Connection, Receiver};
 use crate::engine::mode::{MayBlock, Mode, block};
 use crate::engine::slot::Slot;
+use crate::foreign::Foreign;
 use crate::world::{fail, now};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ fn take(mailbox: &mut Mailbox) -> Option<Found> {
 pub(crate) struct Mailboxes(Vec<Arc<Slot<Mailbox>>>);
 
 impl Mailboxes {
-    pub(crate) fn new(channels: u8) -> Arc<Mailboxes> {
-        let slot = |_| Arc::new(Slot::new(&Clock::real(), Mailbox::default()));
+    pub(crate) fn new(foreign: &Foreign, channels: u8) -> Arc<Mailboxes> {
+        let slot = |_| Arc::new(Slot::of_machine(foreign, Mailbox::default()));
         Arc::new(Mailboxes((0..channels).map(slot).collect()))
     }
 
@@ -59,7 +59,8 @@ impl Mailboxes {
 
     /// For a task that waits for a message.
     pub(crate) async fn found(&self, channel: u8) -> Found {
-        self.slot(channel).found(None, take).await
+        let found = self.slot(channel).until(None, Mode::Async, take);
+        found.await.expect("a message or the end")
     }
 }
 
@@ -104,7 +105,7 @@ impl Common {
         let found = block(|mode| async move {
             match mode {
                 Mode::Blocking(may) => wait(may),
-                Mode::Async => None,
+                Mode::Async | Mode::Worker => None,
             }
         });
         if now() >= until && limit == LONG {

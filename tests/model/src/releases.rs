@@ -27,7 +27,11 @@ struct ReleaseState {
 
 impl Releases {
     pub(crate) fn new(remote: &Arc<Remote>, worker: &Worker) -> Arc<Releases> {
-        Arc::new(Releases { remote: remote.clone(), worker: worker.clone(), state: Slot::default() })
+        Arc::new(Releases {
+            remote: remote.clone(),
+            worker: worker.clone(),
+            state: Slot::of_machine(&remote.foreign, ReleaseState::default()),
+        })
     }
 
     pub(crate) fn of_open_gate(releases: &Weak<Releases>) -> Option<Arc<Releases>> {

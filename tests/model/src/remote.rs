@@ -2,7 +2,9 @@
 //! both in their order. Another client uses the server directly.
 
 use crate::clock::Clock;
+use crate::engine::mode::Mode;
 use crate::engine::slot::Slot;
+use crate::foreign::Foreign;
 use crate::semaphore::Semaphore;
 use crate::sync::{Mutex, lock};
 use crate::world::{Id, new_id, spawn, wait_on, wake};
@@ -15,7 +17,8 @@ type Delivery = Box<dyn FnOnce() + Send>;
 
 /// The server, and the calls, replies and messages that are on their way.
 pub(crate) struct Remote {
-    semaphore: Mutex<Semaphore>,
+    pub(crate) foreign: Foreign,
+    pub(crate) semaphore: Arc<Mutex<Semaphore>>,
     packets: Mutex<Packets>,
     /// Something is on the way, or the connection is closed.
     sent: Id,
@@ -33,9 +36,10 @@ struct Packets {
 
 impl Remote {
     /// Starts the threads of the server and of the reader.
-    pub(crate) fn open() -> Arc<Remote> {
-        let (semaphore, packets) = (Mutex::default(), Mutex::default());
-        let remote = Arc::new(Remote { semaphore, packets, sent: new_id(), changed: new_id() });
+    pub(crate) fn open(foreign: &Foreign) -> Arc<Remote> {
+        let (semaphore, packets) = (Arc::default(), Mutex::default());
+        let remote =
+            Arc::new(Remote { foreign: foreign.clone(), semaphore, packets, sent: new_id(), changed: new_id() });
         let (server, reader) = (remote.clone(), remote.clone());
         spawn("server", false, move || server.serve());
         spawn("reader", false, move || reader.read());
@@ -89,7 +93,7 @@ impl Remote {
         &self,
         call: impl FnOnce(&Remote) -> R + Send + 'static,
     ) -> Arc<Slot<Option<R>>> {
-        let slot = Arc::new(Slot::default());
+        let slot = Arc::new(Slot::of_machine(&self.foreign, None));
         let reply = slot.clone();
         let call: Call = Box::new(move |remote| {
             let answer = call(remote);
@@ -102,7 +106,8 @@ impl Remote {
 
     /// Sends a call, and waits for its reply in a task.
     pub(crate) async fn ask<R: Send + 'static>(&self, call: impl FnOnce(&Remote) -> R + Send + 'static) -> R {
-        self.send(call).found(None, Option::take).await
+        let reply = self.send(call);
+        reply.until(None, Mode::Async, Option::take).await.expect("a reply")
     }
 
     pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Semaphore) -> R) -> R {

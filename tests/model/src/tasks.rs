@@ -1,6 +1,7 @@
 //! A small executor: one thread that polls some tasks.
 
 use crate::case::{Caller, Case};
+use crate::waker::watched;
 use crate::world::{Id, foreign, new_id, point, sleep, wait_on, wake};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -49,6 +50,7 @@ struct Task {
     ending: Ending,
     polls: usize,
     waker: Arc<TaskWaker>,
+    watched: Waker,
 }
 
 /// The tasks of an executor.
@@ -77,7 +79,13 @@ impl Tasks {
 
     fn push(&mut self, ending: Ending, work: impl Future<Output = ()> + Send + 'static) -> Arc<TaskWaker> {
         let waker = Arc::new(TaskWaker { is_ready: AtomicBool::new(true), executor: self.executor });
-        self.tasks.push(Task { work: Some(Box::pin(work)), ending, polls: 0, waker: waker.clone() });
+        self.tasks.push(Task {
+            work: Some(Box::pin(work)),
+            ending,
+            polls: 0,
+            waker: waker.clone(),
+            watched: watched(waker.clone().into()),
+        });
         waker
     }
 
@@ -113,7 +121,7 @@ impl Task {
             self.work = None;
             return;
         }
-        if work.as_mut().poll(&mut Context::from_waker(&Waker::from(self.waker.clone()))).is_ready() {
+        if work.as_mut().poll(&mut Context::from_waker(&self.watched)).is_ready() {
             self.work = None;
             return;
         }

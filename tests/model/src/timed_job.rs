@@ -61,7 +61,7 @@ impl TimedJob {
     }
 
     async fn renew(self: Arc<TimedJob>, changes: Arc<Changes>) {
-        changes.changed(1).await;
+        changes.changed_for_worker(1).await;
         let next = now() + Duration::from_millis(10);
         lock(&self.state).renewals -= 1;
         self.add(next, Task::Nothing);

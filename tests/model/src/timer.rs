@@ -1,6 +1,8 @@
 //! A task sleeps until a time. Afterwards, and when it has another waker, nobody uses its old waker.
 
+use crate::engine::mode::Mode;
 use crate::engine::worker::Worker;
+use crate::waker::watched;
 use crate::world::{fail, foreign, is_missed, now};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ pub(crate) struct Timer {
     /// `None`: it is over, or was dropped.
     sleep: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     waker: Option<Arc<TimerWaker>>,
+    watched: Option<Waker>,
 }
 
 /// Wakes the task.
@@ -24,9 +27,9 @@ struct TimerWaker {
 }
 
 impl Timer {
-    pub(crate) fn new(worker: Worker, until: Instant) -> Timer {
-        let sleep = Box::pin(async move { worker.sleep(until).await });
-        Timer { until, begun: None, sleep: Some(sleep), waker: None }
+    pub(crate) fn new(worker: Worker, until: Instant, mode: Mode) -> Timer {
+        let sleep = Box::pin(async move { worker.sleep(until, mode).await });
+        Timer { until, begun: None, sleep: Some(sleep), waker: None, watched: None }
     }
 
     /// Polls it once, with a waker that wakes nobody.
@@ -59,7 +62,10 @@ impl Future for Timer {
                 .waker
                 .replace(Arc::new(TimerWaker { task: cx.waker().clone(), is_removed: AtomicBool::new(false) }));
         }
-        let waker = Waker::from(self.waker.clone().unwrap());
+        if old.is_some() || self.watched.is_none() {
+            self.watched = self.waker.clone().map(|waker| watched(waker.into()));
+        }
+        let waker = self.watched.clone().unwrap();
         let sleep = self.sleep.as_mut().unwrap();
         if sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
             self.remove(old);

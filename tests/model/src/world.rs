@@ -196,6 +196,13 @@ pub(crate) fn foreign(what: &str) {
     point(what);
 }
 
+/// As `foreign`, and no other thread runs here.
+pub(crate) fn foreign_at_once(what: &str) {
+    if !has_failed() && with(|world| world.threads[world.current].locks > 0) {
+        fail(format!("{what} while a lock is held"));
+    }
+}
+
 /// Allows `steps` of the clock. `looks`: the connection's own thread looks again after some time.
 pub(crate) fn allow(steps: usize, looks: bool, lacks_threads: usize) {
     with(|world| (world.steps, world.looks, world.lacks_threads) = (steps, looks, lacks_threads));

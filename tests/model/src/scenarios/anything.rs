@@ -63,11 +63,11 @@ fn perform(gate: &Arc<Gate>, changes: &Arc<Changes>, op: Op) {
             gate.send(job, Task::Renew(changed));
         }
         Op::Change => changes.change(),
-        Op::WorkWaits(count) => gate.spawn(async move { changed.changed(count).await }),
+        Op::WorkWaits(count) => gate.spawn(async move { changed.changed_for_worker(count).await }),
         Op::WorkWakesItself => gate.spawn(again()),
-        Op::WorkSleeps(time) => gate.spawn(gate.timer(time)),
+        Op::WorkSleeps(time) => gate.spawn(gate.work_timer(time)),
         Op::WorkDropsTimer(time) => {
-            let timer = gate.timer(time);
+            let timer = gate.work_timer(time);
             gate.spawn(async move { drop(timer.begin()) });
         }
         Op::Wait(count) => changes.wait(count, None),
@@ -117,5 +117,6 @@ pub(super) fn anything() {
         }
     }
     gate.tasks("L", tasks);
+    drop(changes);
     gate.finish();
 }

@@ -18,6 +18,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     }),
     scenario("calls, the clock steps", || calls(Setup { steps: 2, ..Setup::default() }, Ending::Done, |_| {})),
     scenario("calls with a pause", pause),
+    scenario("calls, and the system cannot start a thread", no_thread),
     scenario("a thread times out", || timeouts(SHORT, LONG)),
     scenario("two threads time out", || timeouts(SHORT, SHORT)),
     scenario("a thread times out, the reader is stuck", || timeouts(STUCK, LONG)),
@@ -64,6 +65,14 @@ fn calls(setup: Setup, ending: Ending, event: impl FnOnce(&Case)) {
     case.thread("A", |caller| caller.exchange(1, LONG));
     case.thread("B", |caller| caller.exchange(2, LONG));
     one_task(&mut case, ending);
+    case.finish();
+}
+
+/// The thread reads itself. Nobody would read for the task.
+fn no_thread() {
+    let mut case = Case::new(Setup { lacks_threads: 20, ..Setup::default() });
+    case.thread("A", |caller| caller.exchange(1, LONG));
+    one_task(&mut case, Ending::Done);
     case.finish();
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Scenario, scenario};
 use crate::client::{Client, ID};
+use crate::sync::lock;
 use crate::tasks::{Ending, Tasks, Work};
 use crate::world::{allow, choose, fail, join_all, now, sleep, spawn};
 use std::sync::{Arc, Mutex};
@@ -86,10 +87,10 @@ fn future(steps: usize, releases: Duration, ending: Ending) {
         drop(forgotten);
     });
 
-    let remote = client.remote.clone();
+    let semaphore = client.remote.semaphore.clone();
     drop(client);
     join_all();
-    if !remote.look(|semaphore| semaphore.is_unused()) {
+    if !lock(&semaphore).is_unused() {
         fail(format!("something of {ID} is left"));
     }
 }

@@ -54,10 +54,10 @@ fn waits() {
     changes.changes(2);
     let first = changes.clone();
     gate.thread("A", |gate| {
-        gate.spawn(async move { first.changed(1).await });
+        gate.spawn(async move { first.changed_for_worker(1).await });
         gate.call(0);
     });
-    gate.thread("B", |gate| gate.spawn(async move { changes.changed(2).await }));
+    gate.thread("B", |gate| gate.spawn(async move { changes.changed_for_worker(2).await }));
     gate.finish();
 }
 
@@ -67,7 +67,7 @@ fn wakes_itself() {
     gate.thread("A", |gate| {
         gate.spawn(async move {
             again().await;
-            changes.changed(1).await;
+            changes.changed_for_worker(1).await;
             again().await;
         });
     });
@@ -79,14 +79,14 @@ fn work_sleeps(steps: usize) {
     allow(steps, true, 0);
     let gate = Gate::new(1);
     gate.thread("A", |gate| {
-        let (short, long) = (gate.timer(SHORT), gate.timer(LONG));
+        let (short, long) = (gate.work_timer(SHORT), gate.work_timer(LONG));
         gate.spawn(async move {
             short.await;
             long.await;
         });
     });
     gate.thread("B", |gate| {
-        let timer = gate.timer(SHORT);
+        let timer = gate.work_timer(SHORT);
         gate.spawn(async move { drop(timer.begin()) });
         gate.call_after(0, LONGER);
     });
@@ -99,7 +99,7 @@ fn drops_gate() {
     changes.changes(1);
     let user = gate.clone();
     gate.spawn(async move {
-        changes.changed(1).await;
+        changes.changed_for_worker(1).await;
         user.call_after(0, SHORT);
     });
     gate.finish();
@@ -158,7 +158,7 @@ fn starts_again() {
     changes.changes(1);
     gate.thread("A", |gate| {
         gate.spawn(async {});
-        gate.spawn(async move { changes.changed(1).await });
+        gate.spawn(async move { changes.changed_for_worker(1).await });
     });
     let mut tasks = Tasks::new();
     let (short, long) = (gate.timer(SHORT), gate.timer(LONGER));
@@ -176,7 +176,7 @@ fn no_thread() {
     let (gate, changes) = (Gate::new(0), Changes::new());
     changes.changes(1);
     gate.thread("A", |gate| {
-        gate.spawn(async move { changes.changed(1).await });
+        gate.spawn(async move { changes.changed_for_worker(1).await });
         gate.spawn(again());
     });
     gate.finish();

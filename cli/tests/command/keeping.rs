@@ -80,13 +80,13 @@ fn a_process_that_ends_during_an_outage_releases_its_permit_after_it() {
 fn a_permit_stays_held_after_acquire_has_ended_until_it_is_released() {
     let server = Server::any();
     let name = name();
-    let printed = acquire(&server, "--lease 1s --reason step", &name);
+    let printed = acquire(&server, "--lease 3s --reason step", &name);
     let found = server.gate().mutex(&name).inspect().unwrap().holders.pop().unwrap();
     assert_eq!(printed, [name.clone(), found.id.clone(), found.fence.to_string()]);
     let process = started(&name);
     let label = found.label().unwrap().to_owned();
     assert!(label.ends_with(&format!(":{process},step")), "the process that can be ended: {label}");
-    std::thread::sleep(Duration::from_millis(2_500));
+    std::thread::sleep(Duration::from_millis(4_500));
     assert_eq!(server.gate().mutex(&name).inspect().unwrap().holders[0].fence, found.fence);
     let released = luagate(&server).arg("release").args(&printed).done();
     assert_eq!((released.code(), released.out() + &released.err()), (0, String::new()));

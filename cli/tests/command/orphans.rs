@@ -18,10 +18,10 @@ fn next(server: &Server, process: &str, what: &str) {
 fn after_a_crash_they_are_ended_before_the_next_holder_comes() {
     let server = Server::any();
     // With the death of `luagate run` its command gets TERM and ends at once, but not its child.
-    let child = "env -i sh -c 'trap \"sleep 5; exit\" TERM; echo $$ >$0/child; while :; do sleep 0.01; done' $0";
+    let child = "env -i sh -c 'trap \"sleep 20; exit\" TERM; echo $$ >$0/child; while :; do sleep 0.01; done' $0";
     for (options, child) in [("--foreground", child.to_owned()), ("", format!("setsid -w {child}"))] {
         let shared = Shared::new();
-        let run = script(&server, &shared, &format!("--lease 3s {options}"), &format!("{child} & wait"));
+        let run = script(&server, &shared, &format!("--lease 10s {options}"), &format!("{child} & wait"));
         let process = shared.text("child");
         run.signal("KILL");
         next(&server, &process, options);

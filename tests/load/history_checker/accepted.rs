@@ -87,6 +87,19 @@ fn a_refresh_prolongs_a_lease() {
 }
 
 #[test]
+fn a_refresh_of_a_process_that_is_stopped_prolongs_a_lease_although_its_reply_comes_too_late() {
+    legal(
+        1,
+        &[
+            "a 0 2 acquire 1 100 tries -> granted a 1 1000 0 0",
+            "a 90 250 refresh a 100 -> lost",
+            "b 150 152 acquire 1 100 tries -> denied 1 1 0 answered",
+            "b 210 212 acquire 1 100 tries -> granted b 1 211000 0 0",
+        ],
+    );
+}
+
+#[test]
 fn a_lease_may_end_slightly_early_by_the_holders_clock() {
     legal(
         1,

@@ -198,8 +198,8 @@ impl Wait<'_> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if !self.is_over && !has_failed() && self.waiter.may_leave_something() {
-            let until = Some(now() + Duration::from_millis(LEASE_MS));
-            self.client.releases.post(PendingRelease::of_call(&keys(), ID, false, LostCalls::default(), until));
+            let (lost, lease) = (LostCalls::default(), Duration::from_millis(LEASE_MS));
+            self.client.releases.post(PendingRelease::of_call(&keys(), ID, false, lost, lease, now()));
         }
     }
 }

@@ -43,9 +43,11 @@ impl Builder<'_> {
             Outcome::Refreshed(reported) if self.two_masters.during(call) => (reported, call.latest(), Must::Not),
             Outcome::Lost if self.two_masters.during(call) => return Ok(()),
             Outcome::Refreshed(reported) => (reported, call.latest(), Must::Happen),
+            // Its lease had ended by the holder's clock when the reply was taken: a process that is stopped takes it late. The
+            // server may have run the call before.
             Outcome::Lost => {
                 self.lost(at, who);
-                return Ok(());
+                (None, self.ends[who as usize].min(self.late(call)), Must::Not)
             }
             // It ran while the permit was held, or it had no effect.
             Outcome::Unknown | Outcome::NeverReturned => {

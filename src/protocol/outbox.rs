@@ -309,6 +309,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
         }
         let found = !entry.steps.has_found_nothing;
         entry.release.answered_on(&on, now);
+        // A call may have been sent after the first answer to this release, and before it was posted again.
+        self.failures += u64::from(loads);
         // If another call is lost too, this answer is too early.
         if entry.release.lost.first().is_some() {
             self.fail(number);

@@ -263,6 +263,12 @@ fn unknown_scripts() {
     };
     assert!(post.loads && post.on == CURRENT);
     assert!(it.outbox.is_overtaken(key("other").as_bytes(), mark));
+    // So may a call that was sent before it was posted again.
+    let (mut another, mark, number) = (Queue { outbox: it.outbox.clone() }, it.outbox.mark(), post.number);
+    let gone = another.outbox.answered(post.clone(), Some(Ok(reply("gone"))), at(0).instant(), is_open);
+    assert!(matches!(gone, Next::Confirmed { .. }));
+    another.outbox.confirm(number);
+    assert!(another.outbox.is_overtaken(key("m").as_bytes(), mark));
     assert!(matches!(
         it.outbox.answered(post, refused(ServerErrorKind::NoScript), at(0).instant(), is_open),
         Next::Due { .. }

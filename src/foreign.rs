@@ -2,7 +2,8 @@
 //! subscribers of `tracing`. Such code may block, panic, or use the gate. So it runs without a lock, in threads that do
 //! nothing else: no connection is read there, and no lease is renewed.
 //!
-//! Each kind has a thread of its own, so that a callback may wait for a task. A panic is contained: the thread goes on.
+//! There is one thread for wakers, one for callbacks and one for subscribers, so that a callback may wait for a task. After
+//! a panic the thread goes on.
 
 use crate::sync::{Arc, Condvar, Mutex, Process, contained, fault, lock, spawn, wait};
 use std::task::Waker;

@@ -183,8 +183,8 @@ impl Semaphore {
 
     /// Calls `on_lost` when a permit is lost while it is held. This is the case if its renewal was refused, or if its
     /// lease has ended by this machine's clock. The callbacks of a gate run one after the other, in a
-    /// thread that does nothing else: it may block, and may use the gate. What it captures is dropped there too. A panic
-    /// ends only this call. A second call of `on_lost` replaces the first callback.
+    /// thread that does nothing else: it may block, and may use the gate. The captured values are dropped there too. A
+    /// panic ends only this call. A second call of `on_lost` replaces the first callback.
     #[must_use]
     pub fn on_lost(mut self, on_lost: impl Fn(&Lost) + Send + Sync + 'static) -> Self {
         self.settings.on_lost = Some(Arc::new(on_lost));

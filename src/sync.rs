@@ -45,7 +45,7 @@ pub(crate) fn contained(work: impl FnOnce()) -> bool {
     let Err(panic) = catch_unwind(AssertUnwindSafe(work)) else {
         return false;
     };
-    // What it contains is of the program too, and may panic when it is dropped.
+    // The value of the panic is of the program too: its drop may panic.
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(again);
     }

@@ -40,8 +40,8 @@ impl Connection {
             let_others_run().await;
             drop(self.write(lock(&self.state)));
         }
-        let ended = || CallError::Unknown(late());
-        reply.until(Some(latest), mode, Option::take).await.unwrap_or_else(|| Err(ended()))
+        let replied = reply.until(Some(latest), mode, Option::take).await;
+        replied.unwrap_or_else(|| Err(CallError::Unknown(late())))
     }
 
     /// Sends a packet without waiting. `then` gets its replies in some thread, and must not block. If the

@@ -164,7 +164,7 @@ impl<T> SlotState<T> {
     }
 }
 
-/// Runs work that blocks in a thread of its own, and waits for it until `until`. `None`: it takes longer, or no
+/// Runs work that blocks in a new thread, and waits for it until `until`. `None`: it takes longer, or no
 /// thread could be started.
 pub(crate) async fn run_in_thread<T: Send + 'static>(
     foreign: &Foreign,

@@ -1,4 +1,4 @@
-//! Promise: code of the program that the gate runs may panic, block, or use the gate: wakers, callbacks, and what a
+//! Promise: code of the program that the gate runs may panic, block, or use the gate: wakers, callbacks, and the values that a
 //! callback captures. Leases are renewed meanwhile, and all other calls are answered.
 
 use crate::own;
@@ -229,7 +229,7 @@ fn a_wait_for_a_loss_may_drop_a_waker_that_uses_the_gate() {
     came(&ended, "the loss");
 }
 
-/// What a callback captures: this is run when it is dropped.
+/// A value that a callback captures. It runs this function when it is dropped.
 struct AtEnd<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for AtEnd<F> {

@@ -39,7 +39,7 @@ fn owned(expected: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
 
 #[track_caller]
 fn assert_reported(name: &str, kind: &str, expected: &[(&'static str, &str)]) {
-    // What the gate reports itself comes from a thread of its own.
+    // A thread of the gate reports the outcome of a permit that is dropped.
     within(support::SOON, || (reported(name) == owned(expected)).then_some(()));
     let reported = reported(name);
     let reported: Vec<_> = reported.iter().map(|(span, word)| (*span, &**word)).collect();

@@ -5,7 +5,7 @@ use luagate_proof::mutation::{activate, mutants};
 use luagate_proof::scripts::Scripts;
 use luagate_proof::simulation::{STEPS, revoke_before_it_is_read, run_worlds};
 
-/// How many worlds may run before a fault is found: rounds of so many each.
+/// The number of worlds in a round. A fault is found in at most ten rounds.
 const WORLDS: usize = 600;
 const ROUNDS: u64 = 10;
 

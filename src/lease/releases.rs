@@ -230,11 +230,31 @@ impl Releases {
             || self.outbox.look(|outbox| outbox.is_overtaken(key, mark))
     }
 
-    /// Returns when all releases are confirmed, or their permits have ended by themselves. `false`: not by `until`.
+    /// Returns when all releases are confirmed, or their permits have ended by themselves, and no lost call can run any more.
+    /// `false`: not by `until`.
     pub(crate) async fn all_confirmed(&self, until: Instant, mode: Mode) -> bool {
+        self.servers.limited(Some(until), mode, self.confirm_all(until, mode)).await.is_some_and(|confirmed| confirmed)
+    }
+
+    /// A connection whose server is silent would keep one release for as long as it is open, so it is closed.
+    async fn confirm_all(&self, until: Instant, mode: Mode) -> bool {
         let latest = self.servers.clock.machine_time(until);
-        let changed = self.outbox.until(Some(latest), mode, |outbox| outbox.is_empty().then_some(()));
-        self.servers.limited(Some(until), mode, changed).await.flatten().is_some()
+        loop {
+            let look = |outbox: &mut Outbox<_>| match outbox.silent(is_open) {
+                None => outbox.is_empty().then_some(None),
+                silent => Some(silent),
+            };
+            match self.outbox.until(Some(latest), mode, look).await {
+                None => return false,
+                Some(None) => return true,
+                Some(Some(silent)) => self.close_silent(&silent),
+            }
+        }
+    }
+
+    fn close_silent(&self, connection: &Connection) {
+        connection.close();
+        self.servers.worker.call();
     }
 
     // Driving.
@@ -307,6 +327,7 @@ impl Job for Releases {
                 Work::At(at) => return NextWork::At(at),
                 Work::Closed => return NextWork::Never,
                 Work::Post(post) => self.post_on(post, None),
+                Work::Close(connection) => connection.close(),
                 Work::Send(node, batch) => self.servers.worker.spawn(self.clone().send_batch(node, batch)),
             }
         }

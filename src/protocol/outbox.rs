@@ -116,6 +116,8 @@ pub enum Work<C> {
     Post(Post<C>),
     /// Send these to this server, in one packet if there are several.
     Send(NodeId, Vec<u64>),
+    /// Close this connection, since the gate is dropped. A lost call may still run there.
+    Close(C),
     /// Wait until this time; `None`: until there is a new release.
     At(Option<Instant>),
     /// The gate is dropped and nothing is left to do.
@@ -486,11 +488,15 @@ impl<C: Clone + PartialEq> Outbox<C> {
         let is_closed = self.closes.is_some_and(|closes| closes <= now);
         let over = self.entries.iter().filter(|(_, entry)| match entry.state {
             State::Due => is_closed || entry.release.is_over(now),
-            State::Confirmed => is_closed,
-            State::Posted(_) | State::Sending => false,
+            State::Posted(_) | State::Sending | State::Confirmed => false,
         });
         let over: Vec<u64> = over.map(|(number, _)| *number).collect();
         over.into_iter().for_each(|number| _ = self.remove(number));
+        if self.closes.is_some()
+            && let Some(silent) = self.silent(&is_open)
+        {
+            return Work::Close(silent);
+        }
         let behind = |(_, entry): &(&u64, &Entry<C>)| entry.is_due() && !entry.may_be_sent();
         if let Some(number) = self.entries.iter().find(behind).map(|(number, _)| *number)
             && let Some(post) = self.next_post(number, None, now, &is_open)
@@ -545,6 +551,13 @@ impl<C: Clone + PartialEq> Outbox<C> {
 
     fn is_paused(&self, node: NodeId, now: Instant) -> bool {
         self.pauses.get(&node).is_some_and(|(end, _)| *end > now)
+    }
+
+    /// A connection on which a lost call may still run, though the release of that call is confirmed. Once it is closed, the
+    /// release is sent once more. Otherwise it can take as long as the server is silent.
+    pub fn silent(&self, is_open: impl Fn(&C) -> bool) -> Option<C> {
+        let confirmed = self.entries.values().filter(|entry| entry.is_confirmed());
+        confirmed.flat_map(|entry| entry.release.lost.silent()).find(|connection| is_open(connection)).cloned()
     }
 
     /// Whether all are confirmed.

@@ -108,6 +108,10 @@ impl<C: PartialEq> LostCalls<C> {
     pub fn is_silent(&self) -> bool {
         !self.silent.is_empty()
     }
+
+    pub fn silent(&self) -> &[C] {
+        &self.silent
+    }
 }
 
 impl<C> PendingRelease<C> {

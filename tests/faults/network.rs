@@ -9,7 +9,7 @@ use crate::support::stop::Stop;
 use crate::support::workers::{self, Workers};
 use crate::support::{Server, eventually, inboxes, kill_connections};
 
-use luagate::errors::AcquireError;
+use luagate::errors::{AcquireError, TryAcquireError};
 use luagate::{Gate, Lease, Permit, Released};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -122,6 +122,21 @@ fn workers_continue_while_connections_go_silent() {
         workers.continue_for(20);
     }
     workers.finish(&server, &workers::broken_connections());
+}
+
+/// The connection of a lost call is open as long as the server is silent there, and that call may run later.
+#[test]
+fn flush_does_not_wait_for_a_server_that_is_silent_to_a_lost_call() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let gate = Gate::builder(&proxy.url).read_timeout(Duration::from_millis(300)).open().unwrap();
+    let seat = gate.semaphore("seat", 1).lease(Lease::PERMANENT);
+    drop(seat.try_acquire().unwrap());
+    gate.flush().unwrap();
+    proxy.go_silent();
+    assert!(matches!(seat.try_acquire(), Err(TryAcquireError::Unknown(_))));
+    gate.flush().unwrap();
+    assert_eq!(seat.inspect().unwrap().in_use, 0);
 }
 
 #[test]

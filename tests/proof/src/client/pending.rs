@@ -97,6 +97,7 @@ impl Client {
                     self.drive(Thread::Releases(node), &numbers, None, now);
                     self.releasing.insert(node, numbers);
                 }
+                Work::Close(connection) => self.break_connection(connection, false, now),
                 Work::At(at) => break at,
                 Work::Closed => break None,
             }

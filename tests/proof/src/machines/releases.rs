@@ -80,6 +80,7 @@ impl Queue {
         match self.outbox.next(at(now).instant(), node_of, is_open) {
             Work::Send(node, numbers) => Ok((node, numbers)),
             Work::Post(post) => Ok((usize::MAX, vec![post.number])),
+            Work::Close(connection) => panic!("{connection:?} would be closed"),
             Work::At(end) => Err(end.map(|end| end.saturating_duration_since(at(0).instant()).as_millis())),
             Work::Closed => Ok((0, Vec::new())),
         }
@@ -320,14 +321,18 @@ fn silent_connections() {
     assert_eq!(it.next(last + UNTIL - 1), Ok(vec!["id".to_owned()]), "its lease begins when the call may have run");
     assert_eq!(another.next(last + UNTIL), Err(None));
     assert!(it.outbox.is_empty() && another.outbox.is_empty());
-    // A gate that is dropped does not wait for it longer than for others.
+    // A gate that is dropped closes that connection at once, and a program that waits for all releases does too.
     let mut it = Queue::default();
     let post = it.post(PendingRelease { lost: lost(&[2]), ..plain("m", "id") });
-    it.outbox.close(at(0).instant());
     assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
+    assert_eq!(it.outbox.silent(is_open), None, "its release is not confirmed elsewhere");
     assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
-    assert_eq!(it.next(29_999), Err(Some(30_999)));
-    assert_eq!(it.next(30_000), Ok(Vec::new()));
+    assert_eq!(it.outbox.silent(is_open), Some(Connection(2)));
+    assert_eq!(it.outbox.silent(closed), None);
+    assert_eq!(it.next(0), Err(Some(1_000)));
+    it.outbox.close(at(0).instant());
+    assert!(matches!(it.outbox.next(at(0).instant(), node_of, is_open), Work::Close(Connection(2))));
+    assert!(matches!(it.outbox.next(at(0).instant(), node_of, closed), Work::Send(..)));
 }
 
 /// The same for an id that will be used again, for calls on several connections, and after an error of the server.

@@ -132,19 +132,8 @@ fn run<C: Call>(con: &mut dyn ConnectionLike, call: &C) -> Result<C::Answer, Cal
     let packed = call.pack();
     let calls = [&packed];
     let mut exchange = Exchange::new(&calls);
-    // A cluster connection does not support a pipeline. It would also store the script on all nodes, and one
-    // unresponsive node would then fail the call.
-    exchange.stores = con.supports_pipelining();
     while let Some(packet) = exchange.packet() {
-        let replies = match packet.replies {
-            1 => vec![con.req_packed_command(&packet.bytes)],
-            count => match con.req_packed_commands(&packet.bytes, 0, count) {
-                Ok(replies) if replies.len() == count => replies.into_iter().map(Ok).collect(),
-                Ok(_) => return Err(unexpected(&"not as many replies as commands")),
-                Err(error) => vec![Err(error); count],
-            },
-        };
-        exchange.receive(replies);
+        exchange.receive([con.req_packed_command(&packet.bytes)]);
     }
     match exchange.outcomes().into_iter().flatten().next() {
         Some(reply) => call.answer(reply.map_err(error_of)?),

@@ -474,7 +474,7 @@ impl Servers {
             let unanswered = |error| Unanswered { error, connection: Some(connection.clone()) };
             let mut replies = replies.map_err(unanswered)?;
             match error_in(replies.pop().map_or_else(missing, Ok)) {
-                Err(error) if is_no_script(&error) => Exchange::of_unknown(&calls),
+                Err(error) if is_no_script(&error) => Exchange::with_text(&calls),
                 reply => {
                     let reply = reply.map_err(|error| error_of(call.explain(error)));
                     return answered(reply, None, sent, connection);

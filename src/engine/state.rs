@@ -133,8 +133,8 @@ impl Connection {
         }
     }
 
-    /// Whether this is the first release on this connection. `true` only once: the release is sent with its
-    /// script, so that no later call can overtake it because the server does not know the script.
+    /// Whether this is the first release on this connection. `true` only once: the release is sent with the text of its
+    /// script. So the server runs it, even if the process ends before the reply.
     pub(crate) fn is_first_release(&self) -> bool {
         !self.has_released.load(Ordering::Relaxed) && !self.has_released.swap(true, Ordering::Relaxed)
     }

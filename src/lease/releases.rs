@@ -121,19 +121,15 @@ impl Releases {
     }
 
     fn post_on(self: &Arc<Releases>, mut post: Post<Arc<Connection>>, dropped: Option<Dropped>) {
-        post.loads |= post.on.is_first_release();
-        let mut packet = Vec::new();
-        if post.loads {
-            post.call.write_load(&mut packet);
-        }
-        packet.extend_from_slice(post.call.by_sha1());
-        let (releases, connection, replies) = (self.clone(), post.on.clone(), 1 + usize::from(post.loads));
-        connection.post(&packet, replies, move |outcome| releases.answered(post, outcome, dropped));
+        post.with_text |= post.on.is_first_release();
+        let (releases, connection) = (self.clone(), post.on.clone());
+        let packet = post.packet();
+        connection.post(&packet, 1, move |outcome| releases.answered(post, outcome, dropped));
     }
 
     /// Runs in the thread that reads, so it does not block.
     fn answered(self: &Arc<Releases>, post: Post<Arc<Connection>>, outcome: Outcome, dropped: Option<Dropped>) {
-        let reply = outcome.ok().and_then(|replies| replies.into_iter().next_back()).map(Ok);
+        let reply = outcome.ok().and_then(|replies| replies.into_iter().next()).map(Ok);
         let (number, now) = (post.number, self.servers.clock.now());
         match self.change(|outbox| outbox.answered(post, reply, now, is_open)) {
             Next::Post(post) => self.post_on(post, dropped),

@@ -129,20 +129,12 @@ impl Packed {
         &self.command
     }
 
-    /// Appends the command that contains the script's text.
+    /// Appends the command that contains the script's text. The server has the script afterwards.
     pub fn write_with_text(&self, packet: &mut Vec<u8>) {
         resp::begin(packet, self.words);
         resp::word(packet, b"EVAL");
         resp::word(packet, self.script.text.as_bytes());
         packet.extend_from_slice(self.command.get(self.rest..).unwrap_or_default());
-    }
-
-    /// Appends the command that stores the script on the server.
-    pub fn write_load(&self, packet: &mut Vec<u8>) {
-        resp::begin(packet, 3);
-        resp::word(packet, b"SCRIPT");
-        resp::word(packet, b"LOAD");
-        resp::word(packet, self.script.text.as_bytes());
     }
 
     /// The command `EVALSHA` for a client of the caller.

@@ -1,9 +1,9 @@
 //! Runs calls by the SHA-1 of their scripts, in as few packets as the server allows, and reads their outcomes.
 //!
-//! A server answers `NOSCRIPT` if it does not know a script (after a restart, `SCRIPT FLUSH` or a failover). Then one
-//! packet stores the text and repeats the call. A server reads a long packet in pieces and may forget the text in
-//! between. Therefore, from the third round on, the first call contains the text, so that each round completes at least
-//! one call. A call that runs twice is harmless: the same id has the same outcome.
+//! A server answers `NOSCRIPT` if it does not know a script: after a restart, `SCRIPT FLUSH`, a failover, or when it has
+//! evicted the script. Then the first of these calls is repeated with the text (`EVAL`), which also stores the script, and
+//! the others follow by their SHA-1 in the same packet. A server reads a long packet in pieces, and may forget the script
+//! in between. Even then each round completes at least one call.
 
 use super::call::Packed;
 use super::reply::error_of;
@@ -21,23 +21,13 @@ pub type RawReply = RedisResult<Value>;
 pub struct Exchange<'a> {
     calls: &'a [&'a Packed],
     replies: Vec<Option<RawReply>>,
-    round: Round,
+    /// The first call of the next packet contains the text of its script.
+    with_text: bool,
     /// The slot of the key is still moving to this server. `ASKING` is sent before each call.
     asking: bool,
-    /// Stores a script on the server if it is missing there. A connection to a whole cluster cannot do that.
-    pub stores: bool,
     /// A command after the calls in each packet, and its last reply.
     pub last: Option<Vec<u8>>,
     pub last_reply: Option<RawReply>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Round {
-    BySha1,
-    /// Stores the script first.
-    Store,
-    /// The first call contains the text.
-    WithText,
 }
 
 /// Commands that are sent together, and the number of their replies.
@@ -58,9 +48,8 @@ impl<'a> Exchange<'a> {
         Exchange {
             calls,
             replies: calls.iter().map(|_| None).collect(),
-            round: Round::BySha1,
+            with_text: false,
             asking: false,
-            stores: true,
             last: None,
             last_reply: None,
         }
@@ -71,29 +60,25 @@ impl<'a> Exchange<'a> {
     }
 
     /// For calls that were answered `NOSCRIPT`.
-    pub fn of_unknown(calls: &'a [&'a Packed]) -> Exchange<'a> {
-        Exchange { round: Round::Store, ..Exchange::new(calls) }
+    pub fn with_text(calls: &'a [&'a Packed]) -> Exchange<'a> {
+        Exchange { with_text: true, ..Exchange::new(calls) }
     }
 
     /// The next packet to send. `None` once each call has its outcome.
     pub fn packet(&self) -> Option<Packet<'a>> {
         let mut open = self.open().peekable();
         open.peek()?;
-        if let ([call], false, None, Round::BySha1) = (self.calls, self.asking, &self.last, self.round) {
+        if let ([call], false, None, false) = (self.calls, self.asking, &self.last, self.with_text) {
             return Some(Packet::of(call));
         }
         let (mut bytes, mut replies) = (Vec::new(), 0);
         for (number, (_, call)) in open.enumerate() {
-            if number == 0 && self.round == Round::Store {
-                call.write_load(&mut bytes);
-                replies += 1;
-            }
             if self.asking {
                 resp::begin(&mut bytes, 1);
                 resp::word(&mut bytes, b"ASKING");
                 replies += 1;
             }
-            if number == 0 && self.round == Round::WithText {
+            if number == 0 && self.with_text {
                 call.write_with_text(&mut bytes)
             } else {
                 bytes.extend_from_slice(call.by_sha1())
@@ -111,11 +96,7 @@ impl<'a> Exchange<'a> {
     /// Takes the replies to the last packet, as many as [`Packet::replies`].
     pub fn receive(&mut self, replies: impl IntoIterator<Item = RawReply>) {
         let mut replies = replies.into_iter().map(error_in);
-        let refused = match self.round {
-            Round::Store => replies.next().and_then(Result::err),
-            Round::BySha1 | Round::WithText => None,
-        };
-        let mut had_text = self.round == Round::WithText;
+        let mut had_text = std::mem::replace(&mut self.with_text, true);
         for (outcome, call) in self.replies.iter_mut().zip(self.calls) {
             if outcome.is_some() {
                 continue;
@@ -127,19 +108,12 @@ impl<'a> Exchange<'a> {
                 (_, reply) => reply.unwrap_or_else(missing),
             };
             let reply = match reply {
-                Err(error) if is_no_script(&error) && !had_text => match &refused {
-                    Some(refused) => Err(refused.clone()), // clearer than the reason that the script is unknown
-                    None => continue,
-                },
+                Err(error) if is_no_script(&error) && !had_text => continue,
                 reply => reply,
             };
             *outcome = Some(reply.map_err(|error| call.explain(error)));
         }
         self.last_reply = replies.next();
-        self.round = match self.round {
-            Round::BySha1 if self.stores => Round::Store,
-            Round::BySha1 | Round::Store | Round::WithText => Round::WithText,
-        };
     }
 
     /// The outcome of each call. `None`: the server did not run it.
@@ -279,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_never_knows_the_script_is_asked_three_times() {
+    fn a_server_that_never_knows_the_script_is_asked_twice() {
         let keys = crate::protocol::keys::LatchKeys::new("luagate", "l").unwrap();
         let call = crate::protocol::call::Call::pack(&crate::protocol::latch::Count { keys: &keys });
         let calls = [&call];
@@ -287,12 +261,10 @@ mod tests {
         let mut packets = 0;
         while let Some(packet) = exchange.packet() {
             packets += 1;
-            assert!(packets <= 3, "it asks for ever");
-            let unknown = || Err(server(ServerErrorKind::NoScript));
-            let loaded = Ok(Value::SimpleString("OK".into()));
-            exchange.receive((1..packet.replies).map(|_| loaded.clone()).chain([unknown()]));
+            assert!(packets <= 2, "it asks for ever");
+            exchange.receive((0..packet.replies).map(|_| Err(server(ServerErrorKind::NoScript))));
         }
-        assert_eq!(packets, 3);
+        assert_eq!(packets, 2);
         let (results, _) = exchange.results(None, None);
         let [Err(CallError::Failed(failure))] = results.as_slice() else {
             panic!("{results:?}");

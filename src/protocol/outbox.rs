@@ -83,8 +83,20 @@ pub struct Post<C> {
     pub number: u64,
     pub call: Packed,
     pub on: C,
-    /// The server does not know the script: the packet contains its text.
-    pub loads: bool,
+    /// The server does not know the script: the call contains its text.
+    pub with_text: bool,
+}
+
+impl<C> Post<C> {
+    pub fn packet(&self) -> Vec<u8> {
+        let mut packet = Vec::new();
+        if self.with_text {
+            self.call.write_with_text(&mut packet);
+        } else {
+            packet.extend_from_slice(self.call.by_sha1());
+        }
+        packet
+    }
 }
 
 /// What becomes of a release after an answer, or without one.
@@ -271,7 +283,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
         let on = entry.release.lost.first().cloned().or(current)?;
         let call = entry.release.call(&entry.steps)?;
         entry.state = State::Posted(on.clone());
-        Some(Post { number, call, on, loads: false })
+        Some(Post { number, call, on, with_text: false })
     }
 
     /// Takes the reply to a posted call. `None`: there is none, and there will be none.
@@ -282,15 +294,15 @@ impl<C: Clone + PartialEq> Outbox<C> {
         now: Instant,
         is_open: impl Fn(&C) -> bool,
     ) -> Next<C> {
-        let Post { number, call, on, loads } = post;
+        let Post { number, call, on, with_text } = post;
         let Some(entry) = self.entries.get_mut(&number) else {
             return Next::Confirmed { found: false };
         };
         let is_silent = reply.is_none();
         let is_answered = match reply.map(error_in) {
-            Some(Err(error)) if is_no_script(&error) && !loads => {
+            Some(Err(error)) if is_no_script(&error) && !with_text => {
                 self.failures += 1; // a later call of its name may be answered before it
-                return Next::Post(Post { number, call, on, loads: true });
+                return Next::Post(Post { number, call, on, with_text: true });
             }
             Some(Ok(reply)) => entry.release.answered(&mut entry.steps, reply).is_ok(),
             Some(Err(_)) | None => false,
@@ -307,12 +319,12 @@ impl<C: Clone + PartialEq> Outbox<C> {
             return Next::Due { closes: closes.then_some(on) };
         }
         if let Some(call) = entry.release.call(&entry.steps) {
-            return Next::Post(Post { number, call, on, loads: false });
+            return Next::Post(Post { number, call, on, with_text: false });
         }
         let found = !entry.steps.has_found_nothing;
         entry.release.answered_on(&on, now);
         // A call may have been sent after the first answer to this release, and before it was posted again.
-        self.failures += u64::from(loads);
+        self.failures += u64::from(with_text);
         // If another call is lost too, this answer is too early.
         if entry.release.lost.first().is_some() {
             self.fail(number);

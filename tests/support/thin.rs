@@ -80,14 +80,13 @@ impl<'a> Thin<'a> {
     /// Runs a script on these keys.
     pub fn call_on(&mut self, script: &str, keys: &[String], arguments: &[&str]) -> Reply {
         let text = self.scripts.text(script);
-        let mut evalsha = redis::cmd("EVALSHA");
-        evalsha.arg(sha1_smol::Sha1::from(text).digest().to_string());
-        evalsha.arg(keys.len()).arg(keys).arg(arguments);
-        let mut reply: Result<Value, RedisError> = evalsha.query(&mut self.con);
+        let mut call = |command: &str, script: &str| -> Result<Value, RedisError> {
+            let mut call = redis::cmd(command);
+            call.arg(script).arg(keys.len()).arg(keys).arg(arguments).query(&mut self.con)
+        };
+        let mut reply = call("EVALSHA", &sha1_smol::Sha1::from(text).digest().to_string());
         if matches!(&reply, Err(error) if error.code() == Some("NOSCRIPT")) {
-            let mut load = redis::cmd("SCRIPT");
-            load.arg("LOAD").arg(text).exec(&mut self.con).unwrap();
-            reply = evalsha.query(&mut self.con);
+            reply = call("EVAL", text);
         }
         let mut read = Reply { word: String::new(), numbers: Vec::new() };
         read.add(reply.unwrap());

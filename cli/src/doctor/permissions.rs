@@ -4,13 +4,12 @@
 //! the arguments or finds no key. So the calls work on every server, with any user.
 
 use super::report::{Judgement, broken, ok, warning};
-use Use::{Acquiring, Autocomplete, FlushedScripts, Latches, Operating};
+use Use::{Acquiring, Autocomplete, Latches, Operating};
 
 /// The functions that fail without a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     Acquiring,
-    FlushedScripts,
     Latches,
     Autocomplete,
     Operating,
@@ -34,10 +33,10 @@ pub const SUBSCRIBE: Need = need("+subscribe", "SUBSCRIBE CHANNEL", Acquiring);
 /// The only call that stores something. The trial of a semaphore removes its key, which needs UNLINK.
 pub const LPUSH: Need = need("+lpush", "LPUSH KEY x", Autocomplete);
 
-pub const NEEDS: [Need; 35] = [
+pub const NEEDS: [Need; 34] = [
     need("+ping", "PING", Acquiring),
     need("+evalsha", "EVALSHA 0000000000000000000000000000000000000000 0", Acquiring),
-    need("+script|load", "SCRIPT LOAD (", Acquiring), // not a valid script, so it is not stored
+    need("+eval", "EVAL ( 0", Acquiring), // not a valid script, so it is not stored
     need("+time", "TIME", Acquiring),
     need("+hdel", "HDEL KEY x", Acquiring),
     need("+hget", "HGET KEY x", Acquiring),
@@ -58,7 +57,6 @@ pub const NEEDS: [Need; 35] = [
     need("+zscore", "ZSCORE KEY x", Acquiring),
     need("+publish", "PUBLISH CHANNEL x", Acquiring),
     need("+pubsub|numsub", "PUBSUB NUMSUB CHANNEL", Acquiring),
-    need("+eval", "EVAL ( 0", FlushedScripts),
     need("+hexists", "HEXISTS KEY x", Latches),
     need("+zrevrangebyscore", "ZREVRANGEBYSCORE KEY 0 0", Latches),
     need("+llen", "LLEN KEY", Autocomplete),
@@ -105,7 +103,6 @@ pub fn judge(missing: &str, purpose: Use, user: Option<&str>) -> Judgement {
     let remedy = format!("Run `ACL SETUSER {} {missing}` on the server", user.unwrap_or("<user>"));
     let effect = match purpose {
         Acquiring => return broken(found, format!("Acquiring, waiting or releasing fails. {remedy}")),
-        FlushedScripts => "Acquiring may fail while another client repeatedly flushes the scripts",
         Latches => "Latches fail",
         Autocomplete => "Autocomplete fails",
         Operating => "Only this tool needs it, for `doctor`, `ls`, `top` and `export`",
@@ -156,7 +153,7 @@ mod tests {
                 "&shop:inbox:*",
             ),
             ("PUBLISH", "No permissions to access a channel", "&shop:inbox:*"),
-            ("SCRIPT", "User a has no permissions to run the 'script|load' command", "+script|load"),
+            ("PUBSUB", "User a has no permissions to run the 'pubsub|numsub' command", "+pubsub|numsub"),
         ] {
             assert_eq!(find(call).missing(text, "shop"), missing, "{text}");
         }

@@ -137,7 +137,7 @@ fn each_missing_permission_is_named() {
     for (rules, missing) in [
         ("-hset -zadd", &["+hset", "+zadd"][..]),
         ("-evalsha", &["+evalsha"]),
-        ("-script", &["+script|load"]),
+        ("-eval", &["+eval"]),
         ("-publish", &["+publish"]),
         ("resetkeys ~other:*", &["~PREFIX:*"]),
         ("resetchannels", &["&PREFIX:inbox:*"]),
@@ -175,7 +175,6 @@ fn what_only_the_tool_or_a_part_of_the_library_needs_is_a_warning() {
     for (rules, missing) in [
         ("-scan", "+scan"),
         ("-config", "+config|get"),
-        ("-eval", "+eval"),
         ("-hexists", "+hexists"),
         ("-lpush", "+lpush"),
     ] {

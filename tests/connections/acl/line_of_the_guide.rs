@@ -37,8 +37,8 @@ fn the_error_names_a_missing_permission() {
     let permissions = permissions();
     assert!(permissions.len() > 30, "{permissions:?}");
     for missing in permissions {
-        if missing == "+eval" || missing == "+info" {
-            continue; // see the next test; and `warnings.rs`: without this permission the gate opens without a warning
+        if missing == "+info" {
+            continue; // see `warnings.rs`: without this permission the gate opens without a warning
         }
         redis::cmd("FLUSHALL").exec(&mut admin).unwrap();
         redis::cmd("SCRIPT").arg("FLUSH").exec(&mut admin).unwrap();
@@ -89,15 +89,12 @@ fn forget(sent: &mut [u8]) {
 }
 
 #[test]
-fn eval_is_needed_if_the_server_loses_scripts_all_the_time() {
+fn everything_works_if_the_server_loses_scripts_all_the_time() {
     let server = own!(Server::private_tcp(&[]));
     let mut admin = server.connection();
     let url = as_user(&forgetful(&server));
     permit(&mut admin, &[]);
     everything(&url, &mut admin).unwrap();
-    permit(&mut admin, &["+eval"]);
-    let error = everything(&url, &mut admin).unwrap_err();
-    assert_names(&error, "+eval");
 }
 
 #[test]

@@ -73,8 +73,6 @@ pub enum Call {
 pub(crate) enum Command {
     /// The next call is also for a node to which the slot is still moving.
     Asking,
-    /// Stores this script.
-    Load(String),
     /// The next call. It contains the text of its script, or only the SHA-1.
     Call { with_text: bool },
     /// The nodes of a cluster, and their slots.
@@ -114,7 +112,6 @@ pub(crate) fn parse(packet: &[u8]) -> (Vec<Command>, Vec<Sent>) {
     let mut calls = Vec::new();
     let parsed = commands(packet).into_iter().map(|words| match words[0].as_slice() {
         b"ASKING" => Command::Asking,
-        b"SCRIPT" => Command::Load(script_with(&words[2])),
         name => {
             let with_text = name == b"EVAL";
             let script = if with_text { script_with(&words[1]) } else { script_of(&text_of(&words[1])) };

@@ -33,19 +33,14 @@ impl Client {
     }
 
     fn post(&mut self, post: Post<Connection>, now: Moment) {
-        let mut packet = Vec::new();
-        if post.loads {
-            post.call.write_load(&mut packet);
-        }
-        packet.extend_from_slice(post.call.by_sha1());
         let flight = self.flight(Thread::Posted(post.number), post.on, now);
-        let (packet, calls) = parse(&packet);
+        let (packet, calls) = parse(&post.packet());
         self.flights.push(Flight { packet, calls, is_behind: true, post: Some(post), ..flight });
     }
 
     /// The reply to a posted call is here, or there will be none.
     pub(super) fn posted(&mut self, post: Post<Connection>, replies: Result<Vec<RawReply>, CallError>, now: Moment) {
-        let reply = replies.ok().and_then(|replies| replies.into_iter().next_back());
+        let reply = replies.ok().and_then(|replies| replies.into_iter().next());
         let number = post.number;
         match self.outbox.answered(post, reply, now.instant(), is_open(&self.closed)) {
             Next::Post(post) => self.post(post, now),

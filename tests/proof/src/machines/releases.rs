@@ -221,7 +221,7 @@ fn posted() {
     let mut it = Queue::default();
     let before = it.outbox.mark();
     let post = it.post(plain("m", "id"));
-    assert_eq!((post.on, post.loads, it.before("m", None, 0)), (CURRENT, false, "clear".to_owned()));
+    assert_eq!((post.on, post.with_text, it.before("m", None, 0)), (CURRENT, false, "clear".to_owned()));
     let mark = it.outbox.mark();
     let overtaken = |it: &Queue| ["m", "other"].map(|name| it.outbox.is_overtaken(key(name).as_bytes(), mark));
     assert_eq!(overtaken(&it), [true, false]);
@@ -262,7 +262,7 @@ fn unknown_scripts() {
     else {
         panic!("it is not posted again");
     };
-    assert!(post.loads && post.on == CURRENT);
+    assert!(post.with_text && post.on == CURRENT);
     assert!(it.outbox.is_overtaken(key("other").as_bytes(), mark));
     // So may a call that was sent before it was posted again.
     let (mut another, mark, number) = (Queue { outbox: it.outbox.clone() }, it.outbox.mark(), post.number);

@@ -19,9 +19,7 @@ struct Setting {
     knows: bool,
     /// Bit n: it forgets all scripts before the n-th command.
     forgets: u32,
-    refuses_to_store: bool,
     asking: bool,
-    stores: bool,
     /// A command follows the calls.
     last: bool,
 }
@@ -49,10 +47,6 @@ impl Peer<'_> {
                 Ok(Value::Okay)
             }
             b"WAIT" => Ok(Value::Int(self.run)),
-            b"SCRIPT" if self.setting.refuses_to_store => {
-                server_error("NOPERM this user has no permissions to run 'script|load'")
-            }
-            b"SCRIPT" => send(self.server, words),
             _ if asked != self.setting.asking => server_error("MOVED 1 127.0.0.1:1"),
             _ => {
                 let reply = send(self.server, words);
@@ -96,24 +90,14 @@ pub fn check(scripts: &Scripts) {
                 words_of(&send(&mut server, &commands(&bytes)[0]))
             })
             .collect();
-        for bits in 0..32 {
+        for bits in 0..8 {
             let is = |bit: u32| bits >> bit & 1 == 1;
             for &forgets in &forgets {
-                let setting = Setting {
-                    knows: is(0),
-                    forgets,
-                    refuses_to_store: is(1),
-                    asking: is(2),
-                    stores: is(3),
-                    last: is(4),
-                };
+                let setting = Setting { knows: is(0), forgets, asking: is(1), last: is(2) };
                 let outcomes = settle(&mut server, &empty, setting, calls);
                 for (index, outcome) in outcomes.iter().enumerate() {
                     let outcome = words_of(outcome.as_ref().expect("the outcome is missing"));
-                    let unknown =
-                        setting.refuses_to_store && matches!(&outcome, Err(text) if text.starts_with("NOPERM"));
-                    let fits = unknown || outcome == expected[index];
-                    assert!(fits, "{setting:?}: {outcome:?}, {:?}", expected[index]);
+                    assert_eq!(outcome, expected[index], "{setting:?}");
                 }
             }
         }
@@ -127,8 +111,9 @@ fn settle(server: &mut Server, store: &Store, setting: Setting, calls: &[&Packed
     if setting.knows {
         for call in calls {
             let mut bytes = Vec::new();
-            call.write_load(&mut bytes);
-            send(server, &commands(&bytes)[0]).unwrap();
+            call.write_with_text(&mut bytes);
+            let text = commands(&bytes)[0][1].clone();
+            redis::cmd("SCRIPT").arg("LOAD").arg(text).exec(server).unwrap();
         }
     } else {
         redis::cmd("SCRIPT").arg("FLUSH").exec(server).unwrap();
@@ -139,7 +124,6 @@ fn settle(server: &mut Server, store: &Store, setting: Setting, calls: &[&Packed
     if let [call] = calls
         && !setting.asking
         && !setting.last
-        && setting.stores
     {
         // The usual case.
         rounds += 1;
@@ -147,11 +131,10 @@ fn settle(server: &mut Server, store: &Store, setting: Setting, calls: &[&Packed
         assert_eq!(*packet.bytes, *exchange.packet().unwrap().bytes);
         let reply = carry(&packet, |words| peer.execute(words)).pop().unwrap();
         match error_in(reply) {
-            Err(error) if is_no_script(&error) => exchange = Exchange::of_unknown(calls),
+            Err(error) if is_no_script(&error) => exchange = Exchange::with_text(calls),
             reply => return vec![Some(reply)],
         }
     }
-    exchange.stores &= setting.stores;
     let replicas = MinReplicas { count: 1, timeout: Duration::ZERO };
     exchange.last = setting.last.then(|| replicas.command());
     while let Some(packet) = exchange.packet() {
@@ -164,17 +147,14 @@ fn settle(server: &mut Server, store: &Store, setting: Setting, calls: &[&Packed
         let last = sent.last().is_some_and(|words| words == &[&b"WAIT"[..], b"1", b"1"]);
         assert_eq!(last, setting.last);
         exchange.receive(carry(&packet, |words| peer.execute(words)));
-        let most = match (setting.forgets, setting.stores) {
-            (0, _) if setting.knows => 1,
-            (_, true) if setting.refuses_to_store => 2,
-            (0, _) => 1 + calls.len().min(2), // there are two scripts
-            (_, stores) => 1 + usize::from(stores) + calls.len(),
+        let most = match setting.forgets {
+            0 if setting.knows => 1,
+            0 => 1 + calls.len().min(2), // there are two scripts
+            _ => 1 + calls.len(),
         };
         assert!(rounds <= most, "{setting:?}: round {rounds}");
     }
-    if !(setting.refuses_to_store && setting.stores) {
-        assert_eq!(peer.run, calls.len() as i64, "{setting:?}");
-    }
+    assert_eq!(peer.run, calls.len() as i64, "{setting:?}");
     let last = exchange.last_reply.take().map(Result::unwrap);
     assert_eq!(last, setting.last.then_some(Value::Int(peer.run)));
     exchange.outcomes()

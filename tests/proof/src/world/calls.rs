@@ -28,10 +28,6 @@ impl World {
                     asking = true;
                     Ok(Value::Okay)
                 }
-                Command::Load(script) => {
-                    self.nodes.learn(flight.connection.port, script);
-                    Ok(Value::Okay)
-                }
                 Command::Slots => Ok(self.nodes.report()),
                 Command::Call { with_text } => match calls.next() {
                     Some(sent) => self.execute(name, &flight, sent, asked, *with_text)?,

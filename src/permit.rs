@@ -17,7 +17,6 @@ use crate::protocol::semaphore::{Release, ReleaseAnswer};
 use crate::protocol::waiter::Granted;
 use crate::shared::Shared;
 use crate::trace::Operation;
-use crate::wait::polled::Held;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -378,12 +377,6 @@ impl Permit {
         if self.is_own_process() {
             self.change(HeldPermit::hand_on);
         }
-    }
-
-    /// Ends the renewal of this permit. For a future that is not polled.
-    pub(crate) fn renewal_end(&self) -> Held {
-        let (permits, number) = (self.shared.permits.clone(), self.number);
-        Box::new(move || permits.with(|keeper| keeper.stop_renewal(number)))
     }
 
     /// The same permit with other lease options. Its current lease continues.

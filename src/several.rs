@@ -112,7 +112,11 @@ impl Several {
     /// If this is dropped, nothing stays held.
     pub async fn try_acquire_async(&self) -> Result<SeveralPermits, TryAcquireError> {
         let shared = self.shared()?;
-        shared.watch(|polled| async move { self.try_acquire_by(Caller::polled(&polled)).await }).await
+        let make = || {
+            let this = self.clone();
+            async move { this.try_acquire_by(Caller::of(Mode::Async)).await }
+        };
+        shared.watch(make).await
     }
 
     /// Takes the permits of all semaphores, one semaphore after the other. Waits in line, and blocks until all are
@@ -133,7 +137,8 @@ impl Several {
     }
 
     /// As [`acquire`](Several::acquire), without blocking. If this future is woken but not polled for 1 s, the permits that
-    /// it already holds are not renewed any more. If more than 32 futures of the gate are not polled, this time is 10 s.
+    /// it already holds are released, and it begins anew when it is polled. If more than 100 futures of the gate are not polled,
+    /// this time is 10 s.
     ///
     /// # Errors
     /// As [`acquire`](Several::acquire).
@@ -168,7 +173,11 @@ impl Several {
 
     async fn in_line_async(&self, deadline: Option<Instant>) -> Result<SeveralPermits, AcquireError> {
         let shared = self.shared()?;
-        shared.watch(|polled| async move { self.acquire_by(deadline, Caller::polled(&polled)).await }).await
+        let make = || {
+            let this = self.clone();
+            async move { this.acquire_by(deadline, Caller::of(Mode::Async)).await }
+        };
+        shared.watch(make).await
     }
 
     fn deadline(&self, timeout: Duration) -> Result<Option<Instant>, Invalid> {
@@ -235,7 +244,6 @@ impl Several {
             // Permits that are already held are renewed during the next wait, even if their settings do not ask for
             // renewal.
             let meanwhile = LeaseOptions { renewed: lease.lease_ms > 0, ..*lease };
-            caller.polled.inspect(|polled| polled.holds(permits.iter().map(Permit::renewal_end).collect()));
             let acquired = member.semaphore.in_line(member.permits, meanwhile, None, deadline, caller).await;
             permits.push(acquired.map_err(|error| match error {
                 AcquireError::Cancelled(_) => AcquireError::Cancelled(Cancelled { ticket: None }), // of one of them
@@ -288,23 +296,17 @@ impl Several {
             }
             _ => None,
         };
-        loop {
-            let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
-            let (answer, sent, _) = shared.waits.once(&call, &parts, doubts, caller).await?;
-            if matches!(answer, TryAcquireSeveralAnswer::Denied { .. }) {
-                shared.servers.counts.denied.add_one();
-            }
-            let grants = self.granted(answer)?;
-            let held = SeveralPermits::new(&self.members, self.permits(shared, &id, &grants, sent.at)?);
-            self.check_limits(grants.iter().map(|(_, usage)| usage.limit))?;
-            let confirmed = permit::confirm(&held.permits.iter().collect::<Vec<_>>(), None, caller.mode).await;
-            if caller.keeps_grant() {
-                confirmed?;
-                held.permits.iter().for_each(|_| shared.servers.counts.grant(false));
-                return Ok(held);
-            }
-            held.permits.iter().for_each(Permit::hand_on); // another release has been posted
+        let _busy = shared.servers.clock.busy(); // until the permits are registered for renewal
+        let (answer, sent, _) = shared.waits.once(&call, &parts, doubts, caller).await?;
+        if matches!(answer, TryAcquireSeveralAnswer::Denied { .. }) {
+            shared.servers.counts.denied.add_one();
         }
+        let grants = self.granted(answer)?;
+        let held = SeveralPermits::new(&self.members, self.permits(shared, &id, &grants, sent.at)?);
+        self.check_limits(grants.iter().map(|(_, usage)| usage.limit))?;
+        permit::confirm(&held.permits.iter().collect::<Vec<_>>(), None, caller.mode).await?;
+        held.permits.iter().for_each(|_| shared.servers.counts.grant(false));
+        Ok(held)
     }
 
     /// The arguments of the script that takes the permits of all semaphores, or none.

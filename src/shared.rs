@@ -9,7 +9,7 @@ use crate::protocol::call::Call;
 use crate::protocol::lease::Sent;
 use crate::protocol::outbox::Ordered;
 use crate::wait::Waits;
-use crate::wait::polled::{Futures, Polled};
+use crate::wait::polled::Futures;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,14 +56,14 @@ impl Shared {
         Ok(self.call_at(call, mode).await?.0)
     }
 
-    /// Watches the future of an operation that may get a grant.
-    pub(crate) async fn watch<T, E, F>(&self, future: impl FnOnce(Arc<Polled>) -> F) -> Result<T, E>
+    /// Watches the future of an operation that may get a grant. `make` returns another one after it was stopped.
+    pub(crate) async fn watch<T, E, F>(&self, make: impl Fn() -> F + Unpin) -> Result<T, E>
     where
         E: From<CallError>,
-        F: Future<Output = Result<T, E>>,
+        F: Future<Output = Result<T, E>> + Send + 'static,
     {
         self.servers.check_process()?; // before any lock
-        self.futures.watch(future).await
+        self.futures.watch(make).await
     }
 }
 

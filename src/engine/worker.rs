@@ -71,10 +71,6 @@ impl Worker {
         Worker { shared: Arc::new(shared) }
     }
 
-    pub(crate) fn foreign(&self) -> &Foreign {
-        &self.shared.foreign
-    }
-
     /// Whether this process made it. `false` in a forked child.
     pub(crate) fn is_own_process(&self) -> bool {
         self.shared.foreign.is_own_process()

@@ -122,16 +122,16 @@ fn leases_and_releases() {
 #[test]
 fn futures_that_are_not_polled() {
     let unpolled = [
-        ("async_programs", "gives such a grant back {} after the future was woken"),
+        ("async_programs", "stops the wait {} after its future was woken"),
         ("async_programs", "are woken and not polled for {}, the machine is probably busy"),
         ("src/several.rs", "is woken but not polled for {}, the permits"),
     ];
     assert_said(&said(UNPOLLED), &unpolled);
-    let interval = [("async_programs", "or up to {} later"), ("async_programs", "grants every {}.")];
+    let interval = [("async_programs", "or up to {} later"), ("async_programs", "waits every {}.")];
     assert_said(&said(INTERVAL), &interval);
     let few = [
         ("async_programs", "If more than {} futures of a gate are woken"),
-        ("async_programs", "it gives back at most {} grants every"),
+        ("async_programs", "it stops at most {} waits every"),
         ("src/several.rs", "If more than {} futures of the gate are not polled"),
     ];
     assert_said(&FEW.to_string(), &few);

@@ -223,15 +223,6 @@ impl Mailbox {
         self.cancelled || self.cancelled_at.is_some_and(|at| at <= now)
     }
 
-    /// Removes the grants and returns their fences, because they are given back. The waiter asks again.
-    pub fn take_grants(&mut self) -> Vec<u64> {
-        let (grants, others): (VecDeque<_>, VecDeque<_>) =
-            self.messages.drain(..).partition(|(message, _)| message.fence > 0);
-        self.messages = others;
-        self.called |= !grants.is_empty();
-        grants.into_iter().map(|(message, _)| message.fence).collect()
-    }
-
     /// The next event for a waiter that sleeps until `until`. An error is the time at which to check again.
     pub fn take(&mut self, until: Instant, now: Instant) -> Result<Mail, Instant> {
         if let Some((message, received)) = self.messages.pop_front() {

@@ -217,9 +217,9 @@ impl<C> Entry<C> {
 }
 
 impl<C: Clone + PartialEq> Entry<C> {
-    /// Whether only a call with the same id waits for it: nobody has dropped this permit, or it follows a lost call.
+    /// Whether only a call with the same id waits for it: it follows a lost call.
     fn is_aside(&self) -> bool {
-        self.release.lost.first().is_some() || self.release.target == ReleaseTarget::Held
+        self.release.lost.first().is_some()
     }
 
     /// Whether a later call may have to wait for it.

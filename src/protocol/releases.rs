@@ -39,8 +39,6 @@ pub enum ReleaseTarget {
     /// Everything that the id has, except the permit with this fence (0: none). A lookup finds the fence or the ticket, and
     /// the release names it.
     Other(u64),
-    /// The permit that the id has. A place in line stays. A lookup finds the fence.
-    Held,
 }
 
 /// The connections on which a call may still run whose answer is missing.
@@ -172,12 +170,10 @@ impl<C> PendingRelease<C> {
             ReleaseTarget::Whatever => (ReleaseCall::Release(None), 0),
             ReleaseTarget::Fence(fence) => (ReleaseCall::Release(Some(fence)), 0),
             ReleaseTarget::Other(fence) => (ReleaseCall::LookUp, fence),
-            ReleaseTarget::Held => (ReleaseCall::LookUp, 0),
         };
         Steps {
             next,
             except,
-            keeps_place: self.target == ReleaseTarget::Held,
             // A place in line may be granted after the lookup. Then a second lookup follows.
             lookups: 2,
             has_found_nothing: false,
@@ -253,7 +249,6 @@ pub struct Steps {
     pub next: ReleaseCall,
     /// The fence of a permit that stays.
     except: u64,
-    keeps_place: bool,
     /// The number of lookups that are left.
     pub lookups: u32,
     /// The last release found nothing to release.
@@ -273,7 +268,6 @@ impl Steps {
         self.next = match found {
             LookupAnswer::Held(grant) if grant.fence == self.except => ReleaseCall::Nothing,
             LookupAnswer::Held(grant) => ReleaseCall::Release(Some(grant.fence)),
-            LookupAnswer::Queued { .. } if self.keeps_place => ReleaseCall::Nothing,
             LookupAnswer::Queued { ticket, .. } => ReleaseCall::Release(Some(*ticket)),
             LookupAnswer::Gone { .. } => ReleaseCall::Nothing,
         };
@@ -281,7 +275,7 @@ impl Steps {
 
     fn released(&mut self, answer: &ReleaseAnswer) {
         self.has_found_nothing = *answer == ReleaseAnswer::Gone;
-        let may_be_granted_since = self.lookups == 1 && !self.keeps_place;
+        let may_be_granted_since = self.lookups == 1;
         self.next =
             if self.has_found_nothing && may_be_granted_since { ReleaseCall::LookUp } else { ReleaseCall::Nothing };
     }

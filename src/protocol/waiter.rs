@@ -79,6 +79,9 @@ pub trait WaitTarget {
 
     /// The client has released permits of this id, up to this fence; 0: none.
     fn has_released(&mut self, fence: u64);
+
+    /// The ticket with which another wait can take this place in line, once this wait has left it. 0: none.
+    fn kept_ticket(&self) -> u64;
 }
 
 /// The kinds of calls by which a waiter asks.
@@ -117,9 +120,6 @@ pub enum Event<A> {
     Unanswered(CallError),
     /// What arrived while the driver slept. A message is signed with the secret of this wait.
     Mail(Mail),
-    /// What this wait got in the meantime was given back, because its driver did not take it in time. It asks again with
-    /// its ticket.
-    GivenBack,
 }
 
 /// The next action of the driver.
@@ -195,10 +195,6 @@ impl<T: WaitTarget> Waiter<T> {
             (_, Event::Mail(Mail::Cancelled)) => {
                 let give_back = GiveBack { now: self.target.is_queued(), later: self.may_come_late };
                 Action::Done { result: Err(self.target.cancelled()), give_back }
-            }
-            (_, Event::GivenBack) => {
-                self.next_ask = now.instant();
-                self.sleep()
             }
             (_, Event::Mail(Mail::Called)) => {
                 let at = self.target.hint(now.instant());
@@ -646,6 +642,12 @@ impl WaitTarget for PermitTarget {
     fn has_released(&mut self, fence: u64) {
         self.entry.floor = self.entry.floor.max(fence);
     }
+
+    /// The release of an id of the application looks up what it finds. A new place with the same ticket could be taken for the
+    /// old one.
+    fn kept_ticket(&self) -> u64 {
+        if self.lease.own_id { 0 } else { self.entry.ticket }
+    }
 }
 
 /// A refusal in the form of the public interface.
@@ -797,4 +799,8 @@ impl WaitTarget for LatchTarget {
     }
 
     fn has_released(&mut self, _: u64) {}
+
+    fn kept_ticket(&self) -> u64 {
+        0
+    }
 }

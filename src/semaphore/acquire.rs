@@ -12,6 +12,7 @@ use crate::protocol::semaphore::{Lookup, LookupAnswer, Refresh};
 use crate::protocol::waiter::{Granted, last_call_ends};
 use crate::trace::Operation;
 use crate::wait::Caller;
+use crate::wait::polled::KeptTicket;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -259,12 +260,23 @@ impl Semaphore {
     }
 
     async fn at_once_async(&self, permits: Option<u32>) -> Result<Permit, TryAcquireError> {
-        self.shared.watch(|polled| async move { self.at_once(permits, Caller::polled(&polled)).await }).await
+        let make = || {
+            let this = self.clone();
+            async move { this.at_once(permits, Caller::of(Mode::Async)).await }
+        };
+        self.shared.watch(make).await
     }
 
     async fn in_line_async(&self, permits: u32, deadline: Option<Instant>) -> Result<Permit, AcquireError> {
-        let shared = &self.shared;
-        shared.watch(|polled| async move { self.acquire_by(permits, deadline, Caller::polled(&polled)).await }).await
+        let kept = KeptTicket::default();
+        let make = || {
+            let (this, kept) = (self.clone(), kept.clone());
+            async move {
+                let caller = Caller { kept: Some(&kept), ..Caller::of(Mode::Async) };
+                this.acquire_by(permits, deadline, caller).await
+            }
+        };
+        self.shared.watch(make).await
     }
 
     /// Takes permits at once, or none. `None`: all that are free.
@@ -272,16 +284,10 @@ impl Semaphore {
         let mut target = self.settings.target(permits, self.settings.lease_options()?)?;
         let span = Operation::TryAcquire.on([target.keys.meta.as_ref()]);
         let work = async {
-            loop {
-                let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
-                let granted = self.shared.waits.at_once(&mut target, caller).await?;
-                let on_lost = self.settings.on_lost.as_ref();
-                let permit = Permit::granted(&self.shared, granted, on_lost, None, caller.mode).await;
-                if caller.keeps_grant() {
-                    return Ok(permit?);
-                }
-                permit.inspect(Permit::hand_on).ok(); // another release has been posted
-            }
+            let _busy = self.shared.servers.clock.busy(); // until the permit is registered for renewal
+            let granted = self.shared.waits.at_once(&mut target, caller).await?;
+            let on_lost = self.settings.on_lost.as_ref();
+            Ok(Permit::granted(&self.shared, granted, on_lost, None, caller.mode).await?)
         };
         span.run(work).await
     }
@@ -306,22 +312,16 @@ impl Semaphore {
         caller: Caller<'_>,
     ) -> Result<Permit, AcquireError> {
         let span = Operation::Acquire.on([self.settings.keys()?.meta.as_ref()]);
-        let mut ticket = self.settings.ticket.map_or(0, Ticket::number);
+        let ticket = self.settings.ticket.map(Ticket::number);
         let work = async {
             let caller = Caller { cancel: self.settings.cancel.as_ref(), ..caller };
-            loop {
-                let mut target = self.settings.target(Some(permits), lease)?;
-                target.entry.ticket = ticket;
-                let (granted, _busy) = self.shared.waits.in_line(target, deadline, caller).await?;
-                ticket = granted.ticket.unwrap_or_default();
-                let until = last_call_ends(deadline);
-                let permit = Permit::granted(&self.shared, granted, on_lost, until, caller.mode).await;
-                if caller.keeps_grant() {
-                    return Ok(permit?);
-                }
-                permit.inspect(Permit::hand_on).ok(); // another release has been posted
-                // It was given back while it was confirmed. The next wait has the same place.
-            }
+            let mut target = self.settings.target(Some(permits), lease)?;
+            target.entry.ticket = caller.kept.and_then(KeptTicket::ticket).or(ticket).unwrap_or(0);
+            let (granted, _busy) = self.shared.waits.in_line(target, deadline, caller).await?;
+            // If this is stopped while the grant is confirmed, it has the same place again.
+            caller.kept.inspect(|kept| kept.keep(granted.ticket.filter(|_| !lease.own_id).unwrap_or(0)));
+            let until = last_call_ends(deadline);
+            Ok(Permit::granted(&self.shared, granted, on_lost, until, caller.mode).await?)
         };
         span.run(work).await
     }

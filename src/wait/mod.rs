@@ -25,7 +25,7 @@ use crate::protocol::waiter::{
 };
 use crate::sync::lock;
 use cancel::Cancel;
-use polled::{Asked, Polled};
+use polled::KeptTicket;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -58,28 +58,13 @@ pub(crate) struct Waits {
 pub(crate) struct Caller<'a> {
     pub(crate) mode: Mode,
     pub(crate) cancel: Option<&'a Cancel>,
-    /// For a future: whether its grants were given back because it was not polled.
-    pub(crate) polled: Option<&'a Polled>,
+    /// For a future that begins anew after it was stopped.
+    pub(crate) kept: Option<&'a KeptTicket>,
 }
 
 impl Caller<'_> {
     pub(crate) fn of(mode: Mode) -> Caller<'static> {
-        Caller { mode, cancel: None, polled: None }
-    }
-
-    /// A task that is watched.
-    pub(crate) fn polled(polled: &Polled) -> Caller<'_> {
-        Caller { mode: Mode::Async, cancel: None, polled: Some(polled) }
-    }
-
-    /// Whether a grant that arrives now is given back already.
-    pub(crate) fn is_given_back(&self) -> bool {
-        self.polled.is_some_and(Polled::is_given_back)
-    }
-
-    /// The caller has its grant. Returns whether it keeps it.
-    pub(crate) fn keeps_grant(&self) -> bool {
-        self.polled.is_none_or(Polled::keeps_grant)
+        Caller { mode, cancel: None, kept: None }
     }
 }
 
@@ -128,7 +113,6 @@ impl Waits {
     ) -> Result<(C::Answer, Sent, u64), CallError> {
         self.servers.check_process()?;
         let mut preceded = self.before_all(parts, None, caller.mode).await?;
-        caller.polled.inspect(|polled| polled.asks(parts.iter().map(|part| part.asked(None)).collect()));
         let (packed, mut is_first) = (call.pack(), true);
         loop {
             let Preceded { mark, floor } = preceded;
@@ -140,20 +124,16 @@ impl Waits {
                 once.is_sent = matches!(error, CallError::Unknown(_));
                 error
             })?;
-            let (doubt, is_given_back) = (doubts(&answer, sent, floor), caller.is_given_back());
-            once.is_sent = is_given_back || doubt.as_ref().is_some_and(|doubt| doubt.still_held > 0);
+            let doubt = doubts(&answer, sent, floor);
+            once.is_sent = doubt.as_ref().is_some_and(|doubt| doubt.still_held > 0);
             once.lost = LostCalls::default();
             drop(once); // releases
-            let doubt = doubt.filter(|_| is_first);
             let is_overtaken = doubt.is_some_and(|doubt| doubt.is_overtaken || self.is_overtaken(parts, mark));
-            if !is_overtaken && !is_given_back {
+            if !is_first || !is_overtaken {
                 return Ok((answer, sent, floor));
             }
-            is_first &= !is_overtaken;
-            preceded = self.before_all(parts, is_overtaken.then_some(mark), caller.mode).await?;
-            if is_given_back {
-                caller.polled.inspect(|polled| polled.asks_again());
-            }
+            is_first = false;
+            preceded = self.before_all(parts, Some(mark), caller.mode).await?;
         }
     }
 
@@ -221,9 +201,6 @@ impl Waits {
             );
             return Err(Invalid::new("id", why).into());
         };
-        if let Some(polled) = caller.polled {
-            polled.asks(vec![Part::of(&target).asked(Some(&registered.mailbox))]);
-        }
         let keys = target.keys.clone();
         let mut wait = RunningWait::new(self, registered, &keys.meta, self.waiter(target, deadline), caller);
         let result = wait.run().await;
@@ -338,11 +315,6 @@ impl Part<'_> {
         let PermitTarget { keys, id, lease, .. } = target;
         Part { keys, id, is_own_id: lease.own_id, longest: target.longest() }
     }
-
-    fn asked(&self, mailbox: Option<&Arc<Slot<Mailbox>>>) -> Asked {
-        let Part { keys, id, is_own_id, longest } = *self;
-        Asked { keys: keys.clone(), id: id.to_owned(), is_own_id, longest, mailbox: mailbox.cloned() }
-    }
 }
 
 /// One call that does not wait in line. If this is dropped before its answer is handled, a grant is released.
@@ -416,11 +388,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
         loop {
             let event = match action {
                 Action::Ask { ask, until } => self.ask(ask, until).await,
-                Action::Sleep { until } => match (self.mail(until).await, self.caller.polled) {
-                    (Mail::Message { message, .. }, Some(polled)) if polled.doubts(&message) => Event::GivenBack,
-                    (mail, _) => Event::Mail(mail),
-                },
-                Action::Done { result: Ok(_), .. } if self.caller.is_given_back() => Event::GivenBack,
+                Action::Sleep { until } => Event::Mail(self.mail(until).await),
                 Action::Done { result, give_back } => {
                     self.end(give_back).await;
                     return result;
@@ -460,12 +428,6 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     /// Sends one call and returns the event that it leads to. If the call may have run before a release that precedes it, it
     /// is sent once more.
     async fn ask(&mut self, ask: AskKind, until: Option<Instant>) -> Event<T::Answer> {
-        if self.caller.is_given_back() {
-            if let Err(error) = self.before(None, until).await {
-                return Event::Unanswered(error);
-            }
-            self.caller.polled.inspect(|polled| polled.asks_again());
-        }
         let releases = self.waits.releases.clone();
         let (mut mark, mut is_first) = (releases.mark(), true);
         loop {
@@ -484,7 +446,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
                 return Event::Answered { answer, sent };
             }
             is_first = false;
-            match self.before(Some(mark), until).await {
+            match self.before(mark, until).await {
                 Ok(preceded) => mark = preceded,
                 Err(error) => return Event::Unanswered(error),
             }
@@ -492,9 +454,9 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     }
 
     /// Returns when the next call may be sent.
-    async fn before(&mut self, after: Option<Mark>, until: Option<Instant>) -> Result<Mark, CallError> {
+    async fn before(&mut self, after: Mark, until: Option<Instant>) -> Result<Mark, CallError> {
         let (key, own_id) = (self.key.as_bytes(), Some(self.registered.id.as_str()));
-        let ordered = Ordered { key, own_id, after, only_own: false };
+        let ordered = Ordered { key, own_id, after: Some(after), only_own: false };
         let preceded = self.waits.releases.before(ordered, until, self.caller.mode).await?;
         self.waiter.target.has_released(preceded.floor);
         Ok(preceded.mark)
@@ -570,6 +532,7 @@ impl RunningWait<'_, PermitTarget> {
 impl<T: WaitTarget + Send + Sync> Drop for RunningWait<'_, T> {
     fn drop(&mut self) {
         if !self.is_over && self.waits.servers.is_own_process() && self.waiter.may_leave_something() {
+            self.caller.kept.inspect(|kept| kept.keep(self.waiter.target.kept_ticket()));
             self.abandon();
         }
     }

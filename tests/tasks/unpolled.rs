@@ -55,8 +55,8 @@ fn a_grant_that_no_poll_takes_goes_to_the_next_caller_and_the_future_is_served_a
     assert!(later.join().unwrap().is_ok());
 }
 
-/// The future has a place in line, which it does not know yet. `is_polled`: it is polled as soon as it is granted.
-fn grant_long_after_the_last_poll(is_polled: bool) {
+#[test]
+fn a_future_that_has_not_read_its_place_leaves_the_line_and_is_served_when_it_is_polled() {
     let (server, runtime) = (Server::any(), runtime());
     let gate = runtime.block_on(crate::gate(&server));
     runtime.block_on(has_waited(&gate));
@@ -64,34 +64,16 @@ fn grant_long_after_the_last_poll(is_polled: bool) {
     let holder = others.try_acquire().unwrap();
     let semaphore = gate.semaphore("s", 1);
     let mut unpolled = Steps::new(&runtime, semaphore.acquire_async());
+    let waiter_count = || others.inspect().unwrap().waiter_count;
     eventually("it is in line", || {
         assert!(unpolled.poll().is_pending());
-        let is_in_line = || (others.inspect().unwrap().waiter_count == 1).then_some(());
-        within(Duration::from_millis(100), is_in_line) // usually after the first poll
+        within(Duration::from_millis(100), || (waiter_count() == 1).then_some(())) // usually after the first poll
     });
-    let ticket = others.inspect().unwrap().waiters[0].ticket;
-    std::thread::sleep(BLOCKED); // it is woken by the reply, and not polled
+    eventually("it has left the line", || (waiter_count() == 0).then_some(())); // it is woken by the reply, and not polled
     holder.release().unwrap();
-    if !is_polled {
-        let begun = Instant::now();
-        let next = others.acquire_timeout(SOON).unwrap();
-        assert!(begun.elapsed() < BLOCKED, "the next caller waited for {:?}", begun.elapsed());
-        next.release().unwrap();
-    }
     let permit = unpolled.finish().unwrap();
-    assert_eq!(permit.ticket(), Some(ticket));
     assert_eq!(others.inspect().unwrap().holders[0].fence, permit.fence());
     runtime.block_on(permit.refresh_async()).unwrap();
-}
-
-#[test]
-fn a_grant_long_after_the_last_poll_goes_to_the_next_caller_and_the_future_is_served_after_it() {
-    grant_long_after_the_last_poll(false);
-}
-
-#[test]
-fn a_future_that_is_polled_long_after_it_asked_has_its_place() {
-    grant_long_after_the_last_poll(true);
 }
 
 /// After a first wait the gate has an inbox, and its first calls join the line.
@@ -106,6 +88,7 @@ async fn has_waited(gate: &Gate) {
 enum Way {
     AtOnce,
     InLine,
+    OwnId,
     Several,
 }
 
@@ -130,6 +113,7 @@ fn unread_reply_goes_to_the_next_caller(permanent: bool, way: Way) {
             }
         },
         Way::InLine => semaphore.acquire_async().await.unwrap(),
+        Way::OwnId => semaphore.clone().id("own").acquire_async().await.unwrap(),
         Way::Several => several.try_acquire_async().await.unwrap().into_permits().remove(0),
     };
     let others = server.gate().semaphore("s", 1);
@@ -182,38 +166,65 @@ fn a_grant_of_several_semaphores_that_no_poll_reads_goes_to_the_next_caller() {
 
 #[test]
 fn a_permanent_grant_that_no_poll_takes_goes_to_the_next_caller() {
-    for way in [Way::AtOnce, Way::InLine, Way::Several] {
+    for way in [Way::AtOnce, Way::InLine, Way::OwnId, Way::Several] {
         unread_reply_goes_to_the_next_caller(true, way);
     }
 }
 
 #[test]
-fn permits_that_an_unpolled_wait_for_several_already_holds_end_with_their_leases() {
+fn permits_that_an_unpolled_wait_for_several_already_holds_go_to_the_next_caller() {
     let (server, runtime) = (Server::any(), runtime());
     let gate = runtime.block_on(crate::gate(&server));
-    let lease = Duration::from_millis(600);
-    let (first, second) =
-        (gate.semaphore("a", 1).lease(Lease::fixed(lease)), gate.semaphore("b", 1).lease(Lease::fixed(lease)));
-    let others = server.gate();
-    let holder = others.semaphore("b", 1).try_acquire().unwrap();
-    let both = gate.several([(&first, 1), (&second, 1)]);
-    let mut unpolled = Steps::new(&runtime, both.acquire_timeout_async(SOON));
-    eventually("it waits for the second", || {
-        assert!(unpolled.poll().is_pending());
-        (others.semaphore("b", 1).inspect().unwrap().waiter_count == 1).then_some(())
+    let short = Duration::from_millis(600);
+    for lease in [Lease::fixed(short), Lease::PERMANENT] {
+        let [first, second] = ["a", "b"].map(|name| gate.semaphore(name, 1).lease(lease));
+        let others = server.gate();
+        let holder = others.semaphore("b", 1).try_acquire().unwrap();
+        let both = gate.several([(&first, 1), (&second, 1)]);
+        let mut unpolled = Steps::new(&runtime, both.acquire_timeout_async(SOON));
+        eventually("it waits for the second", || {
+            assert!(unpolled.poll().is_pending());
+            (others.semaphore("b", 1).inspect().unwrap().waiter_count == 1).then_some(())
+        });
+        // While it is polled, the first permit is renewed for longer than its lease.
+        let begun = Instant::now();
+        while begun.elapsed() < 2 * short {
+            assert!(unpolled.poll().is_pending());
+            assert_eq!(others.semaphore("a", 1).inspect().unwrap().holder_count, 1);
+            unpolled.is_woken_within(Duration::from_millis(20));
+        }
+        holder.release().unwrap();
+        assert!(unpolled.is_woken_within(SOON), "it is granted");
+        let begun = Instant::now();
+        for name in ["b", "a"] {
+            drop(others.semaphore(name, 1).acquire_timeout(SOON).unwrap());
+        }
+        assert!(begun.elapsed() < BLOCKED, "they were blocked for {:?}", begun.elapsed());
+        drop(unpolled.finish().unwrap()); // it begins anew
+    }
+}
+
+#[test]
+fn the_grants_of_a_hundred_futures_that_are_not_polled_go_to_the_next_caller() {
+    let (server, runtime) = (Server::any(), runtime());
+    let gate = runtime.block_on(crate::gate(&server));
+    let seats = gate.semaphore("seats", 100);
+    let others = server.gate().semaphore("seats", 100);
+    let holder = others.try_acquire_many(100).unwrap();
+    let mut unpolled: Vec<_> = (0..100).map(|_| Steps::new(&runtime, seats.acquire_async())).collect();
+    eventually("they are in line", || {
+        unpolled.iter_mut().for_each(|future| assert!(future.poll().is_pending()));
+        (others.inspect().unwrap().waiter_count == 100).then_some(())
     });
-    // While it is polled, the first permit is renewed for longer than its lease.
-    let begun = Instant::now();
-    while begun.elapsed() < 2 * lease {
-        assert!(unpolled.poll().is_pending());
-        assert_eq!(others.semaphore("a", 1).inspect().unwrap().holder_count, 1);
-        unpolled.is_woken_within(Duration::from_millis(20));
+    for future in &mut unpolled {
+        while future.is_woken_within(Duration::ZERO) {
+            assert!(future.poll().is_pending()); // until it only waits for its grant
+        }
     }
     holder.release().unwrap();
-    assert!(unpolled.is_woken_within(SOON), "it is granted");
     let begun = Instant::now();
-    for name in ["b", "a"] {
-        drop(others.semaphore(name, 1).acquire_timeout(SOON).unwrap());
-    }
-    assert!(begun.elapsed() < BLOCKED + lease, "they were blocked for {:?}", begun.elapsed());
+    let next = others.acquire_many_timeout(100, SOON).unwrap();
+    assert!(begun.elapsed() < BLOCKED, "the next caller waited for {:?}", begun.elapsed());
+    next.release().unwrap();
+    unpolled.into_iter().for_each(|mut future| drop(future.finish().unwrap()));
 }

@@ -172,12 +172,9 @@ fn each_missing_permission_is_named() {
 #[test]
 fn what_only_the_tool_or_a_part_of_the_library_needs_is_a_warning() {
     let server = own!(Server::private_tcp(&GOOD));
-    for (rules, missing) in [
-        ("-scan", "+scan"),
-        ("-config", "+config|get"),
-        ("-hexists", "+hexists"),
-        ("-lpush", "+lpush"),
-    ] {
+    for (rules, missing) in
+        [("-scan", "+scan"), ("-config", "+config|get"), ("-hexists", "+hexists"), ("-lpush", "+lpush")]
+    {
         for simulates in ["", " -acl"] {
             let ended = run_as(as_user(&server, &format!("{rules}{simulates}")));
             assert_eq!(ended.code(), 1, "{rules}{simulates}: {ended:?}");

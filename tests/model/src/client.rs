@@ -9,11 +9,11 @@ use crate::protocol::inbox::{Mail, Mailbox};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{LeaseOptions, Sent};
 use crate::protocol::releases::{LostCalls, PendingRelease, ReleaseTarget};
-use crate::protocol::waiter::{Action, AskKind, Event, Granted, PermitTarget, QueueEntry, Waiter};
+use crate::protocol::waiter::{Action, AskKind, Event, Granted, PermitTarget, QueueEntry, WaitTarget, Waiter};
 use crate::releases::Releases;
 use crate::remote::Remote;
 use crate::semaphore::{Inbox, LEASE_MS};
-use crate::wait::polled::{Asked, Futures, Polled};
+use crate::wait::polled::{Futures, KeptTicket};
 use crate::world::{fail, has_failed, now, sleep, tell};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -38,17 +38,21 @@ impl Client {
     pub(crate) fn open() -> Arc<Client> {
         let foreign = foreign::new();
         let (remote, worker) = (Remote::open(&foreign), Worker::new(&foreign, &Clock::real()));
-        let releases = Releases::new(&remote, &worker);
+        let releases = Releases::new(&remote);
         let futures = Arc::new(Futures::new(&Clock::real(), worker.clone(), &releases));
-        let jobs: [Arc<dyn Job>; 2] = [releases.clone(), futures.clone()];
+        let jobs: [Arc<dyn Job>; 1] = [futures.clone()];
         worker.set_jobs(jobs.iter().map(Arc::downgrade).collect());
         Arc::new(Client { remote, worker, releases, futures })
     }
 
     /// Waits for the permit, and releases it.
     pub(crate) async fn use_permit(self: Arc<Client>) {
-        let client = &*self;
-        let fence = client.futures.watch(|polled| async move { client.acquire(&polled).await }).await;
+        let kept = KeptTicket::default();
+        let make = || {
+            let (client, kept) = (self.clone(), kept.clone());
+            async move { client.acquire(&kept).await }
+        };
+        let fence = self.futures.watch(make).await;
         if self.remote.look(|semaphore| semaphore.fence_of(ID)) != Some(fence) {
             fail(format!("the permit with fence {fence} is used, but was given back"));
         }
@@ -56,35 +60,22 @@ impl Client {
         if self.remote.look(|semaphore| semaphore.fence_of(ID)) != Some(fence) {
             fail(format!("the permit with fence {fence} was given back while it was used"));
         }
-        drop(Permit { client, fence, is_handed_on: false });
+        drop(Permit { client: &self, fence, is_handed_on: false });
     }
 
     /// As `Semaphore::in_line`.
-    async fn acquire(&self, polled: &Polled) -> u64 {
-        let mut ticket = 0;
-        loop {
-            let inbox: Inbox = Arc::new(Slot::of_machine(&self.remote.foreign, Mailbox::new(Some("secret".into()))));
-            let longest = Duration::from_millis(LEASE_MS);
-            polled.asks(vec![Asked {
-                keys: keys(),
-                id: ID.into(),
-                is_own_id: false,
-                longest,
-                mailbox: Some(inbox.clone()),
-            }]);
-            let waiter = Waiter::new(target(ticket), None, longest, now());
-            let mut wait = Wait { client: self, polled, inbox, waiter, is_over: false };
-            let granted = wait.run().await;
-            drop(wait);
-            let mut permit = Permit { client: self, fence: granted.grant.fence, is_handed_on: false };
-            self.remote.ask(|_| ()).await; // some grants must be confirmed
-            permit.is_handed_on = true;
-            if polled.keeps_grant() {
-                return permit.fence;
-            }
-            tell(|| "loses its grant while it is confirmed".into());
-            ticket = granted.ticket.unwrap_or_default();
-        }
+    async fn acquire(&self, kept: &KeptTicket) -> u64 {
+        let inbox: Inbox = Arc::new(Slot::of_machine(&self.remote.foreign, Mailbox::new(Some("secret".into()))));
+        let longest = Duration::from_millis(LEASE_MS);
+        let waiter = Waiter::new(target(kept.ticket().unwrap_or(0)), None, longest, now());
+        let mut wait = Wait { client: self, kept, inbox, waiter, is_over: false };
+        let granted = wait.run().await;
+        drop(wait);
+        kept.keep(granted.ticket.unwrap_or(0));
+        let mut permit = Permit { client: self, fence: granted.grant.fence, is_handed_on: false };
+        self.remote.ask(|_| ()).await; // some grants must be confirmed
+        permit.is_handed_on = true;
+        permit.fence
     }
 }
 
@@ -108,6 +99,7 @@ impl Drop for Client {
     fn drop(&mut self) {
         if !has_failed() {
             self.releases.close();
+            self.worker.call();
         }
     }
 }
@@ -135,7 +127,7 @@ fn target(ticket: u64) -> PermitTarget {
 /// As `RunningWait` of the library.
 struct Wait<'a> {
     client: &'a Client,
-    polled: &'a Polled,
+    kept: &'a KeptTicket,
     inbox: Inbox,
     waiter: Waiter<PermitTarget>,
     is_over: bool,
@@ -147,11 +139,7 @@ impl Wait<'_> {
         loop {
             let event = match action {
                 Action::Ask { ask, .. } => self.ask(ask).await,
-                Action::Sleep { until } => match self.mail(until).await {
-                    Mail::Message { message, .. } if self.polled.doubts(&message) => Event::GivenBack,
-                    mail => Event::Mail(mail),
-                },
-                Action::Done { result: Ok(_), .. } if self.polled.is_given_back() => Event::GivenBack,
+                Action::Sleep { until } => Event::Mail(self.mail(until).await),
                 Action::Done { result, .. } => {
                     self.is_over = true;
                     return result.unwrap_or_else(|error| fail(error.to_string()));
@@ -181,10 +169,6 @@ impl Wait<'_> {
     }
 
     async fn ask(&mut self, ask: AskKind) -> Event<crate::protocol::semaphore::AcquireAnswer> {
-        if self.polled.is_given_back() {
-            self.client.releases.settle().await;
-            self.polled.asks_again();
-        }
         let sent = Sent { at: Clock::real().moment(), repeated: None };
         let (ticket, inbox) = (self.waiter.target.entry.ticket, self.inbox.clone());
         let in_line = ask == AskKind::InLine;
@@ -198,6 +182,7 @@ impl Wait<'_> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if !self.is_over && !has_failed() && self.waiter.may_leave_something() {
+            self.kept.keep(self.waiter.target.kept_ticket());
             let (lost, lease) = (LostCalls::default(), Duration::from_millis(LEASE_MS));
             self.client.releases.post(PendingRelease::of_call(&keys(), ID, false, lost, lease, now()));
         }

@@ -87,13 +87,6 @@ pub const FAULTS: &[Fault] = &[
     fault("work is polled with a lock held", "work waits for a change"),
     fault("a writer stops while others add", "calls"),
     fault("a future is not late although it was woken", "a future is not polled after its call"),
-    fault("a future that is given back keeps its grant", "a future is polled again after its call"),
-    Fault {
-        deviations: 3,
-        ..fault("a future uses a grant that it has given back", "a future is polled again when it is granted")
-    },
-    fault("a future gives back its grants only once", "a future that is not polled is granted late"),
+    fault("a future that was polled is stopped", "a future is polled again in line"),
     fault("futures are looked at once", "a future is not polled after its call"),
-    fault("a future is polled before its releases are posted", "a future is polled again in line"),
-    fault("a future counts as polled for ever", "a future is not polled after its call"),
 ];

@@ -8,7 +8,6 @@ use crate::foreign::Foreign;
 use crate::semaphore::Semaphore;
 use crate::sync::{Mutex, lock};
 use crate::world::{Id, new_id, spawn, wait_on, wake};
-use redis::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -115,14 +114,13 @@ impl Remote {
     }
 
     /// Releases on the server. The message to the next holder is on the way when this returns.
-    pub(crate) fn release(&self, id: &str, fence: Option<u64>) -> Value {
-        let (reply, message) = self.look(|semaphore| semaphore.release(id, fence));
+    pub(crate) fn release(&self, id: &str, fence: Option<u64>) {
+        let message = self.look(|semaphore| semaphore.release(id, fence));
         if let Some((inbox, message)) = message {
             let received = Clock::real().moment();
             self.deliver(move || inbox.change(|mail| mail.messages.push_back((message, received))));
         }
         wake(self.changed);
-        reply
     }
 
     /// Waits in line, in a thread.

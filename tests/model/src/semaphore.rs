@@ -4,7 +4,6 @@ use crate::engine::slot::Slot;
 use crate::protocol::inbox::{Mailbox, Message};
 use crate::protocol::semaphore::{AcquireAnswer, Grant, Usage};
 use crate::world::{beginning, now};
-use redis::Value;
 use std::sync::Arc;
 
 pub(crate) type Inbox = Arc<Slot<Mailbox>>;
@@ -78,24 +77,15 @@ impl Semaphore {
         AcquireAnswer::Queued { ticket, position, retry_after: 5_000, usage: USAGE, now }
     }
 
-    pub(crate) fn look_up(&self, id: &str) -> Value {
-        let now = server_ms();
-        match (self.fence_of(id), self.line.iter().position(|waiting| waiting.id == id)) {
-            (Some(fence), _) => reply("held", &[1, fence, now + LEASE_MS, now]),
-            (None, Some(index)) => reply("queued", &[self.line[index].ticket, index as u64 + 1, now]),
-            (None, None) => reply("gone", &[now]),
-        }
-    }
-
     /// Releases the permit, or the place in line. `fence`: only the permit with this fence, or the place with this ticket.
-    /// Returns the reply, and the message that the next holder gets.
-    pub(crate) fn release(&mut self, id: &str, fence: Option<u64>) -> (Value, Option<(Inbox, Message)>) {
+    /// Returns the message that the next holder gets.
+    pub(crate) fn release(&mut self, id: &str, fence: Option<u64>) -> Option<(Inbox, Message)> {
         let is_it = |number: u64| fence.is_none_or(|fence| fence == number);
         if self.line.extract_if(.., |waiting| waiting.id == id && is_it(waiting.ticket)).count() > 0 {
-            return (reply("cancelled", &[]), None);
+            return None;
         }
         if !self.fence_of(id).is_some_and(is_it) {
-            return (reply("gone", &[]), None);
+            return None;
         }
         self.holder = None;
         let mut message = None;
@@ -106,11 +96,6 @@ impl Semaphore {
             let Grant { expires_at: at, now, .. } = self.grant(fence);
             message = inbox.map(|inbox| (inbox, Message { id, permits: 1, fence, at, now }));
         }
-        (reply("released", &[0, 0, 1]), message)
+        message
     }
-}
-
-fn reply(word: &str, numbers: &[u64]) -> Value {
-    let numbers = numbers.iter().map(|number| Value::Int(*number as i64));
-    Value::Array([Value::BulkString(word.into())].into_iter().chain(numbers).collect())
 }

@@ -89,6 +89,17 @@ fn lock_at_once<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    point("tries to lock");
+    let inner = match mutex.inner.try_lock() {
+        Ok(inner) => inner,
+        Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
+        Err(TryLockError::WouldBlock) => return None,
+    };
+    world::locks();
+    Some(MutexGuard { inner: Some(inner), mutex })
+}
+
 pub(crate) struct Condvar(Id);
 
 impl Condvar {

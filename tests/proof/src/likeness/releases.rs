@@ -18,7 +18,6 @@ impl View<'_> {
                 self.add([3]);
                 self.add_own(fence);
             }
-            ReleaseTarget::Held => self.add([4]), // no simulated client leaves a future without a poll
         }
         self.add_connection(release.lost.first().copied());
         self.add_instant(release.until);

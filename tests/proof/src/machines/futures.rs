@@ -1,21 +1,17 @@
 //! What only async code uses: futures that are dropped or not polled, and releases that share a connection.
 
-use super::releases::{Connection, lost, pending, reply};
+use super::releases::{Connection, lost};
 use super::wait::Wait;
 use super::waits::{denied, unknown};
 use super::{at, keep};
-use crate::protocol::inbox::{Mail, Mailbox, Received};
 use crate::protocol::keeper::{Keeper, Task};
-use crate::protocol::releases::{ReleaseCall, ReleaseTarget};
+use crate::protocol::releases::ReleaseTarget;
 use crate::protocol::waiter::{PermitTarget, WaitTarget};
 use luagate::errors::FailureKind;
-use sha1_smol::Sha1;
 
 pub(super) fn check() {
     leftovers();
-    given_back();
-    held();
-    grants();
+    tickets();
     reports();
 }
 
@@ -42,54 +38,12 @@ fn leftovers() {
     }
 }
 
-/// A wait whose grant was given back asks again at once, with its ticket.
-fn given_back() {
-    let mut wait = Wait::in_line(None, false);
-    wait.timer(4_000);
-    assert_eq!(wait.given_back(6_000), "sleeps until 6000");
-    assert_eq!(wait.waiter.target.entry.ticket, 50);
-    assert_eq!(wait.timer(6_000), "asks InLine");
-    let mut wait = Wait::in_line(Some(5_000), false);
-    assert_eq!(wait.given_back(6_000), "sleeps until 5000", "its time is over");
-    assert_eq!(wait.timer(6_000), "asks Last until 6015");
-}
-
-/// Only a permit is released, not a place in line.
-fn held() {
-    let after = |replies: &[&str]| {
-        let release = pending("m", "id", ReleaseTarget::Held, &[]);
-        let mut steps = release.steps();
-        let mut taken = vec![steps.next];
-        for words in replies {
-            release.answered(&mut steps, reply(words)).unwrap();
-            taken.push(steps.next);
-        }
-        taken
-    };
-    let (look_up, release, nothing) = (ReleaseCall::LookUp, ReleaseCall::Release(Some(7)), ReleaseCall::Nothing);
-    let held = "held 1 7 9000 1000";
-    assert_eq!(after(&[held, "released 0 0 3"]), [look_up, release, nothing]);
-    assert_eq!(after(&[held, "gone"]), [look_up, release, nothing], "it does not look again");
-    assert_eq!(after(&["queued 5 1 1000"]), [look_up, nothing]);
-    assert_eq!(after(&["gone 1000"]), [look_up, nothing]);
-}
-
-/// Grants that are given back leave the mailbox. The waiter asks again, and keeps its other messages.
-fn grants() {
-    let mut mailbox = Mailbox::new(Some("secret".to_owned()));
-    mailbox.inbox("channel");
-    for words in ["id 0 0 9000 1000", "id 1 1 9000 1000"] {
-        let signature = Sha1::from(format!("secret{words}")).digest();
-        let message = format!("{words} {signature}");
-        assert!(mailbox.put("channel", &Received::read(message.as_bytes()).unwrap(), at(0)));
+/// A wait that is stopped leaves its ticket to the next one, unless its id is used again.
+fn tickets() {
+    for (own_id, kept) in [(false, 50), (true, 0)] {
+        assert_eq!(Wait::in_line(None, own_id).waiter.target.kept_ticket(), kept);
+        assert_eq!(Wait::<PermitTarget>::new(None, own_id, false).waiter.target.kept_ticket(), 0);
     }
-    assert_eq!(mailbox.take_grants(), [1]);
-    let (later, now) = (at(1_000).instant(), at(0).instant());
-    assert!(matches!(mailbox.take(later, now), Ok(Mail::Message { message, .. }) if message.fence == 0));
-    assert!(matches!(mailbox.take(later, now), Ok(Mail::Called)));
-    assert!(mailbox.take(later, now).is_err());
-    assert!(mailbox.take_grants().is_empty());
-    assert!(mailbox.take(later, now).is_err(), "nothing was given back");
 }
 
 /// The end of a lease is reported from when somebody waits for it, and renewals are planned for each server.

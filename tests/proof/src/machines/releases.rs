@@ -246,7 +246,7 @@ fn posted() {
     let mut it = Queue::default();
     assert!(
         it.outbox
-            .post(pending("m", "id", ReleaseTarget::Held, &[]), Some(CURRENT), at(0).instant(), is_open)
+            .post(pending("m", "id", ReleaseTarget::Other(0), &[]), Some(CURRENT), at(0).instant(), is_open)
             .1
             .is_none()
     );
@@ -422,7 +422,7 @@ fn failures() {
 /// the next ones after its reply.
 fn together() {
     let mut it = Queue::default();
-    let looked_up = pending("m", "looked up", ReleaseTarget::Held, &[]);
+    let looked_up = pending("m", "looked up", ReleaseTarget::Other(0), &[]);
     it.add([plain("m", "first"), looked_up, plain("other", "of another server"), plain("m", "second")]);
     let (m, first) = it.work(0).unwrap();
     let (other, away) = it.work(0).unwrap();
@@ -515,12 +515,6 @@ fn own_ids() {
     assert_eq!(["id", "another"].map(|id| it.before("m", Some(id), 0)), ["above 7", "clear"]);
     assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
     assert_eq!(it.before("m", Some("id"), 0), "sends id, own");
-    // The permit that it has is looked up. This concerns only this id.
-    let mut it = Queue::default();
-    it.add([pending("m", "id", ReleaseTarget::Held, &[])]);
-    assert_eq!(it.before("m", Some("another"), 0), "clear");
-    assert_eq!(it.before("m", Some("id"), 0), "sends id, own");
-    assert_eq!(it.before("m", Some("id"), 0), "waits");
     // Another release of the name has failed. The call still waits for those of its own id.
     let mut it = Queue::default();
     it.add([plain("m", "first"), pending("m", "id", ReleaseTarget::Other(0), &[])]);

@@ -64,10 +64,6 @@ impl<T: Shown> Wait<T> {
         self.on(Event::Mail(Mail::Called), now)
     }
 
-    pub(super) fn given_back(&mut self, now: u64) -> String {
-        self.on(Event::GivenBack, now)
-    }
-
     fn on(&mut self, event: Event<T::Answer>, now: u64) -> String {
         words::<T>(self.waiter.on(event, at(now)))
     }

@@ -16,6 +16,7 @@ pub mod inbox;
 pub mod keeper;
 pub mod keys;
 pub mod latch;
+pub mod latch_target;
 pub mod lease;
 pub mod outbox;
 pub mod releases;

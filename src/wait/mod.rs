@@ -16,13 +16,12 @@ use crate::lease::releases::{AllWaits, LostCalls, PendingRelease, Preceded, Rele
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::inbox::{GivenUpNumber, MEMORY, Mail, Mailbox, Received};
 use crate::protocol::keys::Keys;
+use crate::protocol::latch_target::LatchTarget;
 use crate::protocol::lease::Sent;
 use crate::protocol::outbox::{Mark, Ordered};
 use crate::protocol::routing::NodeId;
 use crate::protocol::semaphore::AcquireAnswer;
-use crate::protocol::waiter::{
-    Action, AskKind, Event, GiveBack, Granted, LAST_CALL, LatchTarget, PermitTarget, WaitTarget, Waiter,
-};
+use crate::protocol::waiter::{Action, AskKind, Event, GiveBack, Granted, LAST_CALL, PermitTarget, WaitTarget, Waiter};
 use crate::sync::lock;
 use cancel::Cancel;
 use polled::KeptTicket;

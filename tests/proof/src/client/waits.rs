@@ -8,12 +8,13 @@ use super::{Client, Outcome, Patience, Thread, Want};
 use crate::protocol::call::Call;
 use crate::protocol::inbox::Mailbox;
 use crate::protocol::keys::LatchKeys;
+use crate::protocol::latch_target::LatchTarget;
 use crate::protocol::lease::Moment;
 use crate::protocol::outbox::{Before, Mark, Ordered, may_go_on};
 use crate::protocol::releases::{LostCalls, PendingRelease};
 use crate::protocol::waiter::{
-    Action, ActionOf, AskKind, Event, GiveBack, Granted, LatchTarget, PermitTarget, QueueEntry, WaitTarget, Waiter,
-    WaiterState, last_call_ends,
+    Action, ActionOf, AskKind, Event, GiveBack, Granted, PermitTarget, QueueEntry, WaitTarget, Waiter, WaiterState,
+    last_call_ends,
 };
 pub(crate) use caller::{Caller, Settles, Then};
 use luagate::__proof::failure;

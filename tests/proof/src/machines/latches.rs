@@ -4,7 +4,8 @@ use super::at;
 use super::releases::reply;
 use super::wait::{Shown, Wait};
 use crate::protocol::keys::LatchKeys;
-use crate::protocol::waiter::{LatchTarget, WaitTarget, WaiterState};
+use crate::protocol::latch_target::LatchTarget;
+use crate::protocol::waiter::{WaitTarget, WaiterState};
 use luagate::__proof::failure;
 use luagate::errors::{CallError, FailureKind, WaitError};
 

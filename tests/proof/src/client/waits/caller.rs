@@ -5,9 +5,10 @@ use crate::client::held::Change;
 use crate::client::{Patience, Want};
 use crate::protocol::inbox::{Mailbox, Received};
 use crate::protocol::keys::LatchKeys;
+use crate::protocol::latch_target::LatchTarget;
 use crate::protocol::lease::Moment;
 use crate::protocol::outbox::Mark;
-use crate::protocol::waiter::{LatchTarget, PermitTarget};
+use crate::protocol::waiter::PermitTarget;
 use std::time::Instant;
 
 /// The task of a caller's thread.

@@ -9,6 +9,7 @@ use crate::support::stop::Stop;
 use crate::support::workers::{self, Workers};
 use crate::support::{Server, eventually, inboxes, kill_connections};
 
+use futures_executor::block_on;
 use luagate::errors::{AcquireError, TryAcquireError};
 use luagate::{Gate, Lease, Permit, Released};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -122,6 +123,32 @@ fn workers_continue_while_connections_go_silent() {
         workers.continue_for(20);
     }
     workers.finish(&server, &workers::broken_connections());
+}
+
+#[test]
+fn a_server_that_answers_byte_by_byte_keeps_no_caller_longer_than_the_read_timeout() {
+    let server = own!(Server::private_tcp(&[]));
+    let proxy = Proxy::new(&server);
+    let gate =
+        Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_millis(300)).open().unwrap();
+    let semaphore = gate.semaphore("s", 5);
+    semaphore.try_acquire().unwrap().release().unwrap(); // the scripts are loaded
+    // A reply takes more than ten seconds, and no pause in it is as long as the timeout.
+    proxy.trickle_replies(Duration::from_millis(200));
+    let calls: [(&str, &dyn Fn() -> bool); 4] = [
+        ("try_acquire", &|| semaphore.try_acquire().is_err()),
+        ("try_acquire_async", &|| block_on(semaphore.try_acquire_async()).is_err()),
+        ("acquire_timeout", &|| semaphore.acquire_timeout(Duration::from_millis(300)).is_err()),
+        ("acquire_timeout_async", &|| block_on(semaphore.acquire_timeout_async(Duration::from_millis(300))).is_err()),
+    ];
+    for (name, fails) in calls {
+        let begun = Instant::now();
+        assert!(fails(), "{name}");
+        assert!(begun.elapsed() < SOON / 2, "{name} took {:?}", begun.elapsed());
+    }
+    proxy.trickle_replies(Duration::ZERO);
+    let other = server.gate().semaphore("s", 5);
+    eventually("nothing is left", || (other.inspect().unwrap().in_use == 0).then_some(()));
 }
 
 /// The connection of a lost call is open as long as the server is silent there, and that call may run later.

@@ -5,9 +5,9 @@ use super::random::Random;
 use super::{Server, kill_connections};
 use luagate::Gate;
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ struct ProxyState {
     /// Decides the fate of the next piece, while faults are on.
     chance: Mutex<Option<Random>>,
     harm: AtomicI32,
+    /// The pause before each byte of a reply, in milliseconds. 0: replies are forwarded whole.
+    trickle: AtomicU64,
 }
 
 /// The position of a connection among the others.
@@ -127,6 +129,7 @@ impl Proxy {
             forgets: AtomicBool::new(false),
             chance: Mutex::new(None),
             harm: AtomicI32::new(0),
+            trickle: AtomicU64::new(0),
         });
         let carrier = shared.clone();
         std::thread::spawn(move || {
@@ -194,6 +197,12 @@ impl Proxy {
     /// Ends all delays of replies, except for a reply that is already delayed.
     pub fn delay_no_more(&self) {
         self.shared.delays.lock().unwrap().clear();
+    }
+
+    /// Replies are forwarded byte by byte from now on, with this pause before each. Zero: whole again.
+    pub fn trickle_replies(&self, pause: Duration) {
+        let pause = pause.as_millis().try_into().unwrap();
+        self.shared.trickle.store(pause, Ordering::SeqCst);
     }
 
     /// From now on the server never has a loaded script at its next call, as if another client flushed the scripts in
@@ -311,7 +320,7 @@ impl ProxyState {
                     continue;
                 }
             }
-            if to.write_all(&buffer[..count]).is_err() {
+            if self.forward(&mut to, &buffer[..count], replies).is_err() {
                 // Calls of a disconnected client still reach the server.
                 is_silent = replies;
                 if is_silent {
@@ -329,6 +338,17 @@ impl ProxyState {
         }
         let _ = from.shutdown(Shutdown::Both);
         let _ = to.shutdown(Shutdown::Both);
+    }
+
+    fn forward(&self, to: &mut TcpStream, piece: &[u8], replies: bool) -> io::Result<()> {
+        let pause = || Duration::from_millis(self.trickle.load(Ordering::SeqCst));
+        if !replies || pause().is_zero() {
+            return to.write_all(piece);
+        }
+        piece.chunks(1).try_for_each(|byte| {
+            std::thread::sleep(pause());
+            to.write_all(byte)
+        })
     }
 
     /// Notes what a piece of calls contains.

@@ -20,6 +20,7 @@ mod command {
     pub mod lists;
     pub mod managing;
     pub mod messages;
+    pub mod names;
     pub mod orphans;
     pub mod output;
     pub mod password_file;

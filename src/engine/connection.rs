@@ -4,7 +4,7 @@
 //! [`writing`](super::writing) says which caller writes, [`reading`](super::reading) which thread reads, and
 //! [`ending`](super::ending) how a connection ends.
 
-use super::ending::{late, no_thread};
+use super::ending::late;
 use super::mode::{MayBlock, Mode};
 use super::packets::{Owner, Reply};
 use super::slot::Slot;
@@ -96,9 +96,6 @@ impl Connection {
     /// submitted theirs.
     fn submit(self: &Arc<Connection>, packet: &[u8], replies: usize, owner: Owner) -> Result<bool, CallError> {
         let mut state = self.open()?;
-        if !self.has_own_thread(&mut state) && !fault!("a task waits although nobody can read for it") {
-            return Err(CallError::Failed(no_thread()));
-        }
         let (is_first, is_alone) = (state.packets.are_written(), state.packets.in_flight() == 0);
         state.push(packet, replies, owner);
         state.shared = machine_now();

@@ -14,7 +14,8 @@
 //! | thread | starts | does | ends |
 //! |---|---|---|---|
 //! | `luagate`, one for each gate | with the first lease to renew, loss to report, release to repeat, or timer of a task | renews leases, repeats releases, notices lost permits, ends the waits of tasks at their deadlines. It never blocks for a reply: it polls futures. See [`worker`] | after its gate was dropped, with its last work |
-//! | `luagate-io`, one for each connection | when somebody waits who does not read: a task, a second thread, a wait with a `Cancel` handle or on a moved clock, a posted release. Also to connect for a task, or with the function for credentials | reads for them | with its connection |
+//! | `luagate-io`, one for each connection | to make the connection: a caller never connects | connects. Then it reads if somebody waits who does not read: a task, a second thread, a wait with a `Cancel` handle or on a moved clock, a posted release | with its connection |
+//! | `luagate-names` | with each look-up of a host name | looks it up. See [`names`] | with the look-up |
 //! | `luagate-wakers` | with the first task that waits | wakes tasks. See [`foreign`](crate::foreign) | after its gate was dropped |
 //! | `luagate-on-lost` | with the first loss or end of a permit that has a callback | runs the callbacks, and drops what they capture | after its gate was dropped |
 //! | `luagate-events` | with the first event, if the feature `tracing` is on | reports events to the subscriber | after its gate was dropped |
@@ -55,6 +56,7 @@ pub(crate) mod ending;
 pub(crate) mod eviction;
 mod greeting;
 pub(crate) mod mode;
+pub(crate) mod names;
 mod packets;
 pub(crate) mod probe;
 mod reader;

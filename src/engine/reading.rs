@@ -20,7 +20,7 @@ use super::reader::Reader;
 use super::state::{Connection, OwnThread, Receiver, State};
 use crate::clock::machine_now;
 use crate::error::failure::{Failure, FailureKind};
-use crate::sync::{Arc, MutexGuard, fault, lock, spawn, wait};
+use crate::sync::{Arc, MutexGuard, fault, lock, wait};
 use redis::Value;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -227,51 +227,22 @@ impl Connection {
     // The connection's own thread.
 
     /// If nobody reads: the own thread does if somebody sleeps, and looks soon if replies are missing.
-    pub(super) fn find_reader(self: &Arc<Connection>, state: &mut State) {
+    pub(super) fn find_reader(&self, state: &mut State) {
         let looks = matches!(state.own_thread, OwnThread::Dozing | OwnThread::Awake);
         if state.reader.is_some() && (state.has_sleepers() || !looks && !state.packets.is_empty()) {
             self.call_own_thread(state);
         }
     }
 
-    /// Starts the own thread, unless it runs. `false`: no thread can be started now.
-    pub(super) fn has_own_thread(self: &Arc<Connection>, state: &mut State) -> bool {
-        if state.own_thread == OwnThread::NotStarted {
-            self.call_own_thread(state);
-        }
-        state.own_thread != OwnThread::NotStarted
-    }
-
-    /// Wakes the own thread, or starts it.
-    fn call_own_thread(self: &Arc<Connection>, state: &mut State) {
-        match state.own_thread {
-            OwnThread::Awake => return,
-            OwnThread::Asleep | OwnThread::Dozing => self.called.notify_one(),
-            OwnThread::NotStarted if state.end.is_some() => return,
-            OwnThread::NotStarted => {
-                let connection = self.clone();
-                let is_started = spawn("luagate-io", move || connection.serve());
-                if !is_started && !fault!("a thread that could not be started counts as awake") {
-                    return; // the next call tries again
-                }
-            }
-        }
-        state.own_thread = OwnThread::Awake;
-    }
-
-    /// The calling thread is the connection's own thread from now on, unless it has one. Returns when the
-    /// connection has ended.
-    pub(crate) fn serve_from_here(self: &Arc<Connection>) {
-        let mut state = lock(&self.state);
-        if state.own_thread == OwnThread::NotStarted {
+    fn call_own_thread(&self, state: &mut State) {
+        if state.own_thread != OwnThread::Awake {
+            self.called.notify_one();
             state.own_thread = OwnThread::Awake;
-            drop(state);
-            self.serve();
         }
     }
 
-    /// The loop of the own thread. It ends with the connection.
-    fn serve(self: &Arc<Connection>) {
+    /// The loop of the own thread. It ends with the connection. Only a connection that one thread uses needs none.
+    pub(crate) fn serve(self: &Arc<Connection>) {
         let mut state = lock(&self.state);
         while state.end.is_none() {
             let is_overdue = !state.packets.is_empty() && state.silence.unread() >= LINGER;

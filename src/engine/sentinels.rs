@@ -68,15 +68,25 @@ impl Sentinels {
         &self.master
     }
 
+    /// The names of the sentinels and of the master.
+    pub(super) fn look_ups(&self) -> u32 {
+        u32::try_from(self.sentinels.len()).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
+    /// The names of masters may have other addresses now.
+    pub(super) fn forget_master(&self) {
+        self.like.forget_names();
+    }
+
     /// Connects to the master, if one of the sentinels reports it. Also returns how many times another
     /// server had become the master by then.
-    pub(super) fn connect(&self, options: ConnectOptions) -> Result<(Arc<Connection>, u64), Failure> {
-        let mut search = lock(&self.state).search(options.until);
-        while let Some((index, until)) = search.next(machine_now()) {
-            let found = self.ask(index, until, options.may).and_then(|address| {
-                let connection = self.connect_to(&address, options.clone())?;
-                Ok((connection, address))
-            });
+    pub(super) fn connect(&self, options: &mut ConnectOptions) -> Result<(Arc<Connection>, u64), Failure> {
+        let mut search = lock(&self.state).search();
+        while let Some((index, share)) = search.next(machine_now(), options.until) {
+            let mut until = share;
+            let asked = self.ask(index, &mut until, options.may);
+            options.until += until.saturating_duration_since(share); // for look-ups of names
+            let found = asked.and_then(|address| Ok((self.connect_to(&address, options)?, address)));
             match found {
                 Ok((connection, address)) => {
                     let moves = lock(&self.state).connected(index, address);
@@ -93,15 +103,15 @@ impl Sentinels {
     pub(super) fn addresses(&self, within: Duration, may: MayBlock) -> Vec<ConnectionAddr> {
         let count = self.sentinels.len();
         let share = within / u32::try_from(count).unwrap_or(u32::MAX).max(1);
-        let master = (0..count).find_map(|index| self.ask(index, machine_now() + share, may).ok());
+        let master = (0..count).find_map(|index| self.ask(index, &mut (machine_now() + share), may).ok());
         let master = master.map(|(host, port)| self.like.moved_to(host, port).address().clone());
         self.sentinels.iter().map(|sentinel| sentinel.address().clone()).chain(master).collect()
     }
 
-    /// The master's address, as this sentinel reports it.
-    fn ask(&self, index: usize, until: Instant, may: MayBlock) -> Result<HostPort, Failure> {
+    /// The master's address, as this sentinel reports it. A look-up of its name moves `until`.
+    fn ask(&self, index: usize, until: &mut Instant, may: MayBlock) -> Result<HostPort, Failure> {
         let connection = self.connect_to_sentinel(index, None, until, may)?;
-        let reply = run(&connection, &address_of(&self.master), until, may);
+        let reply = run(&connection, &address_of(&self.master), *until, may);
         connection.close(); // after a timeout its own thread would keep it
         let reply = reply?;
         let address = redis::from_redis_value(reply).map_err(|error| Failure::of(redis::RedisError::from(error)))?;
@@ -112,19 +122,22 @@ impl Sentinels {
         &self,
         index: usize,
         receiver: Option<Arc<dyn Receiver>>,
-        until: Instant,
+        until: &mut Instant,
         may: MayBlock,
     ) -> Result<Arc<Connection>, Failure> {
         let unknown = || Failure::new(FailureKind::Other, "the sentinel is unknown");
-        let options = ConnectOptions { foreign: self.foreign.clone(), receiver, read_timeout: WITHIN, until, may };
-        connect_to(self.sentinels.get(index).ok_or_else(unknown)?, options)
+        let sentinel = self.sentinels.get(index).ok_or_else(unknown)?;
+        let foreign = self.foreign.clone();
+        let mut options = ConnectOptions { foreign, receiver, read_timeout: WITHIN, until: *until, may };
+        let connected = connect_to(sentinel, &mut options);
+        *until = options.until;
+        connected
     }
 
-    fn connect_to(&self, (host, port): &HostPort, options: ConnectOptions) -> Result<Arc<Connection>, Failure> {
-        let ConnectOptions { until, may, .. } = options;
+    fn connect_to(&self, (host, port): &HostPort, options: &mut ConnectOptions) -> Result<Arc<Connection>, Failure> {
         let connection = connect_to(&self.like.moved_to(host.clone(), *port), options)?;
         // For a while after a failover a sentinel may report the former master.
-        let role = command(&connection, &redis::cmd("ROLE"), until, may);
+        let role = command(&connection, &redis::cmd("ROLE"), options.until, options.may);
         let checked = role.and_then(|role| check_role(&self.master, error_in(Ok(role))));
         checked.inspect_err(|_| connection.close())?;
         Ok(connection)
@@ -169,8 +182,8 @@ struct Subscription {
 impl Subscription {
     fn begin(sentinels: &Sentinels, index: usize, may: MayBlock) -> Result<Subscription, Failure> {
         let news = Arc::new(Slot::of_machine(&sentinels.foreign, false));
-        let until = machine_now() + WITHIN;
-        let connection = sentinels.connect_to_sentinel(index, Some(news.clone()), until, may)?;
+        let mut until = machine_now() + WITHIN;
+        let connection = sentinels.connect_to_sentinel(index, Some(news.clone()), &mut until, may)?;
         let subscription = Subscription { connection, news };
         for channel in NEWS {
             run(&subscription.connection, redis::cmd("SUBSCRIBE").arg(channel), until, may)?;
@@ -214,7 +227,7 @@ fn listen(sentinels: &Weak<Sentinels>, may: MayBlock) {
                 listener.heard();
             }),
             Listen::Ask(index) => {
-                known.ask(index, machine_now() + WITHIN, may).map(|address| known.told(&mut listener, address))
+                known.ask(index, &mut (machine_now() + WITHIN), may).map(|address| known.told(&mut listener, address))
             }
             Listen::Wait => {
                 drop(known);

@@ -11,7 +11,9 @@ use super::counters::Counts;
 use super::credentials::Source;
 use super::ending::no_thread;
 use super::mode::{MayBlock, Mode, block_with, in_own_thread};
+use super::names::LOOK_UP;
 use super::slot::Slot;
+use super::worker::Worker;
 use crate::clock::{Clock, machine_now, since};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, permission};
@@ -29,6 +31,9 @@ use std::time::{Duration, Instant};
 /// After a server could not be reached, calls fail for this long without another attempt.
 pub(crate) const SAME_FAILURE: Duration = Duration::from_millis(5);
 
+/// How much longer than an attempt to connect a caller waits for it, so that it gets the failure of the attempt.
+const MARGIN: Duration = Duration::from_millis(50);
+
 /// The timeouts of a gate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
@@ -37,11 +42,20 @@ pub(crate) struct Timeouts {
     pub(crate) read: Duration,
 }
 
+impl Timeouts {
+    /// The maximum time for which a caller waits for a connection.
+    pub(crate) fn to_connect(self) -> Duration {
+        self.connect + MARGIN
+    }
+}
+
 /// The settings and the parts of a gate that all of its servers share.
 #[derive(Clone)]
 pub(crate) struct ServerOptions {
     pub(crate) foreign: Foreign,
     pub(crate) clock: Clock,
+    /// The gate's own thread.
+    pub(crate) worker: Worker,
     pub(crate) counts: Arc<Counts>,
     pub(crate) timeouts: Timeouts,
     /// Gets the messages of all servers.
@@ -113,6 +127,11 @@ impl Kept {
         is_same.then(|| failure.clone())
     }
 
+    /// Whether this is the first attempt since an earlier connection has ended.
+    fn has_lost_connection(&self) -> bool {
+        self.current.is_some() && self.failure.is_none()
+    }
+
     /// A connection was made. Returns the former one.
     fn made(&mut self, current: Current) -> Option<Current> {
         (self.is_connecting, self.failure) = (false, None);
@@ -126,7 +145,7 @@ impl Kept {
         self.failure = Some((failure, machine_now()));
     }
 
-    /// `None`: wait, since another caller connects.
+    /// `None`: wait, since a thread connects.
     fn need(&mut self, moves: u64, attempts: u64) -> Option<Need> {
         if let Some(usable) = self.usable(moves) {
             return Some(Need::Found(usable.connection.clone()));
@@ -165,7 +184,8 @@ impl Server {
         self.messages.look(|kept| kept.is_connecting || kept.current.is_some())
     }
 
-    /// Sends one plain command. Waits until `latest` at most, on this machine's clock. An error of the server is a value.
+    /// Sends one plain command. Waits until `latest` at most, on this machine's clock, and not longer than the read timeout
+    /// for the reply. An error of the server is a value.
     pub(crate) async fn command(
         self: &Arc<Server>,
         command: &Cmd,
@@ -173,6 +193,7 @@ impl Server {
         mode: Mode,
     ) -> Result<Value, CallError> {
         let connection = self.connection(Purpose::Calls, latest, mode).await.map_err(CallError::Failed)?;
+        let latest = latest.min(machine_now() + self.options.timeouts.read);
         first(connection.exchange(command.get_packed_command(), 1, latest, mode).await?)
     }
 
@@ -231,35 +252,67 @@ impl Server {
         self.reach(purpose, latest, mode).await?.ok_or_else(none)
     }
 
+    /// The first connection. Unlike a call, it also waits while names are looked up slowly.
+    pub(super) async fn open(self: &Arc<Server>, mode: Mode) -> Result<Arc<Connection>, Failure> {
+        let within = self.options.timeouts.to_connect();
+        let connected = self.connection(Purpose::Calls, machine_now() + within, mode).await;
+        if connected.is_ok() || !self.is_connecting() || self.asks_for_credentials() {
+            return connected;
+        }
+        let latest = machine_now() + LOOK_UP * self.connector.look_ups() + within;
+        self.connection(Purpose::Calls, latest, mode).await
+    }
+
+    /// Whether an attempt to connect is under way.
+    pub(super) fn is_connecting(&self) -> bool {
+        self.calls.look(|kept| kept.is_connecting)
+    }
+
+    fn asks_for_credentials(&self) -> bool {
+        self.connector.credentials().is_some_and(Source::is_running)
+    }
+
     /// As `connection`. `None`: messages do not arrive, because of the server or a proxy.
+    ///
+    /// A thread of the gate connects. All callers wait for it.
     pub(crate) async fn reach(
         self: &Arc<Server>,
         purpose: Purpose,
         latest: Instant,
         mode: Mode,
     ) -> Result<Option<Arc<Connection>>, Failure> {
-        let kept = self.kept(purpose);
-        let attempts = kept.look(|kept| kept.attempts);
+        let look = |kept: &mut Kept| (kept.usable(self.connector.moves()).cloned(), kept.attempts);
+        match self.kept(purpose).look(look) {
+            (Some(usable), _) => Ok(usable.connection),
+            (None, attempts) => Box::pin(self.wait_for(purpose, attempts, latest, mode)).await, // keeps futures small
+        }
+    }
+
+    /// Waits for a connection that is made. `attempts`: how many had ended when the caller began to wait.
+    async fn wait_for(
+        self: &Arc<Server>,
+        purpose: Purpose,
+        attempts: u64,
+        latest: Instant,
+        mode: Mode,
+    ) -> Result<Option<Arc<Connection>>, Failure> {
+        let ServerOptions { clock, worker, .. } = &self.options;
         loop {
-            match kept.until(Some(latest), mode, |kept| kept.need(self.connector.moves(), attempts)).await {
+            let need = |kept: &mut Kept| kept.need(self.connector.moves(), attempts);
+            let waits = self.kept(purpose).until(Some(latest), mode, need);
+            match worker.limited(clock.at_machine_time(latest), mode, waits).await.flatten() {
                 Some(Need::Found(connection)) => return Ok(connection),
                 Some(Need::Failed(failure)) => return Err(failure),
+                Some(Need::Connect) => self.connect_in_thread(purpose),
+                None if machine_now() < latest => {} // a test has moved the gate's clock
                 None => return Err(Failure::new(FailureKind::Unreachable, self.why_late())),
-                Some(Need::Connect) => match mode {
-                    // A function of the program may block for longer than this caller waits.
-                    Mode::Blocking(may) if self.connector.credentials().is_none() => {
-                        let left = latest.saturating_duration_since(machine_now());
-                        return self.connect(purpose, left.min(self.options.timeouts.connect), may);
-                    }
-                    _ => self.connect_in_thread(purpose),
-                },
             }
         }
     }
 
     /// The reason why a caller has waited for a connection in vain.
     fn why_late(&self) -> &'static str {
-        if self.connector.credentials().is_some_and(Source::is_running) {
+        if self.asks_for_credentials() {
             "no connection in time: the function for credentials has not returned"
         } else {
             "no connection in time"
@@ -270,10 +323,10 @@ impl Server {
     fn connect_in_thread(self: &Arc<Server>, purpose: Purpose) {
         let server = self.clone();
         let connects = move |may| {
-            let made = server.connect(purpose, server.options.timeouts.connect, may);
+            let made = server.connect(purpose, may);
             drop(server);
-            if let Ok(Some(connection)) = made {
-                connection.serve_from_here();
+            if let Some(connection) = made {
+                connection.serve();
             }
         };
         if !spawn("luagate-io", || in_own_thread(connects)) {
@@ -282,27 +335,20 @@ impl Server {
     }
 
     /// Connects once, and tells all that wait for it. `is_connecting` is set.
-    fn connect(
-        self: &Arc<Server>,
-        purpose: Purpose,
-        within: Duration,
-        may: MayBlock,
-    ) -> Result<Option<Arc<Connection>>, Failure> {
-        let begun = machine_now();
-        let made = self.make(purpose, begun + within, may);
-        let had_less_time = within < self.options.timeouts.connect && since(begun) >= within;
-        let former = self.kept(purpose).change(|kept| match &made {
-            Ok(current) => kept.made(current.clone()),
-            Err(_) if had_less_time => {
-                kept.is_connecting = false; // others may have more time, so they try themselves
-                None
-            }
+    fn connect(self: &Arc<Server>, purpose: Purpose, may: MayBlock) -> Option<Arc<Connection>> {
+        let kept = self.kept(purpose);
+        if kept.look(|kept| kept.has_lost_connection()) {
+            self.connector.forget_address(); // another server may have it now
+        }
+        let current = match self.make(purpose, may) {
+            Ok(current) => current,
             Err(failure) => {
-                kept.failed(failure.clone());
-                None
+                kept.change(|kept| kept.failed(failure));
+                return None;
             }
-        });
-        if let Some(Current { connection: Some(former), moves }) = former {
+        };
+        let connection = current.connection.clone();
+        if let Some(Current { connection: Some(former), moves }) = kept.change(|kept| kept.made(current)) {
             if moves != self.connector.moves() {
                 former.close(); // to a former master. A silent connection stays, for the releases behind its calls
             }
@@ -313,18 +359,22 @@ impl Server {
             trace::reconnected(&self.options.foreign, what, self.address());
             self.options.counts.reconnects.add_one();
         }
-        made.map(|current| current.connection)
+        connection
     }
 
-    fn make(self: &Arc<Server>, purpose: Purpose, until: Instant, may: MayBlock) -> Result<Current, Failure> {
-        let receiver = (purpose == Purpose::Messages).then(|| self.options.receiver.clone());
-        let foreign = &self.options.foreign;
-        let options =
-            ConnectOptions { foreign: foreign.clone(), receiver, read_timeout: self.options.timeouts.read, until, may };
-        let (made, moves) = self.connector.connect(options)?;
+    fn make(self: &Arc<Server>, purpose: Purpose, may: MayBlock) -> Result<Current, Failure> {
+        let ServerOptions { foreign, timeouts, receiver, .. } = &self.options;
+        let mut options = ConnectOptions {
+            foreign: foreign.clone(),
+            receiver: (purpose == Purpose::Messages).then(|| receiver.clone()),
+            read_timeout: timeouts.read,
+            until: machine_now() + timeouts.connect,
+            may,
+        };
+        let (made, moves) = self.connector.connect(&mut options)?;
         let is_useful = match purpose {
-            // After a timeout its own thread would keep it.
-            Purpose::Messages => subscribe(self, &made, until, may).inspect_err(|_| made.close())?,
+            // After a timeout it would stay open.
+            Purpose::Messages => subscribe(self, &made, options.until, may).inspect_err(|_| made.close())?,
             Purpose::Calls | Purpose::Confirmations => true,
         };
         Ok(Current { connection: is_useful.then_some(made), moves })

@@ -27,10 +27,7 @@ use crate::protocol::routing::{NodeId, by_node, in_order};
 use crate::sync::lock;
 use crate::trace;
 use redis::Value;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 pub(crate) struct Servers {
@@ -154,11 +151,13 @@ impl Servers {
         foreign: &Foreign,
     ) -> Servers {
         let counts = Arc::new(Counts::default());
+        let worker = Worker::new(foreign, clock);
         let foreign = foreign.clone();
         let (clock_of_servers, prefix) = (clock.clone(), prefix.into());
         let options = ServerOptions {
             foreign: foreign.clone(),
             clock: clock_of_servers,
+            worker: worker.clone(),
             counts: counts.clone(),
             timeouts,
             receiver,
@@ -175,7 +174,7 @@ impl Servers {
             }
             Address::Cluster { nodes, like } => Topology::Cluster(Box::new(Cluster::new(options, nodes, like))),
         };
-        let (worker, clock, warnings) = (Worker::new(&foreign, clock), clock.clone(), Arc::default());
+        let (clock, warnings) = (clock.clone(), Arc::default());
         Servers { clock, counts, foreign, topology, timeouts, worker, warnings }
     }
 
@@ -214,19 +213,28 @@ impl Servers {
             let addresses: Vec<_> = nodes.iter().flat_map(|node| node.connector.addresses(time, may)).collect();
             probe::explain(&addresses, time, &failure)
         });
-        Err(explained.await.flatten().map_or(error, CallError::Failed))
+        let until = self.clock.at_machine_time(until);
+        let explained = self.limited(until, mode, explained).await.flatten().flatten();
+        Err(explained.map_or(error, CallError::Failed))
     }
 
     async fn ping(&self, mode: Mode) -> Result<(), CallError> {
         match &self.topology {
             Topology::One(server) => {
+                server.open(mode).await.map_err(CallError::Failed)?;
                 let latest = self.latest(None, self.timeouts.read);
                 let reply = server.command(&redis::cmd("PING"), latest, mode).await?;
                 error_in(Ok(reply)).map_err(error_of)?;
                 self.read_settings(server, mode).await;
                 Ok(())
             }
-            Topology::Cluster(cluster) => self.learn_slots(cluster, mode).await,
+            Topology::Cluster(cluster) => {
+                let learnt = self.learn_slots(cluster, mode).await;
+                if learnt.is_err() && reaches_one(cluster.nodes(), mode).await {
+                    return self.learn_slots(cluster, mode).await;
+                }
+                learnt
+            }
         }
     }
 
@@ -316,15 +324,7 @@ impl Servers {
         mode: Mode,
         work: impl Future<Output = T>,
     ) -> Option<T> {
-        let (Mode::Async | Mode::Worker, Some(until)) = (mode, until) else {
-            return Some(work.await);
-        };
-        let (mut work, mut timer) = (pin!(work), pin!(self.worker.sleep(until, mode)));
-        poll_fn(|cx| match work.as_mut().poll(cx) {
-            Poll::Ready(result) => Poll::Ready(Some(result)),
-            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
-        })
-        .await
+        self.worker.limited(until, mode, work).await
     }
 
     /// Sends a call to the server that has its key.
@@ -510,7 +510,8 @@ impl Servers {
         if matches!(mode, Mode::Async) && !(self.foreign.can_wake() && self.worker.can_run()) {
             return Err(no_thread());
         }
-        let connecting = server.connection(purpose_of(replicas), self.latest(until, self.timeouts.read), mode);
+        let latest = self.latest(until, self.timeouts.to_connect());
+        let connecting = server.connection(purpose_of(replicas), latest, mode);
         let connected = self.limited(until, mode, connecting).await;
         connected.unwrap_or_else(|| Err(Failure::new(FailureKind::Unreachable, "no connection in time")))
     }
@@ -566,6 +567,16 @@ impl Servers {
         }
         all
     }
+}
+
+/// Waits for the attempts to connect that are still under way, until one succeeds. Names may be looked up slowly.
+async fn reaches_one(nodes: Vec<Arc<Server>>, mode: Mode) -> bool {
+    for node in nodes {
+        if node.is_connecting() && node.open(mode).await.is_ok() {
+            return true;
+        }
+    }
+    false
 }
 
 fn purpose_of(replicas: Option<MinReplicas>) -> Purpose {

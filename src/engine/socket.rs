@@ -5,8 +5,10 @@ mod tests;
 
 use super::stream::Stream;
 use crate::clock::{machine_now, since};
+#[cfg(unix)]
+use redis::io::tcp::socket2::{self, Domain, SockAddr, Type};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 #[cfg(unix)]
 use std::os::unix::net::UnixStream;
 #[cfg(unix)]
@@ -48,18 +50,27 @@ macro_rules! either {
 }
 
 impl Socket {
-    /// Connects to one of the addresses of a host. The system does not limit the time to resolve them.
-    pub(super) fn tcp(host: &str, port: u16, write_timeout: Duration, limit: TimeLimit) -> io::Result<Socket> {
-        let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
-        let stream = first_that_accepts(&addresses, limit)?;
+    /// Connects to one of the addresses of a host.
+    pub(super) fn tcp(addresses: &[SocketAddr], write_timeout: Duration, limit: TimeLimit) -> io::Result<Socket> {
+        let stream = first_that_accepts(addresses, limit)?;
         stream.set_nodelay(true)?; // each packet is complete
         Socket::with(Kind::Tcp(stream), write_timeout)
     }
 
-    /// The system does not limit the time to connect to a unix socket.
+    /// Connects to a unix socket. On Linux this blocks while the queue of the socket is full, since its server does not
+    /// respond. Other systems refuse the connection then.
     #[cfg(unix)]
-    pub(super) fn unix(path: &Path, write_timeout: Duration) -> io::Result<Socket> {
-        Socket::with(Kind::Unix(UnixStream::connect(path)?), write_timeout)
+    pub(super) fn unix(path: &Path, write_timeout: Duration, limit: TimeLimit) -> io::Result<Socket> {
+        let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        let address = SockAddr::unix(path)?;
+        loop {
+            socket.set_write_timeout(Some(limit.left()?.max(SHORTEST)))?; // it also limits the time to connect
+            match socket.connect(&address) {
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+                connected => break connected?,
+            }
+        }
+        Socket::with(Kind::Unix(socket.into()), write_timeout)
     }
 
     fn with(kind: Kind, write_timeout: Duration) -> io::Result<Socket> {
@@ -134,15 +145,28 @@ fn first_that_accepts(addresses: &[SocketAddr], limit: TimeLimit) -> io::Result<
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct TimeLimit {
+pub(crate) struct TimeLimit {
     start: Instant,
     within: Duration,
 }
 
 impl TimeLimit {
     /// Begins now.
-    pub(super) fn new(within: Duration) -> TimeLimit {
+    pub(crate) fn new(within: Duration) -> TimeLimit {
         TimeLimit { start: machine_now(), within }
+    }
+
+    pub(super) fn within(self) -> Duration {
+        self.within
+    }
+
+    pub(super) fn end(self) -> Instant {
+        self.start + self.within
+    }
+
+    /// This time does not count.
+    pub(super) fn move_by(&mut self, time: Duration) {
+        self.start += time;
     }
 
     /// The time that is left, or the error that it is over.

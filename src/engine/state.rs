@@ -51,14 +51,14 @@ pub(super) struct State {
     pub(super) end: Option<Failure>,
 }
 
-/// The connection's own thread.
+/// The connection's own thread: see [`Connection::serve`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OwnThread {
-    NotStarted,
     /// It sleeps until it is called.
     Asleep,
     /// It wakes soon, and looks whether replies to posted packets are missing.
     Dozing,
+    /// It reads, or looks whether it must, or will do that when it begins to serve.
     Awake,
 }
 
@@ -104,7 +104,7 @@ impl Connection {
         let state = State {
             packets: Packets::default(),
             reader: Some(Reader::new()),
-            own_thread: OwnThread::NotStarted,
+            own_thread: OwnThread::Awake,
             listeners: 0,
             listens_until: None,
             shared: machine_now(),

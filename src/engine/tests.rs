@@ -51,8 +51,7 @@ pub(super) fn tcp(write_timeout: Duration) -> Ends {
 }
 
 pub(super) fn socket_to(listener: &TcpListener, write_timeout: Duration) -> Socket {
-    let port = listener.local_addr().unwrap().port();
-    Socket::tcp("127.0.0.1", port, write_timeout, TimeLimit::new(SOON)).unwrap()
+    Socket::tcp(&[listener.local_addr().unwrap()], write_timeout, TimeLimit::new(SOON)).unwrap()
 }
 
 #[cfg(unix)]
@@ -60,7 +59,7 @@ pub(super) fn unix(write_timeout: Duration) -> Ends {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let socket = Socket::unix(&path, write_timeout).unwrap();
+    let socket = Socket::unix(&path, write_timeout, TimeLimit::new(SOON)).unwrap();
     let stream = listener.accept().unwrap().0;
     (Box::new(socket), Box::new(stream))
 }

@@ -8,7 +8,7 @@ use crate::foreign::Foreign;
 use crate::sync::{Arc, Mutex, MutexGuard, OnceLock, fault, lock, spawn};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Weak;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
@@ -139,6 +139,24 @@ impl Worker {
                 _ => timer = Some(self.set_timer(until, cx.waker(), mode)),
             }
             Poll::Pending
+        })
+        .await
+    }
+
+    /// The result of `work`, or `None` at `until` on the gate's clock. Blocking primitives have their own time limits.
+    pub(crate) async fn limited<T>(
+        &self,
+        until: Option<Instant>,
+        mode: Mode,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let (Mode::Async | Mode::Worker, Some(until)) = (mode, until) else {
+            return Some(work.await);
+        };
+        let (mut work, mut timer) = (pin!(work), pin!(self.sleep(until, mode)));
+        poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
         })
         .await
     }

@@ -202,8 +202,10 @@ impl GateBuilder {
         self
     }
 
-    /// The maximum time to connect: 1 ms to a day, 2 s by default. The operating system does not apply such a limit to
-    /// two cases: a unix socket whose server does not respond, and the resolution of a host name.
+    /// The maximum time to connect: 1 ms to a day, 2 s by default. Before that, the host name is looked up, for at most 10 s.
+    /// A thread of the gate does both. A call waits for it until its own deadline, or for the connect timeout. When the
+    /// caller has given up, the thread goes on, and later calls use the connection. Only [`open`](GateBuilder::open) waits
+    /// for a look-up that takes longer.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.connect = timeout;
         self

@@ -1,6 +1,7 @@
 //! Promise: the times and counts in the texts for users are those of the code.
 
 use crate::engine::ending::LONGEST_SILENCE;
+use crate::engine::names::{KEPT, LOOK_UP};
 use crate::engine::reading::{IDLE, TEST};
 use crate::engine::server::SAME_FAILURE;
 use crate::gate::LONGEST_FLUSH;
@@ -44,12 +45,19 @@ fn failures_and_connections() {
         ("faults", "those within {} after it, get the same failure"),
     ];
     assert_said(&said(SAME_FAILURE), &same);
+    let look_up = [
+        ("production", "The look-up of a host name comes before, and takes at most {}."),
+        ("src/gate/builder.rs", "the host name is looked up, for at most {}."),
+    ];
+    assert_said(&said(LOOK_UP), &look_up);
+    assert_said(&said(KEPT), &[("production", "Its result is used for at most {}.")]);
     assert_said(&said(IDLE), &[("production", "If a connection was idle for {}, a call first looks")]);
     assert_said(&said(LONGEST_SILENCE), &[("production", "for at most {}, beside the one that replaces it")]);
     assert_said(&said(TEST), &[("deployments", "After {} without a message the gate tests it")]);
     let timeouts = [
         ("getting_started", "| {} each | 1 ms to a day |"),
         ("production", "read_timeout)** ({}) must be longer"),
+        ("production", "connect_timeout)** ({}): how long"),
         ("faults", "an error within the read timeout ({} unless set)"),
     ];
     assert_said(&said(TIMEOUT), &timeouts);

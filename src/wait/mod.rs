@@ -247,7 +247,7 @@ impl Waits {
         until: Option<Instant>,
         mode: Mode,
     ) -> Result<Option<Arc<Connection>>, Failure> {
-        let latest = self.servers.latest(until, server.options.timeouts.connect);
+        let latest = self.servers.latest(until, server.options.timeouts.to_connect());
         let subscribing = server.reach(Purpose::Messages, latest, mode);
         match self.servers.limited(until, mode, subscribing).await {
             Some(Ok(connection)) => Ok(connection),
@@ -275,7 +275,7 @@ impl Waits {
             {
                 let clock = &server.options.clock;
                 worker.sleep(clock.now() + pause, Mode::Worker).await;
-                let latest = machine_now() + server.options.timeouts.connect;
+                let latest = machine_now() + server.options.timeouts.to_connect();
                 match server.reach(Purpose::Messages, latest, Mode::Worker).await {
                     Err(failure) if failure.kind() != FailureKind::Permission => {}
                     Ok(None) => break,

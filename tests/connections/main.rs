@@ -14,9 +14,11 @@ mod cluster_scripts;
 mod connections;
 mod credentials;
 mod min_replicas;
+mod names;
 mod packets;
 mod secrets;
 mod sentinel;
+mod sockets;
 #[cfg(feature = "tls")]
 mod tls;
 mod warnings;
@@ -31,6 +33,7 @@ fn process_of_a_test() {
         #[cfg(target_os = "linux")]
         "away" => cluster::wait_while_releases_are_pending(),
         "fail" => secrets::fail(&arguments),
+        "names" => names::run(&arguments),
         #[cfg(feature = "tls")]
         "open" => tls::open(&arguments),
         other => panic!("unknown job {other}"),

@@ -14,6 +14,7 @@ pub mod proxy;
 pub mod random;
 pub mod raw;
 pub mod refusing;
+pub mod resolver;
 pub mod sentinel;
 mod server;
 pub mod service;

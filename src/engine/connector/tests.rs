@@ -13,7 +13,7 @@ fn endpoint(url: &str) -> Endpoint {
 /// Connects to this port with this login and database.
 fn connect_to(port: u16, login: &str, db: &str) -> Result<Box<dyn Stream>, Failure> {
     let endpoint = endpoint(&format!("redis://{login}127.0.0.1:{port}/{db}"));
-    connect(&endpoint, SOON, SOON)
+    connect(&endpoint, SOON, &mut TimeLimit::new(SOON))
 }
 
 /// A server that reads a packet for each of `replies`, and sends this reply to it. Passes the packets to the test.
@@ -101,7 +101,7 @@ fn a_server_that_accepts_and_never_answers_is_unreachable_after_the_time_limit()
     let within = Duration::from_millis(300);
     let endpoint = endpoint(&format!("redis://:secret@127.0.0.1:{port}/"));
     let start = machine_now();
-    let connected = connect(&endpoint, SOON, within);
+    let connected = connect(&endpoint, SOON, &mut TimeLimit::new(within));
     let took = since(start);
     assert_fails(connected, FailureKind::Unreachable, "no answer within 300ms");
     assert!(took >= within && took < SOON / 2, "{took:?}");
@@ -110,7 +110,7 @@ fn a_server_that_accepts_and_never_answers_is_unreachable_after_the_time_limit()
 #[test]
 fn nobody_at_the_address_is_unreachable() {
     for url in ["redis://127.0.0.1:1/", "redis://no-such-host.invalid/", "unix:///no/such/socket"] {
-        let connected = connect(&endpoint(url), SOON, SOON);
+        let connected = connect(&endpoint(url), SOON, &mut TimeLimit::new(SOON));
         assert_fails(connected, FailureKind::Unreachable, "cannot connect to the server");
     }
 }
@@ -120,6 +120,6 @@ fn a_wildcard_address_does_not_mean_this_machine() {
     let (port, _packets) = replying(&[""]);
     let reported = redis::ConnectionAddr::Tcp("0.0.0.0".to_owned(), port);
     let info = "redis://any/".into_connection_info().unwrap().set_addr(reported);
-    let connected = connect(&Endpoint::new(info), SOON, SOON);
+    let connected = connect(&Endpoint::new(info), SOON, &mut TimeLimit::new(SOON));
     assert_fails(connected, FailureKind::Other, "wildcard address");
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::clock::{machine_now, since};
 use crate::engine::tests::{Random, SOON, socket_to};
 use redis::io::tcp::socket2::{self, Domain, Type};
-use std::net::TcpListener;
+use std::net::{TcpListener, ToSocketAddrs};
 
 /// An address that does not answer: its queue of new connections is full.
 fn silent() -> (socket2::Socket, Vec<TcpStream>, SocketAddr) {
@@ -58,8 +58,9 @@ fn a_name_with_addresses_of_both_families_reaches_a_server_on_either() {
             continue; // a machine without IPv6
         };
         let port = listener.local_addr().unwrap().port();
-        if ("localhost", port).to_socket_addrs().unwrap().any(|address| address.ip().to_string() == ip) {
-            Socket::tcp("localhost", port, SOON, TimeLimit::new(SOON)).unwrap();
+        let addresses: Vec<_> = ("localhost", port).to_socket_addrs().unwrap().collect();
+        if addresses.iter().any(|address| address.ip().to_string() == ip) {
+            Socket::tcp(&addresses, SOON, TimeLimit::new(SOON)).unwrap();
         }
     }
 }

@@ -157,7 +157,7 @@ fn open(url: &str, certificates: &Certificates, within: Duration) -> Result<Box<
     let Address::One(endpoint) = Address::parse(url)?.with_certificates(certificates)? else {
         panic!("several servers")
     };
-    connect(&endpoint, SOON, within).map_err(CallError::Failed)
+    connect(&endpoint, SOON, &mut TimeLimit::new(within)).map_err(CallError::Failed)
 }
 
 #[track_caller]

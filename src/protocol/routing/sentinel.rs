@@ -37,10 +37,9 @@ impl Sentinels {
         self.moves
     }
 
-    /// A search for the master until `deadline`.
-    pub fn search(&self, deadline: Instant) -> Search {
+    pub fn search(&self) -> Search {
         let failure = Failure::new(FailureKind::Unreachable, "no sentinel is known");
-        Search { count: self.count, first: self.first, steps: 0..self.count, deadline, failure }
+        Search { count: self.count, first: self.first, steps: 0..self.count, failure }
     }
 
     /// The server at the address that this sentinel reported is the master. Returns [`Sentinels::moves`] for connections
@@ -66,19 +65,18 @@ pub struct Search {
     count: usize,
     first: usize,
     steps: Range<usize>,
-    deadline: Instant,
     /// Why the last sentinel did not report a master, or why there is none at the reported address.
     pub failure: Failure,
 }
 
 impl Search {
-    /// The next sentinel to ask, and until when. Then connect to the master that it reports, until the deadline. `None`:
-    /// all of them failed.
-    pub fn next(&mut self, now: Instant) -> Option<(usize, Instant)> {
+    /// The next sentinel to ask, and until when. Then connect to the master that it reports, until the deadline, which may
+    /// have moved since the last step. `None`: all of them failed.
+    pub fn next(&mut self, now: Instant, deadline: Instant) -> Option<(usize, Instant)> {
         let step = self.steps.next()?;
         // One share for each sentinel that may still be asked, and one for the master.
         let shares = u32::try_from(self.count - step).unwrap_or(u32::MAX).saturating_add(1);
-        let share = self.deadline.saturating_duration_since(now) / shares;
+        let share = deadline.saturating_duration_since(now) / shares;
         Some(((self.first + step) % self.count, now + share))
     }
 }
@@ -211,17 +209,18 @@ mod tests {
     fn each_sentinel_gets_its_share_of_the_time_and_one_share_is_left_for_the_master() {
         let now = Instant::now();
         let deadline = now + Duration::from_millis(400);
-        let mut search = Sentinels::new(3).search(deadline);
-        assert_eq!(search.next(now), Some((0, now + Duration::from_millis(100))));
+        let mut search = Sentinels::new(3).search();
+        assert_eq!(search.next(now, deadline), Some((0, now + Duration::from_millis(100))));
         search.failure = gone();
         // It took its whole share.
         let now = now + Duration::from_millis(100);
-        assert_eq!(search.next(now), Some((1, now + Duration::from_millis(100))));
+        assert_eq!(search.next(now, deadline), Some((1, now + Duration::from_millis(100))));
         search.failure = gone();
-        // It failed at once.
-        assert_eq!(search.next(now), Some((2, now + Duration::from_millis(150))));
+        // A look-up of a name took 150 ms, and moved the deadline. Then it failed at once.
+        let (now, deadline) = (now + Duration::from_millis(150), deadline + Duration::from_millis(150));
+        assert_eq!(search.next(now, deadline), Some((2, now + Duration::from_millis(150))));
         search.failure = Failure::new(FailureKind::NotReady, "unknown");
-        assert_eq!(search.next(now), None);
+        assert_eq!(search.next(now, deadline), None);
         assert_eq!(search.failure.text(), "unknown");
     }
 
@@ -230,8 +229,8 @@ mod tests {
         let now = Instant::now();
         let mut sentinels = Sentinels::new(3);
         sentinels.connected(2, at(1));
-        let mut search = sentinels.search(now);
-        let order: Vec<usize> = std::iter::from_fn(|| search.next(now)).map(|(sentinel, _)| sentinel).collect();
+        let mut search = sentinels.search();
+        let order: Vec<usize> = std::iter::from_fn(|| search.next(now, now)).map(|(sentinel, _)| sentinel).collect();
         assert_eq!(order, [2, 0, 1]);
     }
 

@@ -37,8 +37,6 @@ pub(crate) struct Setup {
     pub(crate) channels: u8,
     /// Nobody has used the connection for a while.
     pub(crate) is_idle: bool,
-    /// How often the system cannot start a thread.
-    pub(crate) lacks_threads: usize,
     /// A caller's limit may end the connection.
     pub(crate) may_be_stuck: bool,
     /// Time may pass although the replies and messages of all who wait are there.
@@ -84,12 +82,14 @@ pub(crate) struct Case {
 
 impl Case {
     pub(crate) fn new(setup: Setup) -> Case {
-        world::allow(setup.steps, setup.looks, setup.lacks_threads);
+        world::allow(setup.steps, setup.looks, 0);
         let wire = Wire::new(setup.has_pieces);
         let foreign = foreign::new();
         let mailboxes = (setup.channels > 0).then(|| Mailboxes::new(&foreign, setup.channels));
         let receiver = mailboxes.clone().map(|mailboxes| mailboxes as _);
-        let connection = Connection::new(Box::new(End(wire.clone())), &foreign, READ_TIMEOUT, receiver);
+        let connection = Arc::new(Connection::new(Box::new(End(wire.clone())), &foreign, READ_TIMEOUT, receiver));
+        let served = connection.clone();
+        world::spawn("own", false, move || served.serve());
         if setup.is_idle {
             world::sleep(Duration::from_millis(300));
         }
@@ -99,8 +99,7 @@ impl Case {
             packets: Mutex::default(),
             forgotten: Mutex::default(),
         };
-        let common =
-            Common { setup, connection: Arc::new(connection), wire, mailboxes, facts: Arc::new(facts), begun: now() };
+        let common = Common { setup, connection, wire, mailboxes, facts: Arc::new(facts), begun: now() };
         Case { common: Arc::new(common), callers: 0 }
     }
 
@@ -287,7 +286,6 @@ impl Common {
             }
         };
         let is_explained = match failure.kind {
-            FailureKind::Other => self.setup.lacks_threads > 0,
             FailureKind::TimedOut => now() >= latest || self.wire.was_silent() || self.setup.may_be_stuck,
             _ => self.wire.has_died(),
         };

@@ -18,7 +18,6 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     }),
     scenario("calls, the clock steps", || calls(Setup { steps: 2, ..Setup::default() }, Ending::Done, |_| {})),
     scenario("calls with a pause", pause),
-    scenario("calls, and the system cannot start a thread", no_thread),
     scenario("a thread times out", || timeouts(SHORT, LONG)),
     scenario("two threads time out", || timeouts(SHORT, SHORT)),
     scenario("a thread times out, the reader is stuck", || timeouts(STUCK, LONG)),
@@ -33,7 +32,6 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     scenario("nonsense arrives", || dies(Death::Nonsense)),
     scenario("the owner closes", || happens(Case::closes)),
     scenario("a read is interrupted", || happens(|case| case.event("signal", |common| common.wire.interrupt()))),
-    scenario("a thread serves the connection", || happens(serve)),
     scenario("the server is silent", || silence(false)),
     scenario("the server is silent for some time", || silence(true)),
     scenario("the server is silent, the time of a task ends", task_times_out),
@@ -65,14 +63,6 @@ fn calls(setup: Setup, ending: Ending, event: impl FnOnce(&Case)) {
     case.thread("A", |caller| caller.exchange(1, LONG));
     case.thread("B", |caller| caller.exchange(2, LONG));
     one_task(&mut case, ending);
-    case.finish();
-}
-
-/// The thread reads itself. Nobody would read for the task.
-fn no_thread() {
-    let mut case = Case::new(Setup { lacks_threads: 20, ..Setup::default() });
-    case.thread("A", |caller| caller.exchange(1, LONG));
-    one_task(&mut case, Ending::Done);
     case.finish();
 }
 
@@ -173,11 +163,6 @@ fn pause() {
     });
     tasks.start(&mut case, "K");
     case.finish();
-}
-
-/// A thread becomes the connection's own one, as the thread that has made the connection does.
-fn serve(case: &Case) {
-    case.event("serves", |common| common.connection.serve_from_here());
 }
 
 /// The thread gets its message only when both tasks are done.

@@ -61,7 +61,6 @@ fn event(case: &Case) {
             }
         }
         11 => case.event("signal", |common| common.wire.interrupt()),
-        12 => case.event("serves", |common| common.connection.serve_from_here()),
         number => {
             if let Some(death) = deaths.get(number) {
                 case.dies(*death);
@@ -81,7 +80,6 @@ pub(super) fn anything() {
         channels: if has_messages { CHANNELS } else { 0 },
         is_idle: choose(3) == 0,
         may_be_stuck: ops.iter().flatten().any(|op| matches!(op, Op::Exchange(_, STUCK))),
-        ..Setup::default()
     };
     let mut case = Case::new(setup);
     event(&case);

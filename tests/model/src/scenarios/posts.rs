@@ -16,7 +16,6 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     scenario("posts, a write fails", || posts(Setup::default(), Ending::Done, |case| case.dies(Death::WriteError))),
     scenario("posts, the owner closes", || posts(Setup::default(), Ending::Done, Case::closes)),
     scenario("posts alone", alone),
-    scenario("posts, and the system cannot start a thread", no_thread),
     scenario("posts behind a call that times out", behind),
     scenario("more packets than may be unanswered", many),
 ];
@@ -46,15 +45,6 @@ fn alone() {
         caller.post_two();
     });
     case.thread("B", |caller| caller.post(1));
-    case.finish();
-}
-
-fn no_thread() {
-    let mut case = Case::new(Setup { looks: true, lacks_threads: 1, ..Setup::default() });
-    case.thread("A", |caller| {
-        caller.post(1);
-        caller.post(1);
-    });
     case.finish();
 }
 

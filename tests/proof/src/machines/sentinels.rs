@@ -122,10 +122,10 @@ impl World {
     /// The client connects. Returns the sentinel that named the master.
     fn search(&mut self, seed: u64) -> Option<usize> {
         let deadline = self.now + TIME;
-        let mut search = self.state.search(deadline);
+        let mut search = self.state.search();
         let mut asked = vec![];
         let found = loop {
-            let Some((sentinel, until)) = search.next(self.now) else {
+            let Some((sentinel, until)) = search.next(self.now, deadline) else {
                 break None;
             };
             asked.push(sentinel);

@@ -43,10 +43,15 @@ fn consecutive_calls_with_own_ids_keep_the_limit_while_a_proxy_delays_and_cuts()
     println!("faults from seed {seed}");
     let (mut random, mut con) = (Random::new(seed), server.connection());
     let until = Instant::now() + Duration::from_secs(8);
+    let latest = until + Duration::from_secs(60); // on a busy machine there are few grants in 8 s
+    let goes_on = || {
+        let now = Instant::now();
+        now < until || now < latest && grants.load(Ordering::Relaxed) < GRANTS
+    };
     std::thread::scope(|scope| {
         // What the server has not read when it ends a connection never runs.
         scope.spawn(|| {
-            while Instant::now() < until {
+            while goes_on() {
                 proxy.delay_replies([Duration::from_millis(random.below(600))]);
                 std::thread::sleep(Duration::from_millis(100 + random.below(400)));
                 if random.below(4) == 0 {
@@ -57,9 +62,9 @@ fn consecutive_calls_with_own_ids_keep_the_limit_while_a_proxy_delays_and_cuts()
         });
         for number in 0..6 {
             let semaphore = gate.semaphore("own", 1).lease(Lease::fixed(OWN_LEASE)).id(&format!("own-{number}"));
-            let (held, grants) = (&held, &grants);
+            let (held, grants, goes_on) = (&held, &grants, &goes_on);
             scope.spawn(move || {
-                while Instant::now() < until {
+                while goes_on() {
                     match semaphore.acquire_timeout(OWN_LEASE * 2) {
                         Ok(permit) => {
                             grants.fetch_add(1, Ordering::Relaxed);
@@ -74,8 +79,10 @@ fn consecutive_calls_with_own_ids_keep_the_limit_while_a_proxy_delays_and_cuts()
             });
         }
     });
-    assert!(grants.into_inner() > 20, "too few grants");
+    assert!(grants.into_inner() >= GRANTS, "too few grants");
 }
+
+const GRANTS: usize = 20;
 
 const OWN_LEASE: Duration = Duration::from_millis(400);
 
@@ -90,13 +97,14 @@ fn use_alone(permit: Permit, held: &Mutex<Vec<Weak<Permit>>>) {
     drop(valid);
     drop(all);
     std::thread::sleep(Duration::from_millis(permit.fence() % 50)); // it is used
-    let is_lost = permit.is_lost();
+    // If the first release does not arrive, the lease may end before the next one.
+    let ends = Instant::now() + permit.remaining().unwrap();
     if permit.fence().is_multiple_of(2)
         && let Some(permit) = Arc::into_inner(permit)
     {
         let released = permit.release();
         let is_gone = matches!(released, Ok(Released::Gone));
-        assert!(is_lost || !is_gone, "a permit that was not lost is gone");
+        assert!(ends <= Instant::now() || !is_gone, "a permit that was not lost is gone");
     }
 }
 

@@ -21,6 +21,16 @@ pub struct Mutant {
     pub after: String,
     /// Whether it comes from `planted.txt`.
     pub is_planted: bool,
+    /// The world of the simulation that shows it, if `planted.txt` names one.
+    pub seed: Option<u64>,
+}
+
+/// A change of `planted.txt`.
+#[derive(Clone)]
+struct Planted {
+    right: Expr,
+    wrong: Expr,
+    seed: Option<u64>,
 }
 
 /// Turns each change in one file into a branch.
@@ -29,7 +39,7 @@ pub struct Operators<'a> {
     first: usize,
     function: String,
     pub mutants: Vec<Mutant>,
-    planted: Vec<(Expr, Expr)>,
+    planted: Vec<Planted>,
 }
 
 impl<'a> Operators<'a> {
@@ -38,9 +48,11 @@ impl<'a> Operators<'a> {
         let lines = PLANTED.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         let planted = lines.filter_map(|line| {
             let (of, change) = line.split_once(": ")?;
-            let (right, wrong) = change.split_once("  ->  ")?;
+            let (right, rest) = change.split_once("  ->  ")?;
+            let (wrong, seed) = rest.split_once("  seed ").map_or((rest, None), |(wrong, seed)| (wrong, Some(seed)));
+            let seed = seed.map(|seed| seed.parse().unwrap_or_else(|error| panic!("seed {seed}: {error}")));
             let parse = |text| syn::parse_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            (of == file).then(|| (parse(right), parse(wrong)))
+            (of == file).then(|| Planted { right: parse(right), wrong: parse(wrong), seed })
         });
         Operators { file, first: before, function: String::new(), mutants: Vec::new(), planted: planted.collect() }
     }
@@ -53,7 +65,7 @@ impl<'a> Operators<'a> {
         let tidy = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let (file, function) = (self.file.to_owned(), self.function.clone());
         let (before, after) = (tidy(before), tidy(after));
-        self.mutants.push(Mutant { file, line: start.line, function, before, after, is_planted });
+        self.mutants.push(Mutant { file, line: start.line, function, before, after, is_planted, seed: None });
         let number = self.first + self.mutants.len();
         parse_quote!(crate::mutation::is(#number))
     }
@@ -228,10 +240,12 @@ impl VisitMut for Operators<'_> {
             let now = mem::replace(expression, Expr::PLACEHOLDER);
             *expression = self.instead(&before, &other, now, false);
         }
-        let planted: Vec<(Expr, Expr)> = self.planted.clone();
-        for (_, wrong) in planted.iter().filter(|(right, _)| text(right) == text(&before)) {
-            let now = mem::replace(expression, Expr::PLACEHOLDER);
-            *expression = self.instead(&before, wrong, now, true);
+        for Planted { right, wrong, seed } in self.planted.clone() {
+            if text(&right) == text(&before) {
+                let now = mem::replace(expression, Expr::PLACEHOLDER);
+                *expression = self.instead(&before, &wrong, now, true);
+                self.mutants.last_mut().expect("the planted one").seed = seed;
+            }
         }
     }
 

@@ -33,9 +33,18 @@ pub fn write() {
     tree.folder(&out.join("src/protocol"), "", &quote!(crate::protocol));
     let Tree { mutants, tests } = tree;
     let mutants = mutants.iter().map(|mutant| {
-        let Mutant { file, line, function, before, after, is_planted } = mutant;
+        let Mutant { file, line, function, before, after, is_planted, seed } = mutant;
+        let seed = seed.map_or(quote!(None), |seed| quote!(Some(#seed)));
         quote! {
-            Mutant { file: #file, line: #line, function: #function, before: #before, after: #after, is_planted: #is_planted }
+            Mutant {
+                file: #file,
+                line: #line,
+                function: #function,
+                before: #before,
+                after: #after,
+                is_planted: #is_planted,
+                seed: #seed,
+            }
         }
     });
     let lib = out.join("src/lib.rs");

@@ -12,6 +12,8 @@ pub struct Mutant {
     pub before: &'static str,
     pub after: &'static str,
     pub is_planted: bool,
+    /// The world of the simulation that shows a planted fault, if one is named.
+    pub seed: Option<u64>,
 }
 
 impl fmt::Display for Mutant {

@@ -166,15 +166,15 @@ impl Permits {
         lock(&self.table)
     }
 
-    /// A permit is dropped at `now`. If there is something to release, returns when the server has ended its
-    /// lease, and keeps the permit until its release is answered.
-    pub(crate) fn drop_permit(&self, number: Number, now: Moment) -> Option<Option<Instant>> {
+    /// A permit is dropped at `now`. If there is something to release, returns its longest lease, and keeps the permit until
+    /// its release is answered.
+    pub(crate) fn drop_permit(&self, number: Number, now: Moment) -> Option<Option<Duration>> {
         let mut table = self.lock();
         if !table.keeper.begin_release(number, now) {
             self.remove_from(table, number);
             return None;
         }
-        Some(table.keeper.held(number).and_then(|held| held.ends_by(now.instant())))
+        Some(table.keeper.held(number).and_then(|held| held.longest()))
     }
 
     /// A call that releases the permit is about to be sent. `false`: there is nothing to release.

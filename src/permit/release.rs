@@ -129,12 +129,13 @@ async fn release(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallErr
 pub(super) fn post(permit: &Permit) {
     // In a forked child, a lock may be held by a thread that does not exist there. So this returns before it takes any
     // lock.
-    if permit.is_own_process()
-        // The last refresh of the holder was answered by now, or not at all.
-        && let Some(until) = permit.shared.permits.drop_permit(permit.number, permit.shared.servers.clock.moment())
-    {
+    if !permit.is_own_process() {
+        return;
+    }
+    let now = permit.shared.servers.clock.moment();
+    if let Some(longest) = permit.shared.permits.drop_permit(permit.number, now) {
         let span = Operation::Release.on([permit.key()]);
-        let pending = PendingRelease::of_permit(&permit.identity, until);
+        let pending = PendingRelease::of_permit(&permit.identity, longest, now.instant());
         let dropped = Dropped { permits: permit.shared.permits.clone(), number: permit.number, span };
         permit.shared.releases.post_dropped(pending, dropped);
     }

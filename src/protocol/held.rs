@@ -106,9 +106,9 @@ impl HeldPermit {
         ends.fold(self.deadline, Deadline::earlier)
     }
 
-    /// When the server has ended its lease, if it has run no refresh after `latest`. `None`: the lease may be permanent.
-    pub fn ends_by(&self, latest: Instant) -> Option<Instant> {
-        latest.checked_add(self.longest?)
+    /// The longest time from its grant or from a refresh to the end of its lease. `None`: the lease may be permanent.
+    pub fn longest(&self) -> Option<Duration> {
+        self.longest
     }
 
     /// Whether its lease counts.

@@ -22,7 +22,7 @@ pub struct PendingRelease<C> {
     /// After this time the server has freed the id by itself, if no lost call is left. `None`: a permanent lease, whose release
     /// is repeated until the gate is dropped.
     pub until: Option<Instant>,
-    /// For how long the server keeps what a lost call causes.
+    /// For how long the server keeps what a lost call causes, or a refresh that runs late.
     pub longest: Duration,
     /// The wait whose calls it undoes. When this release is confirmed, no grant to that wait can follow.
     pub given_up: Option<GivenUpNumber>,
@@ -130,13 +130,15 @@ impl<C> PendingRelease<C> {
     /// The release of what these calls may still cause for an id that holds the permit with this fence.
     pub fn of_other(granted: &Identity, lost: LostCalls<C>, longest: Duration, now: Instant) -> PendingRelease<C> {
         let target = ReleaseTarget::Other(granted.fence);
-        PendingRelease { target, lost, longest, ..PendingRelease::of_permit(granted, now.checked_add(longest)) }
+        PendingRelease { target, lost, longest, ..PendingRelease::of_permit(granted, Some(longest), now) }
     }
 
-    /// The release of a permit. At `until` the server has ended its lease.
-    pub fn of_permit(identity: &Identity, until: Option<Instant>) -> PendingRelease<C> {
+    /// The release of a permit. `longest`: the longest lease that it may have. `None`: permanent.
+    pub fn of_permit(identity: &Identity, longest: Option<Duration>, now: Instant) -> PendingRelease<C> {
         let Identity { keys, id, fence, lease } = identity;
-        PendingRelease::of_grant(keys, id, lease.own_id, ReleaseTarget::Fence(*fence), until)
+        let until = longest.and_then(|longest| now.checked_add(longest));
+        let release = PendingRelease::of_grant(keys, id, lease.own_id, ReleaseTarget::Fence(*fence), until);
+        PendingRelease { longest: longest.unwrap_or_default(), ..release }
     }
 
     /// The release of a grant whose calls are all answered.
@@ -212,6 +214,13 @@ impl<C: PartialEq> PendingRelease<C> {
     /// Whether the server has freed the id by itself.
     pub fn is_over(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| until <= now) && self.lost.is_empty()
+    }
+
+    /// There is no answer to its posted call. A refresh before it on the same connection may have run until now.
+    pub fn unanswered(&mut self, now: Instant) {
+        if self.until.is_some() {
+            self.until = self.until.max(now.checked_add(self.longest));
+        }
     }
 
     /// Its call on this connection is answered, and so are the lost calls before it. Returns whether there was one.

@@ -139,9 +139,8 @@ impl Client {
         }
         if number.is_multiple_of(2) {
             permit.is_posted = true;
-            let held = self.keeper.held(number);
-            let until = held.and_then(|held| held.ends_by(now.instant()));
-            return self.release_later(PendingRelease::of_permit(&identity, until), Some(number), now);
+            let longest = self.keeper.held(number).and_then(|held| held.longest());
+            return self.release_later(PendingRelease::of_permit(&identity, longest, now.instant()), Some(number), now);
         }
         let until = now.instant() + DROP_BOUND;
         let call = release_of(&identity, 0).pack();
@@ -289,9 +288,8 @@ impl Client {
                 self.take_losses();
             }
             Err(_) => {
-                let held = self.keeper.held(number);
-                let until = held.and_then(|held| held.ends_by(until));
-                self.release_later(PendingRelease::of_permit(&identity, until), None, now);
+                let longest = self.keeper.held(number).and_then(|held| held.longest());
+                self.release_later(PendingRelease::of_permit(&identity, longest, until), None, now);
             }
         }
         self.forget_dropped(number);

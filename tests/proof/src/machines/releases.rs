@@ -194,8 +194,9 @@ fn ends_of_permits() {
             held.refreshing(ms, at(0));
             held.unanswered(ms);
         }
-        let until = held.ends_by(at(latest).instant());
-        until.map(|until| until.saturating_duration_since(at(0).instant()).as_millis())
+        let release: PendingRelease<()> =
+            PendingRelease::of_permit(&held.identity, held.longest(), at(latest).instant());
+        release.until.map(|until| until.saturating_duration_since(at(0).instant()).as_millis())
     };
     assert_eq!(until(3_000, None, 5_000), Some(8_000));
     assert_eq!(until(3_000, Some(1_000), 5_000), Some(8_000));
@@ -209,10 +210,22 @@ fn ends_of_permits() {
     let mut held = HeldPermit::new(super::held(400, false).identity, &super::grant(0, 12_000), first);
     held.refreshing(400, at(0));
     held.unanswered(400);
-    assert_eq!(held.ends_by(at(10).instant()), Some(at(12_010).instant()));
+    assert_eq!(held.longest(), Some(Duration::from_secs(12)));
     let mut held = super::held(3_000, false);
     assert!(held.extend(&super::grant(0, 60_000), at(0), at(0)));
-    assert_eq!(held.ends_by(at(5_000).instant()), Some(at(65_000).instant()));
+    assert_eq!(held.longest(), Some(Duration::from_secs(60)));
+    // A refresh before the posted release may have run until its connection broke.
+    let lease = Some(Duration::from_millis(UNTIL));
+    for (longest, ends) in [(lease, true), (None, false)] {
+        let mut it = Queue::default();
+        let release = PendingRelease::of_permit(&super::held(3_000, false).identity, longest, at(0).instant());
+        let post = it.post(release);
+        let broken = UNTIL + 10;
+        assert!(matches!(it.outbox.answered(post, None, at(broken).instant(), is_open), Next::Due { .. }));
+        let is_over =
+            |it: &Queue, now| it.outbox.entries.values().all(|entry| entry.release.is_over(at(now).instant()));
+        assert_eq!([broken, broken + UNTIL - 1, broken + UNTIL].map(|now| is_over(&it, now)), [false, false, ends]);
+    }
 }
 
 /// A release is posted, if one call is enough and there is a connection. Later calls of its name need not wait. But an answer

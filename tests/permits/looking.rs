@@ -51,7 +51,7 @@ fn is_locked_is_true_exactly_while_a_mutex_is_held() {
     assert!(server.gate().mutex("door").is_locked().unwrap());
     guard.release().unwrap();
     assert!(!mutex.is_locked().unwrap());
-    let short = mutex.clone().with(|lock| lock.lease(Lease::fixed(std::time::Duration::from_millis(20))));
+    let short = mutex.clone().with(|lock| lock.lease(Lease::fixed(std::time::Duration::from_millis(300))));
     let crashed = short.lock().unwrap();
     eventually("the lease ends", || (!mutex.is_locked().unwrap()).then_some(()));
     assert!(crashed.is_lost());

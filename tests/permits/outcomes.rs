@@ -110,7 +110,8 @@ fn a_lease_too_short_to_be_renewed_is_refused() {
         assert!(matches!(&error, Error::Invalid(i) if i.what() == "lease"), "{error}");
     }
     let renewed = semaphore.lease(Lease::fixed(Duration::from_millis(30)));
-    drop(renewed.try_acquire().unwrap());
+    // On a busy machine the lease may end before its grant arrives.
+    drop(eventually("a grant in time", || renewed.try_acquire().ok()));
 }
 
 #[test]

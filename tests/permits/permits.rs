@@ -313,7 +313,7 @@ fn dropping_a_lost_permit_of_an_own_id_does_not_affect_its_successor() {
     let server = Server::any();
     let mut raw = Raw::new(&server, 1);
     let semaphore = server.gate().semaphore("raw", 1).id("me");
-    let lost = semaphore.clone().lease(Lease::fixed(Duration::from_millis(40))).acquire().unwrap();
+    let lost = semaphore.clone().lease(Lease::fixed(Duration::from_millis(300))).acquire().unwrap();
     eventually("the permit is lost", || lost.is_lost().then_some(()));
     let semaphore = semaphore.lease(Lease::fixed(LONG));
     // The client regards it as lost slightly before the server does.

@@ -256,7 +256,7 @@ fn a_share_and_the_whole_lock_can_be_handed_to_another_process() {
 fn a_lost_writer_does_not_downgrade_its_successor() {
     let server = Server::any();
     let lock = server.gate().rwlock("book").with(|lock| lock.id("own"));
-    let short = lock.clone().with(|lock| lock.lease(Lease::fixed(Duration::from_millis(30))));
+    let short = lock.clone().with(|lock| lock.lease(Lease::fixed(Duration::from_millis(300))));
     let mut lost = short.write().unwrap();
     let successor = eventually("the lease ends", || lock.write().ok());
     let error = lost.downgrade().unwrap_err();

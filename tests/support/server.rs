@@ -227,7 +227,7 @@ impl Server {
 
     /// Blocks until the server answers; false if it ended instead.
     pub fn becomes_ready(&mut self) -> bool {
-        let ready = self.becomes_ready_within(SOON);
+        let ready = self.becomes_ready_within(3 * SOON); // how fast it starts is no promise of luagate
         ready.expect("the server neither answers nor ends")
     }
 

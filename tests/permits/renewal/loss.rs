@@ -144,7 +144,7 @@ fn a_refresh_without_a_reply_counts_as_a_possibly_shortened_lease() {
 fn a_lost_permit_of_an_own_id_releases_nothing_of_its_successor() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("raw", 5).id("own");
-    let short = semaphore.clone().lease(Lease::fixed(Duration::from_millis(30)));
+    let short = semaphore.clone().lease(Lease::fixed(Duration::from_millis(300)));
     let mut lost = short.acquire_many(3).unwrap();
     let successor = eventually("the lease ends", || semaphore.acquire_many(3).ok());
     assert!(matches!(lost.release_some(1), Err(PermitError::Lost(_))));

@@ -348,7 +348,14 @@ impl Server {
             }
         };
         let connection = current.connection.clone();
-        if let Some(Current { connection: Some(former), moves }) = kept.change(|kept| kept.made(current)) {
+        let former = kept.change(|kept| {
+            let former = kept.made(current).and_then(|former| Some((former.connection?, former.moves)));
+            if former.is_some() {
+                self.options.counts.reconnects.add_one(); // before any caller has the new connection
+            }
+            former
+        });
+        if let Some((former, moves)) = former {
             if moves != self.connector.moves() {
                 former.close(); // to a former master. A silent connection stays, for the releases behind its calls
             }
@@ -357,7 +364,6 @@ impl Server {
                 Purpose::Calls | Purpose::Confirmations => "a connection was replaced",
             };
             trace::reconnected(&self.options.foreign, what, self.address());
-            self.options.counts.reconnects.add_one();
         }
         connection
     }

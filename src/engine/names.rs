@@ -1,5 +1,5 @@
 //! The addresses of host names. The system does not limit the time of a look-up: a name server that does not answer costs
-//! 5 s or more. So a look-up has its own limit, apart from that for connecting, and a thread of its own. Its result is kept
+//! 5 s or more. So a look-up has its own limit, apart from that for connecting, and its own thread. Its result is kept
 //! for a while, also if nobody waits for it any more.
 
 use crate::clock::{machine_now, since};

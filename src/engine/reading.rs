@@ -241,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// The loop of the own thread. It ends with the connection. Only a connection that one thread uses needs none.
+    /// The loop of the own thread. It ends with the connection. A connection that only one thread uses needs no own thread.
     pub(crate) fn serve(self: &Arc<Connection>) {
         let mut state = lock(&self.state);
         while state.end.is_none() {

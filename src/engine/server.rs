@@ -78,7 +78,7 @@ pub(crate) struct Server {
     is_checked: AtomicBool,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Calls,

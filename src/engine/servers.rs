@@ -101,7 +101,7 @@ impl Answered {
 #[must_use = "a call that may have run has to be undone"]
 pub(crate) struct Unanswered {
     pub(crate) error: CallError,
-    /// The connection on which the call was sent, if the server may still run it. What follows there runs after it.
+    /// The connection on which the call was sent, if the server may still run it. Later calls there run after it.
     pub(crate) connection: Option<Arc<Connection>>,
 }
 
@@ -214,7 +214,7 @@ impl Servers {
             probe::explain(&addresses, time, &failure)
         });
         let until = self.clock.at_machine_time(until);
-        let explained = self.limited(until, mode, explained).await.flatten().flatten();
+        let explained = self.worker.limited(until, mode, explained).await.flatten().flatten();
         Err(explained.map_or(error, CallError::Failed))
     }
 
@@ -244,7 +244,7 @@ impl Servers {
             let latest = self.latest(None, REPORTED_WITHIN);
             let until = self.clock.now() + REPORTED_WITHIN;
             let command = eviction::command();
-            let reply = self.limited(Some(until), mode, server.command(&command, latest, mode)).await;
+            let reply = self.worker.limited(Some(until), mode, server.command(&command, latest, mode)).await;
             match reply {
                 Some(Ok(reply)) => warn(&self.foreign, &self.warnings, reply, server.address()),
                 Some(Err(_)) | None => server.disconnect(), // calls would wait behind this command
@@ -315,16 +315,6 @@ impl Servers {
     pub(crate) fn latest(&self, until: Option<Instant>, most: Duration) -> Instant {
         let left = until.map(|until| until.saturating_duration_since(self.clock.now()));
         machine_now() + left.map_or(most, |left| left.min(most))
-    }
-
-    /// The result of `work`, or `None` at `until` on the gate's clock. Blocking primitives have their own time limits.
-    pub(crate) async fn limited<T>(
-        &self,
-        until: Option<Instant>,
-        mode: Mode,
-        work: impl Future<Output = T>,
-    ) -> Option<T> {
-        self.worker.limited(until, mode, work).await
     }
 
     /// Sends a call to the server that has its key.
@@ -421,7 +411,7 @@ impl Servers {
         };
         let Sending { until, mode, .. } = sending;
         let latest = self.latest(until, self.timeouts.read);
-        let turn = self.limited(until, mode, cluster.take_turn(waits, latest, mode)).await.flatten();
+        let turn = self.worker.limited(until, mode, cluster.take_turn(waits, latest, mode)).await.flatten();
         let Some(_turn) = turn else {
             return if waits {
                 Err(Failure::new(FailureKind::TimedOut, "another call still asks for the slots"))
@@ -443,7 +433,7 @@ impl Servers {
         let server = self.server(node)?;
         let (command, latest) = (slots::command(), self.latest(Some(until), self.timeouts.read));
         let asking = server.command(&command, latest, mode);
-        let reply = self.limited(Some(until), mode, asking).await.ok_or_else(late)?;
+        let reply = self.worker.limited(Some(until), mode, asking).await.ok_or_else(late)?;
         error_in(Ok(reply.map_err(CallError::into_failure)?)).map_err(Failure::of)
     }
 
@@ -512,7 +502,7 @@ impl Servers {
         }
         let latest = self.latest(until, self.timeouts.to_connect());
         let connecting = server.connection(purpose_of(replicas), latest, mode);
-        let connected = self.limited(until, mode, connecting).await;
+        let connected = self.worker.limited(until, mode, connecting).await;
         connected.unwrap_or_else(|| Err(Failure::new(FailureKind::Unreachable, "no connection in time")))
     }
 
@@ -526,7 +516,7 @@ impl Servers {
         let Sending { until, mode, .. } = sending;
         let latest = self.latest(until, self.timeouts.read);
         let exchange = connection.exchange(&packet.bytes, packet.replies, latest, mode);
-        self.limited(until, mode, exchange).await.unwrap_or_else(|| Err(CallError::Unknown(late())))
+        self.worker.limited(until, mode, exchange).await.unwrap_or_else(|| Err(CallError::Unknown(late())))
     }
 
     /// Sends calls. Those for the same server share a packet; the servers follow one after the other. Each call has its

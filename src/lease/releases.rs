@@ -51,13 +51,13 @@ pub(crate) struct Releases {
     servers: Arc<Servers>,
     all_waits: AllWaits,
     outbox: Slot<Outbox<Arc<Connection>>>,
-    /// Copies of what the outbox contains. So a call needs no lock if no release concerns it.
+    /// Copies of values in the outbox. So a call needs no lock if no release concerns it.
     is_waited_for: AtomicBool,
     last: AtomicU64,
     failures: AtomicU64,
 }
 
-/// What a call follows that may be sent now.
+/// The releases before a call that may be sent now.
 #[derive(Clone, Copy)]
 pub(crate) struct Preceded {
     pub(crate) mark: Mark,
@@ -192,7 +192,7 @@ impl Releases {
         }
         let Releases { servers, .. } = self;
         let until = until.unwrap_or_else(|| servers.clock.now() + servers.timeouts.read);
-        let preceded = servers.limited(Some(until), mode, self.settle(call, until, mode));
+        let preceded = servers.worker.limited(Some(until), mode, self.settle(call, until, mode));
         preceded.await.unwrap_or_else(|| Err(late()))
     }
 
@@ -229,7 +229,7 @@ impl Releases {
     /// Returns when all releases are confirmed, or their permits have ended by themselves, and no lost call can run any more.
     /// `false`: not by `until`.
     pub(crate) async fn all_confirmed(&self, until: Instant, mode: Mode) -> bool {
-        self.servers.limited(Some(until), mode, self.confirm_all(until, mode)).await.is_some_and(|confirmed| confirmed)
+        self.servers.worker.limited(Some(until), mode, self.confirm_all(until, mode)).await == Some(true)
     }
 
     /// A connection whose server is silent would keep one release for as long as it is open, so it is closed.

@@ -10,8 +10,8 @@
 //! | being sent | one driver: the gate's own thread, or a caller | confirmed; or due |
 //! | confirmed, while a lost call may still run | nobody | due, when the connection of that call is closed |
 //!
-//! 1. Before a call, what is due for its name is sent, and what is being sent is waited for. What is posted precedes it on
-//!    the same connection.
+//! 1. Before a call, the due releases of its name are sent, and those that are being sent are waited for. A posted release
+//!    precedes it on the same connection.
 //! 2. If a release has failed since a call was sent, an answer that a late release would change counts for nothing: the call
 //!    is made once more.
 //! 3. The release of a call without an answer is posted behind it, while that connection is open. If the server does not
@@ -99,7 +99,7 @@ impl<C> Post<C> {
     }
 }
 
-/// What becomes of a release after an answer, or without one.
+/// The next step of a release, after an answer or without one.
 #[derive(Debug)]
 pub enum Next<C> {
     /// Its next call.
@@ -113,7 +113,7 @@ pub enum Next<C> {
     Due { closes: Option<C> },
 }
 
-/// What follows from a release that is confirmed.
+/// The consequence of a confirmed release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmed {
     /// No grant to this wait can follow.
@@ -369,7 +369,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
         entry.release.call(&entry.steps)
     }
 
-    /// The driver of these releases has ended. What is not confirmed is due. `node`: it was the gate's own thread, which now
+    /// The driver of these releases has ended. Those that are not confirmed are due. `node`: it was the gate's own thread, which now
     /// pauses for this server, or not.
     pub fn unsent(&mut self, numbers: &[u64], node: Option<NodeId>, now: Instant) {
         let is_unsent = |entry: &Entry<C>| !entry.is_confirmed();
@@ -479,7 +479,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
         }
     }
 
-    /// What a call that is sent now follows.
+    /// The moment of a call that is sent now.
     pub fn mark(&self) -> Mark {
         Mark { last: self.last, failures: self.failures }
     }

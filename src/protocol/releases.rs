@@ -9,7 +9,7 @@ use crate::error::CallError;
 use redis::Value;
 use std::time::{Duration, Instant};
 
-/// A release that the server has not confirmed. `C`: a connection. What is sent on it later runs later.
+/// A release that the server has not confirmed. `C`: a connection. Its calls run in the order in which they are sent.
 #[derive(Clone, Debug)]
 pub struct PendingRelease<C> {
     pub keys: Keys,

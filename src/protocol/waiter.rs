@@ -117,7 +117,7 @@ pub enum Event<A> {
         sent: Sent,
     },
     Unanswered(CallError),
-    /// What arrived while the driver slept. A message is signed with the secret of this wait.
+    /// Mail that arrived while the driver slept. A message is signed with the secret of this wait.
     Mail(Mail),
 }
 

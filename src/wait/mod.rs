@@ -52,7 +52,7 @@ pub(crate) struct Waits {
     pub(crate) outage: Duration,
 }
 
-/// Who asks, and how it waits.
+/// The caller of an operation, and how it waits.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller<'a> {
     pub(crate) mode: Mode,
@@ -249,7 +249,7 @@ impl Waits {
     ) -> Result<Option<Arc<Connection>>, Failure> {
         let latest = self.servers.latest(until, server.options.timeouts.to_connect());
         let subscribing = server.reach(Purpose::Messages, latest, mode);
-        match self.servers.limited(until, mode, subscribing).await {
+        match self.servers.worker.limited(until, mode, subscribing).await {
             Some(Ok(connection)) => Ok(connection),
             Some(Err(failure)) if failure.kind() == FailureKind::Permission => Err(failure),
             Some(Err(_)) | None => {
@@ -299,7 +299,7 @@ pub(crate) struct Doubt {
     pub(crate) is_overtaken: bool,
 }
 
-/// What a call takes of one semaphore, if it takes permits at once.
+/// The permits of one semaphore that a call takes at once.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
     pub(crate) keys: &'a Keys,
@@ -415,7 +415,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
                 }
                 (mode, _) => {
                     let found = mailbox.until(Some(at), mode, taken);
-                    self.waits.servers.limited(Some(at), mode, found).await.flatten()
+                    self.waits.servers.worker.limited(Some(at), mode, found).await.flatten()
                 }
             };
             if let Some(mail) = mail {

@@ -1,6 +1,6 @@
 //! Stops futures that are not polled. Such a future may be one of several in a `select`, while its task works on another one
-//! ("futurelock"). Its grant would block all other callers. A future that is stopped is dropped, which gives back what it has,
-//! and what it may still get. When it is polled again, it begins anew.
+//! ("futurelock"). Its grant would block all other callers. A future that is stopped is dropped, which gives back its grant,
+//! also one that may still come. When it is polled again, it begins anew.
 
 use crate::clock::Clock;
 use crate::engine::worker::{Job, NextWork, Worker};

@@ -37,7 +37,7 @@ fn builder(path: &Path) -> GateBuilder {
     Gate::builder(&format!("unix://{}", path.display())).connect_timeout(SHORT)
 }
 
-/// Runs a call in a thread of its own, and returns its result, if it returns in time.
+/// Runs a call in its own thread, and returns its result, if it returns in time.
 #[track_caller]
 fn in_time<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, result) = channel();

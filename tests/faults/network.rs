@@ -49,7 +49,7 @@ fn consecutive_calls_with_own_ids_keep_the_limit_while_a_proxy_delays_and_cuts()
         now < until || now < latest && grants.load(Ordering::Relaxed) < GRANTS
     };
     std::thread::scope(|scope| {
-        // What the server has not read when it ends a connection never runs.
+        // A call that the server has not read when it ends a connection never runs.
         scope.spawn(|| {
             while goes_on() {
                 proxy.delay_replies([Duration::from_millis(random.below(600))]);

@@ -143,7 +143,6 @@ impl Releases {
                 closes.inspect(|connection| connection.close());
                 self.leave_to_worker(number, dropped);
             }
-            Next::Send(_) => self.leave_to_worker(number, dropped),
         }
     }
 
@@ -277,8 +276,8 @@ impl Releases {
                     .and_then(|answered| answered.read(|reply| self.change(|outbox| outbox.sent(number, reply))));
                 match next {
                     Err(unanswered) => break Err(unanswered.error),
-                    Ok(Next::Send(call)) => outcome = self.servers.send(&call, sending).await,
-                    Ok(_) => break Ok(()),
+                    Ok(Some(call)) => outcome = self.servers.send(&call, sending).await,
+                    Ok(None) => break Ok(()),
                 }
             };
             match sent {

@@ -104,8 +104,6 @@ impl<C> Post<C> {
 pub enum Next<C> {
     /// Its next call.
     Post(Post<C>),
-    /// Its next call, for the driver that sends it.
-    Send(Packed),
     /// It is over, and [`Outbox::confirm`] follows. `found`: there was something to release.
     Confirmed { found: bool },
     /// It is due. The gate's own thread has to look. `closes`: this connection must be closed, since the server does not answer
@@ -233,11 +231,13 @@ impl<C: Clone + PartialEq> Entry<C> {
     }
 
     /// Forgets lost calls on connections that are closed. If the server was silent there, the call may have run until now, and
-    /// the release is due, whatever has confirmed it.
-    fn look(&mut self, now: Instant, is_open: &impl Fn(&C) -> bool) {
-        if (self.is_due() || self.is_confirmed()) && self.release.forget_closed(now, is_open) {
+    /// the release is due, whatever has confirmed it. Returns whether it was silent.
+    fn look(&mut self, now: Instant, is_open: &impl Fn(&C) -> bool) -> bool {
+        let was_silent = (self.is_due() || self.is_confirmed()) && self.release.forget_closed(now, is_open);
+        if was_silent {
             self.state = State::Due;
         }
+        was_silent
     }
 }
 
@@ -351,16 +351,14 @@ impl<C: Clone + PartialEq> Outbox<C> {
         self.closes.is_some() && self.entries.is_empty()
     }
 
-    /// Takes the reply to a call that a driver has sent for a release.
-    pub fn sent(&mut self, number: u64, reply: Value) -> Result<Next<C>, CallError> {
+    /// Takes the reply to a call that a driver has sent for a release. Returns the next call; `None`: it is over, and
+    /// [`confirm`](Outbox::confirm) follows.
+    pub fn sent(&mut self, number: u64, reply: Value) -> Result<Option<Packed>, CallError> {
         let Some(entry) = self.entries.get_mut(&number) else {
-            return Ok(Next::Confirmed { found: false });
+            return Ok(None);
         };
         entry.release.answered(&mut entry.steps, reply)?;
-        if let Some(call) = entry.release.call(&entry.steps) {
-            return Ok(Next::Send(call));
-        }
-        Ok(Next::Confirmed { found: !entry.steps.has_found_nothing })
+        Ok(entry.release.call(&entry.steps))
     }
 
     /// The call with which its driver begins or continues. `None`: it is over.
@@ -431,10 +429,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
     /// Whether this call may be sent.
     pub fn before(&mut self, call: Ordered<'_>, now: Instant, is_open: impl Fn(&C) -> bool) -> Before {
         let Ordered { key, own_id, after, only_own } = call;
-        let Ok(name) = std::str::from_utf8(key) else {
-            return Before::Clear { floor: 0 };
-        };
-        let candidates: Vec<u64> = self.waited_for.get(name).into_iter().flatten().copied().collect();
+        let numbers = std::str::from_utf8(key).ok().and_then(|name| self.waited_for.get(name));
+        let candidates: Vec<u64> = numbers.into_iter().flatten().copied().collect();
         let (mut numbers, mut is_own, mut floor, mut waits) = (Vec::new(), false, 0, false);
         for number in candidates {
             let Some(entry) = self.entries.get_mut(&number) else {
@@ -535,24 +531,18 @@ impl<C: Clone + PartialEq> Outbox<C> {
 
     /// Looks which connections of lost calls are closed.
     fn look(&mut self, now: Instant, is_open: &impl Fn(&C) -> bool) {
-        let mut due = Vec::new();
-        for (number, entry) in &mut self.entries {
-            let was_confirmed = entry.is_confirmed();
-            entry.look(now, is_open);
-            if was_confirmed && entry.is_due() {
-                due.push(*number);
-            }
-        }
+        let entries = self.entries.iter_mut();
+        let due: Vec<u64> = entries.filter_map(|(number, entry)| entry.look(now, is_open).then_some(*number)).collect();
         due.into_iter().for_each(|number| self.note(number));
     }
 
     /// The due release with this number, and later ones for the same server that the same packet may contain.
     fn batch(&self, first: u64, is_same: impl Fn(&[u8]) -> bool) -> Vec<u64> {
-        let is_alone = self.entries.get(&first).is_some_and(|entry| !entry.release.is_one_call());
+        let is_together = self.entries.get(&first).is_some_and(|entry| entry.release.is_one_call());
         let later = self.entries.range(first + 1..).filter(|(_, entry)| {
             entry.is_due() && entry.release.is_one_call() && is_same(entry.release.keys.meta.as_bytes())
         });
-        let most = if is_alone { 0 } else { BATCH - 1 };
+        let most = if is_together { BATCH - 1 } else { 0 };
         [first].into_iter().chain(later.map(|(number, _)| *number).take(most)).collect()
     }
 

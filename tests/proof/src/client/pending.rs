@@ -54,7 +54,6 @@ impl Client {
                 closes.into_iter().for_each(|connection| self.break_connection(connection, false, now));
                 self.leave_to_worker(number, now);
             }
-            Next::Send(_) => self.leave_to_worker(number, now),
         }
         self.settle_all(now);
     }
@@ -119,11 +118,11 @@ impl Client {
         let mut is_confirmed = true;
         for (number, answered) in numbers.iter().zip(answered) {
             match answered.read(|reply| self.outbox.sent(*number, reply)) {
-                Ok(Next::Send(call)) => {
+                Ok(Some(call)) => {
                     self.send(thread, &[call], until, now);
                     return None;
                 }
-                Ok(_) => self.confirm(*number),
+                Ok(None) => self.confirm(*number),
                 Err(_) => is_confirmed = false,
             }
         }

@@ -2,12 +2,15 @@
 //! calls wait for it.
 
 use super::at;
+use crate::protocol::call::Packed;
 use crate::protocol::exchange::RawReply;
 use crate::protocol::held::HeldPermit;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::Deadline;
-use crate::protocol::outbox::{Before, Next, Ordered, Outbox, Post, Work};
+use crate::protocol::outbox::{Before, Next, Ordered, Outbox, Post, Work, may_go_on};
 use crate::protocol::releases::{LostCalls, PendingRelease, ReleaseCall, ReleaseTarget};
+use luagate::__proof::failure;
+use luagate::errors::{CallError, FailureKind};
 use redis::{ErrorKind, ServerErrorKind, Value};
 use std::time::Duration;
 
@@ -243,13 +246,13 @@ fn posted() {
         it.looks(Ordered { key: key("m").as_bytes(), own_id: None, after: Some(mark), only_own: false }, 0)
     };
     assert_eq!(again(&mut it), "waits");
-    let number = post.number;
-    assert!(matches!(
-        it.outbox.answered(post, Some(Ok(reply("gone"))), at(0).instant(), is_open),
-        Next::Confirmed { found: false }
-    ));
+    let (number, copy) = (post.number, post.clone());
+    let gone = it.outbox.answered(post, Some(Ok(reply("gone"))), at(0).instant(), is_open);
+    assert!(matches!(gone, Next::Confirmed { found: false }));
     assert!(!it.outbox.is_empty(), "its answer is being handled");
     it.outbox.confirm(number);
+    let once_more = it.outbox.answered(copy, Some(Ok(reply("released 0 0 3"))), at(0).instant(), is_open);
+    assert!(matches!(once_more, Next::Confirmed { found: false }), "it is over");
     assert!(it.outbox.is_empty() && overtaken(&it) == [false, false]);
     assert_eq!(again(&mut it), "clear");
     let post = it.post(plain("m", "id"));
@@ -266,6 +269,13 @@ fn posted() {
     assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
 }
 
+fn with_text(call: &Packed) -> Vec<u8> {
+    let mut packet = Vec::new();
+    call.write_with_text(&mut packet);
+    assert!(packet.windows(6).any(|word| word == b"\nEVAL\r"), "it has the text");
+    packet
+}
+
 /// A server that does not know the script gets its text, once. A call that was sent meanwhile may have run before.
 fn unknown_scripts() {
     let mut it = Queue::default();
@@ -276,6 +286,8 @@ fn unknown_scripts() {
         panic!("it is not posted again");
     };
     assert!(post.with_text && post.on == CURRENT);
+    let by_sha1 = Post { with_text: false, ..post.clone() };
+    assert_eq!([by_sha1.packet(), post.packet()], [by_sha1.call.by_sha1().to_vec(), with_text(&post.call)]);
     assert!(it.outbox.is_overtaken(key("other").as_bytes(), mark));
     // So may a call that was sent before it was posted again.
     let (mut another, mark, number) = (Queue { outbox: it.outbox.clone() }, it.outbox.mark(), post.number);
@@ -339,7 +351,11 @@ fn silent_connections() {
     let post = it.post(PendingRelease { lost: lost(&[2]), ..plain("m", "id") });
     assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
     assert_eq!(it.outbox.silent(is_open), None, "its release is not confirmed elsewhere");
-    assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
+    let (node, numbers) = it.work(0).unwrap();
+    assert!(it.outbox.sent(1, reply("gone")).unwrap().is_none());
+    assert!(it.outbox.confirm(1).calls_worker, "it looks at this connection from now on");
+    assert!(it.outbox.call(1).is_some(), "it can be sent once more");
+    it.outbox.unsent(&numbers, Some(node), at(0).instant());
     assert_eq!(it.outbox.silent(is_open), Some(Connection(2)));
     assert_eq!(it.outbox.silent(closed), None);
     assert_eq!(it.next(0), Err(Some(1_000)));
@@ -361,6 +377,19 @@ fn unanswered_releases() {
     assert_eq!(it.before("m", Some("id"), 0), "waits", "it is not closed yet");
     assert!(matches!(it.outbox.next(at(0).instant(), node_of, closed), Work::Send(..)));
     assert!(it.outbox.confirm(1).given_up.is_none() && it.outbox.is_empty());
+    // A call finds that it is closed by now.
+    let mut it = Queue::default();
+    let post = it.post(PendingRelease { lost: lost(&[2]), ..plain("m", "id") });
+    assert!(matches!(
+        it.outbox.answered(post, refused(ServerErrorKind::ReadOnly), at(0).instant(), is_open),
+        Next::Due { .. }
+    ));
+    it.outbox.entries.values_mut().for_each(|entry| entry.release.lost = lost(&[2]));
+    let name = key("m");
+    let call = Ordered { key: name.as_bytes(), own_id: None, after: None, only_own: false };
+    assert_eq!(it.outbox.before(call, at(0).instant(), is_open), Before::Clear { floor: 0 });
+    let sends = Before::Send { numbers: vec![1], is_own: false };
+    assert_eq!(it.outbox.before(call, at(0).instant(), closed), sends);
     // That connection has ended, or is not one of a lost call.
     for (connections, on) in [(&[2][..], Connection(102)), (&[], CURRENT)] {
         let mut it = Queue::default();
@@ -408,7 +437,7 @@ fn lost_lookups() {
     else {
         panic!("it does not release what it found");
     };
-    assert_eq!(post.on, Connection(2));
+    assert_eq!((post.on, post.with_text), (Connection(2), false));
     // If that connection ends, it begins anew.
     it.outbox.entries.values_mut().for_each(|entry| entry.release.lost = lost(&[102]));
     assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
@@ -423,12 +452,20 @@ fn failures() {
     let mark = it.outbox.mark();
     assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
     assert!(it.outbox.is_overtaken(key("other").as_bytes(), mark));
+    assert!(it.outbox.is_waited_for());
     let mark = it.outbox.mark();
     assert_eq!(it.fails(0), Ok(vec!["id".to_owned()]));
     assert!(!it.outbox.is_overtaken(key("m").as_bytes(), mark));
+    let mut another = Queue::default();
+    let post = another.post(plain("m", "id"));
+    let answered = another.outbox.answered(post, refused(ServerErrorKind::ReadOnly), at(0).instant(), is_open);
+    assert!(matches!(answered, Next::Due { closes: None }));
+    assert_eq!(another.before("m", None, 0), "sends id");
     // While its server is paused, nobody has to look.
     let number = *it.outbox.entries.keys().next().unwrap();
     assert_eq!([49, 50].map(|now| it.outbox.waits(number, node_of, at(now).instant())), [true, false]);
+    let behind = it.post(PendingRelease { lost: lost(&[2]), ..plain("m", "id") });
+    assert!(!it.outbox.waits(behind.number, node_of, at(0).instant()), "it is posted on another connection");
 }
 
 /// Up to a hundred releases for one server are sent together, in order. A release with a lookup is sent alone. A server gets
@@ -537,6 +574,9 @@ fn own_ids() {
     let call = |id| Ordered { key: name.as_bytes(), own_id: Some(id), after: None, only_own: true };
     assert_eq!(it.looks(call("another"), 0), "clear");
     assert_eq!(it.looks(call("id"), 0), "sends id, own");
+    let failed = |kind| CallError::Failed(failure(kind, "failed"));
+    let goes_on = |is_own| [FailureKind::ReadOnly, FailureKind::TimedOut].map(|kind| may_go_on(is_own, &failed(kind)));
+    assert_eq!([false, true].map(goes_on), [[true, false], [false, false]]);
     // A lookup is alone.
     let mut it = Queue::default();
     it.add([pending("m", "id", ReleaseTarget::Other(0), &[]), plain("m", "second")]);
@@ -552,10 +592,8 @@ fn drivers() {
     assert_eq!(it.before("m", Some("id"), 0), "waits");
     assert!(it.outbox.call(number).is_some());
     it.outbox.sent(number, reply("what")).unwrap_err();
-    let held = it.outbox.sent(number, reply("held 1 7 9000 1000"));
-    assert!(matches!(held, Ok(Next::Send(_))));
-    let released = it.outbox.sent(number, reply("released 0 0 3"));
-    assert!(matches!(released, Ok(Next::Confirmed { found: true })));
+    assert!(it.outbox.sent(number, reply("held 1 7 9000 1000")).unwrap().is_some());
+    assert!(it.outbox.sent(number, reply("released 0 0 3")).unwrap().is_none());
     assert!(it.outbox.call(number).is_none());
     it.outbox.unsent(&[number], None, at(0).instant());
     assert!(it.outbox.call(number).is_some(), "nobody has confirmed it, so it begins anew");

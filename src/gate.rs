@@ -1,13 +1,13 @@
 //! The gate: the client, which creates all other types.
 
 pub(crate) mod builder;
+mod one_sided_tls;
 
 pub use builder::GateBuilder;
 
 use crate::clock::Clock;
 use crate::engine::address::Address;
 use crate::engine::counters::Counters;
-use crate::engine::eviction::Warning;
 use crate::engine::mode::{Mode, block};
 use crate::error::failure::{Failure, FailureKind};
 use crate::error::{CallError, MOST};
@@ -193,27 +193,6 @@ impl Gate {
     /// ```
     pub fn counters(&self) -> Counters {
         self.shared.servers.counts.read()
-    }
-
-    /// Warnings about the settings of the servers, which work nevertheless. The only one so far: the server may evict
-    /// keys when its memory is full.
-    ///
-    /// The gate asks each server once (`INFO memory`), when it is opened. In a cluster it asks each master when it
-    /// first uses it. Later changes of the settings are not noticed. A server that does not answer the question causes
-    /// no warning. With the feature `tracing`, each warning is also an event at the moment when it is found. Does not
-    /// block and sends nothing to the server.
-    ///
-    /// ```no_run
-    /// # fn main() -> Result<(), luagate::Error> {
-    /// # let gate = luagate::Gate::open("redis://127.0.0.1/")?;
-    /// for warning in gate.warnings() {
-    ///     eprintln!("luagate: {warning}"); // or with the logger of the program
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn warnings(&self) -> Vec<Warning> {
-        self.shared.servers.warnings()
     }
 }
 

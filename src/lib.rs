@@ -127,7 +127,7 @@ pub mod errors {
 #[cfg(feature = "__proof")]
 #[doc(hidden)]
 pub mod __proof {
-    use crate::engine::{address::Address, eviction, replies};
+    use crate::engine::{address::Address, replies};
     use crate::errors::{Failure, FailureKind, Invalid};
     use crate::scripts::semaphore::Grant;
 
@@ -150,15 +150,10 @@ pub mod __proof {
     pub fn hosts(url: &str) -> Result<Vec<(String, u16)>, Invalid> {
         Address::parse(url).map(Address::hosts)
     }
-
-    pub fn warning(info: redis::Value) -> Option<crate::Warning> {
-        eviction::warning(info, "server".to_owned())
-    }
 }
 
 pub use engine::counters::Counters;
 pub use engine::credentials::Credentials;
-pub use engine::eviction::Warning;
 pub use error::{Error, Ticket};
 pub use gate::{Gate, GateBuilder};
 pub use latch::CountDownLatch;

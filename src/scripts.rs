@@ -113,7 +113,7 @@ pub fn eval(call: &impl Call) -> Cmd {
 /// Otherwise the reason why there was no valid reply, for example a missing permission.
 pub fn read<C: Call>(call: &C, reply: RedisResult<Value>) -> Result<C::Answer, CallError> {
     let reply = reply.and_then(Value::extract_error);
-    call.answer(reply.map_err(|error| error_of(call.pack().explain(error)))?)
+    call.answer(reply.map_err(error_of)?)
 }
 
 /// Whether the server does not have the script: it replied `NOSCRIPT`. Then send [`eval`].

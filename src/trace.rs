@@ -7,9 +7,9 @@
 //! [`Foreign`]: crate::foreign::Foreign
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use disabled::{Span, lost, panicked, reconnected, renewed, unrenewed, warned};
+pub(crate) use disabled::{Span, lost, panicked, reconnected, renewed, unrenewed};
 #[cfg(feature = "tracing")]
-pub(crate) use enabled::{Span, lost, panicked, reconnected, renewed, unrenewed, warned};
+pub(crate) use enabled::{Span, lost, panicked, reconnected, renewed, unrenewed};
 
 /// Each operation: the name of its span, and the outcome of a success in `Span::run`.
 macro_rules! operations {
@@ -101,8 +101,6 @@ mod disabled {
     pub(crate) fn unrenewed(_foreign: &Foreign, _keys: &Keys, _permits: usize, _error: CallError) {}
 
     pub(crate) fn reconnected(_foreign: &Foreign, _what: &'static str, _address: String) {}
-
-    pub(crate) fn warned(_foreign: &Foreign, _warning: impl std::fmt::Display) {}
 
     pub(crate) fn panicked(_thread: &'static str) {}
 }
@@ -228,10 +226,6 @@ mod enabled {
 
     pub(crate) fn reconnected(foreign: &Foreign, what: &'static str, address: String) {
         foreign.report(move || tracing::info!(target: "luagate", server = address, "{what}"));
-    }
-
-    pub(crate) fn warned(foreign: &Foreign, warning: impl fmt::Display + Send + 'static) {
-        foreign.report(move || tracing::warn!(target: "luagate", "{warning}"));
     }
 
     /// Code of the program has panicked in this thread of the gate, which goes on. Called in the thread for events.

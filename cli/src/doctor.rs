@@ -10,9 +10,9 @@ use crate::address::ServerArgs;
 use crate::args::DoctorArgs;
 use crate::ended::Ended;
 use crate::words;
+use luagate::Gate;
 use luagate::admin::{self, Master};
 use luagate::errors::FailureKind;
-use luagate::{Gate, Warning};
 use report::{Grade, Judgement, Report, broken, warning};
 use trial::Trial;
 
@@ -37,7 +37,6 @@ fn check_all(server: &ServerArgs, report: &mut Report) -> Result<(), Ended> {
             for master in admin::masters(&gate).map_err(Ended::of)? {
                 check(&gate, &master, &prefix, report);
             }
-            add_warnings(&gate, report);
         }
         Err(error) => match server::kind(&error) {
             // The server answers, but refuses what opening a gate needs.
@@ -107,17 +106,4 @@ fn check(gate: &Gate, master: &Master, prefix: &str, report: &mut Report) {
 
 fn not_measured(error: String) -> Judgement {
     warning(error, "This was not measured. Correct the cause that the text names")
-}
-
-/// The warnings of the library that no check has found.
-fn add_warnings(gate: &Gate, report: &mut Report) {
-    for found in gate.warnings() {
-        let server = match &found {
-            Warning::Evicts { server, .. } => server.clone(),
-            _ => String::new(),
-        };
-        if !report.has_complaint(&server, "eviction") {
-            report.add(&server, "settings", warning(words::of(found), "The library gives this warning too"));
-        }
-    }
 }

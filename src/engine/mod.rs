@@ -24,7 +24,6 @@
 //! **Code of the program** runs in no thread that reads, renews or connects, and under no lock: wakers, callbacks, what they
 //! capture, subscribers of `tracing`. [`foreign`](crate::foreign) runs it.
 //!
-//! If a gate cannot be opened, a thread `luagate-probe` looks once whether only one side uses TLS.
 //!
 //! **Who renews.** The thread `luagate`, for threads and tasks alike. While there are leases to renew, it looks every 500 ms at
 //! the connection, on which nobody may be reading. If the connection has ended it renews one lease, which connects again. On a
@@ -53,12 +52,10 @@ pub(crate) mod connector;
 pub(crate) mod counters;
 pub(crate) mod credentials;
 pub(crate) mod ending;
-pub(crate) mod eviction;
 mod greeting;
 pub(crate) mod mode;
 pub(crate) mod names;
 mod packets;
-pub(crate) mod probe;
 mod reader;
 pub(crate) mod reading;
 pub(crate) mod replies;

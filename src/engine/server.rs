@@ -15,8 +15,8 @@ use super::names::LOOK_UP;
 use super::slot::Slot;
 use super::worker::Worker;
 use crate::clock::{Clock, machine_now, since};
+use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
-use crate::error::{CallError, permission};
 use crate::foreign::Foreign;
 use crate::protocol::id;
 use crate::protocol::reply::unexpected;
@@ -75,7 +75,6 @@ pub(crate) struct Server {
     confirmations: Slot<Kept>,
     /// It is not a master of the cluster any more.
     is_retired: AtomicBool,
-    is_checked: AtomicBool,
 }
 
 /// The purpose of a connection.
@@ -170,7 +169,6 @@ impl Server {
             node,
             connector,
             is_retired: AtomicBool::new(false),
-            is_checked: AtomicBool::new(false),
         })
     }
 
@@ -195,11 +193,6 @@ impl Server {
         let connection = self.connection(Purpose::Calls, latest, mode).await.map_err(CallError::Failed)?;
         let latest = latest.min(machine_now() + self.options.timeouts.read);
         first(connection.exchange(command.get_packed_command(), 1, latest, mode).await?)
-    }
-
-    /// Whether its settings still have to be read. `true` only once.
-    pub(super) fn is_to_be_checked(&self) -> bool {
-        !self.is_checked.load(Ordering::Relaxed) && !self.is_checked.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn is_retired(&self) -> bool {
@@ -395,7 +388,7 @@ impl Drop for Server {
     }
 }
 
-/// Subscribes this connection to the channel of the gate. The failure of a missing permission names it.
+/// Subscribes this connection to the channel of the gate.
 ///
 /// Behind some proxies the server accepts the command but does not count the subscription, and the scripts would see no
 /// subscriber. The two commands of the scripts are tried too, since the scripts ignore it if the user lacks a permission
@@ -409,11 +402,10 @@ fn subscribe(
     may: MayBlock,
 ) -> Result<bool, Failure> {
     let channel = &server.channel;
-    let on_server = |cmd: &Cmd| {
-        reply(block_with(may, |mode| server.command(cmd, until, mode)).map_err(CallError::into_failure), channel)
-    };
+    let on_server =
+        |cmd: &Cmd| reply(block_with(may, |mode| server.command(cmd, until, mode)).map_err(CallError::into_failure));
     let subscribed = command(connection, redis::cmd("SUBSCRIBE").arg(channel), until, may);
-    let counted = match reply(subscribed, channel)? {
+    let counted = match reply(subscribed)? {
         Some(_) => on_server(redis::cmd("PUBSUB").arg("NUMSUB").arg(channel))?,
         None => None,
     };
@@ -423,7 +415,7 @@ fn subscribe(
         return Ok(true);
     }
     // A subscription that has just broken is not counted either.
-    reply(command(connection, &redis::cmd("PING"), until, may), channel)?;
+    reply(command(connection, &redis::cmd("PING"), until, may))?;
     connection.close();
     Ok(false)
 }
@@ -453,17 +445,11 @@ fn is_counted(reply: Option<Value>) -> bool {
 }
 
 /// The reply to one of the commands. `None`: the server, or a proxy ahead of it, does not know the command.
-fn reply(reply: Result<Value, Failure>, channel: &str) -> Result<Option<Value>, Failure> {
+fn reply(reply: Result<Value, Failure>) -> Result<Option<Value>, Failure> {
     let failure = match reply? {
         Value::ServerError(error) => Failure::of(redis::RedisError::from(error)),
         reply => return Ok(Some(reply)),
     };
-    match failure.kind() {
-        FailureKind::Permission => {
-            let text = permission::name_channel(failure.text(), channel);
-            Err(Failure::new(FailureKind::Permission, text))
-        }
-        _ if failure.is_passing() || failure.ends_connection() => Err(failure),
-        _ => Ok(None),
-    }
+    let is_for_caller = failure.kind() == FailureKind::Permission || failure.is_passing() || failure.ends_connection();
+    if is_for_caller { Err(failure) } else { Ok(None) }
 }

@@ -6,12 +6,9 @@ use super::connection::{Connection, Receiver};
 use super::connector::Connector;
 use super::counters::Counts;
 use super::ending::{late, no_thread};
-use super::eviction::{self, REPORTED_WITHIN, Warning};
-use super::mode::Mode;
-use super::probe;
+use super::mode::{MayBlock, Mode};
 use super::sentinels::Sentinels;
 use super::server::{Purpose, Server, ServerOptions, Timeouts};
-use super::slot::run_in_thread;
 use super::worker::Worker;
 use crate::clock::{Clock, machine_now};
 use crate::error::CallError;
@@ -24,10 +21,8 @@ use crate::protocol::reply::error_of;
 use crate::protocol::routing::route::{Route, RouteStep};
 use crate::protocol::routing::slots::{self, Learning, LearningStep};
 use crate::protocol::routing::{NodeId, by_node, in_order};
-use crate::sync::lock;
-use crate::trace;
-use redis::Value;
-use std::sync::{Arc, Mutex};
+use redis::{ConnectionAddr, Value};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) struct Servers {
@@ -38,7 +33,6 @@ pub(crate) struct Servers {
     pub(crate) timeouts: Timeouts,
     /// The gate's own thread.
     pub(crate) worker: Worker,
-    warnings: Arc<Mutex<Vec<Warning>>>,
 }
 
 enum Topology {
@@ -174,8 +168,7 @@ impl Servers {
             }
             Address::Cluster { nodes, like } => Topology::Cluster(Box::new(Cluster::new(options, nodes, like))),
         };
-        let (clock, warnings) = (clock.clone(), Arc::default());
-        Servers { clock, counts, foreign, topology, timeouts, worker, warnings }
+        Servers { clock: clock.clone(), counts, foreign, topology, timeouts, worker }
     }
 
     /// Whether this process opened the gate. `false` in a forked child.
@@ -199,33 +192,14 @@ impl Servers {
         if self.worker.can_run() { Ok(()) } else { Err(CallError::Failed(no_thread())) }
     }
 
-    /// Connects once, so that a wrong address is reported immediately, and reads the server's settings.
-    pub(crate) async fn check(self: &Arc<Servers>, mode: Mode) -> Result<(), CallError> {
-        let Err(error) = self.ping(mode).await else {
-            return Ok(());
-        };
-        let Some(failure) = error.failure().filter(|failure| probe::may_explain(failure)).cloned() else {
-            return Err(error);
-        };
-        let (nodes, time) = (self.nodes(), probe::time(self.timeouts.connect));
-        let until = machine_now() + time;
-        let explained = run_in_thread(&self.foreign, "luagate-probe", until, mode, move |may| {
-            let addresses: Vec<_> = nodes.iter().flat_map(|node| node.connector.addresses(time, may)).collect();
-            probe::explain(&addresses, time, &failure)
-        });
-        let until = self.clock.at_machine_time(until);
-        let explained = self.worker.limited(until, mode, explained).await.flatten().flatten();
-        Err(explained.map_or(error, CallError::Failed))
-    }
-
-    async fn ping(&self, mode: Mode) -> Result<(), CallError> {
+    /// Connects once, so that a wrong address is reported immediately.
+    pub(crate) async fn check(&self, mode: Mode) -> Result<(), CallError> {
         match &self.topology {
             Topology::One(server) => {
                 server.open(mode).await.map_err(CallError::Failed)?;
                 let latest = self.latest(None, self.timeouts.read);
                 let reply = server.command(&redis::cmd("PING"), latest, mode).await?;
                 error_in(Ok(reply)).map_err(error_of)?;
-                self.read_settings(server, mode).await;
                 Ok(())
             }
             Topology::Cluster(cluster) => {
@@ -238,38 +212,6 @@ impl Servers {
         }
     }
 
-    /// Reads the settings of a server, unless that was done.
-    async fn read_settings(&self, server: &Arc<Server>, mode: Mode) {
-        if server.is_to_be_checked() {
-            let latest = self.latest(None, REPORTED_WITHIN);
-            let until = self.clock.now() + REPORTED_WITHIN;
-            let command = eviction::command();
-            let reply = self.worker.limited(Some(until), mode, server.command(&command, latest, mode)).await;
-            match reply {
-                Some(Ok(reply)) => warn(&self.foreign, &self.warnings, reply, server.address()),
-                Some(Err(_)) | None => server.disconnect(), // calls would wait behind this command
-            }
-        }
-    }
-
-    /// As `read_settings`, without waiting for the reply.
-    fn request_settings(&self, server: &Server, connection: &Arc<Connection>) {
-        if server.is_to_be_checked() {
-            let (foreign, warnings, address) = (self.foreign.clone(), self.warnings.clone(), server.address());
-            let then = move |outcome: super::connection::Outcome| {
-                if let Some(reply) = outcome.ok().and_then(|replies| replies.into_iter().next()) {
-                    warn(&foreign, &warnings, reply, address);
-                }
-            };
-            connection.post(&eviction::command().get_packed_command(), 1, then);
-        }
-    }
-
-    /// The warnings about the servers' settings. Empty in a forked child.
-    pub(crate) fn warnings(&self) -> Vec<Warning> {
-        if self.is_own_process() { lock(&self.warnings).clone() } else { Vec::new() }
-    }
-
     /// The servers that store keys.
     pub(crate) async fn masters(&self, mode: Mode) -> Result<Vec<Arc<Server>>, CallError> {
         self.check_process()?;
@@ -277,6 +219,11 @@ impl Servers {
             self.learn_slots(cluster, mode).await?;
         }
         Ok(self.nodes().into_iter().filter(|server| !server.is_retired()).collect())
+    }
+
+    /// The addresses at which connecting may have failed. Takes `within` at most if it must ask for them.
+    pub(crate) fn addresses(&self, within: Duration, may: MayBlock) -> Vec<ConnectionAddr> {
+        self.nodes().iter().flat_map(|node| node.connector.addresses(within, may)).collect()
     }
 
     fn nodes(&self) -> Vec<Arc<Server>> {
@@ -378,7 +325,6 @@ impl Servers {
                     match self.attempt(&server, asking, sending, make).await {
                         Ok(mut answered) => {
                             answered.sent.repeated = route.repeated(|| self.clock.moment());
-                            self.request_settings(&server, &answered.connection); // the answer shows that it is a master
                             return Ok(answered);
                         }
                         Err(unanswered) => {
@@ -466,7 +412,7 @@ impl Servers {
             match error_in(replies.pop().map_or_else(missing, Ok)) {
                 Err(error) if is_no_script(&error) => Exchange::with_text(&calls),
                 reply => {
-                    let reply = reply.map_err(|error| error_of(call.explain(error)));
+                    let reply = reply.map_err(error_of);
                     return answered(reply, None, sent, connection);
                 }
             }
@@ -593,13 +539,5 @@ fn answered(
             }
             Err(Unanswered { error, connection: Some(connection) })
         }
-    }
-}
-
-/// Stores the warning about the settings of a server.
-fn warn(foreign: &Foreign, warnings: &Mutex<Vec<Warning>>, settings: Value, address: String) {
-    if let Some(warning) = eviction::warning(settings, address) {
-        trace::warned(foreign, warning.clone());
-        lock(warnings).push(warning);
     }
 }

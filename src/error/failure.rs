@@ -17,7 +17,8 @@ pub enum FailureKind {
     /// The server requires a user name or a password, or refused the given ones, or the function of
     /// [`credentials`](crate::GateBuilder::credentials) failed.
     Authentication,
-    /// The user of this connection lacks a permission. The text names the command, the keys or the channel.
+    /// The user of this connection lacks a permission. `luagate doctor` names it. The text is the server's: since Redis 7.2
+    /// it names the command, and never the keys or the channel.
     Permission,
     /// No TLS connection could be made: a certificate was not accepted, or only one of both sides uses TLS.
     Tls,
@@ -170,7 +171,9 @@ impl fmt::Display for Failure {
             Authentication => {
                 "cannot log in. Correct the user name or password in the address, or in what `credentials` returns"
             }
-            Permission => "the server's ACL does not permit this. Grant the permissions listed in `guide::production`",
+            Permission => {
+                "the server's ACL does not permit this. `luagate doctor` names the missing permission; `guide::production` lists all"
+            }
             Tls => return write!(f, "cannot make a TLS connection: {}", self.0.text),
             ReadOnly => "the server is a read-only replica. Connect to its master",
             TooFewReplicas => {

@@ -2,7 +2,6 @@
 
 pub(crate) mod failure;
 mod outcome;
-pub(crate) mod permission;
 mod replies;
 mod ticket;
 

@@ -1,6 +1,6 @@
 //! The settings of a gate.
 
-use super::Gate;
+use super::{Gate, one_sided_tls};
 use crate::clock::Clock;
 use crate::engine::address::Address;
 use crate::engine::credentials::{Credentials, Source};
@@ -113,7 +113,9 @@ impl GateBuilder {
         let foreign = Foreign::new(trace::panicked);
         let registry = Arc::new(Registry::new(&foreign, &clock));
         let servers = Arc::new(Servers::new(address, &clock, timeouts, &prefix, registry.clone(), &foreign));
-        servers.check(mode).await?;
+        if let Err(error) = servers.check(mode).await {
+            return Err(one_sided_tls::explained(&servers, error, mode).await);
+        }
         let releases = Releases::new(servers.clone(), registry.all_waits.clone());
         registry.release_with(&releases);
         let permits = Permits::new(servers.clone(), replicas);

@@ -2,8 +2,8 @@
 
 use super::resp;
 use super::script::LazyScript;
-use crate::error::{CallError, permission};
-use redis::{Cmd, RedisError, Value};
+use crate::error::CallError;
+use redis::{Cmd, Value};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -147,17 +147,6 @@ impl Packed {
         let mut packet = Vec::new();
         self.write_with_text(&mut packet);
         command(&packet)
-    }
-
-    /// The error of this call. If a permission is missing, the error names it.
-    pub fn explain(&self, error: RedisError) -> RedisError {
-        permission::name_in_script(error, self.script.text, || self.keys())
-    }
-
-    fn keys(&self) -> Vec<String> {
-        let mut words = words(&self.command).skip(2).map(|word| String::from_utf8(word).unwrap_or_default());
-        let count = words.next().and_then(|count| count.parse().ok());
-        words.take(count.unwrap_or_default()).collect()
     }
 }
 

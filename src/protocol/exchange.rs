@@ -97,21 +97,17 @@ impl<'a> Exchange<'a> {
     pub fn receive(&mut self, replies: impl IntoIterator<Item = RawReply>) {
         let mut replies = replies.into_iter().map(error_in);
         let mut had_text = std::mem::replace(&mut self.with_text, true);
-        for (outcome, call) in self.replies.iter_mut().zip(self.calls) {
-            if outcome.is_some() {
-                continue;
-            }
+        for outcome in self.replies.iter_mut().filter(|outcome| outcome.is_none()) {
             let had_text = std::mem::take(&mut had_text);
             let asked = if self.asking { replies.next() } else { None };
             let reply = match (asked, replies.next()) {
                 (Some(Err(error)), _) => Err(error),
                 (_, reply) => reply.unwrap_or_else(missing),
             };
-            let reply = match reply {
-                Err(error) if is_no_script(&error) && !had_text => continue,
-                reply => reply,
-            };
-            *outcome = Some(reply.map_err(|error| call.explain(error)));
+            match reply {
+                Err(error) if is_no_script(&error) && !had_text => {}
+                reply => *outcome = Some(reply),
+            }
         }
         self.last_reply = replies.next();
     }

@@ -312,7 +312,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
             let closes = is_silent && is_open(&on) && release.is_own_id && release.lost.contains(&on);
             release.unanswered(now);
             if !is_silent {
-                release.answered_on(&on, now);
+                release.lost.answered_on(&on);
             } else if is_open(&on) && !closes {
                 release.lost.silent_on(&on);
             }
@@ -323,7 +323,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
             return Next::Post(Post { number, call, on, with_text: false });
         }
         let found = !entry.steps.has_found_nothing;
-        entry.release.answered_on(&on, now);
+        entry.release.lost.answered_on(&on);
         // A call may have been sent after the first answer to this release, and before it was posted again.
         self.failures += u64::from(with_text);
         // If another call is lost too, this answer is too early.

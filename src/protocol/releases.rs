@@ -169,9 +169,9 @@ impl<C> PendingRelease<C> {
     /// The calls of this release, in order.
     pub fn steps(&self) -> Steps {
         let (next, except) = match self.target {
-            ReleaseTarget::Whatever => (ReleaseCall::Release(None), 0),
-            ReleaseTarget::Fence(fence) => (ReleaseCall::Release(Some(fence)), 0),
-            ReleaseTarget::Other(fence) => (ReleaseCall::LookUp, fence),
+            ReleaseTarget::Whatever => (ReleaseCall::Release(None), None),
+            ReleaseTarget::Fence(fence) => (ReleaseCall::Release(Some(fence)), None),
+            ReleaseTarget::Other(fence) => (ReleaseCall::LookUp, Some(fence)),
         };
         Steps {
             next,
@@ -223,15 +223,6 @@ impl<C: PartialEq> PendingRelease<C> {
         }
     }
 
-    /// Its call on this connection is answered, and so are the lost calls before it. Returns whether there was one.
-    pub fn answered_on(&mut self, connection: &C, now: Instant) -> bool {
-        let was_lost = self.lost.answered_on(connection);
-        if was_lost {
-            self.forgot_lost(now);
-        }
-        was_lost
-    }
-
     /// Its lost calls on connections that are closed may have run, and, without the knowledge of this client, may still run.
     /// So nothing is certain when it is confirmed. Returns whether the server was silent on one of these connections.
     pub fn forget_closed(&mut self, now: Instant, is_open: impl Fn(&C) -> bool) -> bool {
@@ -239,16 +230,9 @@ impl<C: PartialEq> PendingRelease<C> {
         let was_silent = self.lost.forget_closed(is_open);
         if self.lost.len() < lost {
             self.given_up = None;
-            self.forgot_lost(now);
-        }
-        was_silent
-    }
-
-    /// A lost call may have run until now.
-    fn forgot_lost(&mut self, now: Instant) {
-        if self.lost.is_empty() {
             self.until = now.checked_add(self.longest);
         }
+        was_silent
     }
 }
 
@@ -257,7 +241,7 @@ impl<C: PartialEq> PendingRelease<C> {
 pub struct Steps {
     pub next: ReleaseCall,
     /// The fence of a permit that stays.
-    except: u64,
+    except: Option<u64>,
     /// The number of lookups that are left.
     pub lookups: u32,
     /// The last release found nothing to release.
@@ -275,7 +259,7 @@ impl Steps {
     fn looked_up(&mut self, found: &LookupAnswer) {
         self.lookups -= 1;
         self.next = match found {
-            LookupAnswer::Held(grant) if grant.fence == self.except => ReleaseCall::Nothing,
+            LookupAnswer::Held(grant) if Some(grant.fence) == self.except => ReleaseCall::Nothing,
             LookupAnswer::Held(grant) => ReleaseCall::Release(Some(grant.fence)),
             LookupAnswer::Queued { ticket, .. } => ReleaseCall::Release(Some(*ticket)),
             LookupAnswer::Gone { .. } => ReleaseCall::Nothing,

@@ -246,7 +246,7 @@ fn the_function_runs_in_a_thread_of_the_gate_without_its_locks() {
         let _ = names.send(thread::current().name().map(str::to_owned));
         // All that does not need the server can be done here.
         if let Some((gate, permit)) = used.lock().unwrap().take() {
-            let _ = (gate.counters(), gate.warnings(), permit.remaining(), permit.is_lost(), format!("{gate:?}"));
+            let _ = (gate.counters(), permit.remaining(), permit.is_lost(), format!("{gate:?}"));
             drop((gate.mutex("other"), permit));
         }
         Ok(Credentials::user(USER, "first"))

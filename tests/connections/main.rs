@@ -21,7 +21,6 @@ mod sentinel;
 mod sockets;
 #[cfg(feature = "tls")]
 mod tls;
-mod warnings;
 
 #[test]
 fn process_of_a_test() {

@@ -27,7 +27,6 @@ mod layers;
 mod manifest;
 mod parts;
 mod readme_of_scripts;
-mod refusals;
 mod versions;
 
 #[test]

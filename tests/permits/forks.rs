@@ -66,7 +66,6 @@ fn calls_in_a_child_return_at_once_whatever_lock_its_parent_held() {
                 cancel.cancel();
                 cancel.is_cancelled()
             }),
-            ("there are no warnings", &|| gate.warnings().is_empty()),
             ("an inspection is refused", &|| semaphore.available_permits().is_err_and(is_forked)),
             ("a call is refused", &|| semaphore.acquire().is_err_and(is_forked)),
         ];

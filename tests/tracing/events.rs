@@ -111,20 +111,6 @@ fn a_reconnect_is_an_event_with_its_server() {
 }
 
 #[test]
-fn a_server_that_can_evict_is_a_warning_once() {
-    record();
-    let policy = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
-    let server = own!(Server::private(&policy));
-    let gate = server.gate();
-    drop(gate.semaphore("evicted", 1).acquire().unwrap());
-    let warnings = gate.warnings();
-    let warning = warnings[0].to_string();
-    let reported = eventually("the event", || Some(events(&warning)).filter(|events| !events.is_empty()));
-    assert_eq!(reported.len(), 1, "{reported:?}");
-    assert_eq!(reported[0].level, Level::WARN);
-}
-
-#[test]
 fn a_callback_that_panics_is_an_error() {
     let server = Server::any();
     let lost =

@@ -71,12 +71,6 @@ impl Report {
         self.0.iter().map(|line| line.judgement.grade).max().unwrap_or(Grade::Ok)
     }
 
-    /// Whether this check of this server had a result other than `ok`.
-    pub fn has_complaint(&self, server: &str, check: &str) -> bool {
-        let mut lines = self.0.iter().filter(|line| line.server == server && line.check == check);
-        lines.any(|line| line.judgement.grade > Grade::Ok)
-    }
-
     pub fn print(&self, as_json: bool) -> Result<(), Ended> {
         if as_json {
             return output::print(output::json(&self.json()));
@@ -121,7 +115,6 @@ mod tests {
         report.add("a", "version", ok("Redis 8"));
         report.add("a", "clock", warning("one\r\ntwo", "Do this"));
         assert_eq!(report.grade(), Grade::Warning);
-        assert!(report.has_complaint("a", "clock") && !report.has_complaint("a", "version"));
         let texts: Vec<String> = report.0.iter().map(|line| line.text(false)).collect();
         assert_eq!(texts, ["ok       version      Redis 8", "warning  clock        one  two. Do this"]);
         report.add("b", "scripts", broken("no", "Yes"));

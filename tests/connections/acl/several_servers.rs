@@ -1,8 +1,8 @@
 //! Promise: on a cluster, with sentinels and with replicas, the guide's ACL line and the matching rows of its table are
-//! enough. If a permission is missing, the error names it.
+//! enough. If a permission is missing, the error says so.
 
 use super::everything::wait;
-use super::{assert_names, permit};
+use super::{assert_refused, permit};
 use crate::own;
 use crate::support::cluster::Cluster;
 use crate::support::eventually;
@@ -83,7 +83,7 @@ fn everything_works_on_a_cluster_with_replicas_and_two_more_rows_of_the_guide() 
             permit_also(&mut con, more.iter().filter(|word| *word != missing));
         }
         let error = everything_on(&cluster).unwrap_err();
-        assert_names(&error, missing);
+        assert_refused(&error, missing);
     }
 }
 
@@ -120,7 +120,7 @@ fn everything_works_with_sentinels_and_the_guides_rows_for_master_and_sentinels(
         assert_nothing_refused(&mut con);
     }
     permit_finding(&group, &[]);
-    assert_names(&everything().unwrap_err(), &finds[0]);
+    assert_refused(&everything().unwrap_err(), &finds[0]);
     permit_finding(&group, &finds[..1]);
     for (_, mut con) in group.connections() {
         permit_also(&mut con, &confirmed);
@@ -129,5 +129,5 @@ fn everything_works_with_sentinels_and_the_guides_rows_for_master_and_sentinels(
     for (_, mut con) in group.connections() {
         permit_also(&mut con, &there);
     }
-    assert_names(&everything().unwrap_err(), &confirmed[0]);
+    assert_refused(&everything().unwrap_err(), &confirmed[0]);
 }

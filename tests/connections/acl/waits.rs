@@ -1,8 +1,8 @@
-//! Promise: a wait that lacks a permission fails and the error names the permission. A waiter that may not receive
+//! Promise: a wait that lacks a permission fails with an error that says so. A waiter that may not receive
 //! messages does not delay the waiters behind it. On a server without the message commands, waiters poll.
 
 use super::everything::{until_waiting, wait, waiting};
-use super::{MINUTE, REPORTED, as_user, assert_names, permit};
+use super::{MINUTE, REPORTED, as_user, assert_refused, permit};
 use crate::own;
 use crate::support::raw::{Listener, Raw};
 use crate::support::{self, SOON, Server, eventually};
@@ -22,7 +22,7 @@ fn a_permission_that_is_granted_later_is_used_by_the_next_wait() {
     let held = semaphore.acquire_many(2).unwrap();
     for _ in 0..2 {
         let error = semaphore.acquire_timeout(MINUTE).unwrap_err();
-        assert_names(&error.into(), "+subscribe");
+        assert_refused(&error.into(), "+subscribe");
     }
     permit(&mut admin, &[]);
     held.release().unwrap();
@@ -45,7 +45,7 @@ fn a_permission_that_is_taken_away_ends_the_wait() {
         let start = Instant::now();
         support::kill_connections(&mut admin, "pubsub"); // Redis may have closed it already
         let error = waiter.join().unwrap().unwrap_err();
-        assert_names(&error.into(), "&luagate:inbox:*");
+        assert_refused(&error.into(), "&luagate:inbox:*");
         assert!(start.elapsed() < REPORTED, "{:?}", start.elapsed());
     });
     eventually("the waiter left the line", || (waiting(&mut admin, queue) == 0).then_some(()));

@@ -31,11 +31,6 @@ pub(super) fn print(printed: &mut Printed) {
     let (kind, text) = forked(&server.gate());
     printed.kinds.insert(kind);
     printed.text(text);
-    if let Some(server) = Server::private(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]) {
-        let gate = server.gate();
-        drop(gate.semaphore("evicts", 1).acquire().unwrap());
-        printed.text(&gate.warnings()[0]);
-    }
 }
 
 fn addresses(printed: &mut Printed) {

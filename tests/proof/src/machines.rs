@@ -287,6 +287,11 @@ fn releases_without_a_permit() {
         assert_eq!(keeper.held(number).map(|held| held.state), Some(state), "a copy may have released it");
         assert!(!keeper.begin_release(number, at(0)), "it is over");
     }
+    let mut keeper = Keeper::default();
+    let number = keep(&mut keeper, 600);
+    assert!(keeper.begin_release(number, at(0)));
+    keeper.released(number, true, false);
+    assert_eq!(keeper.take_losses().len(), 0, "it is released");
     // The lease had ended before.
     for (released_at, state) in [(598, HeldState::Released), (599, HeldState::Gone)] {
         let mut keeper = Keeper::default();

@@ -1,17 +1,11 @@
-//! The report of a server about itself (`INFO`), for the warnings of a gate and for `luagate doctor`. Promise: any text leads to a
+//! The report of a server about itself (`INFO`), for `luagate doctor`. Promise: any text leads to a
 //! judgement, and what a terminal gets of it has no hidden character.
 
 use super::{text, texts};
 use crate::doctor::checks::{self, Info};
 use crate::output::{is_hidden, visible};
-use luagate::__proof::warning;
-use luagate::Warning;
-use redis::Value;
 
 pub fn run(data: &[u8]) {
-    if let Some(Warning::Evicts { policy, maxmemory, .. }) = warning(Value::BulkString(data.to_vec())) {
-        assert!(maxmemory > 0 && policy != "noeviction" && policy.chars().count() <= 64, "{policy}");
-    }
     let info = Info::new(text(data));
     let setting = text(&data[..data.len().min(40)]);
     let judged = [

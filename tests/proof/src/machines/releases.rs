@@ -5,6 +5,7 @@ use super::at;
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::RawReply;
 use crate::protocol::held::HeldPermit;
+use crate::protocol::inbox::Inbox;
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::Deadline;
 use crate::protocol::outbox::{Before, Next, Ordered, Outbox, Post, Work, may_go_on};
@@ -12,7 +13,9 @@ use crate::protocol::releases::{LostCalls, PendingRelease, ReleaseCall, ReleaseT
 use luagate::__proof::failure;
 use luagate::errors::{CallError, FailureKind};
 use redis::{ErrorKind, ServerErrorKind, Value};
+use std::sync::Arc;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// A connection. Those with a number from 100 on are closed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -377,6 +380,19 @@ fn unanswered_releases() {
     assert_eq!(it.before("m", Some("id"), 0), "waits", "it is not closed yet");
     assert!(matches!(it.outbox.next(at(0).instant(), node_of, closed), Work::Send(..)));
     assert!(it.outbox.confirm(1).given_up.is_none() && it.outbox.is_empty());
+    // A grant of a call on a closed connection may still be on its way, whatever is confirmed.
+    let (mut inbox, keys) = (Inbox::default(), Keys::mutex("luagate", "m").unwrap());
+    let _wait = inbox.add(&keys, "id", Uuid::from_u128(1), |_| Arc::new(())).unwrap();
+    let given_up = inbox.give_up(at(0).instant(), &keys, "id");
+    assert!(given_up.is_some());
+    for (connection, is_kept) in [(2, true), (102, false)] {
+        let mut it = Queue::default();
+        let release = PendingRelease { given_up, lost: lost(&[connection]), ..plain("m", "id") };
+        let post = it.post(release);
+        let gone = it.outbox.answered(post, Some(Ok(reply("gone"))), at(0).instant(), is_open);
+        assert!(matches!(gone, Next::Confirmed { .. }));
+        assert_eq!(it.outbox.confirm(1).given_up.is_some(), is_kept);
+    }
     // A call finds that it is closed by now.
     let mut it = Queue::default();
     let post = it.post(PendingRelease { lost: lost(&[2]), ..plain("m", "id") });

@@ -3,10 +3,15 @@
 //! waits for the rest of it.
 
 use crate::clock::machine_now;
+use crate::engine::mode::Mode;
+use crate::engine::servers::Servers;
+use crate::engine::slot::run_in_thread;
+use crate::error::CallError;
 use crate::error::failure::{Failure, FailureKind};
 use redis::ConnectionAddr;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The beginning of a handshake without content. Every server with TLS answers it with an alert.
@@ -15,19 +20,26 @@ const EMPTY_HELLO: [u8; 9] = [22, 3, 1, 0, 4, 1, 0, 0, 0];
 /// The first bytes of an alert.
 const ALERT: [u8; 2] = [21, 3];
 
-/// The time for all addresses: a part of the connect timeout.
-pub(crate) fn time(connect_timeout: Duration) -> Duration {
-    connect_timeout / 4
-}
-
-/// Whether only one side using TLS may have caused this failure.
-pub(crate) fn may_explain(failure: &Failure) -> bool {
+/// The error of a gate that could not be opened, with the cause if only one side uses TLS. Waits for a quarter of the connect
+/// timeout at most.
+pub(super) async fn explained(servers: &Arc<Servers>, error: CallError, mode: Mode) -> CallError {
     use FailureKind::*;
-    matches!(failure.kind(), Unreachable | Disconnected | NotRedis | TimedOut)
+    let may_be = |failure: &&Failure| matches!(failure.kind(), Unreachable | Disconnected | NotRedis | TimedOut);
+    let Some(failure) = error.failure().filter(may_be).cloned() else {
+        return error;
+    };
+    let time = servers.timeouts.connect / 4;
+    let until = machine_now() + time;
+    let asked = servers.clone();
+    let look = move |may| cause(&asked.addresses(time, may), time, &failure);
+    let cause = run_in_thread(&servers.foreign, "luagate-tls", until, mode, look);
+    let until = servers.clock.at_machine_time(until);
+    let cause = servers.worker.limited(until, mode, cause).await.flatten().flatten();
+    cause.map_or(error, CallError::Failed)
 }
 
-/// The cause of the failure to open a gate at these addresses, if only one side uses TLS. Blocks for `time` at most.
-pub(crate) fn explain(addresses: &[ConnectionAddr], time: Duration, failure: &Failure) -> Option<Failure> {
+/// The cause, if only one side uses TLS at one of these addresses.
+fn cause(addresses: &[ConnectionAddr], time: Duration, failure: &Failure) -> Option<Failure> {
     let share = time / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
     let reason = addresses.iter().find_map(|address| mismatch(address, failure.kind(), share))?;
     Some(Failure::new(FailureKind::Tls, format!("{reason} ({})", failure.text())))

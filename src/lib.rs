@@ -114,7 +114,8 @@ mod wait;
 ///
 /// All of them convert into [`Error`], so `?` accepts every one.
 pub mod errors {
-    pub use crate::error::failure::{Failure, FailureKind};
+    pub use crate::error::failure::Failure;
+    pub use crate::error::kind::FailureKind;
     pub use crate::error::{
         AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch, Lost, PermitError,
         PlaceRevoked, RunError, StillClosed, TryAcquireError, WaitError,

@@ -6,7 +6,8 @@ pub(crate) use release::all as release_all;
 pub use release::{ReleaseError, Released};
 
 use crate::engine::mode::{Mode, block};
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use crate::error::{CallError, Invalid, Lost, PermitError, Ticket};
 use crate::lease::permits::OnLost;
 use crate::protocol::held::{HeldPermit, Identity};

@@ -1,7 +1,7 @@
 //! Permits of several semaphores, acquired together or not at all.
 
 use crate::engine::mode::{Mode, block};
-use crate::error::failure::FailureKind;
+use crate::error::kind::FailureKind;
 use crate::error::{AboveLimit, AcquireError, Cancelled, Invalid, Lost, PermitError, TryAcquireError};
 use crate::permit::{self, Permit, ReleaseError, Released};
 use crate::protocol::keys::Keys;

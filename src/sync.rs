@@ -14,7 +14,7 @@ pub(crate) use fault;
 
 pub(crate) use process::Process;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
-pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{PoisonError, TryLockError};

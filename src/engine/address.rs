@@ -2,8 +2,8 @@
 
 mod parameters;
 
-use super::connector::Endpoint;
 use super::credentials::Source;
+use super::endpoint::Endpoint;
 use super::tls::{self, Certificates};
 use crate::error::{CallError, Invalid};
 use crate::protocol::routing::HostPort;
@@ -120,7 +120,8 @@ impl Address {
             let why = "certificates are given, but no address uses TLS. Accepted: rediss:// with certificates";
             return Err(Invalid::new("url", why).into());
         }
-        let tls = tls::config_for(&endpoints, certificates)?;
+        let addresses: Vec<_> = endpoints.iter().map(|endpoint| endpoint.address()).collect();
+        let tls = tls::config_for(&addresses, certificates)?;
         endpoints.iter_mut().for_each(|endpoint| endpoint.tls = tls.clone());
         Ok(self)
     }

@@ -1,6 +1,7 @@
 //! The nodes of a cluster. Each has its own connection, so that a node that does not answer delays no calls to other nodes.
 
-use super::connector::{Connector, Endpoint};
+use super::connector::Connector;
+use super::endpoint::Endpoint;
 use super::mode::Mode;
 use super::server::{Server, ServerOptions};
 use super::slot::Slot;

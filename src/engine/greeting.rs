@@ -3,7 +3,8 @@
 use super::replies::Replies;
 use super::socket::TimeLimit;
 use super::stream::Stream;
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use redis::{Cmd, ErrorKind, RedisConnectionInfo, RedisError, RedisResult, ServerError, ServerErrorKind, Value};
 use std::io;
 

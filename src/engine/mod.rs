@@ -48,10 +48,12 @@
 pub(crate) mod address;
 mod cluster;
 pub(crate) mod connection;
-pub(crate) mod connector;
+mod connector;
 pub(crate) mod counters;
 pub(crate) mod credentials;
 pub(crate) mod ending;
+pub(crate) mod endpoint;
+mod failovers;
 mod greeting;
 pub(crate) mod mode;
 pub(crate) mod names;

@@ -1,30 +1,23 @@
-//! The sentinels of a gate. Each new connection asks them for the master, so a failover needs no intervention. A thread
-//! receives their messages about a new master.
+//! The sentinels of a gate. Each new connection asks them for the master, so a failover needs no intervention.
 
 use super::connection::{Connection, Receiver};
-use super::connector::{ConnectOptions, Endpoint, connect_to};
 use super::credentials::Source;
-use super::mode::{MayBlock, in_own_thread};
-use super::server::{Server, command};
-use super::slot::Slot;
+use super::endpoint::{ConnectOptions, Endpoint, command, connect_to};
+use super::mode::MayBlock;
 use crate::clock::machine_now;
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use crate::foreign::Foreign;
 use crate::protocol::exchange::error_in;
 use crate::protocol::routing::HostPort;
-use crate::protocol::routing::sentinel::{
-    self as protocol, Listen, Listener, NEWS, address_of, check_role, read_address,
-};
-use crate::sync::{lock, spawn};
+use crate::protocol::routing::sentinel::{self as protocol, Listen, Listener, address_of, check_role, read_address};
+use crate::sync::lock;
 use redis::{Cmd, ConnectionAddr, Value};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The time for an answer of a sentinel in the background thread.
-const WITHIN: Duration = Duration::from_secs(2);
-
-/// How often the thread looks whether the gate is still used.
-const TICK: Duration = Duration::from_millis(250);
+/// The time for an answer of a sentinel in the thread that receives its messages.
+pub(super) const WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Sentinels {
     foreign: Foreign,
@@ -33,25 +26,16 @@ pub(crate) struct Sentinels {
     /// The settings of connections to the master, except its address.
     like: Endpoint,
     state: Mutex<protocol::Sentinels>,
-    /// The server whose connections end when another one becomes the master.
-    server: OnceLock<Weak<Server>>,
 }
 
 impl Sentinels {
-    /// Stores these sentinels. A thread is subscribed to their messages for as long as they are used.
-    pub(super) fn new(sentinels: Vec<Endpoint>, master: String, like: Endpoint, foreign: &Foreign) -> Arc<Sentinels> {
+    pub(super) fn new(sentinels: Vec<Endpoint>, master: String, like: Endpoint, foreign: &Foreign) -> Sentinels {
         let state = Mutex::new(protocol::Sentinels::new(sentinels.len()));
-        let foreign = foreign.clone();
-        let sentinels = Arc::new(Sentinels { foreign, sentinels, master, like, state, server: OnceLock::new() });
-        let listened_to = Arc::downgrade(&sentinels);
-        // Without this thread, a change of the master is noticed when the former master closes its connections.
-        let _ = spawn("luagate-sentinel", move || in_own_thread(|may| listen(&listened_to, may)));
-        sentinels
+        Sentinels { foreign: foreign.clone(), sentinels, master, like, state }
     }
 
-    /// The server that connects to the master.
-    pub(super) fn serve(&self, server: &Arc<Server>) {
-        let _ = self.server.set(Arc::downgrade(server));
+    pub(super) fn foreign(&self) -> &Foreign {
+        &self.foreign
     }
 
     pub(super) fn moves(&self) -> u64 {
@@ -109,7 +93,7 @@ impl Sentinels {
     }
 
     /// The master's address, as this sentinel reports it. A look-up of its name moves `until`.
-    fn ask(&self, index: usize, until: &mut Instant, may: MayBlock) -> Result<HostPort, Failure> {
+    pub(super) fn ask(&self, index: usize, until: &mut Instant, may: MayBlock) -> Result<HostPort, Failure> {
         let connection = self.connect_to_sentinel(index, None, until, may)?;
         let reply = run(&connection, &address_of(&self.master), *until, may);
         connection.close(); // after a timeout its own thread would keep it
@@ -118,7 +102,7 @@ impl Sentinels {
         read_address(&self.master, address)
     }
 
-    fn connect_to_sentinel(
+    pub(super) fn connect_to_sentinel(
         &self,
         index: usize,
         receiver: Option<Arc<dyn Receiver>>,
@@ -143,107 +127,27 @@ impl Sentinels {
         Ok(connection)
     }
 
-    /// Stores what a sentinel reports. If another server has become the master, the connections to the former one end.
-    fn told(&self, listener: &mut Listener, address: HostPort) {
+    /// Stores what a sentinel reports. Returns whether another server has become the master.
+    pub(super) fn told(&self, listener: &mut Listener, address: HostPort) -> bool {
         let mut state = lock(&self.state);
         let before = state.moves();
         listener.told(&mut state, address);
-        let has_moved = state.moves() != before;
-        drop(state);
-        if has_moved && let Some(server) = self.server.get().and_then(Weak::upgrade) {
-            server.disconnect();
-        }
+        state.moves() != before
+    }
+
+    /// The next step of the thread that receives their messages.
+    pub(super) fn next(&self, listener: &mut Listener) -> Listen {
+        listener.next(&lock(&self.state))
+    }
+
+    /// A sentinel has failed that thread.
+    pub(super) fn failed(&self, listener: &mut Listener, failure: &Failure) {
+        listener.failed(&mut lock(&self.state), failure.kind());
     }
 }
 
 /// The reply to a command. An error of the server is a failure.
-fn run(connection: &Arc<Connection>, cmd: &Cmd, until: Instant, may: MayBlock) -> Result<Value, Failure> {
+pub(super) fn run(connection: &Arc<Connection>, cmd: &Cmd, until: Instant, may: MayBlock) -> Result<Value, Failure> {
     let reply = command(connection, cmd, until, may)?;
     error_in(Ok(reply)).map_err(Failure::of)
-}
-
-/// Notices messages of a sentinel.
-impl Receiver for Slot<bool> {
-    fn message(&self, _: &[u8], _: &[u8]) {
-        self.change(|heard| *heard = true);
-    }
-
-    fn ended(&self) {
-        self.change(|heard| *heard = true);
-    }
-}
-
-/// A subscription to the messages of a sentinel.
-struct Subscription {
-    connection: Arc<Connection>,
-    news: Arc<Slot<bool>>,
-}
-
-impl Subscription {
-    fn begin(sentinels: &Sentinels, index: usize, may: MayBlock) -> Result<Subscription, Failure> {
-        let news = Arc::new(Slot::of_machine(&sentinels.foreign, false));
-        let mut until = machine_now() + WITHIN;
-        let connection = sentinels.connect_to_sentinel(index, Some(news.clone()), &mut until, may)?;
-        let subscription = Subscription { connection, news };
-        for channel in NEWS {
-            run(&subscription.connection, redis::cmd("SUBSCRIBE").arg(channel), until, may)?;
-        }
-        Ok(subscription)
-    }
-
-    /// Whether a message came. An error: the subscription has ended.
-    fn wait(&self, may: MayBlock) -> Result<bool, Failure> {
-        let heard = |heard: &mut bool| std::mem::take(heard).then_some(());
-        let came = self.connection.wait_for_message(&self.news, machine_now() + TICK, heard, may).is_some();
-        if self.connection.has_ended() {
-            Err(Failure::new(FailureKind::Disconnected, "the subscription has ended"))
-        } else {
-            Ok(came)
-        }
-    }
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.connection.close();
-    }
-}
-
-/// The loop of the thread.
-fn listen(sentinels: &Weak<Sentinels>, may: MayBlock) {
-    let mut listener = Listener::default();
-    let mut subscription: Option<Subscription> = None;
-    while let Some(known) = sentinels.upgrade() {
-        let next = listener.next(&lock(&known.state));
-        let done = match next {
-            Listen::Stop => return,
-            Listen::Pause(pause) => {
-                drop(known);
-                std::thread::sleep(pause);
-                continue;
-            }
-            Listen::Subscribe(index) => Subscription::begin(&known, index, may).map(|begun| {
-                subscription = Some(begun);
-                listener.heard();
-            }),
-            Listen::Ask(index) => {
-                known.ask(index, &mut (machine_now() + WITHIN), may).map(|address| known.told(&mut listener, address))
-            }
-            Listen::Wait => {
-                drop(known);
-                let waited = subscription.as_ref().map_or(Ok(true), |subscription| subscription.wait(may));
-                waited.map(|came| {
-                    if came {
-                        listener.heard();
-                    }
-                })
-            }
-        };
-        if let Err(failure) = done
-            && let Some(known) = sentinels.upgrade()
-        {
-            subscription = None;
-            listener.failed(&mut lock(&known.state), failure.kind());
-        }
-    }
 }

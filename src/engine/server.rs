@@ -6,20 +6,21 @@
 //! - one for calls that replicas must confirm, if the gate requires that: `WAIT` blocks a connection.
 
 use super::connection::{Connection, Receiver};
-use super::connector::{ConnectOptions, Connector};
+use super::connector::Connector;
 use super::counters::Counts;
 use super::credentials::Source;
 use super::ending::no_thread;
+use super::endpoint::{ConnectOptions, command, first};
 use super::mode::{MayBlock, Mode, block_with, in_own_thread};
 use super::names::LOOK_UP;
 use super::slot::Slot;
 use super::worker::Worker;
 use crate::clock::{Clock, machine_now, since};
 use crate::error::CallError;
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use crate::foreign::Foreign;
 use crate::protocol::id;
-use crate::protocol::reply::unexpected;
 use crate::protocol::routing::NodeId;
 use crate::sync::spawn;
 use crate::trace;
@@ -418,21 +419,6 @@ fn subscribe(
     reply(command(connection, &redis::cmd("PING"), until, may))?;
     connection.close();
     Ok(false)
-}
-
-/// Sends a command on this connection, and blocks until `until`. An error of the server is a value.
-pub(super) fn command(
-    connection: &Arc<Connection>,
-    command: &Cmd,
-    until: Instant,
-    may: MayBlock,
-) -> Result<Value, Failure> {
-    let replies = block_with(may, |mode| connection.exchange(command.get_packed_command(), 1, until, mode));
-    replies.and_then(first).map_err(CallError::into_failure)
-}
-
-fn first(replies: Vec<Value>) -> Result<Value, CallError> {
-    replies.into_iter().next().ok_or_else(|| unexpected(&"no reply"))
 }
 
 /// Whether the reply to `PUBSUB NUMSUB` counts the subscription.

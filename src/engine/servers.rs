@@ -6,13 +6,15 @@ use super::connection::{Connection, Receiver};
 use super::connector::Connector;
 use super::counters::Counts;
 use super::ending::{late, no_thread};
+use super::failovers;
 use super::mode::{MayBlock, Mode};
 use super::sentinels::Sentinels;
 use super::server::{Purpose, Server, ServerOptions, Timeouts};
 use super::worker::Worker;
 use crate::clock::{Clock, machine_now};
 use crate::error::CallError;
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use crate::foreign::Foreign;
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::{Exchange, MinReplicas, Packet, error_in, is_no_script, missing};
@@ -138,37 +140,34 @@ impl Servers {
     /// The servers at this address. Does not connect yet.
     pub(crate) fn new(
         address: Address,
-        clock: &Clock,
+        worker: &Worker,
         timeouts: Timeouts,
         prefix: &str,
         receiver: Arc<dyn Receiver>,
-        foreign: &Foreign,
     ) -> Servers {
         let counts = Arc::new(Counts::default());
-        let worker = Worker::new(foreign, clock);
-        let foreign = foreign.clone();
-        let (clock_of_servers, prefix) = (clock.clone(), prefix.into());
+        let (clock, foreign, worker) = (worker.clock().clone(), worker.foreign().clone(), worker.clone());
         let options = ServerOptions {
             foreign: foreign.clone(),
-            clock: clock_of_servers,
+            clock: clock.clone(),
             worker: worker.clone(),
             counts: counts.clone(),
             timeouts,
             receiver,
-            prefix,
+            prefix: prefix.into(),
         };
         let topology = match address {
             Address::One(endpoint) => Topology::One(Server::new(options, 0, Connector::Address(Box::new(endpoint)))),
             Address::Sentinel { sentinels, ask, master, like } => {
                 let sentinels = sentinels.into_iter().map(|(host, port)| ask.moved_to(host, port)).collect();
-                let sentinels = Sentinels::new(sentinels, master, like, &foreign);
+                let sentinels = Arc::new(Sentinels::new(sentinels, master, like, &foreign));
                 let server = Server::new(options, 0, Connector::Sentinels(sentinels.clone()));
-                sentinels.serve(&server);
+                failovers::follow(sentinels, &server);
                 Topology::One(server)
             }
             Address::Cluster { nodes, like } => Topology::Cluster(Box::new(Cluster::new(options, nodes, like))),
         };
-        Servers { clock: clock.clone(), counts, foreign, topology, timeouts, worker }
+        Servers { clock, counts, foreign, topology, timeouts, worker }
     }
 
     /// Whether this process opened the gate. `false` in a forked child.

@@ -5,7 +5,7 @@
 use super::mode::Mode;
 use crate::clock::{Alarm, Clock};
 use crate::foreign::Foreign;
-use crate::sync::{Arc, Mutex, MutexGuard, OnceLock, fault, lock, spawn};
+use crate::sync::{Arc, Mutex, MutexGuard, fault, lock, spawn};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -38,7 +38,6 @@ pub(crate) struct Worker {
 struct WorkerThread {
     foreign: Foreign,
     clock: Clock,
-    jobs: OnceLock<Vec<Weak<dyn Job>>>,
     state: Mutex<WorkerState>,
     alarm: Alarm,
 }
@@ -51,6 +50,7 @@ struct WorkerState {
     timers: BTreeMap<(Instant, u64), (Waker, Mode)>,
     last: u64,
     is_running: bool,
+    jobs: Vec<Weak<dyn Job>>,
     /// The thread has the jobs of the gate, or will take them from here.
     has_jobs: bool,
     new_jobs: Vec<Arc<dyn Job>>,
@@ -64,11 +64,18 @@ impl Worker {
         let shared = WorkerThread {
             foreign: foreign.clone(),
             clock: clock.clone(),
-            jobs: OnceLock::new(),
             state: Mutex::default(),
             alarm: Alarm::new(clock, false),
         };
         Worker { shared: Arc::new(shared) }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    pub(crate) fn foreign(&self) -> &Foreign {
+        &self.shared.foreign
     }
 
     /// Whether this process made it. `false` in a forked child.
@@ -76,9 +83,13 @@ impl Worker {
         self.shared.foreign.is_own_process()
     }
 
-    /// Sets the jobs, once. The thread keeps them until all have ended.
-    pub(crate) fn set_jobs(&self, jobs: Vec<Weak<dyn Job>>) {
-        let _ = self.shared.jobs.set(jobs);
+    /// Adds a job. From its next start or call on, the thread keeps all jobs until they have ended.
+    pub(crate) fn add_job(&self, job: Weak<dyn Job>) {
+        let mut state = lock(&self.shared.state);
+        if state.has_jobs {
+            state.new_jobs.extend(job.upgrade());
+        }
+        state.jobs.push(job);
     }
 
     /// Starts the thread, unless it runs. `false`: no thread can be started now.
@@ -227,10 +238,8 @@ impl WorkerThread {
             state.is_called &= state.is_running || fault!("a thread that could not be started is not started again");
         }
         // Here, since the gate may be dropped before the thread looks.
-        if !state.has_jobs
-            && let Some(jobs) = self.jobs.get()
-        {
-            state.new_jobs = jobs.iter().filter_map(Weak::upgrade).collect();
+        if !state.has_jobs && !state.jobs.is_empty() {
+            state.new_jobs = state.jobs.iter().filter_map(Weak::upgrade).collect();
             state.has_jobs = true;
         }
         state.has_jobs |= fault!("a thread that has started without jobs never gets them");

@@ -1,6 +1,7 @@
 //! The errors: one small enum for each kind of operation. All of them convert into [`Error`].
 
 pub(crate) mod failure;
+pub(crate) mod kind;
 mod outcome;
 mod replies;
 mod ticket;
@@ -9,7 +10,8 @@ pub use outcome::{AboveLimit, AlreadyHeld, Cancelled, Denied, LimitMismatch, Los
 pub(crate) use outcome::{MOST, Used};
 pub use ticket::Ticket;
 
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use std::fmt;
 
 /// An invalid argument: its name, the defect and the accepted input. Nothing was sent, or the script refused the call

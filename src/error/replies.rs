@@ -1,7 +1,7 @@
 //! What an error that a server or a proxy replies means. `lua/errors.json` says the same for clients in every language,
 //! with the reasons; a test compares both.
 
-use super::failure::FailureKind;
+use super::kind::FailureKind;
 use FailureKind::*;
 use redis::RedisError;
 

@@ -8,8 +8,10 @@ use crate::engine::mode::{Mode, block};
 use crate::engine::server::Timeouts;
 use crate::engine::servers::Servers;
 use crate::engine::tls::Certificates;
+use crate::engine::worker::Worker;
 use crate::error::{CallError, Invalid};
 use crate::foreign::Foreign;
+use crate::lease::outbox::SharedOutbox;
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
 use crate::protocol::exchange::MinReplicas;
@@ -111,17 +113,16 @@ impl GateBuilder {
         let address = self.checked()?;
         let GateBuilder { clock, timeouts, replicas, prefix, label, outage, .. } = self;
         let foreign = Foreign::new(trace::panicked);
-        let registry = Arc::new(Registry::new(&foreign, &clock));
-        let servers = Arc::new(Servers::new(address, &clock, timeouts, &prefix, registry.clone(), &foreign));
+        let worker = Worker::new(&foreign, &clock);
+        let outbox = Arc::new(SharedOutbox::new(&foreign));
+        let registry = Arc::new(Registry::new(&worker, outbox.clone()));
+        let servers = Arc::new(Servers::new(address, &worker, timeouts, &prefix, registry.clone()));
         if let Err(error) = servers.check(mode).await {
             return Err(one_sided_tls::explained(&servers, error, mode).await);
         }
-        let releases = Releases::new(servers.clone(), registry.all_waits.clone());
-        registry.release_with(&releases);
+        let releases = Releases::new(servers.clone(), registry.all_waits.clone(), outbox);
         let permits = Permits::new(servers.clone(), replicas);
-        let futures = Arc::new(Futures::new(&clock, servers.worker.clone(), &releases));
-        let (permits_job, releases_job) = (Arc::downgrade(&permits), Arc::downgrade(&releases));
-        servers.worker.set_jobs(vec![permits_job, releases_job, Arc::<Futures>::downgrade(&futures)]);
+        let futures = Futures::new(&clock, &worker, &releases);
         let waits =
             Waits { registry, retried: Arc::default(), servers: servers.clone(), releases: releases.clone(), outage };
         let shared = Shared { servers, permits, releases, waits, futures, prefix, label };

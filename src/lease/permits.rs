@@ -4,7 +4,8 @@
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Outcome, Sending, Servers};
 use crate::engine::worker::{Job, NextWork};
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use crate::error::{CallError, Lost, PermitError};
 use crate::foreign::Foreign;
 use crate::protocol::call::{Call, Packed};
@@ -54,7 +55,9 @@ struct PermitTable {
 
 impl Permits {
     pub(crate) fn new(servers: Arc<Servers>, replicas: Option<MinReplicas>) -> Arc<Permits> {
-        Arc::new(Permits { servers, replicas, table: Mutex::default() })
+        let permits = Arc::new(Permits { servers, replicas, table: Mutex::default() });
+        permits.servers.worker.add_job(Arc::<Permits>::downgrade(&permits));
+        permits
     }
 
     pub(crate) fn foreign(&self) -> &Foreign {

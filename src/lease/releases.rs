@@ -1,6 +1,7 @@
 //! Releases for which no caller waits, and the order of calls and releases. This module sends what the outbox decides:
 //! posted on a connection behind all earlier calls of the gate, or as a driver, by the gate's own thread or by a caller.
 
+use super::outbox::SharedOutbox;
 use super::permits::Permits;
 use crate::engine::connection::{Connection, Outcome};
 use crate::engine::mode::Mode;
@@ -8,7 +9,8 @@ use crate::engine::servers::{Sending, Servers};
 use crate::engine::slot::Slot;
 use crate::engine::worker::{Job, NextWork};
 use crate::error::CallError;
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use crate::protocol::call::Packed;
 use crate::protocol::inbox::{Inbox, Mailbox};
 use crate::protocol::keeper::Number;
@@ -17,7 +19,6 @@ use crate::protocol::releases;
 use crate::protocol::routing::NodeId;
 use crate::sync::lock;
 use crate::trace::Span;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
@@ -50,11 +51,7 @@ impl Dropped {
 pub(crate) struct Releases {
     servers: Arc<Servers>,
     all_waits: AllWaits,
-    outbox: Slot<Outbox<Arc<Connection>>>,
-    /// Copies of values in the outbox. So a call needs no lock if no release concerns it.
-    is_waited_for: AtomicBool,
-    last: AtomicU64,
-    failures: AtomicU64,
+    outbox: Arc<SharedOutbox>,
 }
 
 /// The releases before a call that may be sent now.
@@ -70,11 +67,10 @@ fn is_open(connection: &Arc<Connection>) -> bool {
 }
 
 impl Releases {
-    pub(crate) fn new(servers: Arc<Servers>, all_waits: AllWaits) -> Arc<Releases> {
-        let (last, failures) = (AtomicU64::new(0), AtomicU64::new(0));
-        let is_waited_for = AtomicBool::new(false);
-        let outbox = Slot::of_machine(&servers.foreign, Outbox::default());
-        Arc::new(Releases { servers, all_waits, outbox, is_waited_for, last, failures })
+    pub(crate) fn new(servers: Arc<Servers>, all_waits: AllWaits, outbox: Arc<SharedOutbox>) -> Arc<Releases> {
+        let releases = Arc::new(Releases { servers, all_waits, outbox });
+        releases.servers.worker.add_job(Arc::<Releases>::downgrade(&releases));
+        releases
     }
 
     /// The releases of a gate that is not dropped.
@@ -85,18 +81,7 @@ impl Releases {
     /// The gate is dropped. Its own thread continues for up to 30 s with the releases that are not confirmed.
     pub(crate) fn close(&self) {
         let now = self.servers.clock.now();
-        self.change(|outbox| outbox.close(now));
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Outbox<Arc<Connection>>) -> T) -> T {
-        self.outbox.change(|outbox| {
-            let result = change(outbox);
-            let Mark { last, failures } = outbox.mark();
-            self.last.store(last, Ordering::Release);
-            self.failures.store(failures, Ordering::Release);
-            self.is_waited_for.store(outbox.is_waited_for(), Ordering::Release);
-            result
-        })
+        self.outbox.change(|outbox| outbox.close(now));
     }
 
     // Posting.
@@ -114,7 +99,7 @@ impl Releases {
     fn post_of(self: &Arc<Releases>, release: PendingRelease, dropped: Option<Dropped>) {
         let current = self.servers.connected(release.keys.meta.as_bytes());
         let now = self.servers.clock.now();
-        match self.change(|outbox| outbox.post(release, current, now, is_open)) {
+        match self.outbox.change(|outbox| outbox.post(release, current, now, is_open)) {
             (_, Some(post)) => self.post_on(post, dropped),
             (number, None) => self.leave_to_worker(number, dropped),
         }
@@ -131,7 +116,7 @@ impl Releases {
     fn answered(self: &Arc<Releases>, post: Post<Arc<Connection>>, outcome: Outcome, dropped: Option<Dropped>) {
         let reply = outcome.ok().and_then(|replies| replies.into_iter().next()).map(Ok);
         let (number, now) = (post.number, self.servers.clock.now());
-        match self.change(|outbox| outbox.answered(post, reply, now, is_open)) {
+        match self.outbox.change(|outbox| outbox.answered(post, reply, now, is_open)) {
             Next::Post(post) => self.post_on(post, dropped),
             Next::Confirmed { found } => {
                 if let Some(dropped) = dropped {
@@ -147,7 +132,7 @@ impl Releases {
     }
 
     fn confirm(&self, number: u64) {
-        let Confirmed { given_up, calls_worker } = self.change(|outbox| outbox.confirm(number));
+        let Confirmed { given_up, calls_worker } = self.outbox.change(|outbox| outbox.confirm(number));
         if let Some(given_up) = given_up {
             lock(&self.all_waits).forget(given_up);
         }
@@ -173,7 +158,7 @@ impl Releases {
 
     /// The moment of a call that is sent now.
     pub(crate) fn mark(&self) -> Mark {
-        Mark { last: self.last.load(Ordering::Acquire), failures: self.failures.load(Ordering::Acquire) }
+        self.outbox.mark()
     }
 
     /// Returns when this call may be sent: what precedes it is released, or posted on the connection that it will use. Waits
@@ -186,7 +171,7 @@ impl Releases {
         mode: Mode,
     ) -> Result<Preceded, CallError> {
         let mark = self.mark();
-        if call.after.is_none() && !self.is_waited_for.load(Ordering::Acquire) {
+        if call.after.is_none() && !self.outbox.is_waited_for() {
             return Ok(Preceded { mark, floor: 0 });
         }
         let Releases { servers, .. } = self;
@@ -202,7 +187,7 @@ impl Releases {
                 Before::Wait => None,
                 before => Some((before, outbox.mark())),
             };
-            let found = self.outbox.until(Some(clock.machine_time(until)), mode, look).await;
+            let found = self.outbox.until(clock.machine_time(until), mode, look).await;
             let (before, mark) = found.ok_or_else(late)?;
             match before {
                 Before::Send { numbers, is_own } => {
@@ -221,8 +206,7 @@ impl Releases {
 
     /// Whether a call for this key that followed `mark`, and is answered, may have run before a release that precedes it.
     pub(crate) fn is_overtaken(&self, key: &[u8], mark: Mark) -> bool {
-        self.failures.load(Ordering::Acquire) != mark.failures
-            || self.outbox.look(|outbox| outbox.is_overtaken(key, mark))
+        self.mark().failures != mark.failures || self.outbox.look(|outbox| outbox.is_overtaken(key, mark))
     }
 
     /// Returns when all releases are confirmed, or their permits have ended by themselves, and no lost call can run any more.
@@ -239,7 +223,7 @@ impl Releases {
                 None => outbox.is_empty().then_some(None),
                 silent => Some(silent),
             };
-            match self.outbox.until(Some(latest), mode, look).await {
+            match self.outbox.until(latest, mode, look).await {
                 None => return false,
                 Some(None) => return true,
                 Some(Some(silent)) => self.close_silent(&silent),
@@ -256,7 +240,7 @@ impl Releases {
 
     /// Releases once, by `until`. If the server did not confirm it, or if this is dropped, the gate's own thread repeats it.
     pub(crate) async fn release(&self, release: PendingRelease, until: Instant, mode: Mode) -> Result<(), CallError> {
-        let number = self.change(|outbox| outbox.send(release));
+        let number = self.outbox.change(|outbox| outbox.send(release));
         self.drive(Driver { releases: self, node: None, numbers: vec![number] }, Some(until), mode).await
     }
 
@@ -272,8 +256,9 @@ impl Releases {
         let mut result = Ok(());
         for (number, mut outcome) in numbers.into_iter().zip(outcomes) {
             let sent = loop {
-                let next = outcome
-                    .and_then(|answered| answered.read(|reply| self.change(|outbox| outbox.sent(number, reply))));
+                let next = outcome.and_then(|answered| {
+                    answered.read(|reply| self.outbox.change(|outbox| outbox.sent(number, reply)))
+                });
                 match next {
                     Err(unanswered) => break Err(unanswered.error),
                     Ok(Some(call)) => outcome = self.servers.send(&call, sending).await,
@@ -307,7 +292,7 @@ impl Drop for Driver<'_> {
         let Driver { releases, node, numbers } = self;
         if releases.servers.is_own_process() {
             let now = releases.servers.clock.now();
-            releases.change(|outbox| outbox.unsent(numbers, *node, now));
+            releases.outbox.change(|outbox| outbox.unsent(numbers, *node, now));
             releases.servers.worker.call();
         }
     }
@@ -318,7 +303,7 @@ impl Job for Releases {
         loop {
             let now = self.servers.clock.now();
             let node_of = |key: &[u8]| self.servers.node_of(key);
-            match self.change(|outbox| outbox.next(now, node_of, is_open)) {
+            match self.outbox.change(|outbox| outbox.next(now, node_of, is_open)) {
                 Work::At(at) => return NextWork::At(at),
                 Work::Closed => return NextWork::Never,
                 Work::Post(post) => self.post_on(post, None),

@@ -9,7 +9,7 @@
 use super::id::secret_of;
 use super::keys::Keys;
 use super::lease::Moment;
-use super::releases::{PendingRelease, ReleaseTarget};
+use super::releases::{GivenUpNumber, PendingRelease, ReleaseTarget};
 use super::reply::between;
 use sha1_smol::Sha1;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -34,9 +34,6 @@ pub struct Inbox<W> {
     by_id: BTreeSet<(Arc<str>, GivenUpNumber)>,
     last_given_up: GivenUpNumber,
 }
-
-/// The number of a wait that was given up.
-pub type GivenUpNumber = u64;
 
 #[derive(Clone, Debug)]
 struct WaitEntry<W> {

@@ -3,7 +3,7 @@
 use super::held::{HeldPermit, HeldState, Identity};
 use super::lease::{LeaseOptions, Moment};
 use super::semaphore::Grant;
-use crate::error::failure::FailureKind;
+use crate::error::kind::FailureKind;
 use crate::error::{CallError, PermitError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

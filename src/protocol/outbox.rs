@@ -24,8 +24,7 @@
 
 use super::call::Packed;
 use super::exchange::{RawReply, error_in, is_no_script};
-use super::inbox::GivenUpNumber;
-use super::releases::{PendingRelease, ReleaseTarget, Steps};
+use super::releases::{GivenUpNumber, PendingRelease, ReleaseTarget, Steps};
 use super::routing::NodeId;
 use crate::error::CallError;
 use redis::Value;
@@ -255,6 +254,12 @@ impl<C: Clone + PartialEq> Outbox<C> {
         let post = self.next_post(number, current, now, &is_open);
         self.note(number);
         (number, post)
+    }
+
+    /// Adds a release that the gate's own thread sends, or the next call for its name.
+    pub fn add(&mut self, release: PendingRelease<C>) {
+        let number = self.insert(release, State::Due);
+        self.note(number);
     }
 
     /// Adds a release that the caller sends now.

@@ -2,7 +2,6 @@
 
 use super::call::{Call, Packed};
 use super::held::Identity;
-use super::inbox::GivenUpNumber;
 use super::keys::Keys;
 use super::semaphore::{Lookup, LookupAnswer, Release, ReleaseAnswer};
 use crate::error::CallError;
@@ -27,6 +26,9 @@ pub struct PendingRelease<C> {
     /// The wait whose calls it undoes. When this release is confirmed, no grant to that wait can follow.
     pub given_up: Option<GivenUpNumber>,
 }
+
+/// The number of a wait that was given up.
+pub type GivenUpNumber = u64;
 
 /// The object of a release. A release may reach the server late, when its id is in use again. It must not release that
 /// later grant.

@@ -1,7 +1,8 @@
 //! Reads the reply of a script field by field, and classifies the errors of failed calls.
 
 use super::lease::ServerTime;
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use crate::error::{CallError, Invalid};
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use std::fmt::Debug;

@@ -13,7 +13,8 @@ use super::lease::{Deadline, LeaseOptions, Moment, Sent, ServerTime};
 use super::releases::{LostCalls, PendingRelease};
 use super::reply::between;
 use super::semaphore::{self, Acquire, AcquireAnswer, Grant, Usage};
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use crate::error::{
     AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch, PlaceRevoked, Ticket,
     TryAcquireError,

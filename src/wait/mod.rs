@@ -9,16 +9,20 @@ use crate::engine::mode::Mode;
 use crate::engine::server::{Purpose, Server};
 use crate::engine::servers::{Make, Sending, Servers, Unanswered};
 use crate::engine::slot::Slot;
-use crate::error::failure::{Failure, FailureKind};
+use crate::engine::worker::Worker;
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
 use crate::foreign::Foreign;
+use crate::lease::outbox::SharedOutbox;
 use crate::lease::releases::{AllWaits, LostCalls, PendingRelease, Preceded, Releases};
 use crate::protocol::call::{Call, Packed};
-use crate::protocol::inbox::{GivenUpNumber, MEMORY, Mail, Mailbox, Received};
+use crate::protocol::inbox::{MEMORY, Mail, Mailbox, Received};
 use crate::protocol::keys::Keys;
 use crate::protocol::latch_target::LatchTarget;
 use crate::protocol::lease::Sent;
 use crate::protocol::outbox::{Mark, Ordered};
+use crate::protocol::releases::GivenUpNumber;
 use crate::protocol::routing::NodeId;
 use crate::protocol::semaphore::AcquireAnswer;
 use crate::protocol::waiter::{Action, AskKind, Event, GiveBack, Granted, LAST_CALL, PermitTarget, WaitTarget, Waiter};
@@ -26,7 +30,7 @@ use crate::sync::lock;
 use cancel::Cancel;
 use polled::KeptTicket;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -577,20 +581,15 @@ impl<T: WaitTarget + Send + Sync> Make for MakeAsk<'_, '_, T> {
 pub(crate) struct Registry {
     foreign: Foreign,
     clock: Clock,
-    /// Set when the gate is opened.
-    releases: OnceLock<Weak<Releases>>,
+    worker: Worker,
+    outbox: Arc<SharedOutbox>,
     pub(crate) all_waits: AllWaits,
 }
 
 impl Registry {
-    pub(crate) fn new(foreign: &Foreign, clock: &Clock) -> Registry {
-        let (foreign, clock) = (foreign.clone(), clock.clone());
-        Registry { foreign, clock, releases: OnceLock::new(), all_waits: AllWaits::default() }
-    }
-
-    /// From now on grants to waits that were given up are released.
-    pub(crate) fn release_with(&self, releases: &Arc<Releases>) {
-        let _ = self.releases.set(Arc::downgrade(releases));
+    pub(crate) fn new(worker: &Worker, outbox: Arc<SharedOutbox>) -> Registry {
+        let (foreign, clock, worker) = (worker.foreign().clone(), worker.clock().clone(), worker.clone());
+        Registry { foreign, clock, worker, outbox, all_waits: AllWaits::default() }
     }
 
     /// Registers a wait in line for its messages. `None`: this id already waits for this semaphore.
@@ -636,11 +635,9 @@ impl Receiver for Registry {
         for mailbox in waiting {
             is_taken |= mailbox.change(|mail| mail.put(channel, &received, now));
         }
-        if !is_taken
-            && let Some(release) = lock(&self.all_waits).release_of(&received, now.instant())
-            && let Some(releases) = self.releases.get().and_then(Releases::of_open_gate)
-        {
-            releases.post(release);
+        if !is_taken && let Some(release) = lock(&self.all_waits).release_of(&received, now.instant()) {
+            self.outbox.change(|outbox| outbox.add(release));
+            self.worker.call(); // it sends the release
         }
     }
 

@@ -119,8 +119,11 @@ impl<F: Send> Stop for Polled<F> {
 }
 
 impl Futures {
-    pub(crate) fn new(clock: &Clock, worker: Worker, releases: &Arc<Releases>) -> Futures {
-        Futures { clock: clock.clone(), worker, releases: Arc::downgrade(releases), state: Mutex::default() }
+    pub(crate) fn new(clock: &Clock, worker: &Worker, releases: &Arc<Releases>) -> Arc<Futures> {
+        let (clock, releases) = (clock.clone(), Arc::downgrade(releases));
+        let futures = Arc::new(Futures { clock, worker: worker.clone(), releases, state: Mutex::default() });
+        worker.add_job(Arc::<Futures>::downgrade(&futures));
+        futures
     }
 
     /// Watches the futures that `make` returns: the first one, and another one after each that was stopped.

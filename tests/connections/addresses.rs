@@ -245,9 +245,9 @@ fn database_user_and_password_of_the_parameters_are_those_of_the_connections() {
     ] {
         let gate = Gate::open(&url).unwrap();
         let lock = gate.mutex("job").lock().unwrap();
-        assert!(!keys_in(db, &server).is_empty(), "{url}: no key in database {db}");
         let users = users_in(db, &server); // of one connection, or also of one for messages
         assert!(!users.is_empty() && users.iter().all(|other| other == user), "{url}: {users:?}");
+        assert!(!keys_in(db, &server).is_empty(), "{url}: no key in database {db}"); // this connects, as another user
         lock.release().unwrap();
     }
     assert_eq!(keys_in(0, &server), [""; 0], "a key in database 0");

@@ -2,8 +2,8 @@
 //! presents, and the cryptography.
 
 use super::reason;
-use crate::engine::connector::Endpoint;
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use crate::error::{CallError, Invalid};
 use redis::{ConnectionAddr, RedisResult};
 use rustls::crypto::CryptoProvider;
@@ -13,17 +13,16 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-/// The settings of TLS for these endpoints, which use it.
+/// The settings of TLS for these addresses, which use it.
 pub(crate) fn config_for(
-    endpoints: &[&mut Endpoint],
+    addresses: &[&ConnectionAddr],
     certificates: &Certificates,
 ) -> Result<Option<Config>, CallError> {
-    if endpoints.is_empty() {
+    if addresses.is_empty() {
         return Ok(None);
     }
-    let insecure =
-        |endpoint: &&mut Endpoint| matches!(endpoint.address(), ConnectionAddr::TcpTls { insecure: true, .. });
-    let config = if endpoints.iter().any(insecure) {
+    let insecure = |address: &&ConnectionAddr| matches!(address, ConnectionAddr::TcpTls { insecure: true, .. });
+    let config = if addresses.iter().any(insecure) {
         Err(Failure::new(FailureKind::Tls, reason::INSECURE))
     } else {
         Config::new(certificates.roots()?, certificates.own()?)

@@ -30,10 +30,9 @@ pub(crate) fn is_used(info: &ConnectionInfo) -> bool {
 /// Without the feature `tls` there are no certificates, no settings, and no reasons.
 #[cfg(not(feature = "tls"))]
 mod absent {
-    use crate::engine::connector::Endpoint;
     use crate::error::CallError;
     use crate::error::failure::Failure;
-    use redis::RedisError;
+    use redis::{ConnectionAddr, RedisError};
 
     #[derive(Debug, Default)]
     pub(crate) struct Certificates {}
@@ -47,7 +46,7 @@ mod absent {
     #[derive(Clone, Debug)]
     pub(crate) enum Config {}
 
-    pub(crate) fn config_for(_: &[&mut Endpoint], _: &Certificates) -> Result<Option<Config>, CallError> {
+    pub(crate) fn config_for(_: &[&ConnectionAddr], _: &Certificates) -> Result<Option<Config>, CallError> {
         Ok(None)
     }
 

@@ -1,6 +1,7 @@
 //! The reason why a connection with TLS could not be made, and what to do.
 
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use redis::{ErrorKind, RedisError};
 use rustls::{AlertDescription, CertificateError, Error};
 use std::sync::Arc;

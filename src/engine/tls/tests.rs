@@ -2,13 +2,14 @@
 
 use crate::clock::{machine_now, since};
 use crate::engine::address::Address;
-use crate::engine::connector::connect;
+use crate::engine::endpoint::connect;
 use crate::engine::socket::TimeLimit;
 use crate::engine::stream::Stream;
 use crate::engine::tests::{Ends, SOON, Server, receive, serve, socket_to};
 use crate::engine::tls::{Certificates, Config, TlsStream};
 use crate::error::CallError;
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use rustls::server::WebPkiClientVerifier;

@@ -4,7 +4,8 @@
 use super::NodeId;
 use super::slots::{Learning, SlotMap, slot_of};
 use crate::error::CallError;
-use crate::error::failure::{Failure, FailureKind, Redirect};
+use crate::error::failure::{Failure, Redirect};
+use crate::error::kind::FailureKind;
 use crate::protocol::lease::Moment;
 use std::time::{Duration, Instant};
 
@@ -262,6 +263,7 @@ fn no_owner() -> Failure {
 mod tests {
     use super::super::slots::LearningStep as Asked;
     use super::*;
+    use crate::error::Invalid;
     use crate::protocol::reply::error_of;
     use redis::ServerErrorKind::{self, Ask, Moved, TryAgain};
     use redis::{ErrorKind, RedisError, Value};
@@ -300,6 +302,27 @@ mod tests {
             RouteStep::Pause(pause) => pause,
             step => panic!("{step:?}"),
         }
+    }
+
+    #[test]
+    fn a_call_that_is_refused_for_now_begins_anew() {
+        let now = Instant::now();
+        let until = Some(now + READ_TIMEOUT);
+        let mut route = Route::of_one().repeated_until(until);
+        for _ in 0..2 {
+            route.unanswered(None, unknown(FailureKind::Disconnected), now);
+            assert!(matches!(route.next(None, now), RouteStep::Send { .. }), "repeated at once");
+            route.unanswered(None, failed(FailureKind::NotReady), now);
+            assert_eq!(paused(&mut route, None, now), REFUSED);
+        }
+        // Redirects are followed at once again.
+        let mut redirected = Route { redirects: AT_ONCE, ..Route::of_one().repeated_until(until) };
+        redirected.unanswered(None, failed(FailureKind::NotReady), now);
+        assert_eq!(redirected.redirects, 0);
+        // An argument that the server refuses is refused for good.
+        let mut route = Route::of_one().repeated_until(until);
+        route.unanswered(None, CallError::Invalid(Invalid::new("limit", "0")), now);
+        assert!(matches!(route.next(None, now), RouteStep::Failed(CallError::Invalid(_))));
     }
 
     #[test]

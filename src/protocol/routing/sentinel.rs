@@ -3,7 +3,8 @@
 //! seconds; all its grants in that time are lost.
 
 use super::HostPort;
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use redis::{Cmd, RedisResult, Value};
 use std::ops::Range;
 use std::time::{Duration, Instant};

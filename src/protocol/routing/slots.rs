@@ -1,7 +1,8 @@
 //! Which node of a cluster has a key, as far as it is known, and how to ask the nodes for it.
 
 use super::{HostPort, NodeId};
-use crate::error::failure::{Failure, FailureKind};
+use crate::error::failure::Failure;
+use crate::error::kind::FailureKind;
 use redis::{Cmd, Value};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};

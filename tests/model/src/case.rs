@@ -3,7 +3,7 @@
 use crate::engine::connection::{Connection, Outcome};
 use crate::engine::mode::{Mode, block};
 use crate::error::CallError;
-use crate::error::failure::FailureKind;
+use crate::error::kind::FailureKind;
 use crate::foreign;
 use crate::mailboxes::Mailboxes;
 use crate::wire::{Death, End, Packet, Wire};

@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::engine::mode::Mode;
 use crate::engine::slot::Slot;
-use crate::engine::worker::{Job, Worker};
+use crate::engine::worker::Worker;
 use crate::foreign;
 use crate::protocol::inbox::{Mail, Mailbox};
 use crate::protocol::keys::Keys;
@@ -39,9 +39,7 @@ impl Client {
         let foreign = foreign::new();
         let (remote, worker) = (Remote::open(&foreign), Worker::new(&foreign, &Clock::real()));
         let releases = Releases::new(&remote);
-        let futures = Arc::new(Futures::new(&Clock::real(), worker.clone(), &releases));
-        let jobs: [Arc<dyn Job>; 1] = [futures.clone()];
-        worker.set_jobs(jobs.iter().map(Arc::downgrade).collect());
+        let futures = Futures::new(&Clock::real(), &worker, &releases);
         Arc::new(Client { remote, worker, releases, futures })
     }
 

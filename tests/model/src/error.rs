@@ -8,9 +8,7 @@ pub(crate) enum CallError {
     Unknown(Failure),
 }
 
-pub(crate) mod failure {
-    use redis::RedisError;
-
+pub(crate) mod kind {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(crate) enum FailureKind {
         TimedOut,
@@ -19,6 +17,11 @@ pub(crate) mod failure {
         UnexpectedReply,
         Other,
     }
+}
+
+pub(crate) mod failure {
+    use super::kind::FailureKind;
+    use redis::RedisError;
 
     #[derive(Clone, Debug)]
     pub(crate) struct Failure {

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::engine::mode::Mode;
-use crate::engine::worker::{Job, Worker};
+use crate::engine::worker::Worker;
 use crate::foreign;
 use crate::tasks::Tasks;
 use crate::timed_job::{Task, TimedJob};
@@ -35,11 +35,9 @@ impl Gate {
     }
 
     pub(crate) fn open(&self) {
-        let job = |timed_job: &Arc<TimedJob>| {
-            let job: Arc<dyn Job> = timed_job.clone();
-            Arc::downgrade(&job)
-        };
-        self.worker.set_jobs(self.jobs.iter().map(job).collect());
+        for job in &self.jobs {
+            self.worker.add_job(Arc::<TimedJob>::downgrade(job));
+        }
     }
 
     /// Starts a thread that uses the gate. It is dropped when its last user is over.

@@ -175,26 +175,6 @@ impl AtomicBool {
     }
 }
 
-pub(crate) struct OnceLock<T>(std::sync::OnceLock<T>);
-
-impl<T> OnceLock<T> {
-    pub(crate) fn new() -> OnceLock<T> {
-        OnceLock(std::sync::OnceLock::new())
-    }
-
-    #[track_caller]
-    pub(crate) fn set(&self, value: T) -> Result<(), T> {
-        point("sets");
-        self.0.set(value)
-    }
-
-    #[track_caller]
-    pub(crate) fn get(&self) -> Option<&T> {
-        point("gets");
-        self.0.get()
-    }
-}
-
 /// Starts a thread of the engine.
 pub(crate) fn spawn(_: &str, work: impl FnOnce() + Send + 'static) -> bool {
     let has_thread = world::has_thread();

@@ -298,7 +298,8 @@ impl Client {
             }
         }
         if !is_taken && let Some(release) = self.inbox.release_of(&received, now.instant()) {
-            self.release_later(release, None, now);
+            self.outbox.add(release);
+            self.call_worker(now);
         }
     }
 

@@ -431,6 +431,7 @@ fn late_grants() {
     assert!(release_of(&mut inbox, "id", "another", FENCE).is_none(), "forged");
     let release = release_of(&mut inbox, "id", &secret, FENCE).expect("a release");
     let end = Some(at(8_100).instant()); // of the lease in the message
+    assert!(release.is_own_id, "it may be used again");
     assert_eq!((release.keys, release.target, release.until), (keys.clone(), ReleaseTarget::Fence(FENCE), end));
     assert!(release_of(&mut inbox, "id", &secret, FENCE).is_none(), "once");
     assert!(inbox.given_up.is_empty());

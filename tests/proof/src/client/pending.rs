@@ -76,7 +76,7 @@ impl Client {
         }
     }
 
-    fn call_worker(&mut self, now: Moment) {
+    pub(super) fn call_worker(&mut self, now: Moment) {
         self.releases_at = self.releases_at.into_iter().chain([now.instant()]).min();
     }
 

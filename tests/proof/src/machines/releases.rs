@@ -150,6 +150,7 @@ pub(super) fn check() {
     lost_calls();
     silent_connections();
     unanswered_releases();
+    closed_connections();
     late_calls();
     lost_lookups();
     failures();
@@ -380,6 +381,34 @@ fn unanswered_releases() {
     assert_eq!(it.before("m", Some("id"), 0), "waits", "it is not closed yet");
     assert!(matches!(it.outbox.next(at(0).instant(), node_of, closed), Work::Send(..)));
     assert!(it.outbox.confirm(1).given_up.is_none() && it.outbox.is_empty());
+    // That connection has ended, or is not one of a lost call.
+    for (connections, on) in [(&[2][..], Connection(102)), (&[], CURRENT)] {
+        let mut it = Queue::default();
+        let post = Post { on, ..posts(&mut it, connections) };
+        it.outbox
+            .entries
+            .values_mut()
+            .for_each(|entry| entry.release.lost = lost(if on == CURRENT { &[] } else { &[102] }));
+        assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { closes: None }));
+    }
+    // While another call is lost, it is posted behind that one.
+    let mut it = Queue::default();
+    let post = it.post(PendingRelease { lost: lost(&[2, 3]), ..plain("m", "id") });
+    assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
+    assert_eq!(it.before("m", Some("id"), 0), "waits");
+    let Work::Post(post) = it.outbox.next(at(0).instant(), node_of, is_open) else {
+        panic!("it is not posted");
+    };
+    assert_eq!(post.on, Connection(3));
+    // After an error of the server, the call has run, and the release goes to the server that has the key now.
+    let refused = it.outbox.answered(post, refused(ServerErrorKind::ReadOnly), at(0).instant(), is_open);
+    assert!(matches!(refused, Next::Due { closes: None }));
+    assert_eq!(it.before("m", None, 0), "sends id");
+}
+
+/// The connection of a lost call is closed.
+fn closed_connections() {
+    let closed = |_: &Connection| false;
     // A grant of a call on a closed connection may still be on its way, whatever is confirmed.
     let (mut inbox, keys) = (Inbox::default(), Keys::mutex("luagate", "m").unwrap());
     let _wait = inbox.add(&keys, "id", Uuid::from_u128(1), |_| Arc::new(())).unwrap();
@@ -406,29 +435,6 @@ fn unanswered_releases() {
     assert_eq!(it.outbox.before(call, at(0).instant(), is_open), Before::Clear { floor: 0 });
     let sends = Before::Send { numbers: vec![1], is_own: false };
     assert_eq!(it.outbox.before(call, at(0).instant(), closed), sends);
-    // That connection has ended, or is not one of a lost call.
-    for (connections, on) in [(&[2][..], Connection(102)), (&[], CURRENT)] {
-        let mut it = Queue::default();
-        let post = Post { on, ..posts(&mut it, connections) };
-        it.outbox
-            .entries
-            .values_mut()
-            .for_each(|entry| entry.release.lost = lost(if on == CURRENT { &[] } else { &[102] }));
-        assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { closes: None }));
-    }
-    // While another call is lost, it is posted behind that one.
-    let mut it = Queue::default();
-    let post = it.post(PendingRelease { lost: lost(&[2, 3]), ..plain("m", "id") });
-    assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
-    assert_eq!(it.before("m", Some("id"), 0), "waits");
-    let Work::Post(post) = it.outbox.next(at(0).instant(), node_of, is_open) else {
-        panic!("it is not posted");
-    };
-    assert_eq!(post.on, Connection(3));
-    // After an error of the server, the call has run, and the release goes to the server that has the key now.
-    let refused = it.outbox.answered(post, refused(ServerErrorKind::ReadOnly), at(0).instant(), is_open);
-    assert!(matches!(refused, Next::Due { closes: None }));
-    assert_eq!(it.before("m", None, 0), "sends id");
 }
 
 /// As long as a lost call may run, its release is not over: the lease begins when it runs.
@@ -561,6 +567,9 @@ fn names() {
     let mut it = Queue::default();
     it.add([plain("other", "id"), plain("m", "first")]);
     assert!(it.outbox.is_waited_for());
+    it.outbox.add(plain("fourth", "unclaimed"));
+    assert_eq!(it.before("fourth", None, 0), "sends unclaimed");
+    it.outbox.confirm(3);
     assert_eq!(it.before("m", Some("another"), 0), "sends first");
     assert_eq!(it.before("m", None, 0), "waits");
     assert_eq!(it.before("third", None, 0), "clear");

@@ -4,13 +4,15 @@
 
 use crate::engine::mode::block;
 use crate::engine::server::Server;
-use crate::error::{CallError, MOST};
+use crate::error::CallError;
+use crate::error::received::{received, to_redis};
 use crate::gate::Gate;
-use crate::protocol::exchange::error_in;
-use crate::protocol::keys;
-use crate::protocol::reply::error_of;
 use crate::semaphore::Semaphore;
 use crate::semaphore::inspection::Inspection;
+use luagate_core::exchange::error_in;
+use luagate_core::invalid::MOST;
+use luagate_core::keys;
+use luagate_core::reply::error_of;
 use redis::{Cmd, Value};
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -146,8 +148,8 @@ impl Master {
         self.gate.shared.servers.check_process()?;
         let servers = &self.gate.shared.servers;
         let latest = servers.latest(None, servers.timeouts.read);
-        let reply = block(|mode| self.server.command(command, latest, mode))?;
-        error_in(Ok(reply)).map_err(error_of)
+        let reply = block(|mode| self.server.command(command.get_packed_command(), latest, mode))?;
+        Ok(error_in(Ok(reply)).map(to_redis).map_err(error_of)?)
     }
 
     /// One step of a search: the names in it, and where the next step begins. 0: that was the last one.
@@ -157,7 +159,7 @@ impl Master {
         scan.arg(cursor).arg("MATCH").arg(format!("{prefix}:*{{*")).arg("COUNT").arg(STEP);
         let reply = self.command(&scan)?;
         let (next, keys): (u64, Vec<Vec<u8>>) =
-            redis::from_redis_value(reply).map_err(|error| error_of(error.into()))?;
+            redis::from_redis_value(reply).map_err(|error| error_of(received(error.into())))?;
         let names = keys.iter().filter_map(|key| {
             let (word, name) = keys::parts_under(prefix, std::str::from_utf8(key).ok()?)?;
             let kind = Kind::ALL.iter().copied().find(|kind| kind.as_str() == word)?;

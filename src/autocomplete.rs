@@ -31,11 +31,11 @@
 use crate::engine::mode::{Mode, block};
 use crate::error::{CallError, Invalid};
 use crate::gate::Gate;
-use crate::protocol::autocomplete::{PrefixAdd, PrefixMatch, PrefixRemove, RecentAdd, RecentMatch, RecentRemove};
-use crate::protocol::call::Call;
-use crate::protocol::keys;
 use crate::shared::Shared;
 use crate::trace::Operation;
+use luagate_core::autocomplete::{PrefixAdd, PrefixMatch, PrefixRemove, RecentAdd, RecentMatch, RecentRemove};
+use luagate_core::call::Call;
+use luagate_core::keys;
 use std::fmt;
 use std::sync::Arc;
 
@@ -304,7 +304,7 @@ impl Store {
 
     async fn run<C: Call>(&self, operation: Operation, call: &C, mode: Mode) -> Result<C::Answer, CallError> {
         let span = operation.on([self.key()?]);
-        span.run(self.shared.call(call, mode)).await
+        span.run(async { Ok(self.shared.call(call, mode).await?) }).await
     }
 }
 

@@ -6,8 +6,8 @@ mod moved;
 #[cfg(feature = "memory")]
 pub(crate) use moved::Time;
 
-use crate::protocol::lease::Moment;
 use crate::sync::wait;
+use luagate_core::lease::Moment;
 use moved::{Moved, Sleeper};
 use std::sync::{Condvar, MutexGuard};
 use std::time::{Duration, Instant};
@@ -175,7 +175,7 @@ mod tests {
     fn leases_are_measured_by_the_clock_that_counts_suspended_time() {
         let since_start = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap().into();
         let minute = Duration::from_secs(60);
-        let end = crate::protocol::lease::Deadline::after(Moment::new(Instant::now(), since_start), Some(minute));
+        let end = luagate_core::lease::Deadline::after(Moment::new(Instant::now(), since_start), Some(minute));
         let left = end.remaining(Clock::real().moment()).unwrap();
         assert!(left > minute / 2 && left < minute, "{left:?}");
     }

@@ -9,15 +9,15 @@ use crate::clock::Clock;
 use crate::engine::address::Address;
 use crate::engine::counters::Counters;
 use crate::engine::mode::{Mode, block};
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
-use crate::error::{CallError, MOST};
+use crate::error::{CallError, FailureKind};
 use crate::latch::CountDownLatch;
 use crate::mutex::Mutex;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::several::Several;
 use crate::shared::Shared;
+use luagate_core::failure::Failure;
+use luagate_core::invalid::MOST;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -178,7 +178,7 @@ impl Gate {
             Ok(())
         } else {
             let text = format!("releases were not confirmed within {LONGEST_FLUSH:?}");
-            Err(CallError::Failed(Failure::new(FailureKind::TimedOut, text)))
+            Err(CallError::Failed(Failure::new(FailureKind::TimedOut, text).into()))
         }
     }
 

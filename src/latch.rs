@@ -2,15 +2,15 @@
 
 use crate::engine::mode::{Mode, block};
 use crate::error::{CallError, Invalid, WaitError};
-use crate::protocol::id;
-use crate::protocol::keys::LatchKeys;
-use crate::protocol::latch::{Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer};
-use crate::protocol::latch_target::LatchTarget;
-use crate::protocol::lease::checked_ms;
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::wait::Caller;
 use crate::wait::cancel::Cancel;
+use luagate_core::id;
+use luagate_core::keys::LatchKeys;
+use luagate_core::latch::{Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer};
+use luagate_core::latch_target::LatchTarget;
+use luagate_core::lease::checked_ms;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

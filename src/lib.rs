@@ -96,11 +96,11 @@ mod gate;
 pub mod guide;
 mod latch;
 mod lease;
+mod lua;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod mutex;
 mod permit;
-mod protocol;
 mod rwlock;
 pub mod scripts;
 mod semaphore;
@@ -115,42 +115,11 @@ mod wait;
 /// All of them convert into [`Error`], so `?` accepts every one.
 pub mod errors {
     pub use crate::error::failure::Failure;
-    pub use crate::error::kind::FailureKind;
     pub use crate::error::{
-        AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, Invalid, LimitMismatch, Lost, PermitError,
-        PlaceRevoked, RunError, StillClosed, TryAcquireError, WaitError,
+        AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, FailureKind, Invalid, LimitMismatch, Lost,
+        PermitError, PlaceRevoked, RunError, StillClosed, TryAcquireError, WaitError,
     };
     pub use crate::permit::ReleaseError;
-}
-
-/// Not part of the API: what the proofs in `tests/proof` and the fuzz targets in `tests/fuzz` use of this crate. It may change
-/// in any version.
-#[cfg(feature = "__proof")]
-#[doc(hidden)]
-pub mod __proof {
-    use crate::engine::{address::Address, replies};
-    use crate::errors::{Failure, FailureKind, Invalid};
-    use crate::scripts::semaphore::Grant;
-
-    pub mod protocol {
-        pub use crate::protocol::*;
-    }
-
-    pub fn failure(kind: FailureKind, text: &str) -> Failure {
-        Failure::new(kind, text)
-    }
-
-    pub fn left_of(grant: &Grant) -> Option<std::time::Duration> {
-        grant.left()
-    }
-
-    pub fn replies(bytes: &[u8], piece: usize) -> redis::RedisResult<Vec<redis::Value>> {
-        replies::read(bytes, piece)
-    }
-
-    pub fn hosts(url: &str) -> Result<Vec<(String, u16)>, Invalid> {
-        Address::parse(url).map(Address::hosts)
-    }
 }
 
 pub use engine::counters::Counters;
@@ -158,9 +127,9 @@ pub use engine::credentials::Credentials;
 pub use error::{Error, Ticket};
 pub use gate::{Gate, GateBuilder};
 pub use latch::CountDownLatch;
+pub use luagate_core::keys::name_from;
 pub use mutex::Mutex;
 pub use permit::{Permit, Released};
-pub use protocol::keys::name_from;
 /// The crate `redis` that luagate uses. A program that takes it from here has the matching version.
 pub use redis;
 pub use rwlock::{RwLock, RwLockUsage};

@@ -72,10 +72,10 @@ pub use luagate_memory::Store;
 
 use crate::clock::{Clock, Time};
 use crate::engine::address::Address;
-use crate::error::CallError;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
+use crate::error::received::received;
+use crate::error::{CallError, FailureKind};
 use crate::gate::{Gate, GateBuilder};
+use luagate_core::failure::Failure;
 use luagate_memory::Listener;
 use redis::{Client, Connection};
 use std::fmt;
@@ -128,7 +128,7 @@ impl Memory {
         let listener = Server::new().and_then(|server| Listener::new(server, move || date.date()));
         let listener = listener.map_err(|error| {
             let text = format!("the in-memory server cannot start: {error}");
-            CallError::Failed(Failure::new(FailureKind::Other, text))
+            CallError::Failed(Failure::new(FailureKind::Other, text).into())
         })?;
         Ok(Memory { time, listener: Arc::new(listener) })
     }
@@ -161,7 +161,7 @@ impl Memory {
     /// [`CallError::Failed`] when the system has no connection left.
     pub fn connection(&self) -> Result<Connection, CallError> {
         let con = Client::open(self.url()).and_then(|client| client.get_connection());
-        con.map_err(|error| CallError::Failed(Failure::of(error)))
+        con.map_err(|error| CallError::Failed(received(error).into()))
     }
 
     /// The date that the moved clock shows.

@@ -6,18 +6,17 @@ pub(crate) use release::all as release_all;
 pub use release::{ReleaseError, Released};
 
 use crate::engine::mode::{Mode, block};
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
-use crate::error::{CallError, Invalid, Lost, PermitError, Ticket};
+use crate::error::{CallError, FailureKind, Invalid, Lost, PermitError, Ticket};
 use crate::lease::permits::OnLost;
-use crate::protocol::held::{HeldPermit, Identity};
-use crate::protocol::keeper::{Keeper, Number};
-use crate::protocol::keys::Keys;
-use crate::protocol::lease::{self, LeaseOptions};
-use crate::protocol::semaphore::{Release, ReleaseAnswer};
-use crate::protocol::waiter::Granted;
 use crate::shared::Shared;
 use crate::trace::Operation;
+use luagate_core::failure::Failure;
+use luagate_core::held::{HeldPermit, Identity};
+use luagate_core::keeper::{Keeper, Number};
+use luagate_core::keys::Keys;
+use luagate_core::lease::{self, LeaseOptions};
+use luagate_core::semaphore::{Release, ReleaseAnswer};
+use luagate_core::waiter::Granted;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -321,7 +320,7 @@ impl Permit {
         if self.is_own_process() {
             self.shared.permits.lost(self.number).await;
         }
-        self.identity.lost()
+        Lost::of(&self.identity)
     }
 
     /// Stops the background renewal. The permit ends with its current lease, unless the caller calls
@@ -402,7 +401,7 @@ impl Permit {
             self.shared.servers.check_process()?;
             if self.is_lost() {
                 // Another caller may hold with the same id by now, if the application chose the id.
-                return Err(PermitError::Lost(self.identity.lost()));
+                return Err(PermitError::Lost(Lost::of(&self.identity)));
             }
             let held = self.permits();
             if permits == 0 || permits >= held {
@@ -418,7 +417,7 @@ impl Permit {
                 }
                 ReleaseAnswer::Cancelled | ReleaseAnswer::Gone => {
                     self.keeper(|keeper, number| keeper.lose(number, false));
-                    Err(PermitError::Lost(self.identity.lost()))
+                    Err(PermitError::Lost(Lost::of(&self.identity)))
                 }
             }
         };
@@ -469,7 +468,7 @@ pub(crate) async fn confirm(permits: &[&Permit], until: Option<Instant>, mode: M
     confirmed.and_then(|()| all_held(permits)).map_err(|error| match error {
         PermitError::Lost(lost) => {
             let text = format!("the lease of the id {} ended before it was confirmed", lost.id);
-            CallError::Failed(Failure::new(FailureKind::TimedOut, text))
+            CallError::Failed(Failure::new(FailureKind::TimedOut, text).into())
         }
         PermitError::Invalid(invalid) => CallError::Invalid(invalid),
         PermitError::Failed(failure) => CallError::Failed(failure),
@@ -480,7 +479,7 @@ pub(crate) async fn confirm(permits: &[&Permit], until: Option<Instant>, mode: M
 /// Fails if one of these permits has ended.
 pub(crate) fn all_held(permits: &[&Permit]) -> Result<(), PermitError> {
     match permits.iter().find(|permit| permit.is_lost()) {
-        Some(lost) => Err(PermitError::Lost(lost.identity.lost())),
+        Some(lost) => Err(PermitError::Lost(Lost::of(&lost.identity))),
         None => Ok(()),
     }
 }
@@ -532,7 +531,7 @@ async fn refresh_each(permits: &[&Permit], mode: Mode) -> Vec<Result<(), PermitE
                 let outcomes =
                     packet.iter().map(|permit| match refreshed.next_if(|(other, _)| other.number == permit.number) {
                         Some((_, outcome)) => outcome,
-                        None => Err(PermitError::Lost(permit.identity.lost())),
+                        None => Err(PermitError::Lost(Lost::of(&permit.identity))),
                     });
                 let first = results.len();
                 results.extend(outcomes);

@@ -1,10 +1,11 @@
 //! The reader-writer lock: a semaphore with the highest possible limit. A reader takes one permit, a writer takes all.
 
 use crate::engine::mode::{Mode, block};
-use crate::error::{AcquireError, CallError, MOST, PermitError, TryAcquireError};
+use crate::error::{AcquireError, CallError, PermitError, TryAcquireError};
 use crate::permit::Permit;
 use crate::semaphore::inspection::Inspection;
 use crate::semaphore::{Revoked, Semaphore};
+use luagate_core::invalid::MOST;
 use std::time::Duration;
 
 /// A lock that many readers or one writer can hold at the same time, over all processes and machines.

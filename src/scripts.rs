@@ -53,9 +53,9 @@ pub mod autocomplete;
 pub mod latch;
 pub mod semaphore;
 
-pub use crate::protocol::call::Call;
-pub use crate::protocol::keys::{Keys, LatchKeys};
-pub use crate::protocol::lease::ServerTime;
+pub use luagate_core::call::Call;
+pub use luagate_core::keys::{Keys, LatchKeys};
+pub use luagate_core::lease::ServerTime;
 
 /// Lua code for the start of your own script. It defines `holds(meta, holders, id, fence)`, which is true while that
 /// permit is held. The script then writes in the same atomic step: only the holder can write.
@@ -88,22 +88,26 @@ pub use crate::protocol::lease::ServerTime;
 pub const HOLDS: &str = include_str!("../lua/dist/semaphore/holds.lua");
 
 use crate::error::CallError;
-use crate::protocol::exchange::{self, Exchange};
-use crate::protocol::reply::{error_of, unexpected};
-use redis::{Cmd, ConnectionLike, RedisResult, ServerErrorKind, Value};
+use crate::error::received::{self, received};
+use crate::lua::SCRIPTS;
+use luagate_core::exchange::{Exchange, error_in};
+use luagate_core::reply::{error_of, unexpected};
+use redis::{Cmd, ConnectionLike, ErrorKind, RedisResult, ServerErrorKind, Value};
 
 /// The command `EVALSHA` of a call. It names the script by its SHA-1.
 ///
 /// A cluster client sends it to the node that has the keys.
 pub fn evalsha(call: &impl Call) -> Cmd {
-    call.pack().evalsha()
+    command(call.pack(&SCRIPTS).by_sha1())
 }
 
 /// The command `EVAL` of a call. It contains the text of the script, up to about 30 kB.
 ///
 /// Afterwards the server has the script, so the next call can use [`evalsha`].
 pub fn eval(call: &impl Call) -> Cmd {
-    call.pack().eval()
+    let mut packet = Vec::new();
+    call.pack(&SCRIPTS).write_with_text(&mut packet);
+    command(&packet)
 }
 
 /// Reads the reply to [`evalsha`] or [`eval`]: a value, or the error that the client returned in its place.
@@ -112,8 +116,8 @@ pub fn eval(call: &impl Call) -> Cmd {
 /// Those of the function with these arguments. [`CallError::Invalid`] names an argument that the script refuses.
 /// Otherwise the reason why there was no valid reply, for example a missing permission.
 pub fn read<C: Call>(call: &C, reply: RedisResult<Value>) -> Result<C::Answer, CallError> {
-    let reply = reply.and_then(Value::extract_error);
-    call.answer(reply.map_err(error_of)?)
+    let reply = error_in(reply.map(received::value).map_err(received)).map_err(error_of)?;
+    Ok(call.answer(reply)?)
 }
 
 /// Whether the server does not have the script: it replied `NOSCRIPT`. Then send [`eval`].
@@ -123,20 +127,34 @@ pub fn is_no_script(reply: &RedisResult<Value>) -> bool {
     match reply {
         Ok(Value::ServerError(error)) => error.kind() == Some(ServerErrorKind::NoScript),
         Ok(_) => false,
-        Err(error) => exchange::is_no_script(error),
+        Err(error) => error.kind() == ErrorKind::Server(ServerErrorKind::NoScript),
     }
+}
+
+/// A packed command as a value of `redis`.
+fn command(packed: &[u8]) -> Cmd {
+    let mut command = Cmd::new();
+    if let Ok(Value::Array(words)) = redis::parse_redis_value(packed) {
+        for word in words {
+            if let Value::BulkString(word) = word {
+                command.arg(word);
+            }
+        }
+    }
+    command
 }
 
 /// Runs one call on a connection of the caller.
 fn run<C: Call>(con: &mut dyn ConnectionLike, call: &C) -> Result<C::Answer, CallError> {
-    let packed = call.pack();
+    let packed = call.pack(&SCRIPTS);
     let calls = [&packed];
     let mut exchange = Exchange::new(&calls);
     while let Some(packet) = exchange.packet() {
-        exchange.receive([con.req_packed_command(&packet.bytes)]);
+        let reply = con.req_packed_command(&packet.bytes);
+        exchange.receive([reply.map(received::value).map_err(received)]);
     }
     match exchange.outcomes().into_iter().flatten().next() {
-        Some(reply) => call.answer(reply.map_err(error_of)?),
-        None => Err(unexpected(&"no reply")),
+        Some(reply) => Ok(call.answer(reply.map_err(error_of)?)?),
+        None => Err(unexpected(&"no reply").into()),
     }
 }

@@ -1,17 +1,18 @@
 //! Permits of several semaphores, acquired together or not at all.
 
 use crate::engine::mode::{Mode, block};
-use crate::error::kind::FailureKind;
-use crate::error::{AboveLimit, AcquireError, Cancelled, Invalid, Lost, PermitError, TryAcquireError};
+use crate::error::{
+    AboveLimit, AcquireError, Cancelled, Denied, FailureKind, Invalid, Lost, PermitError, TryAcquireError,
+};
 use crate::permit::{self, Permit, ReleaseError, Released};
-use crate::protocol::keys::Keys;
-use crate::protocol::lease::{LeaseOptions, Moment, Sent};
-use crate::protocol::semaphore::{AskOne, Grant, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage};
-use crate::protocol::waiter::{Granted, denied, last_call_ends};
 use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::trace::Operation;
 use crate::wait::{Caller, Doubt, Part};
+use luagate_core::keys::Keys;
+use luagate_core::lease::{LeaseOptions, Moment, Sent};
+use luagate_core::semaphore::{AskOne, Grant, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage};
+use luagate_core::waiter::{self, Granted, last_call_ends};
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -335,7 +336,8 @@ impl Several {
             TryAcquireSeveralAnswer::Denied { index, next_expiry, lines, .. } => {
                 self.check_limits(lines.iter().map(|line| line.usage.limit))?;
                 let line = lines.get(index).copied().unwrap_or_default();
-                Err(TryAcquireError::Denied(denied(name(index), line.usage, line.waiting, next_expiry)))
+                let denied = waiter::Denied { usage: line.usage, waiting: line.waiting, next_expiry };
+                Err(TryAcquireError::Denied(Denied::of(name(index), &denied)))
             }
             TryAcquireSeveralAnswer::AboveLimit { index, limit, .. } => {
                 let permits = self.members.get(index).map_or(0, |member| member.permits);
@@ -371,7 +373,8 @@ impl Several {
 /// The time was over before this semaphore was asked, or before the grants were confirmed.
 fn late(semaphore: &Semaphore) -> AcquireError {
     semaphore.shared.servers.counts.denied.add_one();
-    AcquireError::TimedOut(denied(semaphore.name(), Usage::default(), 0, None))
+    let denied = waiter::Denied { usage: Usage::default(), waiting: 0, next_expiry: None };
+    AcquireError::TimedOut(Denied::of(semaphore.name(), &denied))
 }
 
 impl fmt::Debug for Several {

@@ -2,14 +2,15 @@
 
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Servers, Unanswered};
-use crate::error::CallError;
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
-use crate::protocol::call::Call;
-use crate::protocol::lease::Sent;
-use crate::protocol::outbox::Ordered;
+use crate::lua::SCRIPTS;
 use crate::wait::Waits;
 use crate::wait::polled::Futures;
+use luagate_core::call::Call;
+use luagate_core::failure::CallError;
+use luagate_core::lease::Sent;
+use luagate_core::outbox::Ordered;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,7 +37,7 @@ impl Shared {
     /// As `call`. Also returns when the answered call was sent.
     pub(crate) async fn call_at<C: Call>(&self, call: &C, mode: Mode) -> Result<(C::Answer, Sent), CallError> {
         self.servers.check_process()?;
-        let packed = call.pack();
+        let packed = call.pack(&SCRIPTS);
         let mut after = None;
         loop {
             let ordered = Ordered { key: packed.key(), own_id: None, after, only_own: false };

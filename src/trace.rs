@@ -70,7 +70,7 @@ mod disabled {
     use super::Operation;
     use crate::error::CallError;
     use crate::foreign::Foreign;
-    use crate::protocol::keys::Keys;
+    use luagate_core::keys::Keys;
 
     pub(crate) struct Span;
 
@@ -111,7 +111,7 @@ mod enabled {
     use crate::clock::{machine_now, since};
     use crate::error::CallError;
     use crate::foreign::Foreign;
-    use crate::protocol::keys::{self, Keys};
+    use luagate_core::keys::{self, Keys};
     use std::fmt::{self, Debug};
 
     pub(crate) struct Span {

@@ -80,8 +80,10 @@ pub fn of(error: impl Display) -> String {
 mod tests {
     use super::*;
 
-    const SOURCES: [&str; 14] = [
+    const SOURCES: [&str; 16] = [
         include_str!("../../src/error/failure.rs"),
+        include_str!("../../src/error/words.rs"),
+        include_str!("../../crates/core/src/invalid.rs"),
         include_str!("../../src/error/mod.rs"),
         include_str!("../../src/error/outcome.rs"),
         include_str!("../../src/engine/tls/reason.rs"),
@@ -91,7 +93,7 @@ mod tests {
         include_str!("../../src/semaphore.rs"),
         include_str!("../../src/semaphore/settings.rs"),
         include_str!("../../src/semaphore/manage.rs"),
-        include_str!("../../src/protocol/lease.rs"),
+        include_str!("../../crates/core/src/lease.rs"),
         include_str!("../../src/latch.rs"),
         include_str!("../../src/shared.rs"),
         include_str!("../../lua/dist/semaphore/acquire.lua"),

@@ -5,8 +5,9 @@ mod parameters;
 use super::credentials::Source;
 use super::endpoint::Endpoint;
 use super::tls::{self, Certificates};
-use crate::error::{CallError, Invalid};
-use crate::protocol::routing::HostPort;
+use luagate_core::failure::CallError;
+use luagate_core::invalid::Invalid;
+use luagate_core::routing::HostPort;
 use parameters::Parameters;
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use std::net::Ipv6Addr;
@@ -69,8 +70,8 @@ impl Address {
     }
 
     /// The hosts that it names: none for a socket in the file system.
-    #[cfg(feature = "__proof")]
-    pub(crate) fn hosts(self) -> Vec<HostPort> {
+    #[cfg(test)]
+    fn hosts(self) -> Vec<HostPort> {
         match self {
             Address::One(endpoint) => match endpoint.info.addr() {
                 ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -372,5 +373,24 @@ mod tests {
         assert_eq!(master, "orders");
         let asked = ask.info.redis_settings();
         assert_eq!((asked.db(), asked.username(), asked.password()), (0, None, None));
+    }
+
+    #[test]
+    fn an_address_names_its_hosts_also_after_it_was_written_and_read_again() {
+        let hosts = |url: &str| Address::parse(url).unwrap().hosts();
+        for (url, expected) in [
+            ("redis://user:secret@host:6379/3", &[("host", 6379)][..]),
+            ("rediss://:secret@[::1]:6380/0#insecure", &[("::1", 6380)]),
+            ("unix:///tmp/socket?db=1", &[]),
+            ("redis+sentinel://a,b:5000/orders/3", &[("a", 26379), ("b", 5000)]),
+            ("redis+cluster://me:p%40secret@a:7001,[::1],c", &[("a", 7001), ("::1", 6379), ("c", 6379)]),
+        ] {
+            let expected: Vec<HostPort> = expected.iter().map(|(host, port)| ((*host).to_owned(), *port)).collect();
+            assert_eq!(hosts(url), expected, "{url}");
+            for (host, port) in &expected {
+                let written = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+                assert_eq!(hosts(&format!("redis://{written}")), [(host.clone(), *port)]);
+            }
+        }
     }
 }

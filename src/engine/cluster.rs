@@ -5,9 +5,9 @@ use super::endpoint::Endpoint;
 use super::mode::Mode;
 use super::server::{Server, ServerOptions};
 use super::slot::Slot;
-use crate::protocol::routing::slots::SlotMap;
-use crate::protocol::routing::{HostPort, NodeId};
 use crate::sync::lock;
+use luagate_core::routing::slots::SlotMap;
+use luagate_core::routing::{HostPort, NodeId};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 

@@ -5,7 +5,7 @@ use super::credentials::Source;
 use super::endpoint::{ConnectOptions, Endpoint, connect_to};
 use super::mode::MayBlock;
 use super::sentinels::Sentinels;
-use crate::error::failure::Failure;
+use luagate_core::failure::Failure;
 use redis::ConnectionAddr;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The user and the password of a connection, which a function of the program returns.
 
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
+use luagate_core::failure::Failure;
+use luagate_core::kind::FailureKind;
 use std::error::Error;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -3,11 +3,10 @@
 use super::packets::Owner;
 use super::state::{Connection, State};
 use crate::clock::machine_now;
-use crate::error::CallError;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
 use crate::sync::{MutexGuard, Ordering, fault, lock};
-use redis::RedisError;
+use luagate_core::failure::{CallError, Failure};
+use luagate_core::kind::FailureKind;
+use luagate_core::meaning::Meaning;
 use std::io;
 use std::time::Duration;
 
@@ -92,5 +91,11 @@ pub(super) fn closed() -> Failure {
 }
 
 pub(super) fn broken(error: io::Error) -> Failure {
-    Failure::of(RedisError::from(error))
+    let is_late = matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock);
+    let kind = if is_late { FailureKind::TimedOut } else { FailureKind::Disconnected };
+    Failure::caused_by(Meaning { kind, may_have_run: true }, error.to_string(), error)
+}
+
+pub(super) fn no_reply() -> Failure {
+    Failure::new(FailureKind::NotRedis, "the answer is no reply of Redis")
 }

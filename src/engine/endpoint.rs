@@ -12,12 +12,15 @@ use super::socket::{Socket, TimeLimit};
 use super::stream::Stream;
 use super::tls;
 use crate::clock::{machine_now, since};
-use crate::error::CallError;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
+use crate::error::received::received;
+use crate::error::words;
 use crate::foreign::Foreign;
-use crate::protocol::reply::unexpected;
-use redis::{Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisError, RedisResult, Value};
+use luagate_core::failure::{CallError, Failure};
+use luagate_core::kind::FailureKind;
+use luagate_core::reply::unexpected;
+use luagate_core::resp;
+use luagate_core::value::Value;
+use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisError, RedisResult};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -152,12 +155,12 @@ pub(crate) fn unconnected(error: RedisError, within: Duration) -> Failure {
     if let Some(failure) = tls::failure_of(&error) {
         return failure;
     }
-    let failure = Failure::of(error);
+    let failure = received(error);
     match failure.kind() {
         // The connection was never established, so it did not break, even if the socket reports that.
-        FailureKind::Disconnected => Failure::new(FailureKind::Unreachable, failure.text()),
+        FailureKind::Disconnected => failure.of_kind(FailureKind::Unreachable),
         FailureKind::TimedOut => {
-            let text = format!("no answer within {within:.0?}: {}", failure.text());
+            let text = format!("no answer within {within:.0?}: {}", words::of(&failure));
             Failure::new(FailureKind::Unreachable, text)
         }
         _ => failure,
@@ -167,11 +170,11 @@ pub(crate) fn unconnected(error: RedisError, within: Duration) -> Failure {
 /// Sends a command on this connection, and blocks until `until`. An error of the server is a value.
 pub(super) fn command(
     connection: &Arc<Connection>,
-    command: &Cmd,
+    command: &[&[u8]],
     until: Instant,
     may: MayBlock,
 ) -> Result<Value, Failure> {
-    let replies = block_with(may, |mode| connection.exchange(command.get_packed_command(), 1, until, mode));
+    let replies = block_with(may, |mode| connection.exchange(resp::command(command), 1, until, mode));
     replies.and_then(first).map_err(CallError::into_failure)
 }
 

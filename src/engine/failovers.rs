@@ -6,10 +6,10 @@ use super::sentinels::{Sentinels, WITHIN, run};
 use super::server::Server;
 use super::slot::Slot;
 use crate::clock::machine_now;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
-use crate::protocol::routing::sentinel::{Listen, Listener, NEWS};
 use crate::sync::spawn;
+use luagate_core::failure::Failure;
+use luagate_core::kind::FailureKind;
+use luagate_core::routing::sentinel::{Listen, Listener, NEWS};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Subscription {
         let connection = sentinels.connect_to_sentinel(index, Some(news.clone()), &mut until, may)?;
         let subscription = Subscription { connection, news };
         for channel in NEWS {
-            run(&subscription.connection, redis::cmd("SUBSCRIBE").arg(channel), until, may)?;
+            run(&subscription.connection, &[b"SUBSCRIBE", channel.as_bytes()], until, may)?;
         }
         Ok(subscription)
     }

@@ -1,11 +1,12 @@
 //! The first commands on a connection: they log in and select the database. Both are sent in one packet.
 
-use super::replies::Replies;
 use super::socket::TimeLimit;
 use super::stream::Stream;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
-use redis::{Cmd, ErrorKind, RedisConnectionInfo, RedisError, RedisResult, ServerError, ServerErrorKind, Value};
+use luagate_core::kind::FailureKind;
+use luagate_core::meaning::Meaning;
+use luagate_core::parser::{NoReply, Replies};
+use luagate_core::value::{Refusal, Value};
+use redis::{Cmd, ErrorKind, RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind};
 use std::io;
 
 struct Greeting {
@@ -69,12 +70,12 @@ impl Greeting {
         let mut knows_users = true;
         for step in &self.steps {
             match read_reply(&mut replies, stream, limit)? {
-                Value::ServerError(error)
-                    if *step == GreetingStep::LogIn { with_user: true } && is_about_the_user(&error) =>
+                Value::Error(refusal)
+                    if *step == GreetingStep::LogIn { with_user: true } && is_about_the_user(&refusal) =>
                 {
                     knows_users = false;
                 }
-                Value::ServerError(error) if knows_users => step.check(error)?,
+                Value::Error(refusal) if knows_users => step.check(refusal)?,
                 _ => {}
             }
         }
@@ -94,10 +95,10 @@ const REFUSED: &str = "the server refused the user name or password";
 
 impl GreetingStep {
     /// The error of the connection, if this error reply means one.
-    fn check(self, error: ServerError) -> RedisResult<()> {
-        let detail = error.details().unwrap_or_default().to_owned();
-        let error = RedisError::from(error);
-        let kind = Failure::of(error.clone()).kind();
+    fn check(self, refusal: Refusal) -> RedisResult<()> {
+        let kind = Meaning::of(&refusal).kind;
+        let detail = refusal.detail().to_owned();
+        let error = redis::make_extension_error(refusal.code().to_owned(), Some(detail.clone()));
         Err(match self {
             GreetingStep::Answer => return Ok(()),
             _ if kind == FailureKind::NotReady => error,
@@ -112,15 +113,19 @@ impl GreetingStep {
 }
 
 /// Whether `AUTH` with a user name is unknown to the server.
-fn is_about_the_user(error: &ServerError) -> bool {
-    error.details().is_some_and(|detail| detail.contains("wrong number of arguments for 'auth' command"))
+fn is_about_the_user(refusal: &Refusal) -> bool {
+    refusal.detail().contains("wrong number of arguments for 'auth' command")
+}
+
+fn no_reply(_: NoReply) -> RedisError {
+    (ErrorKind::Parse, "the answer is no reply of Redis").into()
 }
 
 /// Reads one byte at a time: what follows the last reply, for example a message, is for others.
 fn read_reply(replies: &mut Replies, stream: &dyn Stream, limit: TimeLimit) -> RedisResult<Value> {
     let mut byte = [0];
     loop {
-        if let Some(reply) = replies.next()? {
+        if let Some(reply) = replies.next().map_err(no_reply)? {
             return Ok(reply);
         }
         if limit.read(stream, &mut byte)? == 0 {

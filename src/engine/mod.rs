@@ -40,7 +40,7 @@
 //! long fail, and later calls use a new connection. The silent one stays for at most 120 s, for releases behind its calls.
 //!
 //! **A cluster.** `MOVED`, `ASK` and lost replies are handled by the state machines of
-//! [`routing`](crate::protocol::routing). [`servers`] executes their steps.
+//! [`routing`](luagate_core::routing). [`servers`] executes their steps.
 //!
 //! **Blocking.** Each operation is one `async fn` that takes a [`Mode`](mode::Mode). In blocking mode the primitives of
 //! this module block; in async mode they wake the task. No async runtime is needed.
@@ -60,7 +60,6 @@ pub(crate) mod names;
 mod packets;
 mod reader;
 pub(crate) mod reading;
-pub(crate) mod replies;
 pub(crate) mod sentinels;
 pub(crate) mod server;
 pub(crate) mod servers;

@@ -3,8 +3,8 @@
 //! for a while, also if nobody waits for it any more.
 
 use crate::clock::{machine_now, since};
-use crate::protocol::routing::HostPort;
 use crate::sync::{lock, spawn};
+use luagate_core::routing::HostPort;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

@@ -2,9 +2,9 @@
 
 use super::slot::Slot;
 use crate::clock::machine_now;
-use crate::error::CallError;
 use crate::sync::{Arc, fault};
-use redis::Value;
+use luagate_core::failure::CallError;
+use luagate_core::value::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 

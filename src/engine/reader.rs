@@ -1,8 +1,8 @@
 //! The buffers with which a thread reads a connection. Only the thread that has them reads.
 
 use super::packets::Owner;
-use super::replies::Replies;
-use redis::{RedisError, Value};
+use luagate_core::parser::{NoReply, Replies};
+use luagate_core::value::Value;
 
 #[derive(Default)]
 pub(super) struct Reader {
@@ -21,7 +21,7 @@ impl Reader {
     }
 
     /// Parses the first `count` bytes of the chunk, which have arrived.
-    pub(super) fn parse(&mut self, count: usize) -> Result<(), RedisError> {
+    pub(super) fn parse(&mut self, count: usize) -> Result<(), NoReply> {
         self.replies.push(self.chunk.get(..count).unwrap_or_default());
         while let Some(value) = self.replies.next()? {
             self.values.push(value);

@@ -13,16 +13,17 @@
 //!
 //! [`find_reader`]: Connection::find_reader
 
-use super::ending::{broken, closed, give_up, late};
+use super::ending::{broken, closed, give_up, late, no_reply};
 use super::mode::MayBlock;
 use super::packets::Owner;
 use super::reader::Reader;
 use super::state::{Connection, OwnThread, Receiver, State};
 use crate::clock::machine_now;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
 use crate::sync::{Arc, MutexGuard, fault, lock, wait};
-use redis::Value;
+use luagate_core::failure::Failure;
+use luagate_core::kind::FailureKind;
+use luagate_core::parser::NoReply;
+use luagate_core::value::Value;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
@@ -122,8 +123,8 @@ impl Reading<'_> {
             Ok(count) => {
                 let parsed = self.reader.parse(count);
                 self.deliver();
-                if let Err(error) = parsed {
-                    self.connection.end(Failure::of(error));
+                if let Err(NoReply) = parsed {
+                    self.connection.end(no_reply());
                 }
             }
             Err(error) => match error.kind() {

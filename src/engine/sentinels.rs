@@ -5,14 +5,15 @@ use super::credentials::Source;
 use super::endpoint::{ConnectOptions, Endpoint, command, connect_to};
 use super::mode::MayBlock;
 use crate::clock::machine_now;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
 use crate::foreign::Foreign;
-use crate::protocol::exchange::error_in;
-use crate::protocol::routing::HostPort;
-use crate::protocol::routing::sentinel::{self as protocol, Listen, Listener, address_of, check_role, read_address};
 use crate::sync::lock;
-use redis::{Cmd, ConnectionAddr, Value};
+use luagate_core::exchange::error_in;
+use luagate_core::failure::Failure;
+use luagate_core::kind::FailureKind;
+use luagate_core::routing::HostPort;
+use luagate_core::routing::sentinel::{self as protocol, Listen, Listener, address_of, check_role, read_address};
+use luagate_core::value::Value;
+use redis::ConnectionAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -97,9 +98,7 @@ impl Sentinels {
         let connection = self.connect_to_sentinel(index, None, until, may)?;
         let reply = run(&connection, &address_of(&self.master), *until, may);
         connection.close(); // after a timeout its own thread would keep it
-        let reply = reply?;
-        let address = redis::from_redis_value(reply).map_err(|error| Failure::of(redis::RedisError::from(error)))?;
-        read_address(&self.master, address)
+        read_address(&self.master, reply?)
     }
 
     pub(super) fn connect_to_sentinel(
@@ -121,7 +120,7 @@ impl Sentinels {
     fn connect_to(&self, (host, port): &HostPort, options: &mut ConnectOptions) -> Result<Arc<Connection>, Failure> {
         let connection = connect_to(&self.like.moved_to(host.clone(), *port), options)?;
         // For a while after a failover a sentinel may report the former master.
-        let role = command(&connection, &redis::cmd("ROLE"), options.until, options.may);
+        let role = command(&connection, &[b"ROLE"], options.until, options.may);
         let checked = role.and_then(|role| check_role(&self.master, error_in(Ok(role))));
         checked.inspect_err(|_| connection.close())?;
         Ok(connection)
@@ -147,7 +146,12 @@ impl Sentinels {
 }
 
 /// The reply to a command. An error of the server is a failure.
-pub(super) fn run(connection: &Arc<Connection>, cmd: &Cmd, until: Instant, may: MayBlock) -> Result<Value, Failure> {
-    let reply = command(connection, cmd, until, may)?;
-    error_in(Ok(reply)).map_err(Failure::of)
+pub(super) fn run(
+    connection: &Arc<Connection>,
+    words: &[&[u8]],
+    until: Instant,
+    may: MayBlock,
+) -> Result<Value, Failure> {
+    let reply = command(connection, words, until, may)?;
+    error_in(Ok(reply))
 }

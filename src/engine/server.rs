@@ -16,15 +16,15 @@ use super::names::LOOK_UP;
 use super::slot::Slot;
 use super::worker::Worker;
 use crate::clock::{Clock, machine_now, since};
-use crate::error::CallError;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
 use crate::foreign::Foreign;
-use crate::protocol::id;
-use crate::protocol::routing::NodeId;
 use crate::sync::spawn;
 use crate::trace;
-use redis::{Cmd, Value};
+use luagate_core::failure::{CallError, Failure};
+use luagate_core::id;
+use luagate_core::kind::FailureKind;
+use luagate_core::resp;
+use luagate_core::routing::NodeId;
+use luagate_core::value::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -187,13 +187,13 @@ impl Server {
     /// for the reply. An error of the server is a value.
     pub(crate) async fn command(
         self: &Arc<Server>,
-        command: &Cmd,
+        command: Vec<u8>,
         latest: Instant,
         mode: Mode,
     ) -> Result<Value, CallError> {
         let connection = self.connection(Purpose::Calls, latest, mode).await.map_err(CallError::Failed)?;
         let latest = latest.min(machine_now() + self.options.timeouts.read);
-        first(connection.exchange(command.get_packed_command(), 1, latest, mode).await?)
+        first(connection.exchange(command, 1, latest, mode).await?)
     }
 
     pub(crate) fn is_retired(&self) -> bool {
@@ -402,38 +402,37 @@ fn subscribe(
     until: Instant,
     may: MayBlock,
 ) -> Result<bool, Failure> {
-    let channel = &server.channel;
-    let on_server =
-        |cmd: &Cmd| reply(block_with(may, |mode| server.command(cmd, until, mode)).map_err(CallError::into_failure));
-    let subscribed = command(connection, redis::cmd("SUBSCRIBE").arg(channel), until, may);
+    let channel = server.channel.as_bytes();
+    let on_server = |words: &[&[u8]]| {
+        let sent = block_with(may, |mode| server.command(resp::command(words), until, mode));
+        reply(sent.map_err(CallError::into_failure))
+    };
+    let subscribed = command(connection, &[b"SUBSCRIBE", channel], until, may);
     let counted = match reply(subscribed)? {
-        Some(_) => on_server(redis::cmd("PUBSUB").arg("NUMSUB").arg(channel))?,
+        Some(_) => on_server(&[b"PUBSUB", b"NUMSUB", channel])?,
         None => None,
     };
     // A message that is not one of luagate, so every client ignores it.
-    on_server(redis::cmd("PUBLISH").arg(channel).arg(""))?;
+    on_server(&[b"PUBLISH", channel, b""])?;
     if is_counted(counted) {
         return Ok(true);
     }
     // A subscription that has just broken is not counted either.
-    reply(command(connection, &redis::cmd("PING"), until, may))?;
+    reply(command(connection, &[b"PING"], until, may))?;
     connection.close();
     Ok(false)
 }
 
 /// Whether the reply to `PUBSUB NUMSUB` counts the subscription.
 fn is_counted(reply: Option<Value>) -> bool {
-    let count = reply.and_then(|reply| {
-        let (_, count): (String, i64) = redis::from_redis_value(reply).ok()?;
-        Some(count)
-    });
-    count.is_some_and(|count| count > 0)
+    let Some(Value::Array(parts)) = reply else { return false };
+    matches!(parts.as_slice(), [_, Value::Int(1..)])
 }
 
 /// The reply to one of the commands. `None`: the server, or a proxy ahead of it, does not know the command.
 fn reply(reply: Result<Value, Failure>) -> Result<Option<Value>, Failure> {
     let failure = match reply? {
-        Value::ServerError(error) => Failure::of(redis::RedisError::from(error)),
+        Value::Error(refusal) => Failure::refused(refusal),
         reply => return Ok(Some(reply)),
     };
     let is_for_caller = failure.kind() == FailureKind::Permission || failure.is_passing() || failure.ends_connection();

@@ -12,18 +12,19 @@ use super::sentinels::Sentinels;
 use super::server::{Purpose, Server, ServerOptions, Timeouts};
 use super::worker::Worker;
 use crate::clock::{Clock, machine_now};
-use crate::error::CallError;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
 use crate::foreign::Foreign;
-use crate::protocol::call::Packed;
-use crate::protocol::exchange::{Exchange, MinReplicas, Packet, error_in, is_no_script, missing};
-use crate::protocol::lease::{Moment, Sent};
-use crate::protocol::reply::error_of;
-use crate::protocol::routing::route::{Route, RouteStep};
-use crate::protocol::routing::slots::{self, Learning, LearningStep};
-use crate::protocol::routing::{NodeId, by_node, in_order};
-use redis::{ConnectionAddr, Value};
+use luagate_core::call::Packed;
+use luagate_core::exchange::{Exchange, MinReplicas, Packet, error_in, is_no_script, missing};
+use luagate_core::failure::{CallError, Failure};
+use luagate_core::kind::FailureKind;
+use luagate_core::lease::{Moment, Sent};
+use luagate_core::reply::error_of;
+use luagate_core::resp;
+use luagate_core::routing::route::{Route, RouteStep};
+use luagate_core::routing::slots::{self, Learning, LearningStep};
+use luagate_core::routing::{NodeId, by_node, in_order};
+use luagate_core::value::Value;
+use redis::ConnectionAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -197,7 +198,7 @@ impl Servers {
             Topology::One(server) => {
                 server.open(mode).await.map_err(CallError::Failed)?;
                 let latest = self.latest(None, self.timeouts.read);
-                let reply = server.command(&redis::cmd("PING"), latest, mode).await?;
+                let reply = server.command(resp::command(&[b"PING"]), latest, mode).await?;
                 error_in(Ok(reply)).map_err(error_of)?;
                 Ok(())
             }
@@ -376,10 +377,10 @@ impl Servers {
 
     async fn ask_for_slots(&self, node: NodeId, until: Instant, mode: Mode) -> Result<Value, Failure> {
         let server = self.server(node)?;
-        let (command, latest) = (slots::command(), self.latest(Some(until), self.timeouts.read));
-        let asking = server.command(&command, latest, mode);
+        let (command, latest) = (resp::command(&slots::COMMAND), self.latest(Some(until), self.timeouts.read));
+        let asking = server.command(command, latest, mode);
         let reply = self.worker.limited(Some(until), mode, asking).await.ok_or_else(late)?;
-        error_in(Ok(reply.map_err(CallError::into_failure)?)).map_err(Failure::of)
+        error_in(Ok(reply.map_err(CallError::into_failure)?))
     }
 
     /// Sends a call to a server once, and again if the server does not know the script. Usually this takes one packet.

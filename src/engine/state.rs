@@ -5,10 +5,9 @@ use super::reader::Reader;
 use super::silence::Silence;
 use super::stream::Stream;
 use crate::clock::machine_now;
-use crate::error::CallError;
-use crate::error::failure::Failure;
 use crate::foreign::Foreign;
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, fault, lock};
+use luagate_core::failure::{CallError, Failure};
 use std::time::{Duration, Instant};
 
 /// Receives messages. Does not block.

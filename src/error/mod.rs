@@ -1,58 +1,24 @@
 //! The errors: one small enum for each kind of operation. All of them convert into [`Error`].
 
 pub(crate) mod failure;
-pub(crate) mod kind;
 mod outcome;
-mod replies;
+pub(crate) mod received;
 mod ticket;
+pub(crate) mod words;
 
+pub use luagate_core::invalid::Invalid;
+pub use luagate_core::kind::FailureKind;
+pub(crate) use outcome::Used;
 pub use outcome::{AboveLimit, AlreadyHeld, Cancelled, Denied, LimitMismatch, Lost, PlaceRevoked, StillClosed};
-pub(crate) use outcome::{MOST, Used};
 pub use ticket::Ticket;
 
 use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
+use luagate_core::held::Identity;
+use luagate_core::keeper::NotRefreshed;
+use luagate_core::keys::Keys;
+use luagate_core::latch_target::NotOpen;
+use luagate_core::waiter::NotGranted;
 use std::fmt;
-
-/// An invalid argument: its name, the defect and the accepted input. Nothing was sent, or the script refused the call
-/// and changed nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid {
-    what: String,
-    why: String,
-}
-
-impl Invalid {
-    pub(crate) fn new(what: &str, why: impl Into<String>) -> Invalid {
-        Invalid { what: what.to_owned(), why: why.into() }
-    }
-
-    /// Checks a number of permits or of calls. `remedy` follows the text.
-    pub(crate) fn check_count(what: &str, count: u32, remedy: &str) -> Result<(), Invalid> {
-        if (1..=MOST).contains(&count) {
-            return Ok(());
-        }
-        Err(Invalid::new(what, format!("{count} is out of range. Accepted: 1 to {MOST}{remedy}")))
-    }
-
-    /// The same error, with the place of the argument before the reason.
-    pub(crate) fn within(self, place: &str) -> Invalid {
-        Invalid { why: format!("{place}: {}", self.why), ..self }
-    }
-
-    /// The argument: `name`, `id`, `permits`, `limit`, `lease`, `timeout`, ...
-    pub fn what(&self) -> &str {
-        &self.what
-    }
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.why)
-    }
-}
-
-impl std::error::Error for Invalid {}
 
 // Remedies, which follow the text of an outcome.
 const LATER: &str = ". Try again later, or wait in line";
@@ -101,37 +67,6 @@ one_of! {
         /// The call was sent, and sent again with the same id, but no reply came, or one that does not say whether the server ran
         /// it.
         Unknown(Failure) "unknown whether the server ran the call: ",
-    }
-}
-
-impl CallError {
-    /// `None`: an argument was not valid.
-    pub(crate) fn failure(&self) -> Option<&Failure> {
-        match self {
-            CallError::Failed(failure) | CallError::Unknown(failure) => Some(failure),
-            CallError::Invalid(_) => None,
-        }
-    }
-
-    /// The error of a command that has no arguments to refuse.
-    pub(crate) fn into_failure(self) -> Failure {
-        match self {
-            CallError::Failed(failure) | CallError::Unknown(failure) => failure,
-            CallError::Invalid(invalid) => Failure::new(FailureKind::Other, invalid.to_string()),
-        }
-    }
-
-    /// Whether the call had too little time. This includes the case that no connection could be made in the time that
-    /// was left.
-    pub(crate) fn is_late(&self) -> bool {
-        use FailureKind::*;
-        self.failure().is_some_and(|failure| matches!(failure.kind(), TimedOut | Unreachable))
-    }
-
-    /// Whether no other call may use the connection of this call. If only the time is over, it still works, and the reply may
-    /// come.
-    pub(crate) fn ends_connection(&self) -> bool {
-        self.failure().is_some_and(Failure::ends_connection)
     }
 }
 
@@ -319,10 +254,51 @@ wrap! {
     AboveLimit => TryAcquireError AcquireError,
 }
 
-impl TryAcquireError {
-    /// The error of a wait, for a caller that does not wait.
-    pub(crate) fn of(error: AcquireError) -> TryAcquireError {
+/// Converts an error of the core into the sets that contain its variants.
+macro_rules! from_core {
+    ($($target:ident)*) => {
+        $(impl From<luagate_core::failure::CallError> for $target {
+            fn from(error: luagate_core::failure::CallError) -> $target {
+                use luagate_core::failure::CallError as Core;
+                match error {
+                    Core::Invalid(invalid) => $target::Invalid(invalid),
+                    Core::Failed(failure) => $target::Failed(failure.into()),
+                    Core::Unknown(failure) => $target::Unknown(failure.into()),
+                }
+            }
+        })*
+    };
+}
+
+from_core! { CallError TryAcquireError AcquireError PermitError WaitError Error }
+
+impl AcquireError {
+    /// Why the wait of this id ended.
+    pub(crate) fn of(error: NotGranted, keys: &Keys, id: &str) -> AcquireError {
+        let name = || keys.name().to_owned();
         match error {
+            NotGranted::TimedOut(denied) => AcquireError::TimedOut(Denied::of(keys.name(), &denied)),
+            NotGranted::LineFull(denied) => AcquireError::LineFull(Denied::of(keys.name(), &denied)),
+            NotGranted::Cancelled { ticket } => AcquireError::Cancelled(Cancelled { ticket: ticket.map(Ticket::new) }),
+            NotGranted::Revoked => AcquireError::Revoked(PlaceRevoked { name: name(), id: id.to_owned() }),
+            NotGranted::AlreadyHeld { permits, fence } => {
+                AcquireError::AlreadyHeld(AlreadyHeld { name: name(), id: id.to_owned(), permits, fence })
+            }
+            NotGranted::LimitMismatch { declared, in_force } => {
+                AcquireError::LimitMismatch(LimitMismatch { name: name(), declared, in_force })
+            }
+            NotGranted::AboveLimit { permits, limit } => {
+                AcquireError::AboveLimit(AboveLimit { name: name(), permits, limit })
+            }
+            NotGranted::Unanswered(error) => error.into(),
+        }
+    }
+}
+
+impl TryAcquireError {
+    /// Why this id was not granted at once.
+    pub(crate) fn of(error: NotGranted, keys: &Keys, id: &str) -> TryAcquireError {
+        match AcquireError::of(error, keys, id) {
             AcquireError::TimedOut(denied) | AcquireError::LineFull(denied) => TryAcquireError::Denied(denied),
             AcquireError::AlreadyHeld(held) => TryAcquireError::AlreadyHeld(held),
             AcquireError::LimitMismatch(mismatch) => TryAcquireError::LimitMismatch(mismatch),
@@ -331,9 +307,29 @@ impl TryAcquireError {
             AcquireError::Failed(failure) => TryAcquireError::Failed(failure),
             AcquireError::Unknown(failure) => TryAcquireError::Unknown(failure),
             AcquireError::Cancelled(_) | AcquireError::Revoked(_) | AcquireError::Lost(_) => {
-                let text = error.to_string();
-                TryAcquireError::Unknown(Failure::new(FailureKind::UnexpectedReply, text))
+                TryAcquireError::Unknown(luagate_core::failure::Failure::queued_out_of_turn().into())
             }
+        }
+    }
+}
+
+impl WaitError {
+    /// Why the wait for a latch ended.
+    pub(crate) fn of(error: NotOpen) -> WaitError {
+        match error {
+            NotOpen::StillClosed(still) => WaitError::StillClosed(StillClosed { left: still.left, count: still.count }),
+            NotOpen::Cancelled => WaitError::Cancelled(Cancelled { ticket: None }),
+            NotOpen::Unanswered(error) => error.into(),
+        }
+    }
+}
+
+impl PermitError {
+    /// Why this permit has no new lease.
+    pub(crate) fn of(error: NotRefreshed, identity: &Identity) -> PermitError {
+        match error {
+            NotRefreshed::Lost => PermitError::Lost(Lost::of(identity)),
+            NotRefreshed::Unanswered(error) => error.into(),
         }
     }
 }

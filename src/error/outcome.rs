@@ -1,12 +1,11 @@
 //! The outcomes that are no failures: denied, lost, timed out and others.
 
 use super::Ticket;
+use luagate_core::held::Identity;
+use luagate_core::invalid::MOST;
+use luagate_core::semaphore::Usage;
 use std::fmt;
 use std::time::Duration;
-
-/// The highest limit of a semaphore and the highest count of a latch. The writer of a reader-writer lock takes as many
-/// permits.
-pub(crate) const MOST: u32 = i32::MAX as u32;
 
 /// Not granted: too few permits are free, or other callers wait in line. Not a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +28,11 @@ pub struct Denied {
 }
 
 impl Denied {
+    pub(crate) fn of(name: &str, denied: &luagate_core::waiter::Denied) -> Denied {
+        let luagate_core::waiter::Denied { usage: Usage { in_use, limit }, waiting, next_expiry } = *denied;
+        Denied { name: name.to_owned(), in_use, limit, waiting, next_expiry: next_expiry.map(Duration::from_millis) }
+    }
+
     /// Estimates the time until a permit is free for the caller: `hold` × (`waiting` + 1) / `limit`, at least one
     /// millisecond. `hold` is the typical time for which a permit is held. Sends nothing to the server.
     ///
@@ -155,6 +159,12 @@ pub struct Lost {
     pub name: String,
     /// The id that held the permit.
     pub id: String,
+}
+
+impl Lost {
+    pub(crate) fn of(identity: &Identity) -> Lost {
+        Lost { name: identity.keys.name().to_owned(), id: identity.id.clone() }
+    }
 }
 
 /// The latch is not open yet.

@@ -14,12 +14,12 @@ use crate::foreign::Foreign;
 use crate::lease::outbox::SharedOutbox;
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
-use crate::protocol::exchange::MinReplicas;
-use crate::protocol::{id, keys};
 use crate::shared::Shared;
 use crate::trace;
 use crate::wait::polled::Futures;
 use crate::wait::{Registry, Waits};
+use luagate_core::exchange::MinReplicas;
+use luagate_core::{id, keys};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +106,7 @@ impl GateBuilder {
         if let Some(source) = &self.credentials {
             address = address.with_credentials(source)?;
         }
-        address.with_certificates(&self.certificates)
+        Ok(address.with_certificates(&self.certificates)?)
     }
 
     async fn open_by(self, mode: Mode) -> Result<Gate, CallError> {
@@ -118,7 +118,7 @@ impl GateBuilder {
         let registry = Arc::new(Registry::new(&worker, outbox.clone()));
         let servers = Arc::new(Servers::new(address, &worker, timeouts, &prefix, registry.clone()));
         if let Err(error) = servers.check(mode).await {
-            return Err(one_sided_tls::explained(&servers, error, mode).await);
+            return Err(one_sided_tls::explained(&servers, error, mode).await.into());
         }
         let releases = Releases::new(servers.clone(), registry.all_waits.clone(), outbox);
         let permits = Permits::new(servers.clone(), replicas);

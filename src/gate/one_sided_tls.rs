@@ -6,9 +6,9 @@ use crate::clock::machine_now;
 use crate::engine::mode::Mode;
 use crate::engine::servers::Servers;
 use crate::engine::slot::run_in_thread;
-use crate::error::CallError;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
+use crate::error::words;
+use luagate_core::failure::{CallError, Failure};
+use luagate_core::kind::FailureKind;
 use redis::ConnectionAddr;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -43,7 +43,7 @@ pub(super) async fn explained(servers: &Arc<Servers>, error: CallError, mode: Mo
 fn cause(addresses: &[ConnectionAddr], time: Duration, failure: &Failure) -> Option<Failure> {
     let share = time / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
     let reason = addresses.iter().find_map(|address| mismatch(address, failure.kind(), share))?;
-    Some(Failure::new(FailureKind::Tls, format!("{reason} ({})", failure.text())))
+    Some(Failure::new(FailureKind::Tls, format!("{reason} ({})", words::of(failure))))
 }
 
 /// The mismatch, if only one side uses TLS and a connection failed with this kind of error for that reason.

@@ -7,12 +7,12 @@ use crate::engine::server::SAME_FAILURE;
 use crate::gate::LONGEST_FLUSH;
 use crate::gate::builder::{OUTAGE, TIMEOUT};
 use crate::lease::permits::LOOK;
-use crate::protocol::lease::{DEFAULT, SHORTEST_RENEWED};
-use crate::protocol::outbox::{self, LAST_RELEASES};
-use crate::protocol::waiter::{LAST_CALL, PATIENCE, RECHECK};
 use crate::semaphore::manage::LISTED;
 use crate::several::MOST_SEMAPHORES;
 use crate::wait::polled::{FEW, INTERVAL, UNPOLLED, UNPOLLED_OF_MANY};
+use luagate_core::lease::{DEFAULT, SHORTEST_RENEWED};
+use luagate_core::outbox::{self, LAST_RELEASES};
+use luagate_core::waiter::{LAST_CALL, PATIENCE, RECHECK};
 use std::path::Path;
 use std::time::Duration;
 

@@ -4,7 +4,8 @@ use crate::engine::connection::Connection;
 use crate::engine::mode::Mode;
 use crate::engine::slot::Slot;
 use crate::foreign::Foreign;
-use crate::protocol::outbox::{Mark, Outbox};
+use crate::lua::SCRIPTS;
+use luagate_core::outbox::{Mark, Outbox};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -24,7 +25,7 @@ impl SharedOutbox {
     pub(crate) fn new(foreign: &Foreign) -> SharedOutbox {
         let (last, failures) = (AtomicU64::new(0), AtomicU64::new(0));
         let is_waited_for = AtomicBool::new(false);
-        SharedOutbox { outbox: Slot::of_machine(foreign, Outbox::default()), is_waited_for, last, failures }
+        SharedOutbox { outbox: Slot::of_machine(foreign, Outbox::new(&SCRIPTS)), is_waited_for, last, failures }
     }
 
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Unconfirmed) -> T) -> T {

@@ -4,19 +4,20 @@
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Outcome, Sending, Servers};
 use crate::engine::worker::{Job, NextWork};
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
-use crate::error::{CallError, Lost, PermitError};
+use crate::error::{Lost, PermitError};
 use crate::foreign::Foreign;
-use crate::protocol::call::{Call, Packed};
-use crate::protocol::exchange::MinReplicas;
-use crate::protocol::held::{HeldPermit, Identity};
-use crate::protocol::keeper::{Keeper, Loss, Number, Refreshed, Task};
-use crate::protocol::lease::Moment;
-use crate::protocol::routing::NodeId;
-use crate::protocol::semaphore::Refresh;
+use crate::lua::SCRIPTS;
 use crate::sync::lock;
 use crate::trace;
+use luagate_core::call::{Call, Packed};
+use luagate_core::exchange::MinReplicas;
+use luagate_core::failure::{CallError, Failure};
+use luagate_core::held::{HeldPermit, Identity};
+use luagate_core::keeper::{Keeper, Loss, Number, Refreshed, Task};
+use luagate_core::kind::FailureKind;
+use luagate_core::lease::Moment;
+use luagate_core::routing::NodeId;
+use luagate_core::semaphore::Refresh;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -148,7 +149,11 @@ impl Refreshing<'_> {
         let now = self.permits.servers.clock.moment();
         let refreshed = self.permits.with(|keeper| {
             let answered = self.refreshes.iter().zip(outcomes);
-            answered.map(|((number, _, lease), outcome)| keeper.refreshed(*number, *lease, outcome, now)).collect()
+            let refreshed = answered.map(|((number, identity, lease), outcome)| {
+                let refreshed = keeper.refreshed(*number, *lease, outcome, now);
+                refreshed.map_err(|error| PermitError::of(error, identity))
+            });
+            refreshed.collect()
         });
         self.permits.servers.worker.call(); // the next renewal may now be due earlier
         refreshed
@@ -244,7 +249,7 @@ impl Permits {
             }
         }
         if let (count, Some((identity, error))) = failed {
-            trace::unrenewed(self.foreign(), &identity.keys, count, error);
+            trace::unrenewed(self.foreign(), &identity.keys, count, error.into());
         }
     }
 
@@ -267,7 +272,7 @@ impl Permits {
                 self.servers.counts.lost.add_one();
             }
             if let (true, Some(on_lost)) = (loss.is_reported, on_lost) {
-                self.call_back(on_lost, loss.identity.lost());
+                self.call_back(on_lost, Lost::of(&loss.identity));
             }
         }
     }
@@ -326,7 +331,7 @@ impl Permits {
     }
 
     async fn send(&self, refreshes: Vec<Refresh<'_>>, sending: Sending) -> Vec<Refreshed> {
-        let packed: Vec<Packed> = refreshes.iter().map(Call::pack).collect();
+        let packed: Vec<Packed> = refreshes.iter().map(|refresh| refresh.pack(&SCRIPTS)).collect();
         let sending = Sending { replicas: self.replicas, ..sending };
         let outcomes = self.servers.send_all(&packed, sending).await;
         let read = |(refresh, outcome): (&Refresh, Outcome)| {

@@ -8,17 +8,17 @@ use crate::engine::mode::Mode;
 use crate::engine::servers::{Sending, Servers};
 use crate::engine::slot::Slot;
 use crate::engine::worker::{Job, NextWork};
-use crate::error::CallError;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
-use crate::protocol::call::Packed;
-use crate::protocol::inbox::{Inbox, Mailbox};
-use crate::protocol::keeper::Number;
-use crate::protocol::outbox::{Before, Confirmed, Mark, Next, Ordered, Outbox, Post, Work, may_go_on};
-use crate::protocol::releases;
-use crate::protocol::routing::NodeId;
+use crate::error::words;
 use crate::sync::lock;
 use crate::trace::Span;
+use luagate_core::call::Packed;
+use luagate_core::failure::{CallError, Failure};
+use luagate_core::inbox::{Inbox, Mailbox};
+use luagate_core::keeper::Number;
+use luagate_core::kind::FailureKind;
+use luagate_core::outbox::{Before, Confirmed, Mark, Next, Ordered, Outbox, Post, Work, may_go_on};
+use luagate_core::releases;
+use luagate_core::routing::NodeId;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
@@ -323,6 +323,6 @@ fn unsettled(error: CallError) -> CallError {
     let Some(failure) = error.failure() else {
         return error;
     };
-    let text = format!("an earlier release is not confirmed: {}", failure.text());
+    let text = format!("an earlier release is not confirmed: {}", words::of(failure));
     CallError::Failed(Failure::new(failure.kind(), text))
 }

@@ -5,10 +5,12 @@ use crate::engine::mode::Mode;
 use crate::engine::servers::Outcome;
 use crate::error::{CallError, Error};
 use crate::lease::releases::{Dropped, PendingRelease};
-use crate::protocol::call::{Call, Packed};
-use crate::protocol::held::{HeldPermit, HeldState};
-use crate::protocol::semaphore::ReleaseAnswer;
+use crate::lua::SCRIPTS;
 use crate::trace::Operation;
+use luagate_core::call::{Call, Packed};
+use luagate_core::failure;
+use luagate_core::held::{HeldPermit, HeldState};
+use luagate_core::semaphore::ReleaseAnswer;
 use std::{error, fmt};
 
 /// The result of a release.
@@ -104,7 +106,7 @@ async fn release(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallErr
     for packet in permits.chunk_by(Permit::is_of_same_gate).flat_map(|of_one_gate| of_one_gate.chunks(BATCH)) {
         let Some(shared) = packet.first().map(|permit| &permit.shared) else { continue };
         if let Err(error) = shared.servers.check_process() {
-            results.extend(packet.iter().map(|_| Err(error.clone())));
+            results.extend(packet.iter().map(|_| Err(error.clone().into())));
             continue;
         }
         let span = Operation::Release.on(packet.iter().map(Permit::key));
@@ -144,7 +146,7 @@ pub(super) fn post(permit: &Permit) {
 impl Permit {
     /// The call that releases it. `None` if there is nothing to release.
     fn begin_release(&self) -> Option<Packed> {
-        self.shared.permits.begin_release(self.number).then(|| self.release_call(0).pack())
+        self.shared.permits.begin_release(self.number).then(|| self.release_call(0).pack(&SCRIPTS))
     }
 
     /// Handles the outcome of its release.
@@ -157,10 +159,10 @@ impl Permit {
             Ok(self.earlier_release())
         });
         read.map_err(|unanswered| {
-            if !matches!(unanswered.error, CallError::Unknown(_)) {
+            if !matches!(unanswered.error, failure::CallError::Unknown(_)) {
                 self.change(HeldPermit::not_released);
             }
-            unanswered.error
+            unanswered.error.into()
         })
     }
 

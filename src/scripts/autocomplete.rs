@@ -13,8 +13,8 @@
 //!
 //! Contacts, members and prefixes can be any bytes. A search writes nothing.
 
-pub use crate::protocol::autocomplete::{PrefixAdd, PrefixMatch, PrefixRemove, RecentAdd, RecentMatch, RecentRemove};
-pub use crate::protocol::keys::{prefix_key, recent_key};
+pub use luagate_core::autocomplete::{PrefixAdd, PrefixMatch, PrefixRemove, RecentAdd, RecentMatch, RecentRemove};
+pub use luagate_core::keys::{prefix_key, recent_key};
 
 use super::run;
 use crate::error::CallError;

@@ -15,10 +15,8 @@
 
 use super::run;
 use crate::error::CallError;
-use crate::protocol::keys::LatchKeys;
-pub use crate::protocol::latch::{
-    Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer, Wait, WaitAnswer,
-};
+use luagate_core::keys::LatchKeys;
+pub use luagate_core::latch::{Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer, Wait, WaitAnswer};
 use redis::ConnectionLike;
 
 /// Counts `id` once. The last one of `count` opens the latch. Repeating the call with the same id does not count again.

@@ -17,8 +17,8 @@
 
 use super::run;
 use crate::error::CallError;
-use crate::protocol::keys::Keys;
-pub use crate::protocol::semaphore::{
+use luagate_core::keys::Keys;
+pub use luagate_core::semaphore::{
     Acquire, AcquireAnswer, Ask, AskOne, Grant, HolderRow, Inspect, Line, Lookup, LookupAnswer, Refresh, Release,
     ReleaseAnswer, Resize, ResizeAnswer, State, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage, WaiterRow,
 };

@@ -1,10 +1,11 @@
 //! The holders and waiters of a semaphore, as [`Semaphore::inspect`](crate::Semaphore::inspect) returns them for
 //! display.
 
-use crate::error::{MOST, Ticket, Used};
-use crate::protocol::id::label_of;
-use crate::protocol::reply::between;
-use crate::protocol::semaphore::State;
+use crate::error::{Ticket, Used};
+use luagate_core::id::label_of;
+use luagate_core::invalid::MOST;
+use luagate_core::reply::between;
+use luagate_core::semaphore::State;
 use std::fmt;
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ use super::Semaphore;
 use super::inspection::Inspection;
 use crate::engine::mode::{Mode, block};
 use crate::error::{CallError, Invalid};
-use crate::protocol::semaphore::{Inspect, Release, ReleaseAnswer, Resize, ResizeAnswer, State};
 use crate::trace::Operation;
+use luagate_core::semaphore::{Inspect, Release, ReleaseAnswer, Resize, ResizeAnswer, State};
 
 /// How many holders and waiters an inspection lists.
 pub(crate) const LISTED: u32 = 1_000;
@@ -235,6 +235,6 @@ impl Semaphore {
         let keys = self.settings.keys()?;
         let inspect = Inspect { keys, offset, count };
         let span = Operation::Inspect.on([keys.meta.as_ref()]);
-        span.run(self.shared.call(&inspect, mode)).await
+        span.run(async { Ok(self.shared.call(&inspect, mode).await?) }).await
     }
 }

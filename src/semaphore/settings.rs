@@ -2,11 +2,11 @@
 
 use crate::error::{Invalid, LimitMismatch, Ticket};
 use crate::lease::permits::OnLost;
-use crate::protocol::id;
-use crate::protocol::keys::Keys;
-use crate::protocol::lease::{self, LeaseOptions};
-use crate::protocol::waiter::{PermitTarget, QueueEntry};
 use crate::wait::cancel::Cancel;
+use luagate_core::id;
+use luagate_core::keys::Keys;
+use luagate_core::lease::{self, LeaseOptions};
+use luagate_core::waiter::{PermitTarget, QueueEntry};
 use std::fmt;
 use std::time::Duration;
 

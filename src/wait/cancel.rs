@@ -2,8 +2,8 @@
 
 use crate::clock::{Clock, machine_now};
 use crate::engine::slot::Slot;
-use crate::protocol::inbox::Mailbox;
 use crate::sync::{Process, lock};
+use luagate_core::inbox::Mailbox;
 use once_cell::sync::OnceCell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

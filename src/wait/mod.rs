@@ -10,24 +10,26 @@ use crate::engine::server::{Purpose, Server};
 use crate::engine::servers::{Make, Sending, Servers, Unanswered};
 use crate::engine::slot::Slot;
 use crate::engine::worker::Worker;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
-use crate::error::{AcquireError, CallError, Invalid, TryAcquireError, WaitError};
+use crate::error::{AcquireError, TryAcquireError, WaitError};
 use crate::foreign::Foreign;
 use crate::lease::outbox::SharedOutbox;
 use crate::lease::releases::{AllWaits, LostCalls, PendingRelease, Preceded, Releases};
-use crate::protocol::call::{Call, Packed};
-use crate::protocol::inbox::{MEMORY, Mail, Mailbox, Received};
-use crate::protocol::keys::Keys;
-use crate::protocol::latch_target::LatchTarget;
-use crate::protocol::lease::Sent;
-use crate::protocol::outbox::{Mark, Ordered};
-use crate::protocol::releases::GivenUpNumber;
-use crate::protocol::routing::NodeId;
-use crate::protocol::semaphore::AcquireAnswer;
-use crate::protocol::waiter::{Action, AskKind, Event, GiveBack, Granted, LAST_CALL, PermitTarget, WaitTarget, Waiter};
+use crate::lua::SCRIPTS;
 use crate::sync::lock;
 use cancel::Cancel;
+use luagate_core::call::{Call, Packed};
+use luagate_core::failure::{CallError, Failure};
+use luagate_core::inbox::{MEMORY, Mail, Mailbox, Received};
+use luagate_core::invalid::Invalid;
+use luagate_core::keys::Keys;
+use luagate_core::kind::FailureKind;
+use luagate_core::latch_target::LatchTarget;
+use luagate_core::lease::Sent;
+use luagate_core::outbox::{Mark, Ordered};
+use luagate_core::releases::GivenUpNumber;
+use luagate_core::routing::NodeId;
+use luagate_core::semaphore::AcquireAnswer;
+use luagate_core::waiter::{Action, AskKind, Event, GiveBack, Granted, LAST_CALL, PermitTarget, WaitTarget, Waiter};
 use polled::KeptTicket;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -95,6 +97,7 @@ impl Waits {
             let now = self.servers.clock.now();
             self.release_now(target.release(LostCalls::default(), now), now + LAST_CALL, caller.mode).await;
         }
+        let result = result.map_err(|error| TryAcquireError::of(error, &target.keys, &target.id));
         if let Err(TryAcquireError::Denied(_)) = &result {
             self.servers.counts.denied.add_one();
         }
@@ -116,7 +119,7 @@ impl Waits {
     ) -> Result<(C::Answer, Sent, u64), CallError> {
         self.servers.check_process()?;
         let mut preceded = self.before_all(parts, None, caller.mode).await?;
-        let (packed, mut is_first) = (call.pack(), true);
+        let (packed, mut is_first) = (call.pack(&SCRIPTS), true);
         loop {
             let Preceded { mark, floor } = preceded;
             let mut once = Once { waits: self, call: &packed, parts, lost: LostCalls::default(), is_sent: true };
@@ -206,7 +209,7 @@ impl Waits {
         };
         let keys = target.keys.clone();
         let mut wait = RunningWait::new(self, registered, &keys.meta, self.waiter(target, deadline), caller);
-        let result = wait.run().await;
+        let result = wait.run().await.map_err(|error| AcquireError::of(error, &keys, &wait.registered.id));
         match &result {
             Ok(granted) => wait.release_others(granted),
             Err(error) => self.servers.counts.refuse(error),
@@ -230,7 +233,8 @@ impl Waits {
     ) -> Result<(), WaitError> {
         self.servers.check_process()?;
         let registered = self.registry.register_shared(key);
-        RunningWait::new(self, registered, key, self.waiter(target, deadline), caller).run().await
+        let opened = RunningWait::new(self, registered, key, self.waiter(target, deadline), caller).run().await;
+        opened.map_err(WaitError::of)
     }
 
     fn waiter<T: WaitTarget>(&self, target: T, deadline: Option<Instant>) -> Waiter<T> {
@@ -468,7 +472,7 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     /// Sends one call of a wait. A call in line contains the inbox at the server that has the key.
     async fn send(&mut self, ask: AskKind, until: Option<Instant>) -> Result<(T::Answer, Sent), CallError> {
         let sending = Sending { until, ..Sending::of(self.caller.mode) };
-        let mut make = MakeAsk { call: self.waiter.target.call(ask, ""), ask, wait: self };
+        let mut make = MakeAsk { call: self.waiter.target.call(ask, "", &SCRIPTS), ask, wait: self };
         let outcome = make.wait.waits.servers.send_as(make.wait.key.as_bytes(), sending, &mut make).await;
         match outcome {
             Ok(answered) => {
@@ -564,7 +568,7 @@ impl<T: WaitTarget + Send + Sync> Make for MakeAsk<'_, '_, T> {
             wait.inbox.listening = listens.then(|| connection.listen());
             wait.inbox.connection = Some(connection);
         }
-        self.call = wait.waiter.target.call(self.ask, &inbox);
+        self.call = wait.waiter.target.call(self.ask, &inbox, &SCRIPTS);
         Ok(())
     }
 

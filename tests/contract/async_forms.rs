@@ -47,7 +47,7 @@ fn the_clippy_settings_of_the_guide_forbid_every_method_that_blocks() {
 fn each_method_that_blocks_has_an_async_form() {
     let names: BTreeSet<_> = blocking().into_iter().chain(TOOLS).filter_map(|path| path.rsplit("::").next()).collect();
     let mut count = 0;
-    for (file, text) in crate::layers::sources("src") {
+    for (file, text) in crate::sources::sources("src") {
         if file.starts_with("scripts") || file == Path::new("memory.rs") {
             continue; // on the caller's own connection; for tests
         }

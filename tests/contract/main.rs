@@ -23,10 +23,10 @@ mod fuzz_names;
 mod fuzz_replies;
 mod holds;
 mod known_holes;
-mod layers;
 mod manifest;
 mod parts;
 mod readme_of_scripts;
+mod sources;
 mod versions;
 
 #[test]

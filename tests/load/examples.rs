@@ -62,12 +62,8 @@ fn wait(mut child: Child) -> Output {
 
 /// The features of this test, so that cargo builds nothing twice.
 fn features() -> String {
-    let features = [
-        ("tls", cfg!(feature = "tls")),
-        ("memory", cfg!(feature = "memory")),
-        ("tracing", cfg!(feature = "tracing")),
-        ("__proof", cfg!(feature = "__proof")),
-    ];
+    let features =
+        [("tls", cfg!(feature = "tls")), ("memory", cfg!(feature = "memory")), ("tracing", cfg!(feature = "tracing"))];
     let enabled: Vec<_> = features.iter().filter(|(_, is_enabled)| *is_enabled).map(|(name, _)| *name).collect();
     enabled.join(",")
 }

@@ -3,6 +3,6 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-check-cfg=cfg(luagate_model)");
-    println!("cargo::rustc-check-cfg=cfg(feature, values(\"__proof\", \"tracing\"))"); // a feature of the library
+    println!("cargo::rustc-check-cfg=cfg(feature, values(\"tracing\"))"); // a feature of the library
     println!("cargo::rustc-cfg=luagate_model");
 }

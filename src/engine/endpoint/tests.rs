@@ -40,6 +40,7 @@ fn packet(commands: &[&[&str]]) -> String {
 #[track_caller]
 fn assert_fails(connected: Result<Box<dyn Stream>, Failure>, kind: FailureKind, words: &str) {
     let Err(failure) = connected else { panic!("connected") };
+    let failure = crate::error::failure::Failure::from(failure);
     assert_eq!(failure.kind(), kind, "{failure}");
     assert!(failure.to_string().contains(words), "no {words:?} in: {failure}");
 }

@@ -2,9 +2,9 @@
 //! presents, and the cryptography.
 
 use super::reason;
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
-use crate::error::{CallError, Invalid};
+use luagate_core::failure::{CallError, Failure};
+use luagate_core::invalid::Invalid;
+use luagate_core::kind::FailureKind;
 use redis::{ConnectionAddr, RedisResult};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};

@@ -30,8 +30,7 @@ pub(crate) fn is_used(info: &ConnectionInfo) -> bool {
 /// Without the feature `tls` there are no certificates, no settings, and no reasons.
 #[cfg(not(feature = "tls"))]
 mod absent {
-    use crate::error::CallError;
-    use crate::error::failure::Failure;
+    use luagate_core::failure::{CallError, Failure};
     use redis::{ConnectionAddr, RedisError};
 
     #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
 //! The reason why a connection with TLS could not be made, and what to do.
 
-use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
+use luagate_core::failure::Failure;
+use luagate_core::kind::FailureKind;
+use luagate_core::meaning::Meaning;
 use redis::{ErrorKind, RedisError};
 use rustls::{AlertDescription, CertificateError, Error};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(crate) fn failure_of(error: &RedisError) -> Option<Failure> {
         _ => return None,
     };
     let text = format!("{reason} ({text})");
-    Some(Failure::of_error(FailureKind::Tls, text, error.clone()))
+    Some(Failure::caused_by(Meaning { kind: FailureKind::Tls, may_have_run: false }, text, error.clone()))
 }
 
 /// `None` if the network failed.

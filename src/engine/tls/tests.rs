@@ -7,9 +7,9 @@ use crate::engine::socket::TimeLimit;
 use crate::engine::stream::Stream;
 use crate::engine::tests::{Ends, SOON, Server, receive, serve, socket_to};
 use crate::engine::tls::{Certificates, Config, TlsStream};
-use crate::error::CallError;
 use crate::error::failure::Failure;
-use crate::error::kind::FailureKind;
+use luagate_core::failure::CallError;
+use luagate_core::kind::FailureKind;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use rustls::server::WebPkiClientVerifier;
@@ -164,8 +164,8 @@ fn open(url: &str, certificates: &Certificates, within: Duration) -> Result<Box<
 #[track_caller]
 fn failure(opened: Result<Box<dyn Stream>, CallError>) -> Failure {
     match opened {
-        Err(CallError::Failed(failure)) => failure,
-        Err(error) => panic!("{error}"),
+        Err(CallError::Failed(failure)) => failure.into(),
+        Err(error) => panic!("{error:?}"),
         Ok(_) => panic!("connected"),
     }
 }

@@ -1,7 +1,7 @@
 //! Seeds from the conformance cases of the scripts: their replies, and their messages.
 
 use crate::targets::resp::encode;
-use redis::Value;
+use luagate_core::value::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -2,13 +2,13 @@
 
 use crate::engine::connection::{Connection, Outcome};
 use crate::engine::mode::{Mode, block};
-use crate::error::CallError;
-use crate::error::kind::FailureKind;
 use crate::foreign;
 use crate::mailboxes::Mailboxes;
 use crate::wire::{Death, End, Packet, Wire};
 use crate::world::{self, Id, fail, is_missed, new_id, now, wait_on, wake};
-use redis::Value;
+use luagate_core::failure::CallError;
+use luagate_core::kind::FailureKind;
+use luagate_core::value::Value;
 use std::any::Any;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -284,13 +284,14 @@ impl Common {
                 self.facts.packets.lock().unwrap().push((packet, false));
                 failure
             }
+            Err(CallError::Invalid(invalid)) => fail(format!("{packet:?}: {invalid}")),
         };
-        let is_explained = match failure.kind {
+        let is_explained = match failure.kind() {
             FailureKind::TimedOut => now() >= latest || self.wire.was_silent() || self.setup.may_be_stuck,
             _ => self.wire.has_died(),
         };
         if !is_explained {
-            fail(format!("{packet:?} failed: {}", failure.text));
+            fail(format!("{packet:?} failed: {failure:?}"));
         }
     }
 }

@@ -5,16 +5,16 @@ use crate::engine::mode::Mode;
 use crate::engine::slot::Slot;
 use crate::engine::worker::Worker;
 use crate::foreign;
-use crate::protocol::inbox::{Mail, Mailbox};
-use crate::protocol::keys::Keys;
-use crate::protocol::lease::{LeaseOptions, Sent};
-use crate::protocol::releases::{LostCalls, PendingRelease, ReleaseTarget};
-use crate::protocol::waiter::{Action, AskKind, Event, Granted, PermitTarget, QueueEntry, WaitTarget, Waiter};
 use crate::releases::Releases;
 use crate::remote::Remote;
 use crate::semaphore::{Inbox, LEASE_MS};
 use crate::wait::polled::{Futures, KeptTicket};
 use crate::world::{fail, has_failed, now, sleep, tell};
+use luagate_core::inbox::{Mail, Mailbox};
+use luagate_core::keys::Keys;
+use luagate_core::lease::{LeaseOptions, Sent};
+use luagate_core::releases::{LostCalls, PendingRelease, ReleaseTarget};
+use luagate_core::waiter::{Action, AskKind, Event, Granted, PermitTarget, QueueEntry, WaitTarget, Waiter};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ impl Wait<'_> {
                 Action::Sleep { until } => Event::Mail(self.mail(until).await),
                 Action::Done { result, .. } => {
                     self.is_over = true;
-                    return result.unwrap_or_else(|error| fail(error.to_string()));
+                    return result.unwrap_or_else(|error| fail(format!("{error:?}")));
                 }
             };
             action = self.waiter.on(event, Clock::real().moment());
@@ -166,7 +166,7 @@ impl Wait<'_> {
         }
     }
 
-    async fn ask(&mut self, ask: AskKind) -> Event<crate::protocol::semaphore::AcquireAnswer> {
+    async fn ask(&mut self, ask: AskKind) -> Event<luagate_core::semaphore::AcquireAnswer> {
         let sent = Sent { at: Clock::real().moment(), repeated: None };
         let (ticket, inbox) = (self.waiter.target.entry.ticket, self.inbox.clone());
         let in_line = ask == AskKind::InLine;

@@ -1,8 +1,8 @@
 //! In place of the library's `clock`: the clock of the model.
 
-use crate::protocol::lease::Moment;
 use crate::sync::{Condvar, MutexGuard, wait_until};
 use crate::world::{self, Limit};
+use luagate_core::lease::Moment;
 use std::time::Instant;
 
 pub(crate) fn machine_now() -> Instant {

@@ -12,8 +12,6 @@ pub(crate) mod packets;
 pub(crate) mod reader;
 #[path = "../../../src/engine/reading.rs"]
 pub(crate) mod reading;
-#[path = "../../../src/engine/replies.rs"]
-pub(crate) mod replies;
 #[path = "../../../src/engine/silence.rs"]
 pub(crate) mod silence;
 #[path = "../../../src/engine/slot.rs"]

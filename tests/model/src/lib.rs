@@ -72,7 +72,6 @@ mod client;
 mod clock;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod engine;
-mod error;
 #[allow(dead_code, reason = "the library uses the rest")]
 mod foreign;
 mod gate;
@@ -99,8 +98,6 @@ pub use scenarios::{
     ANYTHING, ANYTHING_WITH_FUTURE, ANYTHING_WITH_GATE, CALLS, FUTURES, IDLE, JOBS, MESSAGES, POSTS, Scenario, VALUES,
     WORK,
 };
-
-use luagate::__proof::protocol;
 
 /// What `wait` uses of the library.
 mod lease {

@@ -1,8 +1,8 @@
 //! In place of the library's `lease::releases`: the releases of the one id that waits. Each is one call, which is sent behind all
 //! earlier calls.
 
-use crate::protocol::releases::{self, ReleaseCall};
 use crate::remote::Remote;
+use luagate_core::releases::{self, ReleaseCall};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 

@@ -1,9 +1,9 @@
 //! A semaphore with one permit, as the scripts keep it.
 
 use crate::engine::slot::Slot;
-use crate::protocol::inbox::{Mailbox, Message};
-use crate::protocol::semaphore::{AcquireAnswer, Grant, Usage};
 use crate::world::{beginning, now};
+use luagate_core::inbox::{Mailbox, Message};
+use luagate_core::semaphore::{AcquireAnswer, Grant, Usage};
 use std::sync::Arc;
 
 pub(crate) type Inbox = Arc<Slot<Mailbox>>;

@@ -3,12 +3,47 @@
 use crate::model::{Ask, AskOne};
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::RawReply;
+use crate::protocol::script::{ScriptName, Scripts};
+use crate::protocol::value::{Refusal, Value};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 
+/// The scripts as they are published.
+pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua/dist");
+    Scripts::new(|name| {
+        let path = format!("{folder}/{}.lua", file_of(name));
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        text.leak()
+    })
+});
+
+fn file_of(name: ScriptName) -> &'static str {
+    use ScriptName::*;
+    match name {
+        Acquire => "semaphore/acquire",
+        Release => "semaphore/release",
+        Refresh => "semaphore/refresh",
+        Lookup => "semaphore/lookup",
+        Inspect => "semaphore/inspect",
+        Resize => "semaphore/resize",
+        TryAcquireSeveral => "semaphore/try_acquire_several",
+        CountDown => "latch/count_down",
+        Wait => "latch/wait",
+        Count => "latch/count",
+        Delete => "latch/delete",
+        RecentAdd => "autocomplete/recent_add",
+        RecentRemove => "autocomplete/recent_remove",
+        RecentMatch => "autocomplete/recent_match",
+        PrefixAdd => "autocomplete/prefix_add",
+        PrefixRemove => "autocomplete/prefix_remove",
+        PrefixMatch => "autocomplete/prefix_match",
+    }
+}
+
 /// The names of the scripts, by their SHA-1.
-static SCRIPTS: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
+static NAMES: LazyLock<HashMap<String, String>> = LazyLock::new(|| {
     let manifest = include_str!("../../../lua/manifest.json");
     let manifest: serde_json::Value = serde_json::from_str(manifest).unwrap();
     let scripts = manifest["scripts"].as_object().unwrap().iter();
@@ -104,7 +139,7 @@ fn length(rest: &mut &[u8], sign: &[u8]) -> usize {
 
 /// The error that a server returns with this text.
 pub(crate) fn server_error(text: &str) -> RawReply {
-    redis::parse_redis_value(format!("-{text}\r\n").as_bytes())
+    Ok(Value::Error(Refusal::read(text)))
 }
 
 /// The commands of a packet, and the calls among them.
@@ -124,7 +159,7 @@ pub(crate) fn parse(packet: &[u8]) -> (Vec<Command>, Vec<Sent>) {
 
 /// The name of the script with this SHA-1, or with this text.
 fn script_of(sha1: &str) -> String {
-    SCRIPTS.get(sha1).expect("a script of the manifest").clone()
+    NAMES.get(sha1).expect("a script of the manifest").clone()
 }
 
 fn script_with(text: &[u8]) -> String {

@@ -4,10 +4,10 @@
 use crate::call::Sent;
 use crate::gate::Gate;
 use crate::ledger::Violation;
+use crate::protocol::exchange::RawReply;
 use crate::run::Run;
 use crate::scripts::{Loaded, Scripts};
 use luagate_memory::{Server, Store};
-use redis::{RedisResult, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -53,7 +53,7 @@ impl Kept {
 #[derive(Clone, Debug)]
 pub struct Carried {
     pub sealed: Sealed,
-    pub raw: RedisResult<Value>,
+    pub raw: RawReply,
     /// Channel and text.
     pub messages: Vec<(String, String)>,
 }

@@ -1,4 +1,4 @@
-//! A client: the machines of `src/protocol`, and the work of the library's threads around them, one step at a time.
+//! A client: the machines of `crates/core`, and the work of the library's threads around them, one step at a time.
 //! The library's `src/wait`, `src/lease` and `src/permit` use sockets, locks and a clock. Here the same is done with
 //! plain values, so that a simulation decides what happens, when, and in which order.
 
@@ -9,6 +9,7 @@ pub(crate) mod requests;
 mod several;
 pub(crate) mod waits;
 
+use crate::call::SCRIPTS;
 use crate::ledger::Violation;
 use crate::protocol::held::Identity;
 use crate::protocol::inbox::{Inbox, Received};
@@ -193,7 +194,7 @@ impl Client {
             last: before,
             inbox: Inbox::default(),
             keeper: Keeper::default(),
-            outbox: Outbox::default(),
+            outbox: Outbox::new(&SCRIPTS),
             dropped: BTreeMap::new(),
             callers: BTreeMap::new(),
             permits: BTreeMap::new(),

@@ -1,13 +1,12 @@
 //! Proofs of the scripts: their own text, executed in this process and compared with a model that is written to be
 //! read.
 
-// The library with mutants has the same items.
+#[cfg(not(feature = "mutants"))]
+use luagate_core as protocol;
 #[cfg(feature = "mutants")]
-extern crate luagate_mutated as luagate;
+use luagate_mutated as protocol; // the same with mutants
 #[cfg(feature = "mutants")]
-pub use luagate::mutation;
-
-use luagate::__proof::protocol;
+pub use luagate_mutated::mutation;
 
 pub mod action;
 pub mod call;

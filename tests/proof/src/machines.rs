@@ -9,15 +9,15 @@ mod wait;
 mod waits;
 
 use crate::client::moment;
+use crate::protocol::failure::{CallError, Failure};
 use crate::protocol::held::{HeldPermit, HeldState, Identity};
 use crate::protocol::inbox::{Inbox, MOST_GIVEN_UP, Mail, Mailbox, Received};
 use crate::protocol::keeper::{BATCH, Keeper, Number, Task};
 use crate::protocol::keys::Keys;
+use crate::protocol::kind::FailureKind;
 use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
 use crate::protocol::releases::{PendingRelease, ReleaseTarget};
 use crate::protocol::semaphore::Grant;
-use luagate::__proof::{failure, left_of};
-use luagate::errors::{CallError, FailureKind};
 use sha1_smol::Sha1;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn held(lease_ms: u64, renewed: bool) -> HeldPermit {
     let lease = LeaseOptions { lease_ms, renewed, own_id: false, at_least_ms: 0 };
     let identity = Identity { keys, id: "id".to_owned(), fence: FENCE, lease };
     let grant = grant(0, lease_ms);
-    HeldPermit::new(Arc::new(identity), &grant, Deadline::after(at(0), left_of(&grant)))
+    HeldPermit::new(Arc::new(identity), &grant, Deadline::after(at(0), grant.left()))
 }
 
 fn keep(keeper: &mut Keeper, lease_ms: u64) -> Number {
@@ -172,7 +172,7 @@ fn unanswered_refreshes() {
     let number = keep(&mut keeper, 3_000);
     keeper.refreshing(number, 300, at(0));
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(299)));
-    let unknown = || CallError::Unknown(failure(FailureKind::TimedOut, "no answer"));
+    let unknown = || CallError::Unknown(Failure::new(FailureKind::TimedOut, "no answer"));
     keeper.refreshed(number, 300, Err(unknown()), at(0)).unwrap_err();
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(299)));
     assert_eq!(next(&keeper, Task::Report), Some(299));
@@ -181,14 +181,14 @@ fn unanswered_refreshes() {
     keeper.refreshing(number, 300, at(0));
     keeper.refreshing(number, 300, at(100));
     keeper.refreshed(number, 300, Err(unknown()), at(200)).unwrap_err();
-    let unsent = CallError::Failed(failure(FailureKind::Unreachable, "no server"));
+    let unsent = CallError::Failed(Failure::new(FailureKind::Unreachable, "no server"));
     keeper.refreshed(number, 300, Err(unsent), at(200)).unwrap_err();
     assert_eq!(keeper.remaining(number, at(200)), Some(Duration::from_millis(99)));
     // The server ran a refresh that too few replicas confirmed, but not one that could not be sent.
     for (kind, left) in [(FailureKind::TooFewReplicas, 299), (FailureKind::Unreachable, 2_999)] {
         let number = keep(&mut keeper, 3_000);
         keeper.refreshing(number, 300, at(0));
-        keeper.refreshed(number, 300, Err(CallError::Failed(failure(kind, "too few"))), at(0)).unwrap_err();
+        keeper.refreshed(number, 300, Err(CallError::Failed(Failure::new(kind, "too few"))), at(0)).unwrap_err();
         assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(left)), "{kind:?}");
     }
     // The same applies to a renewal after a longer lease.
@@ -208,7 +208,7 @@ fn failed_renewals() {
         let mut keeper = Keeper::default();
         let number = keep(&mut keeper, lease_ms);
         due(&mut keeper, at(then));
-        let failed = CallError::Failed(failure(FailureKind::Unreachable, "no server"));
+        let failed = CallError::Failed(Failure::new(FailureKind::Unreachable, "no server"));
         keeper.renewed(number, Err(failed), at(then)).unwrap_err();
         assert_eq!(next(&keeper, RENEWAL), Some(again), "{lease_ms}");
     }

@@ -9,9 +9,9 @@ use crate::keys::State;
 use crate::ledger::{Check, Entry, Violation, broken, check_order};
 use crate::messages::{compare_messages, grants_in};
 use crate::model::{Effects, Model, Moment, Waiter, channel};
+use crate::protocol::exchange::RawReply;
 use crate::scripts::{Loaded, Reply, words_of};
 use luagate_memory::Server;
-use redis::{RedisResult, Value};
 
 /// How many commands a script may call: a constant, plus a number for each waiter and holder.
 const CALLS: u64 = 20;
@@ -39,7 +39,7 @@ pub struct Run<'a> {
 pub struct Done {
     pub reply: Reply,
     /// As received from the server.
-    pub raw: RedisResult<Value>,
+    pub raw: RawReply,
     pub messages: Vec<(String, String)>,
     pub grants: u64,
     /// The content of the keys of each semaphore afterwards.
@@ -110,7 +110,7 @@ impl Run<'_> {
         must_work: bool,
         may_fail: bool,
         most: u64,
-    ) -> Result<(RedisResult<Value>, Messages), Violation> {
+    ) -> Result<(RawReply, Messages), Violation> {
         let before = may_fail.then(|| self.server.store());
         let reply = self.loaded.run(self.server, sent);
         let messages = self.take_messages();

@@ -4,8 +4,11 @@
 mod includes;
 
 use crate::call::Sent;
+use crate::protocol::exchange::RawReply;
+use crate::protocol::failure::Failure;
+use crate::protocol::value::{Refusal, Value};
 use includes::{expand, whole};
-use redis::{ConnectionLike, RedisResult, Value};
+use redis::{ConnectionLike, RedisError};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::slice;
@@ -109,15 +112,34 @@ impl Loaded {
         &self.names
     }
 
-    pub fn run(&self, server: &mut dyn ConnectionLike, sent: &Sent) -> RedisResult<Value> {
+    pub fn run(&self, server: &mut dyn ConnectionLike, sent: &Sent) -> RawReply {
         let mut call = redis::cmd("EVALSHA");
         call.arg(&self.names[&sent.script]).arg(sent.keys.len());
-        call.arg(&sent.keys).arg(&sent.arguments).query(server)
+        raw(call.arg(&sent.keys).arg(&sent.arguments).query(server))
+    }
+}
+
+/// A reply that a client of `redis` received.
+pub fn raw(reply: Result<redis::Value, RedisError>) -> RawReply {
+    reply.map(value).map_err(|error| {
+        let text = format!("{} {}", error.code().unwrap_or("?"), error.detail().unwrap_or(""));
+        Failure::refused(Refusal::read(text.trim_end()))
+    })
+}
+
+fn value(value: redis::Value) -> Value {
+    match value {
+        redis::Value::Nil => Value::Nil,
+        redis::Value::Int(number) => Value::Int(number),
+        redis::Value::BulkString(bytes) => Value::BulkString(bytes),
+        redis::Value::Array(values) => Value::Array(values.into_iter().map(self::value).collect()),
+        redis::Value::SimpleString(text) => Value::SimpleString(text),
+        other => Value::SimpleString(format!("{other:?}")),
     }
 }
 
 /// A reply as words.
-pub fn words_of(reply: &RedisResult<Value>) -> Reply {
+pub fn words_of(reply: &RawReply) -> Reply {
     match reply {
         Ok(value) => {
             let mut words = Vec::new();
@@ -127,7 +149,7 @@ pub fn words_of(reply: &RedisResult<Value>) -> Reply {
             }
             Ok(words)
         }
-        Err(error) => Err(format!("{} {}", error.code().unwrap_or("?"), error.detail().unwrap_or(""))),
+        Err(failure) => Err(failure.refusal().map_or_else(|| format!("{failure:?}"), Refusal::to_string)),
     }
 }
 

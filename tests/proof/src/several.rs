@@ -8,6 +8,7 @@
 
 mod properties;
 
+use crate::call::SCRIPTS;
 use crate::call::Sent as Wire;
 use crate::carrier::{Carrier, hash_of};
 use crate::checking::{Explored, explore};
@@ -15,10 +16,9 @@ use crate::gate::Gate;
 use crate::ledger::{Check, Violation, broken};
 use crate::protocol::call::Call;
 use crate::protocol::keys::Keys;
-use crate::protocol::semaphore::{AskOne, Release, TryAcquireSeveral, TryAcquireSeveralAnswer};
+use crate::protocol::semaphore::{AskOne, Grant, Release, TryAcquireSeveral, TryAcquireSeveralAnswer};
 use crate::run::Run;
 use crate::scripts::Scripts;
-use luagate::__proof::left_of;
 use luagate_memory::Store;
 use stateright::{Model, Property};
 use std::hash::{Hash, Hasher};
@@ -182,11 +182,11 @@ impl Moment {
             server.set_store((*self.store).clone());
             let run = Run { server, loaded, micros, listens: &|_| false, full: false };
             let done = match sent {
-                Sent::All(_) => run.several(&mut gates, &Wire::new(&all.pack())),
+                Sent::All(_) => run.several(&mut gates, &Wire::new(&all.pack(&SCRIPTS))),
                 Sent::Back(place) => {
                     let (keep, fence) = (0, None);
                     let release = Release { keys: &keys[place], id, keep, fence };
-                    run.one(&mut gates[place], &Wire::new(&release.pack()))
+                    run.one(&mut gates[place], &Wire::new(&release.pack(&SCRIPTS)))
                 }
             };
             (done, server.store())
@@ -198,12 +198,12 @@ impl Moment {
         let (Sent::All(_), Ok(reply)) = (sent, done.raw) else { return Ok(reported) };
         match all.answer(reply) {
             Ok(TryAcquireSeveralAnswer::Granted(grants) | TryAcquireSeveralAnswer::Held(grants)) => {
-                let left = |grant| left_of(grant).unwrap_or_default();
+                let left = |grant: &Grant| grant.left().unwrap_or_default();
                 reported.grants = grants.iter().map(|(grant, _)| (grant.fence, left(grant))).collect();
             }
             Ok(TryAcquireSeveralAnswer::Denied { still_held, .. })
             | Ok(TryAcquireSeveralAnswer::AboveLimit { still_held, .. }) => reported.still_held = still_held,
-            Err(error) => return broken("reply", error.to_string()),
+            Err(error) => return broken("reply", format!("{error:?}")),
         }
         let (has, should) = (self.holds(id), reported.grants.len() + reported.still_held);
         if has != should {

@@ -6,6 +6,7 @@ mod rounds;
 
 use crate::call::{commands, server_error};
 use crate::protocol::exchange::{Packet, RawReply};
+use crate::protocol::value::Value;
 use crate::scripts::{Loaded, Scripts};
 use luagate_memory::Server;
 
@@ -32,10 +33,7 @@ fn carry(packet: &Packet, mut execute: impl FnMut(&[Vec<u8>]) -> RawReply) -> Ve
     let replies: Vec<RawReply> = commands(&packet.bytes)
         .iter()
         .map(|command| match execute(command) {
-            Err(error) => {
-                let text = error.detail().unwrap_or_default();
-                server_error(&format!("{} {text}", error.code().unwrap_or_default()))
-            }
+            Err(error) => Ok(Value::Error(error.refusal().expect("an error of the server").clone())),
             reply => reply,
         })
         .collect();

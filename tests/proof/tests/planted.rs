@@ -1,4 +1,4 @@
-//! Promise: the simulation finds each fault of `planted.txt` in the machines of `src/protocol`. `LUAGATE_PLANTED=outbox` plants
+//! Promise: the simulation finds each fault of `planted.txt` in the machines of `crates/core`. `LUAGATE_PLANTED=outbox` plants
 //! only those whose line contains this.
 #![cfg(feature = "mutants")]
 

@@ -54,8 +54,13 @@ fn the_readme_names_the_dependencies() {
         needed.map(|(name, _)| format!("`{name}`")).collect()
     };
     let mut named = always(&manifest["dependencies"]);
+    // The core is a part of the library.
+    let core: toml::Table = fs::read_to_string(root().join("crates/core/Cargo.toml")).unwrap().parse().unwrap();
+    named.extend(always(&core["dependencies"]));
+    named.retain(|name| name != "`luagate-core`");
     named.extend(always(&manifest["target"]["cfg(target_os = \"linux\")"]["dependencies"]));
     named.sort();
+    named.dedup();
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let line = readme.lines().find_map(|line| line.strip_prefix("- **Dependencies**: ")).expect("a line");
     let mut words: Vec<_> = line.split([' ', ',', ';', '.']).filter(|word| word.starts_with('`')).collect();
@@ -146,7 +151,18 @@ fn write_program(folder: &Path, package: &Path, features: &[&String]) {
 #[test]
 fn a_program_builds_with_the_package_alone_the_oldest_rust_and_the_oldest_dependencies() {
     let folder = tempfile::tempdir().unwrap();
-    let package = ["package", "--quiet", "--no-verify", "--allow-dirty", "-p", "luagate-memory", "-p", "luagate"];
+    let package = [
+        "package",
+        "--quiet",
+        "--no-verify",
+        "--allow-dirty",
+        "-p",
+        "luagate-core",
+        "-p",
+        "luagate-memory",
+        "-p",
+        "luagate",
+    ];
     let made = folder.path().join("made");
     output_of(Command::new(env!("CARGO")).args(package).arg("--target-dir").arg(&made).current_dir(root()));
     for packed in fs::read_dir(made.join("package")).unwrap().map(|entry| entry.unwrap().path()) {
@@ -159,11 +175,16 @@ fn a_program_builds_with_the_package_alone_the_oldest_rust_and_the_oldest_depend
         let is_it = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(name);
         entries.find(is_it).unwrap_or_else(|| panic!("{name} was not unpacked"))
     };
-    let (luagate, memory) = (unpacked("luagate-0"), unpacked("luagate-memory-0"));
+    let (luagate, core, memory) = (unpacked("luagate-0"), unpacked("luagate-core-0"), unpacked("luagate-memory-0"));
     let manifest = fs::read_to_string(luagate.join("Cargo.toml")).unwrap();
     fs::write(luagate.join("Cargo.toml"), with_oldest_dependencies(&manifest)).unwrap();
-    // luagate-memory is in no registry before the first release.
-    let patch = format!("[patch.crates-io]\nluagate-memory = {{ path = {:?} }}\n", memory.display().to_string());
+    // They are in no registry before the first release.
+    let path = |of: PathBuf| of.display().to_string();
+    let patch = format!(
+        "[patch.crates-io]\nluagate-core = {{ path = {:?} }}\nluagate-memory = {{ path = {:?} }}\n",
+        path(core),
+        path(memory)
+    );
     fs::write(folder.path().join("patch.toml"), patch).unwrap();
 
     let manifest: toml::Table = manifest.parse().unwrap();

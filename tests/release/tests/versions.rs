@@ -29,9 +29,11 @@ fn number_after(file: &str, before: &str) -> String {
 }
 
 /// Each place with a number: the row of the table, the file, and the text before the number.
-const PLACES: [(&str, &str, &str); 20] = [
+const PLACES: [(&str, &str, &str); 22] = [
     ("luagate", "Cargo.toml", "\nversion = \""),
     ("luagate", "cli/Cargo.toml", "luagate = { path = \"..\", version = \""),
+    ("luagate-core", "crates/core/Cargo.toml", "\nversion = \""),
+    ("luagate-core", "Cargo.toml", "luagate-core = { path = \"crates/core\", version = \"="),
     ("luagate-memory", "crates/memory/Cargo.toml", "\nversion = \""),
     ("luagate-memory", "Cargo.toml", "luagate-memory = { path = \"crates/memory\", version = \""),
     ("luagate-cli", "cli/Cargo.toml", "\nversion = \""),

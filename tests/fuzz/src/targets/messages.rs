@@ -2,8 +2,8 @@
 //! after it was written and read again, and only the secret of a wait signs a message for it.
 
 use super::text;
-use luagate::__proof::protocol::inbox::{Mailbox, Message, Received};
-use luagate::__proof::protocol::lease::Moment;
+use luagate_core::inbox::{Mailbox, Message, Received};
+use luagate_core::lease::Moment;
 use std::time::{Duration, Instant};
 
 const SECRET: &str = "secret";

@@ -2,9 +2,9 @@
 //! into a key or an id and read again. A text of any form gets a valid name.
 
 use super::{text, texts};
-use luagate::__proof::protocol::{id, keys};
 use luagate::errors::Invalid;
 use luagate::name_from;
+use luagate_core::{id, keys};
 
 const PREFIX: &str = "my:app";
 

@@ -2,28 +2,44 @@
 //! What is no reply is an error.
 
 use crate::seeds;
-use luagate::__proof::replies;
-use redis::Value;
+use luagate_core::parser::read;
+use luagate_core::value::{Refusal, Value};
 
 /// The first byte: the length of the pieces in which the others arrive.
 pub fn run(data: &[u8]) {
     let Some((piece, bytes)) = data.split_first() else { return };
-    let whole = replies(bytes, bytes.len().max(1));
-    let cut = replies(bytes, usize::from(*piece).max(1));
+    let whole = read(bytes, bytes.len().max(1));
+    let cut = read(bytes, usize::from(*piece).max(1));
     assert_eq!(whole.is_ok(), cut.is_ok(), "{whole:?} or {cut:?}");
     let (Ok(whole), Ok(cut)) = (whole, cut) else { return };
     assert_eq!(whole, cut);
     if let Some(first) = whole.first() {
-        assert_eq!(redis::parse_redis_value(bytes).ok().as_ref(), Some(first));
+        assert_eq!(redis::parse_redis_value(bytes).ok().map(of_redis).as_ref(), Some(first));
     }
     for value in whole.iter().filter(|value| !has_error(value)) {
-        assert_eq!(replies(&encode(value), 7).ok(), Some(vec![value.clone()]));
+        assert_eq!(read(&encode(value), 7).ok(), Some(vec![value.clone()]));
+    }
+}
+
+fn of_redis(value: redis::Value) -> Value {
+    match value {
+        redis::Value::Nil => Value::Nil,
+        redis::Value::Int(number) => Value::Int(number),
+        redis::Value::BulkString(bytes) => Value::BulkString(bytes),
+        redis::Value::Array(values) => Value::Array(values.into_iter().map(of_redis).collect()),
+        redis::Value::Okay => Value::SimpleString("OK".to_owned()),
+        redis::Value::SimpleString(text) => Value::SimpleString(text),
+        redis::Value::ServerError(error) => {
+            let detail = error.details().map(|detail| format!(" {detail}")).unwrap_or_default();
+            Value::Error(Refusal::read(&format!("{}{detail}", error.code())))
+        }
+        other => panic!("{other:?} is not of RESP2"),
     }
 }
 
 fn has_error(value: &Value) -> bool {
     match value {
-        Value::ServerError(_) => true,
+        Value::Error(_) => true,
         Value::Array(items) => items.iter().any(has_error),
         _ => false,
     }
@@ -39,7 +55,6 @@ pub fn encode(value: &Value) -> Vec<u8> {
             format!("*{}\r\n", items_of(value)).into_bytes().into_iter().chain(items).collect()
         }
         Value::SimpleString(text) => format!("+{text}\r\n").into_bytes(),
-        Value::Okay => b"+OK\r\n".to_vec(),
         _ => b"$-1\r\n".to_vec(),
     }
 }

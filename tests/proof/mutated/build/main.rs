@@ -1,4 +1,4 @@
-//! Writes a copy of the library in which each small change of `src/protocol` is a branch, selected by a number. So all
+//! Writes a copy of `luagate-core` in which each small change is a branch, selected by a number. So all
 //! mutants are compiled at once.
 
 mod operators;

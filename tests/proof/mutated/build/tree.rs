@@ -1,4 +1,4 @@
-//! Copies the library, and changes the files of the protocol in the copy.
+//! Copies `luagate-core`, and changes its files in the copy.
 
 use crate::operators::{Mutant, Operators};
 use proc_macro2::TokenStream;
@@ -10,9 +10,6 @@ use syn::{Attribute, Item, ItemMod, Meta};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
 
-/// This file is left unchanged: its content comes from macros.
-const UNCHANGED: &str = "script.rs";
-
 #[derive(Default)]
 struct Tree {
     mutants: Vec<Mutant>,
@@ -20,17 +17,17 @@ struct Tree {
     tests: Vec<TokenStream>,
 }
 
-/// Writes the library with the list of its mutants and the list of the protocol's unit tests.
+/// Writes the crate with the list of its mutants and the list of its unit tests.
 pub fn write() {
     let out = PathBuf::from(env::var("OUT_DIR").unwrap());
-    // `src` includes the files of the other folders.
-    for folder in ["src", "lua", "docs"] {
+    // The unit tests read a file in `lua`.
+    for folder in ["crates/core/src", "lua"] {
         println!("cargo::rerun-if-changed={ROOT}/{folder}");
         let _ = fs::remove_dir_all(out.join(folder)); // may not exist yet
         copy(&Path::new(ROOT).join(folder), &out.join(folder));
     }
     let mut tree = Tree::default();
-    tree.folder(&out.join("src/protocol"), "", &quote!(crate::protocol));
+    tree.folder(&out.join("crates/core/src"), "", &quote!(crate));
     let Tree { mutants, tests } = tree;
     let mutants = mutants.iter().map(|mutant| {
         let Mutant { file, line, function, before, after, is_planted, seed } = mutant;
@@ -47,7 +44,7 @@ pub fn write() {
             }
         }
     });
-    let lib = out.join("src/lib.rs");
+    let lib = out.join("crates/core/src/lib.rs");
     // Without the inner attributes: another file includes this one.
     let items = parse(&lib).items;
     let text = quote! {
@@ -76,7 +73,7 @@ fn parse(path: &Path) -> syn::File {
 }
 
 impl Tree {
-    /// Changes the files of a folder. `place` is its path in the protocol.
+    /// Changes the files of a folder. `place` is its path in the crate.
     fn folder(&mut self, folder: &Path, place: &str, module: &TokenStream) {
         let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         paths.sort();
@@ -84,7 +81,7 @@ impl Tree {
             let name = path.file_name().unwrap().to_str().unwrap();
             let stem = format_ident!("{}", name.trim_end_matches(".rs"));
             match name {
-                UNCHANGED => {}
+                "lib.rs" => {}
                 "mod.rs" => self.file(&path, &format!("{place}{name}"), module),
                 _ if path.is_dir() => self.folder(&path, &format!("{place}{name}/"), &quote!(#module::#stem)),
                 _ => self.file(&path, &format!("{place}{name}"), &quote!(#module::#stem)),

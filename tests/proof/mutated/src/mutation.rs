@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A small change of `src/protocol`, or a larger one from `planted.txt`.
+/// A small change of `crates/core/src`, or a larger one from `planted.txt`.
 #[derive(Debug)]
 pub struct Mutant {
     pub file: &'static str,

@@ -1,4 +1,4 @@
-//! Activates every small change of `src/protocol`, one at a time, and lists the changes that nothing detects: no unit
+//! Activates every small change of `crates/core`, one at a time, and lists the changes that nothing detects: no unit
 //! test of the protocol, no call over bytes, no simulated world, no exhaustive search. Changes without effect are
 //! listed in `equivalent_protocol.txt`, with the reason.
 //!

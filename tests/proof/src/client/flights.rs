@@ -3,13 +3,13 @@
 use super::{Client, Thread};
 use crate::call::{Command, Sent};
 use crate::protocol::exchange::RawReply;
+use crate::protocol::failure::{CallError, Failure};
+use crate::protocol::kind::FailureKind;
 use crate::protocol::lease::{self, Moment};
 use crate::protocol::outbox::Post;
 use crate::protocol::releases::LostCalls;
 use crate::protocol::routing::NodeId;
-use luagate::__proof::failure;
-use luagate::errors::{CallError, FailureKind};
-use redis::Value;
+use crate::protocol::value::Value;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -251,13 +251,13 @@ impl Client {
         {
             self.changes += 1;
             self.refusals += 1;
-            self.received(flight, Err(CallError::Failed(failure(kind, "not sent"))), now);
+            self.received(flight, Err(CallError::Failed(Failure::new(kind, "not sent"))), now);
         }
     }
 
     /// No reply arrives.
     fn fail(&mut self, flight: Flight, kind: FailureKind, now: Moment) {
-        self.received(flight, Err(CallError::Unknown(failure(kind, "no answer"))), now);
+        self.received(flight, Err(CallError::Unknown(Failure::new(kind, "no answer"))), now);
     }
 
     /// Hands the outcomes to the thread that waited.

@@ -3,6 +3,7 @@
 use super::flights::{Answered, Unanswered};
 use super::waits::Caller;
 use super::{Client, Outcome, Thread, Want};
+use crate::call::SCRIPTS;
 use crate::ledger::Violation;
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::held::{HeldPermit, Identity};
@@ -143,7 +144,7 @@ impl Client {
             return self.release_later(PendingRelease::of_permit(&identity, longest, now.instant()), Some(number), now);
         }
         let until = now.instant() + DROP_BOUND;
-        let call = release_of(&identity, 0).pack();
+        let call = release_of(&identity, 0).pack(&SCRIPTS);
         self.change(Change::Drop(number, until), &call, Some(until), now);
     }
 
@@ -185,7 +186,7 @@ impl Client {
         }
         if let Some(permit) = self.permits.get_mut(&number) {
             permit.least = permit.least.min(keep);
-            let call = release_of(&permit.identity, keep).pack();
+            let call = release_of(&permit.identity, keep).pack(&SCRIPTS);
             self.change(Change::Keep(number, keep), &call, None, now);
         }
     }
@@ -204,7 +205,7 @@ impl Client {
     fn send_refresh(&mut self, number: Number, lease_ms: u64, confirms: bool, now: Moment) {
         if let Some(held) = self.keeper.held(number) {
             let until = held.deadline().instant();
-            let call = held.identity.refresh(lease_ms).pack();
+            let call = held.identity.refresh(lease_ms).pack(&SCRIPTS);
             self.keeper.refreshing(number, lease_ms, now);
             if let Some(permit) = self.permits.get_mut(&number) {
                 permit.is_brief |= lease_ms < BRIEF_MS;
@@ -311,7 +312,7 @@ impl Client {
         }
         let refreshes = batch.iter().map(|(_, identity)| {
             let LeaseOptions { lease_ms, .. } = identity.lease;
-            identity.refresh(lease_ms).pack()
+            identity.refresh(lease_ms).pack(&SCRIPTS)
         });
         let calls: Vec<Packed> = refreshes.collect();
         if !calls.is_empty() {

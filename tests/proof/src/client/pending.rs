@@ -5,11 +5,11 @@ use super::{Client, Thread};
 use crate::call::parse;
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::RawReply;
+use crate::protocol::failure::CallError;
 use crate::protocol::keeper::Number;
 use crate::protocol::lease::Moment;
 use crate::protocol::outbox::{Next, Post, Work};
 use crate::protocol::releases::PendingRelease;
-use luagate::errors::CallError;
 use std::collections::BTreeSet;
 use std::time::Instant;
 

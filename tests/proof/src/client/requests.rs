@@ -5,12 +5,12 @@ use super::{Client, READ_TIMEOUT, Thread};
 use crate::call::{Command, Sent, parse};
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::{Exchange, RawReply, error_in, missing};
+use crate::protocol::failure::{CallError, Failure};
+use crate::protocol::kind::FailureKind;
 use crate::protocol::lease::Moment;
 use crate::protocol::routing::route::{Route, RouteStep};
 use crate::protocol::routing::slots::{Learning, LearningStep};
 use crate::protocol::routing::{NodeId, by_node};
-use luagate::__proof::failure;
-use luagate::errors::{CallError, Failure, FailureKind};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -192,7 +192,7 @@ impl Client {
             && self.is_calm
             && matches!(failure.kind(), Disconnected | Moved | NotReady | TimedOut | Unreachable)
         {
-            self.break_promise("attempts", format!("a call fails, although no fault happened: {error}"));
+            self.break_promise("attempts", format!("a call fails, although no fault happened: {error:?}"));
         }
     }
 
@@ -314,8 +314,8 @@ impl Client {
         self.changes += 1;
         let reply = match replies {
             Ok(mut replies) => error_in(replies.pop().unwrap_or_else(missing))
-                .map_err(|error| failure(FailureKind::Other, &error.to_string())),
-            Err(_) => Err(failure(FailureKind::TimedOut, "no answer")),
+                .map_err(|error| Failure::new(FailureKind::Other, format!("{error:?}"))),
+            Err(_) => Err(Failure::new(FailureKind::TimedOut, "no answer")),
         };
         let learning = self.requests.get_mut(&thread).and_then(|request| request.learning.as_mut());
         if let (Some(learning), Some(slots)) = (learning, &mut self.slots) {
@@ -360,7 +360,7 @@ impl Client {
         if is_due(request.pause) {
             request.pause = None;
             if request.learning.is_some() {
-                request.learned(Err(failure(FailureKind::TimedOut, "another call still asks for the slots")));
+                request.learned(Err(Failure::new(FailureKind::TimedOut, "another call still asks for the slots")));
             }
             self.go_on(thread, now);
         }
@@ -370,7 +370,7 @@ impl Client {
 
 /// Whether a node of a cluster has not run the call, because of its slot.
 fn is_redirect(failure: &Failure) -> bool {
-    failure.kind() == FailureKind::Moved || failure.to_string().contains("TRYAGAIN")
+    failure.kind() == FailureKind::Moved || failure.refusal().is_some_and(|refusal| refusal.code() == "TRYAGAIN")
 }
 
 impl Request {
@@ -382,7 +382,7 @@ impl Request {
         }
     }
 
-    fn answered(&mut self, index: usize, reply: redis::Value, flight: &Flight, now: Moment) {
+    fn answered(&mut self, index: usize, reply: crate::protocol::value::Value, flight: &Flight, now: Moment) {
         let attempt = &mut self.attempts[index];
         let repeated = attempt.route.repeated(|| now);
         let (sent, on) = (flight.sent, Some(flight.connection));

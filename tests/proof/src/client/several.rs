@@ -3,12 +3,13 @@
 use super::flights::{Answered, Unanswered, lost};
 use super::waits::Caller;
 use super::{Client, Connection, Thread, Want};
+use crate::call::SCRIPTS;
 use crate::protocol::call::Call;
+use crate::protocol::failure::CallError;
 use crate::protocol::lease::Moment;
 use crate::protocol::releases::{LostCalls, PendingRelease};
 use crate::protocol::semaphore::{AskOne, TryAcquireSeveral, TryAcquireSeveralAnswer};
 use crate::protocol::waiter::Granted;
-use luagate::errors::CallError;
 use std::time::Duration;
 
 fn asked(wants: &[Want]) -> Vec<AskOne<'_>> {
@@ -27,7 +28,7 @@ impl Client {
     pub(crate) fn try_all(&mut self, wants: Vec<Want>, now: Moment) {
         let number = self.next_number();
         let asked = asked(&wants);
-        let call = TryAcquireSeveral { id: &wants[0].id, asked: &asked }.pack();
+        let call = TryAcquireSeveral { id: &wants[0].id, asked: &asked }.pack(&SCRIPTS);
         self.send(Thread::Caller(number), &[call], None, now);
         self.callers.insert(number, Caller::TriesAll(wants));
     }

@@ -5,9 +5,12 @@ mod waiting;
 
 use super::flights::{Answered, Connection, Unanswered, lost};
 use super::{Client, Outcome, Patience, Thread, Want};
+use crate::call::SCRIPTS;
 use crate::protocol::call::Call;
+use crate::protocol::failure::{CallError, Failure};
 use crate::protocol::inbox::Mailbox;
 use crate::protocol::keys::LatchKeys;
+use crate::protocol::kind::FailureKind;
 use crate::protocol::latch_target::LatchTarget;
 use crate::protocol::lease::Moment;
 use crate::protocol::outbox::{Before, Mark, Ordered, may_go_on};
@@ -17,8 +20,6 @@ use crate::protocol::waiter::{
     last_call_ends,
 };
 pub(crate) use caller::{Caller, Settles, Then};
-use luagate::__proof::failure;
-use luagate::errors::{CallError, FailureKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -101,7 +102,7 @@ impl Client {
         match then {
             Then::Begin | Then::TryAgain(_) => self.nothing(&want, "an earlier release is not confirmed", false),
             Then::AskAgain(mut waiting) => {
-                let late = failure(FailureKind::TimedOut, "an earlier release is not confirmed");
+                let late = Failure::new(FailureKind::TimedOut, "an earlier release is not confirmed");
                 let action = waiting.on(Event::Unanswered(CallError::Failed(late)), now);
                 self.wait_on(number, waiting, want, action, now);
             }
@@ -173,7 +174,7 @@ impl Client {
     }
 
     fn try_once(&mut self, number: u64, want: Want, target: Box<PermitTarget>, is_again: bool, now: Moment) {
-        let (call, mark) = (target.acquire(AskKind::First, "").pack(), self.outbox.mark());
+        let (call, mark) = (target.acquire(AskKind::First, "").pack(&SCRIPTS), self.outbox.mark());
         self.send(Thread::Caller(number), &[call], None, now);
         self.callers.insert(number, Caller::Tries { want, target, mark, is_again });
     }
@@ -220,7 +221,7 @@ impl Client {
         let inbox = channel.map(|channel| waiting.mailbox.inbox(channel));
         self.opened |= ask == AskKind::InLine;
         waiting.asks += 1;
-        let call = waiting.waiter.target.call(ask, &inbox.unwrap_or_default());
+        let call = waiting.waiter.target.call(ask, &inbox.unwrap_or_default(), &SCRIPTS);
         waiting.mark = self.outbox.mark();
         self.send(Thread::Caller(number), &[call], until, now);
     }

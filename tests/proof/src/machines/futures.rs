@@ -5,9 +5,9 @@ use super::wait::Wait;
 use super::waits::{denied, unknown};
 use super::{at, keep};
 use crate::protocol::keeper::{Keeper, Task};
+use crate::protocol::kind::FailureKind;
 use crate::protocol::releases::ReleaseTarget;
 use crate::protocol::waiter::{PermitTarget, WaitTarget};
-use luagate::errors::FailureKind;
 
 pub(super) fn check() {
     leftovers();

@@ -3,15 +3,19 @@
 use super::at;
 use super::releases::reply;
 use super::wait::{Shown, Wait};
+use crate::protocol::failure::{CallError, Failure};
 use crate::protocol::keys::LatchKeys;
-use crate::protocol::latch_target::LatchTarget;
+use crate::protocol::kind::FailureKind;
+use crate::protocol::latch_target::{LatchTarget, NotOpen};
 use crate::protocol::waiter::{WaitTarget, WaiterState};
-use luagate::__proof::failure;
-use luagate::errors::{CallError, FailureKind, WaitError};
 
 impl Shown for LatchTarget {
-    fn show(result: Result<(), WaitError>) -> String {
-        result.map_or_else(|error| error.to_string(), |()| "open".to_owned())
+    fn show(result: Result<(), NotOpen>) -> String {
+        match result {
+            Ok(()) => "open".to_owned(),
+            Err(NotOpen::StillClosed(still)) => format!("timed out, {} of {} left", still.left, still.count),
+            Err(error) => format!("{error:?}"),
+        }
     }
 }
 
@@ -85,7 +89,7 @@ fn ends() {
     let mut wait = Wait::<LatchTarget>::new(None);
     wait.asks(0);
     assert_eq!(wait.cancelled(), format!("{CANCELLED}, gives back now true, later false"));
-    let away = || CallError::Failed(failure(FailureKind::Disconnected, "no answer"));
+    let away = || CallError::Failed(Failure::new(FailureKind::Disconnected, "no answer"));
     let mut wait = Wait::<LatchTarget>::new(None);
     wait.asks(0);
     wait.timer(4_000);
@@ -95,11 +99,9 @@ fn ends() {
     assert!(first.unanswered(away(), 0).contains("no answer"));
 }
 
-const CANCELLED: &str = "the wait was cancelled by its `Cancel` handle. Call again with a new handle to wait again";
+const CANCELLED: &str = "Cancelled";
 
 /// The error of a wait that ended with so many of three ids left.
 fn timed_out(left: u32) -> String {
-    format!(
-        "timed out at the latch: {left} of 3 must still count down. Call again to wait again, or use a longer timeout"
-    )
+    format!("timed out, {left} of 3 left")
 }

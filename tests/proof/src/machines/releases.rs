@@ -2,17 +2,18 @@
 //! calls wait for it.
 
 use super::at;
+use crate::call::SCRIPTS;
 use crate::protocol::call::Packed;
 use crate::protocol::exchange::RawReply;
+use crate::protocol::failure::{CallError, Failure};
 use crate::protocol::held::HeldPermit;
 use crate::protocol::inbox::Inbox;
 use crate::protocol::keys::Keys;
+use crate::protocol::kind::FailureKind;
 use crate::protocol::lease::Deadline;
 use crate::protocol::outbox::{Before, Next, Ordered, Outbox, Post, Work, may_go_on};
 use crate::protocol::releases::{LostCalls, PendingRelease, ReleaseCall, ReleaseTarget};
-use luagate::__proof::failure;
-use luagate::errors::{CallError, FailureKind};
-use redis::{ErrorKind, ServerErrorKind, Value};
+use crate::protocol::value::{Refusal, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -60,9 +61,14 @@ fn key(name: &str) -> String {
 }
 
 /// An outbox, and the ids of its releases.
-#[derive(Default)]
 struct Queue {
     outbox: Outbox<Connection>,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue { outbox: Outbox::new(&SCRIPTS) }
+    }
 }
 
 impl Queue {
@@ -138,8 +144,8 @@ pub(super) fn reply(words: &str) -> Value {
     Value::Array(words.collect())
 }
 
-fn refused(kind: ServerErrorKind) -> Option<RawReply> {
-    Some(Err((ErrorKind::Server(kind), "refused").into()))
+fn refused(code: &str) -> Option<RawReply> {
+    Some(Ok(Value::Error(Refusal::read(&format!("{code} refused")))))
 }
 
 pub(super) fn check() {
@@ -172,7 +178,7 @@ fn steps() {
             release.answered(&mut steps, reply(words)).unwrap();
             taken.push(steps.next);
         }
-        assert_eq!(release.call(&steps).is_none(), steps.next == ReleaseCall::Nothing);
+        assert_eq!(release.call(&steps, &SCRIPTS).is_none(), steps.next == ReleaseCall::Nothing);
         taken
     };
     let (look_up, release, nothing) = (ReleaseCall::LookUp, ReleaseCall::Release, ReleaseCall::Nothing);
@@ -285,8 +291,7 @@ fn unknown_scripts() {
     let mut it = Queue::default();
     let post = it.post(plain("m", "id"));
     let mark = it.outbox.mark();
-    let Next::Post(post) = it.outbox.answered(post, refused(ServerErrorKind::NoScript), at(0).instant(), is_open)
-    else {
+    let Next::Post(post) = it.outbox.answered(post, refused("NOSCRIPT"), at(0).instant(), is_open) else {
         panic!("it is not posted again");
     };
     assert!(post.with_text && post.on == CURRENT);
@@ -299,10 +304,7 @@ fn unknown_scripts() {
     assert!(matches!(gone, Next::Confirmed { .. }));
     another.outbox.confirm(number);
     assert!(another.outbox.is_overtaken(key("m").as_bytes(), mark));
-    assert!(matches!(
-        it.outbox.answered(post, refused(ServerErrorKind::NoScript), at(0).instant(), is_open),
-        Next::Due { .. }
-    ));
+    assert!(matches!(it.outbox.answered(post, refused("NOSCRIPT"), at(0).instant(), is_open), Next::Due { .. }));
     assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
 }
 
@@ -401,7 +403,7 @@ fn unanswered_releases() {
     };
     assert_eq!(post.on, Connection(3));
     // After an error of the server, the call has run, and the release goes to the server that has the key now.
-    let refused = it.outbox.answered(post, refused(ServerErrorKind::ReadOnly), at(0).instant(), is_open);
+    let refused = it.outbox.answered(post, refused("READONLY"), at(0).instant(), is_open);
     assert!(matches!(refused, Next::Due { closes: None }));
     assert_eq!(it.before("m", None, 0), "sends id");
 }
@@ -425,10 +427,7 @@ fn closed_connections() {
     // A call finds that it is closed by now.
     let mut it = Queue::default();
     let post = it.post(PendingRelease { lost: lost(&[2]), ..plain("m", "id") });
-    assert!(matches!(
-        it.outbox.answered(post, refused(ServerErrorKind::ReadOnly), at(0).instant(), is_open),
-        Next::Due { .. }
-    ));
+    assert!(matches!(it.outbox.answered(post, refused("READONLY"), at(0).instant(), is_open), Next::Due { .. }));
     it.outbox.entries.values_mut().for_each(|entry| entry.release.lost = lost(&[2]));
     let name = key("m");
     let call = Ordered { key: name.as_bytes(), own_id: None, after: None, only_own: false };
@@ -443,7 +442,7 @@ fn late_calls() {
     let post = posts(&mut it, &[2]);
     assert_eq!(it.before("m", Some("id"), UNTIL), "waits");
     let late = UNTIL + 1;
-    let failed = it.outbox.answered(post, refused(ServerErrorKind::ReadOnly), at(late).instant(), is_open);
+    let failed = it.outbox.answered(post, refused("READONLY"), at(late).instant(), is_open);
     assert!(matches!(failed, Next::Due { closes: None }));
     let mut another = Queue { outbox: it.outbox.clone() };
     assert_eq!(it.next(late + UNTIL - 1), Ok(vec!["id".to_owned()]));
@@ -480,7 +479,7 @@ fn failures() {
     assert!(!it.outbox.is_overtaken(key("m").as_bytes(), mark));
     let mut another = Queue::default();
     let post = another.post(plain("m", "id"));
-    let answered = another.outbox.answered(post, refused(ServerErrorKind::ReadOnly), at(0).instant(), is_open);
+    let answered = another.outbox.answered(post, refused("READONLY"), at(0).instant(), is_open);
     assert!(matches!(answered, Next::Due { closes: None }));
     assert_eq!(another.before("m", None, 0), "sends id");
     // While its server is paused, nobody has to look.
@@ -599,7 +598,7 @@ fn own_ids() {
     let call = |id| Ordered { key: name.as_bytes(), own_id: Some(id), after: None, only_own: true };
     assert_eq!(it.looks(call("another"), 0), "clear");
     assert_eq!(it.looks(call("id"), 0), "sends id, own");
-    let failed = |kind| CallError::Failed(failure(kind, "failed"));
+    let failed = |kind| CallError::Failed(Failure::new(kind, "failed"));
     let goes_on = |is_own| [FailureKind::ReadOnly, FailureKind::TimedOut].map(|kind| may_go_on(is_own, &failed(kind)));
     assert_eq!([false, true].map(goes_on), [[true, false], [false, false]]);
     // A lookup is alone.

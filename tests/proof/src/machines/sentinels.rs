@@ -2,11 +2,11 @@
 //! or wrongly, and the master changes.
 
 use crate::client::moment;
+use crate::protocol::failure::Failure;
+use crate::protocol::kind::FailureKind;
 use crate::protocol::routing::HostPort;
 use crate::protocol::routing::sentinel::{Listen, Listener, Sentinels};
 use fastrand::Rng;
-use luagate::__proof::failure;
-use luagate::errors::{Failure, FailureKind};
 use std::time::{Duration, Instant};
 
 const WORLDS: u64 = 3_000;
@@ -50,7 +50,7 @@ fn at(port: u16) -> HostPort {
 }
 
 fn silent() -> Failure {
-    failure(FailureKind::TimedOut, "silent")
+    Failure::new(FailureKind::TimedOut, "silent")
 }
 
 impl World {
@@ -138,7 +138,7 @@ impl World {
                     self.connected = Some((port, moves));
                     break Some(sentinel);
                 }
-                Ok(_) => search.failure = failure(FailureKind::NotReady, "it is no master"),
+                Ok(_) => search.failure = Failure::new(FailureKind::NotReady, "it is no master"),
                 Err(failure) => search.failure = failure,
             }
         };

@@ -2,10 +2,10 @@
 
 use super::at;
 use crate::client::micros;
+use crate::protocol::failure::CallError;
 use crate::protocol::inbox::{Mail, Message};
 use crate::protocol::lease::Sent;
 use crate::protocol::waiter::{Action, ActionOf, Event, WaitTarget, Waiter};
-use luagate::errors::CallError;
 use std::time::{Duration, Instant};
 
 /// A target whose result can be shown in words.

@@ -2,21 +2,21 @@
 
 use super::at;
 use super::wait::{Shown, Wait, ms};
+use crate::protocol::failure::{CallError, Failure};
 use crate::protocol::keys::Keys;
+use crate::protocol::kind::FailureKind;
 use crate::protocol::lease::LeaseOptions;
 use crate::protocol::semaphore::{AcquireAnswer, Grant, Usage};
-use crate::protocol::waiter::{AskKind, Granted, PermitTarget, QueueEntry, WaitTarget};
-use luagate::__proof::failure;
-use luagate::errors::{AcquireError, CallError, FailureKind};
+use crate::protocol::waiter::{AskKind, Granted, NotGranted, PermitTarget, QueueEntry, WaitTarget};
 
 pub(super) const USAGE: Usage = Usage { in_use: 3, limit: 3 };
 
 fn failed(kind: FailureKind) -> CallError {
-    CallError::Failed(failure(kind, "no answer"))
+    CallError::Failed(Failure::new(kind, "no answer"))
 }
 
 pub(super) fn unknown(kind: FailureKind) -> CallError {
-    CallError::Unknown(failure(kind, "no answer"))
+    CallError::Unknown(Failure::new(kind, "no answer"))
 }
 
 fn queued(ticket: u64, position: u64, retry_after: u64, now: u64) -> AcquireAnswer {
@@ -33,7 +33,7 @@ pub(super) fn grant(fence: u64, end: u64, now: u64) -> Grant {
 
 impl Shown for PermitTarget {
     /// An error is shown by its name.
-    fn show(result: Result<Granted, AcquireError>) -> String {
+    fn show(result: Result<Granted, NotGranted>) -> String {
         match result {
             Ok(granted) => {
                 let end = granted.deadline.instant().map(ms);
@@ -41,6 +41,7 @@ impl Shown for PermitTarget {
             }
             Err(error) => {
                 let text = format!("{error:?}");
+                let text = text.strip_prefix("Unanswered(").unwrap_or(&text);
                 let word = text.split(|c: char| !c.is_alphanumeric()).next();
                 word.unwrap_or_default().to_owned()
             }
@@ -183,17 +184,17 @@ fn tickets() {
         wait
     };
     let ticket = |wait: &Wait<PermitTarget>| match wait.waiter.target.cancelled() {
-        AcquireError::Cancelled(cancelled) => cancelled.ticket,
-        error => panic!("{error}"),
+        NotGranted::Cancelled { ticket } => ticket,
+        error => panic!("{error:?}"),
     };
-    assert_eq!(ticket(&of(false)), "50".parse().ok());
+    assert_eq!(ticket(&of(false)), Some(50));
     assert_eq!(ticket(&Wait::new(None, false, false)), None);
     let error = of(false).unanswered(unknown(FailureKind::TimedOut), 10);
     assert!(error.starts_with("Unknown"), "no outage is waited for: {error}");
     assert_eq!(of(true).answered(AcquireAnswer::Held(grant(60, 9_000, 2_000), USAGE), 0, 10), "AlreadyHeld");
     let mut wait = of(true);
     wait.answered(queued(50, 1, 4_000, 1_000), 0, 10);
-    assert_eq!(ticket(&wait), "50".parse().ok());
+    assert_eq!(ticket(&wait), Some(50));
     wait.timer(4_000);
     assert!(wait.answered(AcquireAnswer::Held(grant(60, 9_000, 2_000), USAGE), 4_000, 4_010).starts_with("granted 60"));
 }

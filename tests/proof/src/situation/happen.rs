@@ -5,9 +5,9 @@ use crate::call::{Call, Sent};
 use crate::carrier::Carrier;
 use crate::client::{Outcome, Patience, Want as Wanted};
 use crate::ledger::{Check, Violation, broken};
+use crate::protocol::exchange::RawReply;
 use crate::protocol::lease::{LeaseOptions, Moment};
 use crate::scripts::words_of;
-use redis::{RedisResult, Value};
 use std::sync::Arc;
 
 impl Situation {
@@ -148,7 +148,7 @@ impl Situation {
         Ok(())
     }
 
-    fn carry_out(&mut self, carrier: &Carrier, sent: &Sent, tell: Tell) -> Result<RedisResult<Value>, Violation> {
+    fn carry_out(&mut self, carrier: &Carrier, sent: &Sent, tell: Tell) -> Result<RawReply, Violation> {
         let listening = self.parties.iter().map(|party| &party.client);
         let listening = listening.filter(|client| client.listens);
         let listening: Vec<&str> = listening.map(|client| client.channel.as_str()).collect();

@@ -2,15 +2,14 @@
 
 use super::{Event, MAIL, Tell};
 use crate::call::{Call, Sent};
-use crate::client::flights::Connection;
-use crate::client::flights::Flight;
+use crate::client::flights::{Connection, Flight};
 use crate::client::waits::Caller;
 use crate::client::{Client, Thread, Want, micros};
 use crate::protocol::keeper::Number;
+use crate::protocol::kind::FailureKind;
 use crate::protocol::lease::Moment;
 use crate::protocol::outbox::{Entry, State};
 use crate::protocol::releases::ReleaseTarget;
-use luagate::errors::FailureKind;
 use std::collections::BTreeSet;
 
 /// A client, and how many times it asked.

@@ -2,15 +2,18 @@
 //! text.
 
 use super::{carry, commands, server, server_error};
+use crate::call::SCRIPTS;
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::exchange::{Exchange, MinReplicas, Packet, RawReply, error_in, is_no_script, missing};
+use crate::protocol::failure::CallError;
 use crate::protocol::keys::Keys;
+use crate::protocol::kind::FailureKind;
 use crate::protocol::reply::error_of;
 use crate::protocol::semaphore::{Acquire, Ask, Release};
-use crate::scripts::{Scripts, words_of};
-use luagate::errors::{CallError, FailureKind};
+use crate::protocol::value::Value;
+use crate::scripts::{Scripts, raw, words_of};
 use luagate_memory::{Server, Store};
-use redis::{ConnectionLike, Value};
+use redis::ConnectionLike;
 use std::time::Duration;
 
 /// How a server behaves, and how it is called.
@@ -44,7 +47,7 @@ impl Peer<'_> {
         match words[0].as_slice() {
             b"ASKING" => {
                 self.asked = true;
-                Ok(Value::Okay)
+                Ok(Value::SimpleString("OK".to_owned()))
             }
             b"WAIT" => Ok(Value::Int(self.run)),
             _ if asked != self.setting.asking => server_error("MOVED 1 127.0.0.1:1"),
@@ -61,7 +64,7 @@ impl Peer<'_> {
 fn send(server: &mut Server, words: &[Vec<u8>]) -> RawReply {
     let mut command = redis::Cmd::new();
     command.arg(words);
-    server.req_command(&command)
+    raw(server.req_command(&command))
 }
 
 pub fn check(scripts: &Scripts) {
@@ -69,9 +72,9 @@ pub fn check(scripts: &Scripts) {
     let (a, b, c) = (keys("a"), keys("b"), keys("c"));
     let acquire = |keys, id| {
         let ask = Ask { id, limit: 1, ..Ask::default() };
-        Acquire { keys, ask }.pack()
+        Acquire { keys, ask }.pack(&SCRIPTS)
     };
-    let release = Release { keys: &c, id: "alice", keep: 0, fence: None }.pack();
+    let release = Release { keys: &c, id: "alice", keep: 0, fence: None }.pack(&SCRIPTS);
     let (first, second, refused) = (acquire(&a, "alice"), acquire(&b, "bob"), acquire(&c, "not one"));
     let lists: [&[&Packed]; 4] = [&[&first], &[&refused], &[&first, &second], &[&first, &release, &second, &refused]];
     let (mut server, _) = server(scripts);
@@ -169,7 +172,7 @@ fn replies_that_are_missing_or_errors(calls: &[&Packed]) {
         assert!(exchange.packet().is_none());
         for (index, outcome) in (0..).zip(exchange.outcomes()) {
             if (index + 1) * each <= come {
-                assert_eq!(outcome, Some(Ok(Value::Int((index + 1) * each - 1))))
+                assert_eq!(outcome.unwrap().unwrap(), Value::Int((index + 1) * each - 1))
             } else {
                 assert_unknown(outcome.unwrap())
             }
@@ -190,6 +193,6 @@ fn replies_that_are_missing_or_errors(calls: &[&Packed]) {
 fn assert_unknown(outcome: RawReply) {
     match error_of(outcome.unwrap_err()) {
         CallError::Unknown(failure) => assert_eq!(failure.kind(), FailureKind::UnexpectedReply),
-        other => panic!("{other}"),
+        other => panic!("{other:?}"),
     }
 }

@@ -1,13 +1,14 @@
 //! Calls that servers execute.
 
 use super::{GROUP, World};
-use crate::call::{Call, Command, Sent, server_error};
+use crate::call::{Call, Command, SCRIPTS, Sent, server_error};
 use crate::client::flights::Flight;
 use crate::ledger::{Check, Violation, broken};
 use crate::protocol::call::Call as Script;
+use crate::protocol::exchange::RawReply;
+use crate::protocol::kind::FailureKind;
+use crate::protocol::value::Value;
 use crate::run::Run;
-use luagate::errors::FailureKind;
-use redis::{RedisResult, Value};
 
 impl World {
     /// The server executes the packet of a flight, or of another one that must come first.
@@ -26,7 +27,7 @@ impl World {
             replies.push(match command {
                 Command::Asking => {
                     asking = true;
-                    Ok(Value::Okay)
+                    Ok(Value::SimpleString("OK".to_owned()))
                 }
                 Command::Slots => Ok(self.nodes.report()),
                 Command::Call { with_text } => match calls.next() {
@@ -47,7 +48,7 @@ impl World {
         sent: &Sent,
         asking: bool,
         with_text: bool,
-    ) -> Result<RedisResult<Value>, Violation> {
+    ) -> Result<RawReply, Violation> {
         let (port, is_awaited) = (flight.connection.port, flight.thread.is_some());
         let nodes = &self.nodes;
         let redirect = self.server.with_store(|store| {
@@ -89,7 +90,7 @@ impl World {
 
     /// The answer to a call that is executed at once. `None` also while its slot moves.
     pub(super) fn call<C: Script>(&mut self, call: &C) -> Result<Option<C::Answer>, Violation> {
-        let sent = Sent::new(&call.pack());
+        let sent = Sent::new(&call.pack(&SCRIPTS));
         if self.nodes.place(&sent.keys[0]).is_some_and(|place| self.nodes.places[place].moves.is_some()) {
             return Ok(None);
         }
@@ -98,13 +99,13 @@ impl World {
             Ok(Value::Nil) | Err(_) => Ok(None), // not sent, or refused
             Ok(value) => match call.answer(value) {
                 Ok(answer) => Ok(Some(answer)),
-                Err(error) => broken("reply", format!("the library cannot read it: {error}")),
+                Err(error) => broken("reply", format!("the library cannot read it: {error:?}")),
             },
         }
     }
 
     /// The server executes a call.
-    fn run(&mut self, sent: &Sent) -> Result<RedisResult<Value>, Violation> {
+    fn run(&mut self, sent: &Sent) -> Result<RawReply, Violation> {
         let micros = self.micros();
         let hosts = &self.hosts;
         let listens = |inbox: &str| {

@@ -13,8 +13,8 @@ use super::World;
 use crate::action::Action;
 use crate::client::{Client, Thread};
 use crate::ledger::Check;
+use crate::protocol::kind::FailureKind;
 use crate::protocol::lease::Moment;
-use luagate::errors::FailureKind;
 pub(super) use several::Group;
 
 /// How many must count down, and how long the latch is kept.

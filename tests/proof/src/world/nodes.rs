@@ -5,7 +5,7 @@ use crate::call::server_error;
 use crate::protocol::exchange::RawReply;
 use crate::protocol::routing::HostPort;
 use crate::protocol::routing::slots::slot_of;
-use redis::Value;
+use crate::protocol::value::Value;
 use std::collections::BTreeSet;
 
 const HOST: &str = "node";

@@ -9,8 +9,8 @@ use crate::client::waits::Caller;
 use crate::client::{Patience, Thread, Want, micros};
 use crate::ledger::{Check, broken};
 use crate::model::{Ask, AskOne, Waiter, channel};
+use crate::protocol::exchange::RawReply;
 use crate::scripts::words_of;
-use redis::{RedisResult, Value};
 use std::time::Duration;
 
 /// How soon something must happen if nothing delays it, in µs.
@@ -235,7 +235,7 @@ impl World {
     }
 
     /// Checks that a waiter which the server had forgotten gets its old place.
-    pub(super) fn check_place(&self, sent: &Sent, before: Option<u64>, reply: &RedisResult<Value>) -> Check {
+    pub(super) fn check_place(&self, sent: &Sent, before: Option<u64>, reply: &RawReply) -> Check {
         if let (Some(ticket), Ok(words)) = (before, words_of(reply))
             && words[0] == "queued"
             && words[1] != ticket.to_string()

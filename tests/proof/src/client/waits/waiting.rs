@@ -1,12 +1,12 @@
 //! A wait of a caller, run by the library's waiter.
 
 use crate::client::flights::{Answered, Connection, Unanswered};
+use crate::protocol::failure::CallError;
 use crate::protocol::inbox::Mailbox;
 use crate::protocol::lease::Moment;
 use crate::protocol::outbox::Mark;
 use crate::protocol::releases::LostCalls;
 use crate::protocol::waiter::{Action, ActionOf, Event, WaitTarget, Waiter, WaiterState};
-use luagate::errors::CallError;
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -3,7 +3,7 @@
 use super::exchange::Wire;
 use super::wrong::refuse;
 use crate::protocol::autocomplete::{PrefixAdd, PrefixMatch, PrefixRemove, RecentAdd, RecentMatch, RecentRemove};
-use redis::Value;
+use crate::protocol::value::Value;
 
 pub(super) fn check(wire: &mut Wire) {
     wire.keys = "1 recent";

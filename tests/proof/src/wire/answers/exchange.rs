@@ -2,11 +2,13 @@
 
 use super::fields::{assert_fields, plain, text_of};
 use super::wrong::{refuse, wrong_fields, wrong_rows};
+use crate::call::SCRIPTS;
 use crate::protocol::call::Call;
-use crate::scripts::{Loaded, Scripts};
+use crate::protocol::value::Value;
+use crate::scripts::{Loaded, Scripts, raw};
 use crate::wire::commands;
 use luagate_memory::Server;
-use redis::{ConnectionLike, Value};
+use redis::ConnectionLike;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
@@ -28,7 +30,7 @@ impl Wire<'_> {
     where
         C::Answer: Debug,
     {
-        let packed = call.pack();
+        let packed = call.pack(&SCRIPTS);
         let sha1 = &self.loaded.names()[script];
         let expected = format!("EVALSHA {sha1} {}", expected.replacen('K', self.keys, 1));
         let command = commands(packed.by_sha1()).remove(0);
@@ -39,7 +41,7 @@ impl Wire<'_> {
         assert_eq!(shown.collect::<Vec<_>>().join(" "), expected);
         assert_eq!(packed.key(), command[3], "the first key");
 
-        let reply = self.server.req_packed_command(packed.by_sha1()).unwrap();
+        let reply = raw(self.server.req_packed_command(packed.by_sha1())).unwrap();
         let answer = format!("{:?}", call.answer(reply.clone()).unwrap());
         let replies = &self.scripts.replies()[script];
         let (word, fields) = match replies.get("") {

@@ -1,6 +1,6 @@
 //! The fields of a reply. Each one must be in the parsed answer.
 
-use redis::Value;
+use crate::protocol::value::Value;
 
 /// Fields of 32 bits.
 pub(super) const SMALL: &str = "permits in_use limit left count old new current kept added removed";

@@ -8,8 +8,7 @@ use crate::protocol::semaphore::{
     Acquire, AcquireAnswer, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireSeveral,
     TryAcquireSeveralAnswer,
 };
-use luagate::__proof::left_of;
-use redis::Value;
+use crate::protocol::value::Value;
 
 /// The server's clock, which does not advance, in ms.
 const NOW: i64 = 1_577_836_800_000;
@@ -111,7 +110,7 @@ pub(super) fn several(wire: &mut Wire) {
     let Ok(TryAcquireSeveralAnswer::Granted(grants)) = all("bob").answer(reply(&[&good, &row(1, 7, NOW + 1)])) else {
         panic!("not granted");
     };
-    let left = |place: usize| left_of(&grants[place].0).map(|left| left.as_millis());
+    let left = |place: usize| grants[place].0.left().map(|left| left.as_millis());
     assert_eq!([left(0), left(1)], [None, Some(1)]);
     assert_eq!([grants[0].0.permits, grants[1].0.permits], [2, 1]);
     refuse(&all("bob"), reply(&[&good]));
@@ -180,5 +179,5 @@ pub(super) fn grants_that_cannot_be() {
         assert!(matches!(refresh.answer(refreshed(left)), Ok(Some(_))));
     }
     let held = acquire(Some(1), 30_000).answer(reply("held", [2, 7, 1]));
-    assert!(matches!(held, Ok(AcquireAnswer::Held(grant, _)) if left_of(&grant).unwrap().as_millis() == 1));
+    assert!(matches!(held, Ok(AcquireAnswer::Held(grant, _)) if grant.left().unwrap().as_millis() == 1));
 }

@@ -2,9 +2,9 @@
 
 use super::fields::{FLAGS, MAY_BE_NEVER, SMALL, fields_of};
 use crate::protocol::call::Call;
-use luagate::errors::CallError;
-use luagate::errors::FailureKind;
-use redis::Value;
+use crate::protocol::failure::CallError;
+use crate::protocol::kind::FailureKind;
+use crate::protocol::value::Value;
 use std::fmt::Debug;
 
 /// Checks that this reply is rejected; no script sends it.

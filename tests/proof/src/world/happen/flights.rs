@@ -3,8 +3,8 @@
 use crate::action::{Action, Refusal};
 use crate::call::Command;
 use crate::ledger::Check;
+use crate::protocol::kind::FailureKind;
 use crate::world::World;
-use luagate::errors::FailureKind;
 
 impl World {
     pub(super) fn let_fly(&mut self, flight: usize, action: &Action) -> Check {

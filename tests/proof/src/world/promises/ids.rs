@@ -4,9 +4,9 @@ use crate::call::Sent;
 use crate::client::Outcome;
 use crate::ledger::{Check, broken};
 use crate::model::is_cooling;
+use crate::protocol::exchange::RawReply;
 use crate::scripts::words_of;
 use crate::world::{Host, World};
-use redis::{RedisResult, Value};
 use std::time::Instant;
 
 /// Slightly less than the time for which a client remembers a wait that it gave up, in µs.
@@ -65,7 +65,7 @@ impl World {
         sent: &Sent,
         is_awaited: bool,
         is_open: bool,
-        reply: &RedisResult<Value>,
+        reply: &RawReply,
     ) {
         let Some(id) = sent.arguments.first() else {
             return;

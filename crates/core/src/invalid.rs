@@ -1,0 +1,47 @@
+//! Arguments that are not valid. Their texts are here, and not in `luagate`: each belongs to the rule that it explains.
+
+use std::fmt;
+
+/// The highest limit of a semaphore and the highest count of a latch. The writer of a reader-writer lock takes as many
+/// permits.
+pub const MOST: u32 = i32::MAX as u32;
+
+/// An invalid argument: its name, the defect and the accepted input. Nothing was sent, or the script refused the call
+/// and changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    what: String,
+    why: String,
+}
+
+impl Invalid {
+    pub fn new(what: &str, why: impl Into<String>) -> Invalid {
+        Invalid { what: what.to_owned(), why: why.into() }
+    }
+
+    /// Checks a number of permits or of calls. `remedy` follows the text.
+    pub fn check_count(what: &str, count: u32, remedy: &str) -> Result<(), Invalid> {
+        if (1..=MOST).contains(&count) {
+            return Ok(());
+        }
+        Err(Invalid::new(what, format!("{count} is out of range. Accepted: 1 to {MOST}{remedy}")))
+    }
+
+    /// The same error, with the place of the argument before the reason.
+    pub fn within(self, place: &str) -> Invalid {
+        Invalid { why: format!("{place}: {}", self.why), ..self }
+    }
+
+    /// The argument: `name`, `id`, `permits`, `limit`, `lease`, `timeout`, ...
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+impl std::error::Error for Invalid {}

@@ -22,7 +22,7 @@ const TEXTS: [(&str, &str); 28] = [
     ),
     ("with `resize`", "with `luagate resize`"),
     ("To let a limit expire, use `unpin_limit`", "To let a limit expire, use --unpin"),
-    ("Grant the permissions listed in `guide::production`", "`luagate doctor` lists the missing permissions"),
+    ("; `guide::production` lists all", ""),
     (", or lower `min_replicas`", ""),
     (". For a lease without an end, use `Lease::PERMANENT`", ""),
     ("Use a longer lease, or `Lease::fixed`", "Raise --lease"),

@@ -109,7 +109,7 @@ fn a_user_who_may_read_no_name_gets_an_error() {
     for arguments in ["ls", "top --once", "export --once"] {
         let ended = luagate(&server).env("LUAGATE_URL", &url).args(words(arguments)).done();
         assert_eq!((ended.code(), ended.out()), (69, String::new()), "{arguments}: {ended:?}");
-        assert!(ended.err().contains("hmget"), "{arguments}: {ended:?}");
+        assert!(ended.err().contains("`luagate doctor` names"), "{arguments}: {ended:?}");
     }
     drop(permit);
 }

@@ -135,7 +135,9 @@ impl HeldPermit {
         self.longest = longer(self.longest, lease_of(lease_ms));
         if lease_ms > 0 {
             let end = Deadline::after(now, Some(Duration::from_millis(lease_ms)));
-            self.under_way.push((lease_ms, end));
+            if !fault!("a shorter lease counts only after its reply") {
+                self.under_way.push((lease_ms, end));
+            }
         }
     }
 
@@ -165,7 +167,8 @@ impl HeldPermit {
         if is_other || !self.is_valid() || self.deadline().is_past(now) {
             return false;
         }
-        let deadline = Deadline::after(sent, grant.left());
+        let from = if fault!("a new lease counts from its reply") { now } else { sent };
+        let deadline = Deadline::after(from, grant.left());
         self.longest = longer(self.longest, grant.left());
         // Replies may be taken in another order than the server ran the calls. The call that it ran last counts. If both
         // ran in the same ms, the order is known only if one was sent after the reply to the other.
@@ -196,6 +199,7 @@ impl HeldPermit {
     /// first while the permit was held, an earlier copy has released it.
     pub fn released(&mut self, found: bool, repeated: bool) -> bool {
         let may_be_copy = repeated || matches!(self.state, HeldState::Releasing { unanswered: 2.. });
+        let may_be_copy = may_be_copy && !fault!("rule 5: a copy of a release shows a loss");
         let was_valid = self.is_valid();
         let is_released = found || was_valid && may_be_copy && !self.has_ended;
         self.state = if is_released { HeldState::Released } else { HeldState::Gone };

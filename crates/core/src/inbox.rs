@@ -309,7 +309,9 @@ impl<'a> Received<'a> {
         let mut sha1 = Sha1::new();
         sha1.update(secret.as_bytes());
         sha1.update(self.text.as_bytes());
-        sha1.digest().to_string() == signature
+        let right = sha1.digest().to_string();
+        right == signature
+            || fault!("only the beginning of a signature is checked") && right.get(..8) == signature.get(..8)
     }
 }
 

@@ -170,7 +170,8 @@ impl Keeper {
     fn plan(&mut self, number: Number, renews_at: Option<Instant>) {
         if let Some(kept) = self.permits.get_mut(&number) {
             let is_watched = kept.held.is_watched();
-            let renews_at = renews_at.filter(|_| kept.is_renewed && is_watched);
+            let goes_on = fault!("a permit is renewed after its release").then_some(kept.renews_at).flatten();
+            let renews_at = renews_at.filter(|_| is_watched).or(goes_on).filter(|_| kept.is_renewed);
             let reports_at = kept.held.deadline().instant().filter(|_| kept.is_reported && is_watched);
             replan(&mut self.plans, Task::Renew(kept.node), number, &mut kept.renews_at, renews_at);
             replan(&mut self.plans, Task::Report, number, &mut kept.reports_at, reports_at);

@@ -113,6 +113,7 @@ impl LeaseOptions {
     /// lost ends by itself. No lease ends before the minimum hold.
     pub fn first_lease_ms(&self) -> u64 {
         let lease_ms = match self.lease_ms {
+            0 if fault!("a permanent permit is one before it is confirmed") => 0,
             0 => u64::try_from(DEFAULT.as_millis()).unwrap_or(u64::MAX),
             lease_ms => lease_ms,
         };

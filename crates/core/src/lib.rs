@@ -11,6 +11,21 @@
 // `clippy.toml` lists what this crate may not use.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+/// A point at which the proofs plant a fault. `false` everywhere else.
+#[cfg(not(luagate_planted))]
+macro_rules! fault {
+    ($name:literal) => {
+        false
+    };
+}
+
+#[cfg(luagate_planted)]
+macro_rules! fault {
+    ($name:literal) => {
+        crate::mutation::is_planted($name)
+    };
+}
+
 pub mod autocomplete;
 pub mod call;
 pub mod exchange;

@@ -288,7 +288,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
     ) -> Option<Post<C>> {
         let entry = self.entries.get_mut(&number)?;
         entry.look(now, is_open);
-        let on = entry.release.lost.first().cloned().or(current)?;
+        let lost = entry.release.lost.first().filter(|_| !fault!("rule 3: a release does not follow its lost call"));
+        let on = lost.cloned().or(current)?;
         let call = entry.release.call(&entry.steps, self.scripts)?;
         entry.state = State::Posted(on.clone());
         Some(Post { number, call, on, with_text: false })
@@ -448,6 +449,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
             let (is_of_caller, is_first) = (entry.is_of(own_id), numbers.is_empty());
             if entry.is_due() && entry.release.is_over(now) {
                 self.remove(number);
+            } else if entry.is_due() && fault!("rule 1: a call does not wait for what is due") {
+                // It is sent later.
             } else if (entry.is_aside() || only_own) && !is_of_caller {
                 // It does not concern this call.
             } else if entry.may_be_sent() {
@@ -461,7 +464,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
             } else if let Some(fence) = entry.posted_fence() {
                 floor = if is_of_caller { fence.max(floor) } else { floor };
             } else {
-                waits = true;
+                waits = !fault!("rule 4: an id is used again while its release is sent");
             }
         }
         if !numbers.is_empty() {
@@ -491,7 +494,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
     /// Whether a call for this key that was sent after `mark`, and is answered, may have run before a release that
     /// precedes it: that failed, or is posted on another connection.
     pub fn is_overtaken(&self, key: &[u8], mark: Mark) -> bool {
-        self.failures != mark.failures || self.is_posted(key, mark)
+        self.failures != mark.failures
+            || self.is_posted(key, mark) && !fault!("rule 2: an answer counts that came before a release")
     }
 
     fn is_posted(&self, key: &[u8], mark: Mark) -> bool {

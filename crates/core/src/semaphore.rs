@@ -618,7 +618,8 @@ impl Call for TryAcquireSeveral<'_> {
         let keys: Vec<&str> = self.asked.iter().flat_map(|one| one.keys.list()).collect();
         let mut arguments: Vec<Argument> = vec![self.id.into()];
         for one in self.asked {
-            arguments.extend([one.permits.into(), one.limit.into(), one.lease_ms.into(), one.at_least_ms.into()]);
+            let at_least_ms = if fault!("the minimum hold of several is ignored") { 0 } else { one.at_least_ms };
+            arguments.extend([one.permits.into(), one.limit.into(), one.lease_ms.into(), at_least_ms.into()]);
         }
         Packed::new(&scripts[ScriptName::TryAcquireSeveral], &PackedKeys::new(&keys), &arguments)
     }

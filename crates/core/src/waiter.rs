@@ -196,8 +196,7 @@ impl<T: WaitTarget> Waiter<T> {
             }
             (_, Event::Mail(Mail::Called)) => {
                 let at = self.target.hint(now.instant());
-                self.next_ask = self.next_ask.min(at);
-                self.sleep()
+                self.ask_by(at)
             }
             (_, Event::Mail(Mail::Message { message, received })) => {
                 let step = self.target.message(&message, received, now);
@@ -205,12 +204,19 @@ impl<T: WaitTarget> Waiter<T> {
             }
             (WaiterState::Asks(ask), Event::Answered { answer, sent }) => {
                 self.unreachable_since = None;
+                let sent =
+                    if fault!("a lease counts from the reply to its call") { Sent { at: now, ..sent } } else { sent };
                 let step = self.target.answered(ask, answer, sent, now);
                 self.go_on(step)
             }
             (WaiterState::Asks(ask), Event::Unanswered(error)) => self.unanswered(ask, error, now),
             // An answer without a call in progress; a correct driver never reports one.
             (_, Event::Answered { .. } | Event::Unanswered(_)) => self.sleep(),
+            (_, Event::Mail(Mail::Timer))
+                if self.is_over(now.instant()) && fault!("a waiter stays in line after its time") =>
+            {
+                Action::Done { result: Err(self.target.timed_out()), give_back: GiveBack::default() }
+            }
             (_, Event::Mail(Mail::Timer)) if self.is_over(now.instant()) => self.ask(AskKind::Last, now.instant()),
             (_, Event::Mail(Mail::Timer)) => self.ask(AskKind::InLine, now.instant()),
         }
@@ -223,10 +229,7 @@ impl<T: WaitTarget> Waiter<T> {
                 self.next_ask = at;
                 self.sleep()
             }
-            Step::AskBy(at) => {
-                self.next_ask = self.next_ask.min(at);
-                self.sleep()
-            }
+            Step::AskBy(at) => self.ask_by(at),
             Step::Done(result) => {
                 let give_back = GiveBack { now: false, later: result.is_err() && self.may_come_late };
                 Action::Done { result, give_back }
@@ -239,6 +242,14 @@ impl<T: WaitTarget> Waiter<T> {
         }
     }
 
+    /// Continues to wait; asks at this time, or earlier if that is planned.
+    fn ask_by(&mut self, at: Instant) -> ActionOf<T> {
+        if !fault!("a hint to ask sooner is ignored") {
+            self.next_ask = self.next_ask.min(at);
+        }
+        self.sleep()
+    }
+
     /// Handles a failed call. A wait continues for a while if the server refuses it only for now; with a place in line also
     /// if the server cannot be reached.
     fn unanswered(&mut self, ask: AskKind, error: CallError, now: Moment) -> ActionOf<T> {
@@ -246,7 +257,7 @@ impl<T: WaitTarget> Waiter<T> {
         let is_over = ask == AskKind::Last || self.is_over(now);
         let failing = self.unreachable_since.map(|since| now.saturating_duration_since(since));
         let may_have_run = matches!(error, CallError::Unknown(_));
-        self.may_come_late |= may_have_run;
+        self.may_come_late |= may_have_run && !fault!("a call that may have run counts as failed");
         let is_queued = self.target.is_queued();
         let passes = error.failure().is_some_and(|failure| match ask {
             AskKind::InLine if is_queued => failure.keeps_place(),
@@ -395,7 +406,10 @@ impl Granted {
 
     /// Fails if the permit has ended, so that no caller gets it.
     pub fn not_ended(self, now: Moment) -> Result<Granted, CallError> {
-        if self.deadline.is_past(now) { Err(ended_before_reply()) } else { Ok(self) }
+        if self.deadline.is_past(now) && !fault!("a permit that has ended is returned") {
+            return Err(ended_before_reply());
+        }
+        Ok(self)
     }
 }
 
@@ -432,8 +446,8 @@ impl PermitTarget {
                 wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
                 inbox,
                 ticket: self.entry.ticket,
-                max_waiting: self.max_waiting,
-                at_least_ms: self.lease.at_least_ms,
+                max_waiting: if fault!("the bound on the line is ignored") { 0 } else { self.max_waiting },
+                at_least_ms: if fault!("the minimum hold is ignored") { 0 } else { self.lease.at_least_ms },
                 head_start_ms: self.head_start_ms,
             },
         }
@@ -496,7 +510,8 @@ impl PermitTarget {
     /// This time includes the way of the reply, so a permit that was granted shortly before would fit too. But such a permit
     /// of this client is released, and its fence is known.
     fn is_own(&self, grant: &Grant, repeated: Option<Duration>, floor: u64) -> bool {
-        let is_of_place = self.is_queued() && self.is_new(grant.fence);
+        let is_of_place =
+            self.is_queued() && self.is_new(grant.fence) && !fault!("a wait takes its own grant for another one");
         let is_of_attempt = || repeated.zip(grant.age()).is_some_and(|(repeated, age)| age <= repeated);
         !self.lease.own_id || grant.fence > floor && (is_of_place || is_of_attempt())
     }
@@ -590,7 +605,10 @@ impl WaitTarget for PermitTarget {
                     return Step::GiveBack(mismatch);
                 }
                 let entry = &mut self.entry;
-                (entry.ticket, entry.position, entry.usage) = (ticket, position, usage);
+                (entry.position, entry.usage) = (position, usage);
+                if !fault!("the ticket is forgotten") {
+                    entry.ticket = ticket;
+                }
                 entry.asked = Some((sent, now));
                 let pause = Duration::from_millis(retry_after).min(RECHECK);
                 Step::AskAt(sent.instant() + pause)
@@ -600,8 +618,8 @@ impl WaitTarget for PermitTarget {
             AcquireAnswer::Denied { next_expiry, usage, waiting, .. } => {
                 let denied = Denied { usage, waiting, next_expiry };
                 Step::Done(Err(match ask {
-                    AskKind::InLine => NotGranted::LineFull(denied),
-                    AskKind::First | AskKind::Last => NotGranted::TimedOut(denied),
+                    AskKind::InLine if !fault!("a full line is a timeout") => NotGranted::LineFull(denied),
+                    AskKind::First | AskKind::InLine | AskKind::Last => NotGranted::TimedOut(denied),
                 }))
             }
             AcquireAnswer::AboveLimit { limit, .. } => {
@@ -628,11 +646,11 @@ impl WaitTarget for PermitTarget {
         let (sent, server_time) = asked;
         let by_call = Deadline::after(sent, message.at.map(|end| between(server_time, end)));
         let by_message = Deadline::after(received, message.at.map(|end| between(message.now, end)));
-        let deadline = by_call.earlier(by_message);
+        let deadline = if fault!("a lease counts from its message") { by_message } else { by_call.earlier(by_message) };
         let grant = Grant { permits: message.permits, fence: message.fence, expires_at: message.at, now: message.now };
         let granted = Granted { deadline, ..self.granted(grant, self.entry.usage.limit, sent) };
         // Older than the last answer: the grant was taken away again, or the server's clock was set back.
-        let is_old = message.now < server_time;
+        let is_old = message.now < server_time && !fault!("a grant that was taken away is accepted");
         // A message does not contain the limit. Another number of permits than requested needs a call too.
         let is_other = self.permits != Some(message.permits);
         if is_old || self.strict || is_other {

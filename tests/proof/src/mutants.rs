@@ -4,6 +4,7 @@
 pub mod report;
 
 use crate::scripts::Scripts;
+use std::collections::BTreeMap;
 
 /// One change of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,13 +13,17 @@ pub struct Mutant {
     pub file: String,
     /// From 1.
     pub line: usize,
+    /// Which kind of change it is, and which one of this kind in the file, from 1.
+    pub kind: String,
+    pub ordinal: usize,
     pub before: String,
     pub after: String,
 }
 
 impl std::fmt::Display for Mutant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (line {})", self.key(), self.line)
+        let (before, after) = (self.before.trim(), self.after.trim());
+        write!(f, "{} (line {}): {before}  ->  {after}", self.key(), self.line)
     }
 }
 
@@ -56,12 +61,17 @@ const REPLACEMENTS: [(&str, &str); 26] = [
 pub fn all(scripts: &Scripts) -> Vec<Mutant> {
     let mut mutants = Vec::new();
     for (file, text) in scripts.files() {
+        let mut ordinals: BTreeMap<String, usize> = BTreeMap::new();
         for (place, line) in text.lines().enumerate() {
             let code = line.split("--").next().unwrap_or("");
-            for after in changes(code) {
+            for (kind, after) in changes(code) {
+                let ordinal = ordinals.entry(kind.clone()).or_default();
+                *ordinal += 1;
                 mutants.push(Mutant {
                     file: file.clone(),
                     line: place + 1,
+                    ordinal: *ordinal,
+                    kind,
                     before: code.trim_end().to_owned(),
                     after: after.trim_end().to_owned(),
                 });
@@ -71,8 +81,8 @@ pub fn all(scripts: &Scripts) -> Vec<Mutant> {
     mutants
 }
 
-/// Every change of a line of code.
-fn changes(code: &str) -> Vec<String> {
+/// Every change of a line of code, with its kind.
+fn changes(code: &str) -> Vec<(String, String)> {
     let mut changed = Vec::new();
     for (before, after) in REPLACEMENTS {
         for (at, _) in code.match_indices(before) {
@@ -80,7 +90,11 @@ fn changes(code: &str) -> Vec<String> {
             if code[at..].starts_with(" + 0 ") || &code[at..] == " + 0" {
                 continue;
             }
-            changed.push(format!("{}{after}{}", &code[..at], &code[at + before.len()..]));
+            let kind = match after.trim() {
+                "" => format!("`{}` is left out", before.trim()),
+                after => format!("`{}` becomes `{after}`", before.trim()),
+            };
+            changed.push((kind, format!("{}{after}{}", &code[..at], &code[at + before.len()..])));
         }
     }
     let trimmed = code.trim();
@@ -90,7 +104,8 @@ fn changes(code: &str) -> Vec<String> {
         if let Some(rest) = trimmed.strip_prefix(word)
             && let Some(at) = rest.find(end)
         {
-            changed.push(format!("{indent}{word}not ({}){}", &rest[..at], &rest[at..]));
+            let other = format!("{indent}{word}not ({}){}", &rest[..at], &rest[at..]);
+            changed.push(("a condition is turned round".to_owned(), other));
         }
     }
     // Removes a whole statement.
@@ -105,18 +120,16 @@ fn changes(code: &str) -> Vec<String> {
         && !trimmed.ends_with(',');
     let one_line_if = trimmed.starts_with("if ") && trimmed.ends_with(" end");
     if is_call || is_assignment || one_line_if {
-        changed.push(String::new());
+        changed.push(("a statement is left out".to_owned(), String::new()));
     }
-    changed.retain(|other| other != code);
+    changed.retain(|(_, other)| other != code);
     changed
 }
 
 impl Mutant {
-    /// Identifies the change independently of the line number.
+    /// Identifies the change by its place and its kind.
     pub fn key(&self) -> String {
-        let (before, after) = (self.before.trim(), self.after.trim());
-        let after = if after.is_empty() { "nothing" } else { after };
-        format!("{}: {before}  ->  {after}", self.file)
+        format!("{}: {}, {}", self.file, self.kind, self.ordinal)
     }
 
     /// The scripts with this change.

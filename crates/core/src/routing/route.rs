@@ -150,7 +150,7 @@ impl Route {
 
     fn look_up(&mut self, slot: u16, slots: &SlotMap, now: Instant) -> RouteStep {
         if let Some(node) = self.asking {
-            return self.send(node, true);
+            return self.send(node, !fault!("ASKING is not sent"));
         }
         match (slots.owner(slot), slots.doubted(now)) {
             (None, _) => {
@@ -182,8 +182,9 @@ impl Route {
     pub fn unanswered(&mut self, slots: Option<&mut SlotMap>, error: CallError, now: Instant) {
         let error = match error {
             CallError::Unknown(failure) => {
-                self.may_have_run = true;
-                if failure.kind() == FailureKind::Disconnected && !self.is_repeated {
+                self.may_have_run = !fault!("an earlier attempt that may have run is forgotten");
+                let is_repeated = self.is_repeated && !fault!("a call is repeated for as long as connections break");
+                if failure.kind() == FailureKind::Disconnected && !is_repeated {
                     self.is_repeated = true;
                     self.state = self.again();
                     return;
@@ -223,7 +224,8 @@ impl Route {
         let (CallError::Failed(failure) | CallError::Unknown(failure)) = &error else {
             return RouteState::Failed(error);
         };
-        let (from, is_late) = (self.node, self.latest.is_some_and(|latest| latest <= now));
+        let is_over = self.latest.is_some_and(|latest| latest <= now);
+        let (from, is_late) = (self.node, is_over && !fault!("a redirection is followed after the end"));
         self.redirects += 1;
         let followed = match failure.redirect() {
             Some(_) if is_late => {

@@ -91,7 +91,7 @@ impl SlotMap {
     /// with enough time asks.
     pub fn moved(&mut self, slot: u16, from: NodeId, to: &str) -> Result<(), Failure> {
         let owner = self.at(from, to)?;
-        self.moved.insert(slot, owner);
+        self.moved.insert(slot, if fault!("a redirection leads back") { from } else { owner });
         self.doubted = Some(from);
         Ok(())
     }

@@ -5,5 +5,7 @@ mod operators;
 mod tree;
 
 fn main() {
+    println!("cargo::rustc-cfg=luagate_planted"); // the proofs plant faults in the copy
+    println!("cargo::rustc-check-cfg=cfg(luagate_planted)");
     tree::write();
 }

@@ -10,27 +10,15 @@ use syn::{
     ItemConst, ItemFn, ItemStatic, Lit, Pat, ReturnType, Signature, Stmt, Type, UnOp, Variant, parse_quote,
 };
 
-/// Larger changes, each of which breaks a promise that the machines were designed to keep.
-const PLANTED: &str = include_str!("../../planted.txt");
-
 pub struct Mutant {
     pub file: String,
     pub line: usize,
     pub function: String,
     pub before: String,
     pub after: String,
-    /// Whether it comes from `planted.txt`.
-    pub is_planted: bool,
-    /// The world of the simulation that shows it, if `planted.txt` names one.
-    pub seed: Option<u64>,
-}
-
-/// A change of `planted.txt`.
-#[derive(Clone)]
-struct Planted {
-    right: Expr,
-    wrong: Expr,
-    seed: Option<u64>,
+    /// Which kind of change it is, and which one of this kind in the function, from 1.
+    pub kind: String,
+    pub ordinal: usize,
 }
 
 /// Turns each change in one file into a branch.
@@ -39,40 +27,33 @@ pub struct Operators<'a> {
     first: usize,
     function: String,
     pub mutants: Vec<Mutant>,
-    planted: Vec<Planted>,
 }
 
 impl<'a> Operators<'a> {
     /// The first change of this file gets the number `before` + 1.
     pub fn new(file: &'a str, before: usize) -> Operators<'a> {
-        let lines = PLANTED.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-        let planted = lines.filter_map(|line| {
-            let (of, change) = line.split_once(": ")?;
-            let (right, rest) = change.split_once("  ->  ")?;
-            let (wrong, seed) = rest.split_once("  seed ").map_or((rest, None), |(wrong, seed)| (wrong, Some(seed)));
-            let seed = seed.map(|seed| seed.parse().unwrap_or_else(|error| panic!("seed {seed}: {error}")));
-            let parse = |text| syn::parse_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            (of == file).then(|| Planted { right: parse(right), wrong: parse(wrong), seed })
-        });
-        Operators { file, first: before, function: String::new(), mutants: Vec::new(), planted: planted.collect() }
+        Operators { file, first: before, function: String::new(), mutants: Vec::new() }
     }
 
     /// Records a change and returns the condition under which it is active.
-    fn note(&mut self, span: Span, after: String, is_planted: bool) -> Expr {
+    fn note(&mut self, span: Span, after: String, kind: &str) -> Expr {
         let before = span.source_text().filter(|text| !text.is_empty());
         let before = before.expect("a place in the source");
         let start = span.start();
         let tidy = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let (file, function) = (self.file.to_owned(), self.function.clone());
         let (before, after) = (tidy(before), tidy(after));
-        self.mutants.push(Mutant { file, line: start.line, function, before, after, is_planted, seed: None });
+        let is_alike = |mutant: &&Mutant| mutant.function == function && mutant.kind == kind;
+        let ordinal = self.mutants.iter().filter(is_alike).count() + 1;
+        let (line, kind) = (start.line, kind.to_owned());
+        self.mutants.push(Mutant { file, line, function, before, after, kind, ordinal });
         let number = self.first + self.mutants.len();
         parse_quote!(crate::mutation::is(#number))
     }
 
     /// Replaces an expression by another one.
-    fn instead(&mut self, of: &Expr, other: &Expr, now: Expr, is_planted: bool) -> Expr {
-        let is = self.note(of.span(), other.to_token_stream().to_string(), is_planted);
+    fn instead(&mut self, of: &Expr, other: &Expr, now: Expr, kind: &str) -> Expr {
+        let is = self.note(of.span(), other.to_token_stream().to_string(), kind);
         parse_quote!((if #is { #other } else { #now }))
     }
 
@@ -80,6 +61,7 @@ impl<'a> Operators<'a> {
     fn turned(&mut self, before: &Expr, condition: &mut Expr) {
         match (before, condition) {
             (Expr::Let(_), _) => {}
+            (before, _) if has_fault(before) => {}
             (Expr::Binary(before), Expr::Binary(binary))
                 if matches!(before.op, BinOp::And(_)) && has_let(&before.left, &before.right) =>
             {
@@ -87,44 +69,50 @@ impl<'a> Operators<'a> {
                 self.turned(&before.right, &mut binary.right);
             }
             (before, plain) => {
-                let is = self.note(before.span(), "turned round".to_owned(), false);
+                let is = self.note(before.span(), "turned round".to_owned(), "a condition is turned round");
                 let now = mem::replace(plain, Expr::PLACEHOLDER);
                 *plain = parse_quote!(((#now) != #is));
             }
         }
     }
 
-    fn others(&self, expression: &Expr) -> Vec<Expr> {
+    /// The changes of an expression, each with its kind.
+    fn others(&self, expression: &Expr) -> Vec<(Expr, String)> {
+        let becomes = |from: &str, to: &str| format!("`{from}` becomes `{to}`");
         match expression {
             Expr::Binary(binary) => {
                 let (left, right) = (&binary.left, &binary.right);
-                let others: Vec<BinOp> = match binary.op {
-                    BinOp::Lt(_) => vec![parse_quote!(<=)],
-                    BinOp::Le(_) => vec![parse_quote!(<)],
-                    BinOp::Gt(_) => vec![parse_quote!(>=)],
-                    BinOp::Ge(_) => vec![parse_quote!(>)],
-                    BinOp::Eq(_) => vec![parse_quote!(!=)],
-                    BinOp::Ne(_) => vec![parse_quote!(==)],
-                    BinOp::And(_) if !has_let(left, right) => vec![parse_quote!(||)],
-                    BinOp::Or(_) => vec![parse_quote!(&&)],
-                    BinOp::Add(_) if !matches!(**right, Expr::Reference(_)) => {
-                        vec![parse_quote!(-)]
-                    } // not for text concatenation
-                    BinOp::Sub(_) => vec![parse_quote!(+)],
-                    BinOp::Mul(_) => vec![parse_quote!(/)],
-                    BinOp::Div(_) => vec![parse_quote!(*)],
-                    _ => vec![],
+                let other: BinOp = match binary.op {
+                    BinOp::Lt(_) => parse_quote!(<=),
+                    BinOp::Le(_) => parse_quote!(<),
+                    BinOp::Gt(_) => parse_quote!(>=),
+                    BinOp::Ge(_) => parse_quote!(>),
+                    BinOp::Eq(_) => parse_quote!(!=),
+                    BinOp::Ne(_) => parse_quote!(==),
+                    BinOp::And(_) if !has_let(left, right) => parse_quote!(||),
+                    BinOp::Or(_) => parse_quote!(&&),
+                    BinOp::Add(_) if !matches!(**right, Expr::Reference(_)) => parse_quote!(-), // not of texts
+                    BinOp::Sub(_) => parse_quote!(+),
+                    BinOp::Mul(_) => parse_quote!(/),
+                    BinOp::Div(_) => parse_quote!(*),
+                    _ => return vec![],
                 };
-                others.iter().map(|other| parse_quote!(#left #other #right)).collect()
+                let kind = becomes(&binary.op.to_token_stream().to_string(), &other.to_token_stream().to_string());
+                vec![(parse_quote!(#left #other #right), kind)]
             }
-            Expr::Unary(unary) if matches!(unary.op, UnOp::Not(_)) => vec![(*unary.expr).clone()],
+            Expr::Unary(unary) if matches!(unary.op, UnOp::Not(_)) => {
+                vec![((*unary.expr).clone(), "`!` is left out".to_owned())]
+            }
             Expr::Lit(ExprLit { lit: Lit::Bool(literal), .. }) => {
                 let other = !literal.value;
-                vec![parse_quote!(#other)]
+                vec![(parse_quote!(#other), becomes(&literal.value.to_string(), &other.to_string()))]
             }
-            Expr::Lit(ExprLit { lit: Lit::Int(_), .. }) => vec![parse_quote!(#expression + 1)],
+            Expr::Lit(ExprLit { lit: Lit::Int(_), .. }) => {
+                vec![(parse_quote!(#expression + 1), "a number is one higher".to_owned())]
+            }
             Expr::MethodCall(call) => {
-                let other = match call.method.to_string().as_str() {
+                let method = call.method.to_string();
+                let other = match method.as_str() {
                     "min" => "max",
                     "max" => "min",
                     "any" => "all",
@@ -139,7 +127,7 @@ impl<'a> Operators<'a> {
                 };
                 let mut changed = call.clone();
                 changed.method = Ident::new(other, call.method.span());
-                vec![Expr::MethodCall(changed)]
+                vec![(Expr::MethodCall(changed), becomes(&method, other))]
             }
             _ => vec![],
         }
@@ -163,8 +151,8 @@ impl<'a> Operators<'a> {
         };
         let mut first = Vec::new();
         for answer in answers {
-            let text = format!("the function answers {}", answer.to_token_stream());
-            let is = self.note(signature.span(), text, false);
+            let text = format!("it answers {}", answer.to_token_stream());
+            let is = self.note(signature.span(), text.clone(), &text);
             first.push(parse_quote!(if #is { return #answer; }));
         }
         visit_mut::visit_block_mut(self, block);
@@ -179,6 +167,15 @@ fn has_let(left: &Expr, right: &Expr) -> bool {
         _ => false,
     };
     is_let(left) || is_let(right)
+}
+
+/// Whether this is the point of a planted fault, or the opposite of one.
+fn has_fault(expression: &Expr) -> bool {
+    match expression {
+        Expr::Macro(point) => point.mac.path.is_ident("fault"),
+        Expr::Unary(unary) => has_fault(&unary.expr),
+        _ => false,
+    }
 }
 
 /// Whether an expression has an effect apart from its value, so that removing the statement compiles.
@@ -213,7 +210,7 @@ impl VisitMut for Operators<'_> {
         };
         visit_mut::visit_stmt_mut(self, statement);
         if let Some(span) = removed {
-            let is = self.note(span, "nothing".to_owned(), false);
+            let is = self.note(span, "nothing".to_owned(), "a statement is left out");
             *statement = parse_quote!(if !#is { #statement });
         }
     }
@@ -233,19 +230,14 @@ impl VisitMut for Operators<'_> {
     }
 
     fn visit_expr_mut(&mut self, expression: &mut Expr) {
-        let before = expression.clone();
-        let text = |expression: &Expr| expression.to_token_stream().to_string();
-        visit_mut::visit_expr_mut(self, expression);
-        for other in self.others(&before) {
-            let now = mem::replace(expression, Expr::PLACEHOLDER);
-            *expression = self.instead(&before, &other, now, false);
+        if has_fault(expression) {
+            return; // only a planted fault changes it
         }
-        for Planted { right, wrong, seed } in self.planted.clone() {
-            if text(&right) == text(&before) {
-                let now = mem::replace(expression, Expr::PLACEHOLDER);
-                *expression = self.instead(&before, &wrong, now, true);
-                self.mutants.last_mut().expect("the planted one").seed = seed;
-            }
+        let before = expression.clone();
+        visit_mut::visit_expr_mut(self, expression);
+        for (other, kind) in self.others(&before) {
+            let now = mem::replace(expression, Expr::PLACEHOLDER);
+            *expression = self.instead(&before, &other, now, &kind);
         }
     }
 

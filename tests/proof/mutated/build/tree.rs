@@ -30,8 +30,7 @@ pub fn write() {
     tree.folder(&out.join("crates/core/src"), "", &quote!(crate));
     let Tree { mutants, tests } = tree;
     let mutants = mutants.iter().map(|mutant| {
-        let Mutant { file, line, function, before, after, is_planted, seed } = mutant;
-        let seed = seed.map_or(quote!(None), |seed| quote!(Some(#seed)));
+        let Mutant { file, line, function, before, after, kind, ordinal } = mutant;
         quote! {
             Mutant {
                 file: #file,
@@ -39,8 +38,8 @@ pub fn write() {
                 function: #function,
                 before: #before,
                 after: #after,
-                is_planted: #is_planted,
-                seed: #seed,
+                kind: #kind,
+                ordinal: #ordinal,
             }
         }
     });

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A small change of `crates/core/src`, or a larger one from `planted.txt`.
+/// A small change of `crates/core/src`.
 #[derive(Debug)]
 pub struct Mutant {
     pub file: &'static str,
@@ -11,21 +11,24 @@ pub struct Mutant {
     pub function: &'static str,
     pub before: &'static str,
     pub after: &'static str,
-    pub is_planted: bool,
-    /// The world of the simulation that shows a planted fault, if one is named.
-    pub seed: Option<u64>,
+    /// Which kind of change it is, and which one of this kind in the function, from 1.
+    pub kind: &'static str,
+    pub ordinal: usize,
 }
 
 impl fmt::Display for Mutant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Mutant { file, function, before, after, .. } = self;
-        write!(f, "{file}: {function}: {before}  ->  {after}")
+        let Mutant { file, function, kind, ordinal, .. } = self;
+        write!(f, "{file}: {function}: {kind}, {ordinal}")
     }
 }
 
 /// 0: none.
 static ACTIVE: AtomicUsize = AtomicUsize::new(0);
 static LOOKS: AtomicU64 = AtomicU64::new(0);
+
+/// The number of the name of the planted fault; 0: none.
+static PLANTED: AtomicU64 = AtomicU64::new(0);
 
 /// A machine that evaluates mutants this often is in an endless loop.
 const ENDLESS: u64 = 300_000_000;
@@ -50,11 +53,39 @@ fn stack() -> usize {
 pub(crate) fn is(number: usize) -> bool {
     let active = ACTIVE.load(Ordering::Relaxed);
     if active != 0 {
-        let looks = LOOKS.fetch_add(1, Ordering::Relaxed);
-        let is_deep = || STACK.with(|first| first.abs_diff(stack()) > DEEP);
-        assert!(looks < ENDLESS && !(looks.is_multiple_of(512) && is_deep()), "endless loop or recursion");
+        check_end();
     }
     active == number
+}
+
+/// Whether the fault of this name is planted.
+///
+/// # Panics
+/// In an endless loop or recursion, if a fault is planted.
+pub(crate) fn is_planted(name: &str) -> bool {
+    let planted = PLANTED.load(Ordering::Relaxed);
+    if planted == 0 {
+        return false;
+    }
+    check_end();
+    planted == number_of(name)
+}
+
+fn check_end() {
+    let looks = LOOKS.fetch_add(1, Ordering::Relaxed);
+    let is_deep = || STACK.with(|first| first.abs_diff(stack()) > DEEP);
+    assert!(looks < ENDLESS && !(looks.is_multiple_of(512) && is_deep()), "endless loop or recursion");
+}
+
+/// FNV-1a.
+fn number_of(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Plants the fault of this name. `None`: none.
+pub fn plant(name: Option<&str>) {
+    PLANTED.store(name.map_or(0, number_of), Ordering::Relaxed);
+    LOOKS.store(0, Ordering::Relaxed);
 }
 
 /// Activates one mutant; 0: none.

@@ -1,5 +1,5 @@
 //! Makes every small change of the Lua code, one at a time, and lists the changes that no fast test detected: neither a
-//! conformance case nor a simulated world. Changes without effect are listed in `equivalent.txt`, with the reason.
+//! conformance case nor a simulated world. Changes without effect are listed in `equivalent_scripts.txt`, with the reason.
 //!
 //! `mutants inspect` tries only the mutants whose text contains that word. `WORLDS` sets how many worlds are tried
 //! (default: 700).
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     let mut mutants = mutants::all(&scripts);
     mutants.retain(|mutant| mutant.to_string().contains(&only));
     // Listed mutants take longest, because no test detects them, and matter least: they come last.
-    let listed = Listed::read(include_str!("../../equivalent.txt"));
+    let listed = Listed::read(include_str!("../../equivalent_scripts.txt"));
     mutants.sort_by_key(|mutant| listed.contains(&mutant.key()));
     let mut cases = cases();
     cases.extend(signed(&cases));

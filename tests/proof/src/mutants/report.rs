@@ -1,6 +1,6 @@
 //! The report on all mutants.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -40,14 +40,11 @@ impl Listed {
     /// Prints the result, and returns whether something needs attention. `all`: no mutant was left out.
     pub fn report(&self, mut fates: Vec<(String, usize, Fate)>, all: bool) -> ExitCode {
         fates.sort_by(|a, b| (a.2, &a.0, a.1).cmp(&(b.2, &b.0, b.1)));
-        let undetected = fates.iter().filter(|(.., fate)| *fate == Fate::Undetected);
-        let undetected: BTreeSet<&str> = undetected.map(|(key, ..)| key.as_str()).collect();
         let mut bad = 0;
         for (key, line, fate) in &fates {
             match (fate, self.contains(key)) {
                 (Fate::Undetected, false) => {} // printed before
-                // A function may contain the same text twice.
-                (Fate::ByCase | Fate::ByWorld | Fate::ByModelChecking, true) if !undetected.contains(key.as_str()) => {
+                (Fate::ByCase | Fate::ByWorld | Fate::ByModelChecking, true) => {
                     println!("detected, but listed as equivalent: {key} (line {line})");
                 }
                 _ => continue,

@@ -1,8 +1,8 @@
 //! Activates every small change of `crates/core`, one at a time, and lists the changes that nothing detects: no unit
 //! test of the protocol, no call over bytes, no simulated world, no exhaustive search. Changes without effect are
-//! listed in `equivalent_protocol.txt`, with the reason.
+//! listed in `equivalent_core.txt`, with the reason.
 //!
-//! `protocol_mutants keeper` tries only the mutants whose text contains that word. `WORLDS` sets how many worlds are
+//! `core_mutants keeper` tries only the mutants whose text contains that word. `WORLDS` sets how many worlds are
 //! tried (default: 300).
 
 use luagate_proof::checking::{World, small};
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     assert_eq!(fate(&scripts, worlds), Fate::Undetected, "the unchanged protocol fails");
     std::panic::set_hook(Box::new(|_| {}));
 
-    let listed = Listed::read(include_str!("../../equivalent_protocol.txt"));
+    let listed = Listed::read(include_str!("../../equivalent_core.txt"));
     let numbered = (1..).zip(mutants()).map(|(number, mutant)| (number, mutant.to_string(), mutant));
     let mut numbered: Vec<_> = numbered.filter(|(_, key, _)| key.contains(&only)).collect();
     // Listed mutants take longest, because no test detects them, and matter least: they come last.
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         activate(number);
         let fate = fate(&scripts, worlds);
         if fate == Fate::Undetected && !listed.contains(&key) {
-            println!("not detected: {key} (line {})", mutant.line);
+            println!("not detected: {key} (line {}): {}  ->  {}", mutant.line, mutant.before, mutant.after);
         }
         fates.push((key, mutant.line, fate));
         progress.done(fates.len());

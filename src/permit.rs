@@ -10,9 +10,10 @@ use crate::error::{CallError, FailureKind, Invalid, Lost, PermitError, Ticket};
 use crate::lease::permits::OnLost;
 use crate::shared::Shared;
 use crate::trace::Operation;
+use luagate_core::exchange::BATCH;
 use luagate_core::failure::Failure;
 use luagate_core::held::{HeldPermit, Identity};
-use luagate_core::keeper::{Keeper, Number};
+use luagate_core::keeper::{Keeper, Number, SHORTEST_REFRESH};
 use luagate_core::keys::Keys;
 use luagate_core::lease::{self, LeaseOptions};
 use luagate_core::semaphore::{Release, ReleaseAnswer};
@@ -20,12 +21,6 @@ use luagate_core::waiter::Granted;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// The maximum number of permits in a packet.
-const BATCH: usize = 100;
-
-/// The minimum time to wait for the reply to a packet, even if one of its permits ends earlier.
-const LEAST: Duration = Duration::from_millis(50);
 
 /// What one grant gave this process: one permit or [several](Permit::permits), until it is released, dropped or lost.
 ///
@@ -525,7 +520,7 @@ async fn refresh_each(permits: &[&Permit], mode: Mode) -> Vec<Result<(), PermitE
             let work = async {
                 let alive: Vec<&Permit> = packet.iter().copied().filter(|permit| !permit.is_lost()).collect();
                 let ends = alive.iter().filter_map(|permit| permit.deadline());
-                let until = ends.min().map(|end| end.max(shared.now() + LEAST));
+                let until = ends.min().map(|end| end.max(shared.now() + SHORTEST_REFRESH));
                 let refreshed = refresh_packet(&alive, None, until, mode).await;
                 let mut refreshed = alive.iter().zip(refreshed).peekable();
                 let outcomes =

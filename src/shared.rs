@@ -5,7 +5,7 @@ use crate::engine::servers::{Servers, Unanswered};
 use crate::lease::permits::Permits;
 use crate::lease::releases::Releases;
 use crate::lua::SCRIPTS;
-use crate::wait::Waits;
+use crate::wait::WaitDriver;
 use crate::wait::polled::Futures;
 use luagate_core::call::Call;
 use luagate_core::failure::CallError;
@@ -18,7 +18,7 @@ pub(crate) struct Shared {
     pub(crate) servers: Arc<Servers>,
     pub(crate) permits: Arc<Permits>,
     pub(crate) releases: Arc<Releases>,
-    pub(crate) waits: Waits,
+    pub(crate) waits: WaitDriver,
     pub(crate) futures: Arc<Futures>,
     pub(crate) prefix: String,
     pub(crate) label: Option<String>,

@@ -25,7 +25,7 @@ macro_rules! operations {
             fn span<'a>(self, keys: impl Iterator<Item = &'a str> + Clone) -> tracing::Span {
                 match self {
                     $(Operation::$operation => tracing::debug_span!(
-                        target: "luagate", $name, kind = enabled::kind(keys.clone()), name = %enabled::Names(keys.clone()),
+                        target: "luagate", $name, kind = enabled::kind(keys.clone()), name = %enabled::SpanNames(keys.clone()),
                         outcome = tracing::field::Empty, waited_ms = tracing::field::Empty,
                     ),)*
                 }
@@ -184,9 +184,9 @@ mod enabled {
     }
 
     /// The names in these keys, separated by a space, which no name contains.
-    pub(super) struct Names<I>(pub(super) I);
+    pub(super) struct SpanNames<I>(pub(super) I);
 
-    impl<'a, I: Iterator<Item = &'a str> + Clone> fmt::Display for Names<I> {
+    impl<'a, I: Iterator<Item = &'a str> + Clone> fmt::Display for SpanNames<I> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             for (index, key) in self.0.clone().enumerate() {
                 let space = if index > 0 { " " } else { "" };

@@ -6,7 +6,7 @@
 
 use super::ending::late;
 use super::mode::{MayBlock, Mode};
-use super::packets::{Owner, Reply};
+use super::packets::{Owner, ReplySlot};
 use super::slot::Slot;
 use crate::clock::machine_now;
 use crate::sync::{Arc, fault, lock};
@@ -15,7 +15,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-pub(crate) use super::packets::Outcome;
+pub(crate) use super::packets::PacketOutcome;
 pub(crate) use super::state::{Connection, Receiver};
 
 impl Connection {
@@ -29,11 +29,11 @@ impl Connection {
         replies: usize,
         latest: Instant,
         mode: Mode,
-    ) -> Outcome {
+    ) -> PacketOutcome {
         if let Mode::Blocking(may) = mode {
             return self.call(packet.as_ref(), replies, latest, may);
         }
-        let reply = Arc::new(Reply::of_machine(&self.foreign, None));
+        let reply = Arc::new(ReplySlot::of_machine(&self.foreign, None));
         let is_left = self.submit(packet.as_ref(), replies, Owner::Waiter(reply.clone(), latest))?;
         drop(packet); // a task that waits does not need it
         if is_left {
@@ -50,7 +50,7 @@ impl Connection {
         self: &Arc<Connection>,
         packet: &[u8],
         replies: usize,
-        then: impl FnOnce(Outcome) + Send + 'static,
+        then: impl FnOnce(PacketOutcome) + Send + 'static,
     ) {
         let mut state = match self.open() {
             Ok(state) => state,
@@ -67,9 +67,9 @@ impl Connection {
     }
 
     /// For a thread: sends a packet and blocks until its replies are here.
-    fn call(self: &Arc<Connection>, packet: &[u8], replies: usize, latest: Instant, may: MayBlock) -> Outcome {
+    fn call(self: &Arc<Connection>, packet: &[u8], replies: usize, latest: Instant, may: MayBlock) -> PacketOutcome {
         self.look_if_idle();
-        let reply = Arc::new(Reply::of_machine(&self.foreign, None));
+        let reply = Arc::new(ReplySlot::of_machine(&self.foreign, None));
         let mut state = self.open()?;
         state.push(packet, replies, Owner::Waiter(reply.clone(), latest));
         if state.packets.waiters() > 1 {

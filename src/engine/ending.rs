@@ -1,7 +1,7 @@
 //! How a connection ends: by an error, by its owner, or because the server is silent.
 
 use super::packets::Owner;
-use super::state::{Connection, State};
+use super::state::{Connection, ConnectionState};
 use crate::clock::machine_now;
 use crate::sync::{MutexGuard, Ordering, fault, lock};
 use luagate_core::failure::{CallError, Failure};
@@ -45,7 +45,7 @@ impl Connection {
     }
 
     /// If the first packet has not been answered within the read timeout, the server is silent.
-    pub(super) fn check_silence(&self, state: MutexGuard<State>) {
+    pub(super) fn check_silence(&self, state: MutexGuard<ConnectionState>) {
         if state.packets.longest_wait(machine_now()).is_some_and(|time| time >= self.patience()) {
             self.fall_silent(state);
         }
@@ -59,7 +59,7 @@ impl Connection {
     /// The server does not answer. Callers that have waited for the read timeout get an error, and later
     /// calls use another connection. This one stays, since the server may still run what was sent, and a
     /// release that is sent behind it.
-    pub(super) fn fall_silent(&self, mut state: MutexGuard<State>) {
+    pub(super) fn fall_silent(&self, mut state: MutexGuard<ConnectionState>) {
         let now = machine_now();
         if self.receiver.is_some() || state.silence.declare(now) >= LONGEST_SILENCE {
             drop(state);

@@ -7,7 +7,7 @@ use super::connection::{Connection, Receiver};
 use super::credentials::Source;
 use super::greeting::greet;
 use super::mode::{MayBlock, block_with};
-use super::names::Names;
+use super::names::NameCache;
 use super::socket::{Socket, TimeLimit};
 use super::stream::Stream;
 use super::tls;
@@ -53,12 +53,12 @@ pub(crate) struct Endpoint {
     pub(super) tls: Option<tls::Config>,
     /// The function that returns the password of each connection. `None`: it is in the address, if there is one.
     pub(super) credentials: Option<Source>,
-    names: Names,
+    names: NameCache,
 }
 
 impl Endpoint {
     pub(super) fn new(info: ConnectionInfo) -> Endpoint {
-        Endpoint { info, tls: None, credentials: None, names: Names::default() }
+        Endpoint { info, tls: None, credentials: None, names: NameCache::default() }
     }
 
     pub(crate) fn address(&self) -> &ConnectionAddr {
@@ -134,7 +134,7 @@ fn open(endpoint: &Endpoint, write_timeout: Duration, limit: &mut TimeLimit) -> 
 }
 
 fn open_tcp(
-    names: &Names,
+    names: &NameCache,
     host: &str,
     port: u16,
     write_timeout: Duration,

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often the thread looks whether the gate is still used.
-const TICK: Duration = Duration::from_millis(250);
+const LOOKS_EVERY: Duration = Duration::from_millis(250);
 
 /// Starts the thread. It ends with the server. If it cannot be started, a change of the master is noticed when the former master
 /// closes its connections.
@@ -55,7 +55,7 @@ impl Subscription {
     /// Whether a message came. An error: the subscription has ended.
     fn wait(&self, may: MayBlock) -> Result<bool, Failure> {
         let heard = |heard: &mut bool| std::mem::take(heard).then_some(());
-        let came = self.connection.wait_for_message(&self.news, machine_now() + TICK, heard, may).is_some();
+        let came = self.connection.wait_for_message(&self.news, machine_now() + LOOKS_EVERY, heard, may).is_some();
         if self.connection.has_ended() {
             Err(Failure::new(FailureKind::Disconnected, "the subscription has ended"))
         } else {

@@ -20,7 +20,7 @@ pub(crate) const KEPT: Duration = Duration::from_secs(10);
 
 /// The names of one gate. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
+pub(super) struct NameCache {
     kept: Arc<Mutex<HashMap<HostPort, Addresses>>>,
 }
 
@@ -30,7 +30,7 @@ struct Addresses {
     since: Instant,
 }
 
-impl Names {
+impl NameCache {
     /// The addresses of this host. Looks them up, unless they are kept. Blocks for [`LOOK_UP`] at most.
     pub(super) fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {

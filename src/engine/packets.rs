@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 const MOST_UNANSWERED: usize = if cfg!(luagate_model) { 10 } else { 64 << 10 };
 
 /// The replies to a packet. `Failed`: it was not sent. `Unknown`: the server may run it.
-pub(crate) type Outcome = Result<Vec<Value>, CallError>;
+pub(crate) type PacketOutcome = Result<Vec<Value>, CallError>;
 
 /// Where a caller waits for the replies to its packet.
-pub(super) type Reply = Slot<Option<Outcome>>;
+pub(super) type ReplySlot = Slot<Option<PacketOutcome>>;
 
 #[derive(Default)]
 pub(super) struct Packets {
@@ -44,14 +44,14 @@ struct PendingPacket {
 /// The receiver of the replies to a packet.
 pub(super) enum Owner {
     /// A thread or a task. It stops waiting at this time.
-    Waiter(Arc<Reply>, Instant),
+    Waiter(Arc<ReplySlot>, Instant),
     /// Runs in the thread that reads, so it does not block.
-    Then(Box<dyn FnOnce(Outcome) + Send>),
+    Then(Box<dyn FnOnce(PacketOutcome) + Send>),
     Nobody,
 }
 
 impl Owner {
-    pub(super) fn finish(self, outcome: Outcome) {
+    pub(super) fn finish(self, outcome: PacketOutcome) {
         match self {
             Owner::Waiter(reply, _) => reply.change(|reply| *reply = Some(outcome)),
             Owner::Then(then) => then(outcome),

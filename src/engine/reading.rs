@@ -1,4 +1,4 @@
-//! Reading a connection. There is one [`Reader`]. It lies in the [`State`] while nobody reads. The thread that
+//! Reading a connection. There is one [`Reader`]. It lies in the [`ConnectionState`] while nobody reads. The thread that
 //! takes it reads until it puts it back.
 //!
 //! - A thread that waits takes the reader if it is there. It reads until it has what it waits for.
@@ -17,7 +17,7 @@ use super::ending::{broken, closed, give_up, late, no_reply};
 use super::mode::MayBlock;
 use super::packets::Owner;
 use super::reader::Reader;
-use super::state::{Connection, OwnThread, Receiver, State};
+use super::state::{Connection, ConnectionState, OwnThread, Receiver};
 use crate::clock::machine_now;
 use crate::sync::{Arc, MutexGuard, fault, lock, wait};
 use luagate_core::failure::Failure;
@@ -189,13 +189,13 @@ impl Reading<'_> {
 
 impl Connection {
     /// The turn to read, if nobody has it. It must not be dropped while the state is locked.
-    pub(super) fn take_reader<'a>(self: &'a Arc<Connection>, state: &mut State) -> Option<Reading<'a>> {
+    pub(super) fn take_reader<'a>(self: &'a Arc<Connection>, state: &mut ConnectionState) -> Option<Reading<'a>> {
         state.take_reader().map(|reader| Reading { connection: self, reader })
     }
 
     /// Callers whose time is over get an error. If one of them has waited for the read timeout, the server is
     /// silent.
-    fn end_waits(&self, mut state: MutexGuard<State>, now: Instant) {
+    fn end_waits(&self, mut state: MutexGuard<ConnectionState>, now: Instant) {
         let over = state.packets.take_over(now);
         if over.is_empty() {
             drop(state);
@@ -229,14 +229,14 @@ impl Connection {
     // The connection's own thread.
 
     /// If nobody reads: the own thread does if somebody sleeps, and looks soon if replies are missing.
-    pub(super) fn find_reader(&self, state: &mut State) {
+    pub(super) fn find_reader(&self, state: &mut ConnectionState) {
         let looks = matches!(state.own_thread, OwnThread::Dozing | OwnThread::Awake);
         if state.reader.is_some() && (state.has_sleepers() || !looks && !state.packets.is_empty()) {
             self.call_own_thread(state);
         }
     }
 
-    fn call_own_thread(&self, state: &mut State) {
+    fn call_own_thread(&self, state: &mut ConnectionState) {
         if state.own_thread != OwnThread::Awake {
             self.called.notify_one();
             state.own_thread = OwnThread::Awake;

@@ -11,7 +11,7 @@ use luagate_core::exchange::error_in;
 use luagate_core::failure::Failure;
 use luagate_core::kind::FailureKind;
 use luagate_core::routing::HostPort;
-use luagate_core::routing::sentinel::{self as protocol, Listen, Listener, address_of, check_role, read_address};
+use luagate_core::routing::sentinel::{Listen, Listener, SentinelState, address_of, check_role, read_address};
 use luagate_core::value::Value;
 use redis::ConnectionAddr;
 use std::sync::{Arc, Mutex};
@@ -26,12 +26,12 @@ pub(crate) struct Sentinels {
     master: String,
     /// The settings of connections to the master, except its address.
     like: Endpoint,
-    state: Mutex<protocol::Sentinels>,
+    state: Mutex<SentinelState>,
 }
 
 impl Sentinels {
     pub(super) fn new(sentinels: Vec<Endpoint>, master: String, like: Endpoint, foreign: &Foreign) -> Sentinels {
-        let state = Mutex::new(protocol::Sentinels::new(sentinels.len()));
+        let state = Mutex::new(SentinelState::new(sentinels.len()));
         Sentinels { foreign: foreign.clone(), sentinels, master, like, state }
     }
 

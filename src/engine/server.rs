@@ -71,9 +71,9 @@ pub(crate) struct Server {
     pub(super) connector: Connector,
     /// The channel on which this gate receives the messages of this server.
     pub(crate) channel: String,
-    calls: Slot<Kept>,
-    messages: Slot<Kept>,
-    confirmations: Slot<Kept>,
+    calls: Slot<KeptConnection>,
+    messages: Slot<KeptConnection>,
+    confirmations: Slot<KeptConnection>,
     /// It is not a master of the cluster any more.
     is_retired: AtomicBool,
 }
@@ -89,7 +89,7 @@ pub(crate) enum Purpose {
 
 /// A connection that is made again when it is needed.
 #[derive(Default)]
-struct Kept {
+struct KeptConnection {
     current: Option<Current>,
     is_connecting: bool,
     /// How many attempts to connect have ended.
@@ -113,7 +113,7 @@ enum Need {
     Connect,
 }
 
-impl Kept {
+impl KeptConnection {
     fn usable(&self, moves: u64) -> Option<&Current> {
         let has_ended =
             |current: &Current| current.connection.as_ref().is_some_and(|connection| connection.has_ended());
@@ -160,7 +160,7 @@ impl Kept {
 impl Server {
     /// Does not connect yet.
     pub(crate) fn new(options: ServerOptions, node: NodeId, connector: Connector) -> Arc<Server> {
-        let kept = || Slot::of_machine(&options.foreign, Kept::default());
+        let kept = || Slot::of_machine(&options.foreign, KeptConnection::default());
         Arc::new(Server {
             calls: kept(),
             messages: kept(),
@@ -207,7 +207,7 @@ impl Server {
         }
     }
 
-    fn kept(&self, purpose: Purpose) -> &Slot<Kept> {
+    fn kept(&self, purpose: Purpose) -> &Slot<KeptConnection> {
         match purpose {
             Purpose::Calls => &self.calls,
             Purpose::Messages => &self.messages,
@@ -225,7 +225,8 @@ impl Server {
 
     /// A connection, if it works, and its number: each new one has another. Does not connect.
     pub(super) fn current(&self, purpose: Purpose) -> Option<(Arc<Connection>, u64)> {
-        let current = |kept: &mut Kept| Some((kept.usable(self.connector.moves())?.connection.clone()?, kept.attempts));
+        let current =
+            |kept: &mut KeptConnection| Some((kept.usable(self.connector.moves())?.connection.clone()?, kept.attempts));
         self.kept(purpose).look(current)
     }
 
@@ -275,7 +276,7 @@ impl Server {
         latest: Instant,
         mode: Mode,
     ) -> Result<Option<Arc<Connection>>, Failure> {
-        let look = |kept: &mut Kept| (kept.usable(self.connector.moves()).cloned(), kept.attempts);
+        let look = |kept: &mut KeptConnection| (kept.usable(self.connector.moves()).cloned(), kept.attempts);
         match self.kept(purpose).look(look) {
             (Some(usable), _) => Ok(usable.connection),
             (None, attempts) => Box::pin(self.wait_for(purpose, attempts, latest, mode)).await, // keeps futures small
@@ -292,7 +293,7 @@ impl Server {
     ) -> Result<Option<Arc<Connection>>, Failure> {
         let ServerOptions { clock, worker, .. } = &self.options;
         loop {
-            let need = |kept: &mut Kept| kept.need(self.connector.moves(), attempts);
+            let need = |kept: &mut KeptConnection| kept.need(self.connector.moves(), attempts);
             let waits = self.kept(purpose).until(Some(latest), mode, need);
             match worker.limited(clock.at_machine_time(latest), mode, waits).await.flatten() {
                 Some(Need::Found(connection)) => return Ok(connection),

@@ -62,7 +62,7 @@ impl Sending {
 }
 
 /// The outcome of a call.
-pub(crate) type Outcome = Result<Answered, Unanswered>;
+pub(crate) type CallOutcome = Result<Answered, Unanswered>;
 
 /// A call that was answered.
 pub(crate) struct Answered {
@@ -265,12 +265,12 @@ impl Servers {
     }
 
     /// Sends a call to the server that has its key.
-    pub(crate) async fn send(&self, call: &Packed, sending: Sending) -> Outcome {
+    pub(crate) async fn send(&self, call: &Packed, sending: Sending) -> CallOutcome {
         self.send_as(call.key(), sending, &mut { call }).await
     }
 
     /// Sends the call that `make` returns for the server that has the key. The caller has checked the process.
-    pub(crate) async fn send_as<M: Make>(&self, key: &[u8], sending: Sending, make: &mut M) -> Outcome {
+    pub(crate) async fn send_as<M: Make>(&self, key: &[u8], sending: Sending, make: &mut M) -> CallOutcome {
         self.follow(self.route(key, sending), sending, make).await
     }
 
@@ -313,7 +313,7 @@ impl Servers {
     }
 
     /// Sends a call, and again until it has an outcome: on another connection, or to another node.
-    async fn follow<M: Make>(&self, mut route: Route, sending: Sending, make: &mut M) -> Outcome {
+    async fn follow<M: Make>(&self, mut route: Route, sending: Sending, make: &mut M) -> CallOutcome {
         let mut connection = None;
         loop {
             match self.next_step(&mut route) {
@@ -384,7 +384,13 @@ impl Servers {
     }
 
     /// Sends a call to a server once, and again if the server does not know the script. Usually this takes one packet.
-    async fn attempt<M: Make>(&self, server: &Arc<Server>, asking: bool, sending: Sending, make: &mut M) -> Outcome {
+    async fn attempt<M: Make>(
+        &self,
+        server: &Arc<Server>,
+        asking: bool,
+        sending: Sending,
+        make: &mut M,
+    ) -> CallOutcome {
         make.prepare(server, sending.mode).await?;
         let mut is_first = true;
         loop {
@@ -400,7 +406,13 @@ impl Servers {
         }
     }
 
-    async fn attempt_on(&self, connection: &Arc<Connection>, call: &Packed, asking: bool, sending: Sending) -> Outcome {
+    async fn attempt_on(
+        &self,
+        connection: &Arc<Connection>,
+        call: &Packed,
+        asking: bool,
+        sending: Sending,
+    ) -> CallOutcome {
         let calls = [call];
         let exchange = if asking || sending.replicas.is_some() {
             Exchange::new(&calls).asking(asking)
@@ -422,7 +434,12 @@ impl Servers {
     }
 
     /// Sends calls in one packet, and again if the server does not know a script. Each has its own outcome.
-    async fn run(&self, connection: &Arc<Connection>, mut exchange: Exchange<'_>, sending: Sending) -> Vec<Outcome> {
+    async fn run(
+        &self,
+        connection: &Arc<Connection>,
+        mut exchange: Exchange<'_>,
+        sending: Sending,
+    ) -> Vec<CallOutcome> {
         exchange.last = sending.replicas.as_ref().map(MinReplicas::command);
         let sent = self.clock.moment();
         let mut ended = None;
@@ -467,7 +484,7 @@ impl Servers {
 
     /// Sends calls. Those for the same server share a packet; the servers follow one after the other. Each call has its
     /// own outcome.
-    pub(crate) async fn send_all(&self, calls: &[Packed], sending: Sending) -> Vec<Outcome> {
+    pub(crate) async fn send_all(&self, calls: &[Packed], sending: Sending) -> Vec<CallOutcome> {
         if let [call] = calls {
             return vec![self.send(call, sending).await];
         }
@@ -483,7 +500,7 @@ impl Servers {
 
     /// Sends calls in one packet that are probably for the same server. A call that must be repeated is sent
     /// separately.
-    async fn send_together(&self, node: NodeId, calls: &[&Packed], sending: Sending) -> Vec<Outcome> {
+    async fn send_together(&self, node: NodeId, calls: &[&Packed], sending: Sending) -> Vec<CallOutcome> {
         let begun = self.clock.moment();
         let connecting = async { self.connection(&self.server(node)?, sending).await };
         let outcomes = match connecting.await {
@@ -529,7 +546,7 @@ fn answered(
     unconfirmed: Option<Failure>,
     sent: Moment,
     connection: &Arc<Connection>,
-) -> Outcome {
+) -> CallOutcome {
     let connection = connection.clone();
     match reply {
         Ok(reply) => Ok(Answered { reply, sent: Sent { at: sent, repeated: None }, unconfirmed, connection }),

@@ -27,12 +27,12 @@ const SLACK: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 pub(super) struct Socket {
-    kind: Kind,
+    kind: SocketKind,
     /// The read timeout of the socket in nanoseconds; 0 if none is set yet. Only the thread that reads uses it.
     read_timeout: AtomicU64,
 }
 
-enum Kind {
+enum SocketKind {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
@@ -42,9 +42,9 @@ enum Kind {
 macro_rules! either {
     ($kind:expr, $socket:ident => $result:expr) => {
         match $kind {
-            Kind::Tcp($socket) => $result,
+            SocketKind::Tcp($socket) => $result,
             #[cfg(unix)]
-            Kind::Unix($socket) => $result,
+            SocketKind::Unix($socket) => $result,
         }
     };
 }
@@ -54,7 +54,7 @@ impl Socket {
     pub(super) fn tcp(addresses: &[SocketAddr], write_timeout: Duration, limit: TimeLimit) -> io::Result<Socket> {
         let stream = first_that_accepts(addresses, limit)?;
         stream.set_nodelay(true)?; // each packet is complete
-        Socket::with(Kind::Tcp(stream), write_timeout)
+        Socket::with(SocketKind::Tcp(stream), write_timeout)
     }
 
     /// Connects to a unix socket. On Linux this blocks while the queue of the socket is full, since its server does not
@@ -70,10 +70,10 @@ impl Socket {
                 connected => break connected?,
             }
         }
-        Socket::with(Kind::Unix(socket.into()), write_timeout)
+        Socket::with(SocketKind::Unix(socket.into()), write_timeout)
     }
 
-    fn with(kind: Kind, write_timeout: Duration) -> io::Result<Socket> {
+    fn with(kind: SocketKind, write_timeout: Duration) -> io::Result<Socket> {
         either!(&kind, socket => socket.set_write_timeout(Some(write_timeout.max(SHORTEST))))?;
         Ok(Socket { kind, read_timeout: AtomicU64::new(0) })
     }

@@ -27,7 +27,7 @@ pub(crate) struct Connection {
     pub(super) read_timeout: Duration,
     /// For a connection that is subscribed.
     pub(super) receiver: Option<Arc<dyn Receiver>>,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<ConnectionState>,
     /// Wakes the connection's own thread.
     pub(super) called: Condvar,
     pub(super) has_ended: AtomicBool,
@@ -35,7 +35,7 @@ pub(crate) struct Connection {
     pub(super) has_released: AtomicBool,
 }
 
-pub(super) struct State {
+pub(super) struct ConnectionState {
     pub(super) packets: Packets,
     /// The only one. `None`: somebody reads.
     pub(super) reader: Option<Reader>,
@@ -61,7 +61,7 @@ pub(super) enum OwnThread {
     Awake,
 }
 
-impl State {
+impl ConnectionState {
     pub(super) fn push(&mut self, packet: &[u8], replies: usize, owner: Owner) {
         if self.packets.is_empty() {
             self.silence.begins();
@@ -100,7 +100,7 @@ impl Connection {
         read_timeout: Duration,
         receiver: Option<Arc<dyn Receiver>>,
     ) -> Connection {
-        let state = State {
+        let state = ConnectionState {
             packets: Packets::default(),
             reader: Some(Reader::new()),
             own_thread: OwnThread::Awake,
@@ -124,7 +124,7 @@ impl Connection {
     }
 
     /// The state, unless the connection has ended.
-    pub(super) fn open(&self) -> Result<MutexGuard<'_, State>, CallError> {
+    pub(super) fn open(&self) -> Result<MutexGuard<'_, ConnectionState>, CallError> {
         let state = lock(&self.state);
         match &state.end {
             Some(end) => Err(CallError::Failed(end.clone())),

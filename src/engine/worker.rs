@@ -27,7 +27,7 @@ pub(crate) enum NextWork {
     Never,
 }
 
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type WorkFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The gate's own thread. It starts when it is first needed. Clones are the same thread.
 #[derive(Clone)]
@@ -45,7 +45,7 @@ struct WorkerThread {
 #[derive(Default)]
 struct WorkerState {
     /// The work for the servers, and the part of it that must be polled.
-    work: HashMap<u64, Work>,
+    work: HashMap<u64, WorkFuture>,
     woken: BTreeSet<u64>,
     timers: BTreeMap<(Instant, u64), (Waker, Mode)>,
     last: u64,
@@ -126,7 +126,7 @@ impl Worker {
     /// Runs this in the gate's thread.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let busy = self.shared.clock.busy(); // a test that moves the clock waits for its end
-        let work: Work = Box::pin(async move {
+        let work: WorkFuture = Box::pin(async move {
             let _busy = busy;
             work.await;
         });
@@ -172,7 +172,7 @@ impl Worker {
         .await
     }
 
-    /// Wakes a task at `until`.
+    /// WorkWaker a task at `until`.
     fn set_timer(&self, until: Instant, waker: &Waker, mode: Mode) -> Timer<'_> {
         let locked = fault!("a timer copies its waker with a lock held").then(|| lock(&self.shared.state));
         let waker = waker.clone(); // before the lock, since it can run code of an executor
@@ -210,13 +210,13 @@ impl Drop for Timer<'_> {
 }
 
 /// Polls a part of the work again.
-struct Wakes {
+struct WorkWaker {
     shared: Weak<WorkerThread>,
     number: u64,
 }
 
-impl Wake for Wakes {
-    fn wake(self: Arc<Wakes>) {
+impl Wake for WorkWaker {
+    fn wake(self: Arc<WorkWaker>) {
         if let Some(shared) = self.shared.upgrade() {
             let mut state = lock(&shared.state);
             state.woken.insert(self.number);
@@ -229,7 +229,7 @@ impl Wake for Wakes {
 }
 
 impl WorkerThread {
-    /// Wakes the thread, or starts it. Returns whether it runs.
+    /// WorkWaker the thread, or starts it. Returns whether it runs.
     fn wake(self: &Arc<WorkerThread>, mut state: MutexGuard<'_, WorkerState>) -> bool {
         if !state.is_running {
             let shared = self.clone();
@@ -303,7 +303,7 @@ impl WorkerThread {
             let Some(mut work) = lock(&self.state).work.remove(&number) else {
                 continue;
             };
-            let waker = Waker::from(Arc::new(Wakes { shared: Arc::downgrade(self), number }));
+            let waker = Waker::from(Arc::new(WorkWaker { shared: Arc::downgrade(self), number }));
             let _locked = fault!("work is polled with a lock held").then(|| lock(&self.state));
             if work.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
                 lock(&self.state).work.insert(number, work);

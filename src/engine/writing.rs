@@ -3,7 +3,7 @@
 //! writes, and the reader writes the rest.
 
 use super::ending::broken;
-use super::state::{Connection, State};
+use super::state::{Connection, ConnectionState};
 use crate::sync::{MutexGuard, fault, lock};
 
 /// How often a writer continues with packets of others, if a reader will continue after it.
@@ -11,7 +11,7 @@ const WRITES: usize = if cfg!(luagate_model) { 1 } else { 4 };
 
 impl Connection {
     /// Writes what is submitted, unless another thread does. After some rounds the reader continues.
-    pub(super) fn write<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(super) fn write<'a>(&'a self, mut state: MutexGuard<'a, ConnectionState>) -> MutexGuard<'a, ConnectionState> {
         let mut rounds = WRITES;
         while state.may_write()
             && (rounds > 0 || !(state.packets.will_be_written() || fault!("a writer stops while others add")))

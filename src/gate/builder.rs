@@ -17,7 +17,7 @@ use crate::lease::releases::Releases;
 use crate::shared::Shared;
 use crate::trace;
 use crate::wait::polled::Futures;
-use crate::wait::{Registry, Waits};
+use crate::wait::{Registry, WaitDriver};
 use luagate_core::exchange::MinReplicas;
 use luagate_core::{id, keys};
 use std::error::Error;
@@ -123,8 +123,13 @@ impl GateBuilder {
         let releases = Releases::new(servers.clone(), registry.all_waits.clone(), outbox);
         let permits = Permits::new(servers.clone(), replicas);
         let futures = Futures::new(&clock, &worker, &releases);
-        let waits =
-            Waits { registry, retried: Arc::default(), servers: servers.clone(), releases: releases.clone(), outage };
+        let waits = WaitDriver {
+            registry,
+            retried: Arc::default(),
+            servers: servers.clone(),
+            releases: releases.clone(),
+            outage,
+        };
         let shared = Shared { servers, permits, releases, waits, futures, prefix, label };
         Ok(Gate { shared: Arc::new(shared) })
     }

@@ -6,10 +6,11 @@ use crate::engine::reading::{IDLE, TEST};
 use crate::engine::server::SAME_FAILURE;
 use crate::gate::LONGEST_FLUSH;
 use crate::gate::builder::{OUTAGE, TIMEOUT};
-use crate::lease::permits::LOOK;
+use crate::lease::permits::LOOKS_EVERY;
 use crate::semaphore::manage::LISTED;
 use crate::several::MOST_SEMAPHORES;
 use crate::wait::polled::{FEW, INTERVAL, UNPOLLED, UNPOLLED_OF_MANY};
+use luagate_core::exchange;
 use luagate_core::lease::{DEFAULT, SHORTEST_RENEWED};
 use luagate_core::outbox::{self, LAST_RELEASES};
 use luagate_core::waiter::{LAST_CALL, PATIENCE, RECHECK};
@@ -92,7 +93,7 @@ fn waits() {
         ("getting_started", "how long waiters continue without a server | {} |"),
         ("waiting_and_fairness", "the waiter keeps asking for up to {} ([`outage_timeout`]"),
         ("waiting_and_fairness", "without a time limit; after an outage of {}"),
-        ("faults", "Waits continue for {} ([`outage_timeout`]"),
+        ("faults", "WaitDriver continue for {} ([`outage_timeout`]"),
         ("faults", "A wait in line goes on for {} ([`outage_timeout`]"),
         ("production", "outage_timeout)** ({}): how long"),
         ("src/gate/builder.rs", "while the server cannot be reached: {} by default"),
@@ -114,7 +115,10 @@ fn leases_and_releases() {
     let outage = DEFAULT * 2 / 3 - TIMEOUT;
     let defaults = format!("the read timeout: {{}} with the defaults of {} and {}", said(DEFAULT), said(TIMEOUT));
     assert_said(&said(outage), &[("production", &defaults)]);
-    assert_said(&said(LOOK), &[("faults", "the gate looks every {} whether the server has closed its connection")]);
+    assert_said(
+        &said(LOOKS_EVERY),
+        &[("faults", "the gate looks every {} whether the server has closed its connection")],
+    );
     let flush = [
         ("getting_started", "waits for at most {} until all releases are confirmed"),
         ("leases_and_fences", "waits for at most {} until all releases are confirmed"),
@@ -124,7 +128,7 @@ fn leases_and_releases() {
     assert_said(&said(LAST_RELEASES), &[("production", "If the gate is dropped, this continues for at most {},")]);
     assert_said(&said(outbox::FIRST_PAUSE), &[("production", "first after {}, later every second")]);
     assert_eq!(outbox::LONGEST_PAUSE, Duration::from_secs(1));
-    assert_said(&outbox::BATCH.to_string(), &[("production", "up to {} in one packet")]);
+    assert_said(&exchange::BATCH.to_string(), &[("production", "up to {} in one packet")]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! lost.
 
 use crate::engine::mode::Mode;
-use crate::engine::servers::{Outcome, Sending, Servers};
+use crate::engine::servers::{CallOutcome, Sending, Servers};
 use crate::engine::worker::{Job, NextWork};
 use crate::error::{Lost, PermitError};
 use crate::foreign::Foreign;
@@ -13,7 +13,7 @@ use luagate_core::call::{Call, Packed};
 use luagate_core::exchange::MinReplicas;
 use luagate_core::failure::{CallError, Failure};
 use luagate_core::held::{HeldPermit, Identity};
-use luagate_core::keeper::{Keeper, Loss, Number, Refreshed, Task};
+use luagate_core::keeper::{Keeper, KeeperTask, Loss, Number, Refreshed};
 use luagate_core::kind::FailureKind;
 use luagate_core::lease::Moment;
 use luagate_core::routing::NodeId;
@@ -25,7 +25,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// How often the connections are looked at on which leases are renewed. Nobody reads a connection on which no call waits.
-pub(crate) const LOOK: Duration = Duration::from_millis(500);
+pub(crate) const LOOKS_EVERY: Duration = Duration::from_millis(500);
 
 /// Called once when a permit turns out to be lost.
 pub(crate) type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
@@ -80,10 +80,11 @@ impl Permits {
         if let Some(on_lost) = on_lost {
             table.on_lost.insert(number, on_lost.clone());
         }
-        let due = [Task::Renew(node), Task::Report].into_iter().filter_map(|task| table.keeper.next(task)).min();
+        let due =
+            [KeeperTask::Renew(node), KeeperTask::Report].into_iter().filter_map(|task| table.keeper.next(task)).min();
         drop(table);
         if let Some(at) = due {
-            servers.worker.call_at(at.min(now.instant() + LOOK));
+            servers.worker.call_at(at.min(now.instant() + LOOKS_EVERY));
         }
         number
     }
@@ -314,7 +315,7 @@ impl Permits {
                 return Some(at);
             }
             let nodes: Vec<NodeId> = table.keeper.renewals().map(|(node, _)| node).collect();
-            table.looks_at = (!nodes.is_empty()).then(|| now.instant() + LOOK);
+            table.looks_at = (!nodes.is_empty()).then(|| now.instant() + LOOKS_EVERY);
             (nodes, std::mem::take(&mut table.connections))
         };
         // Without the lock, since a reply may be here that needs it.
@@ -334,7 +335,7 @@ impl Permits {
         let packed: Vec<Packed> = refreshes.iter().map(|refresh| refresh.pack(&SCRIPTS)).collect();
         let sending = Sending { replicas: self.replicas, ..sending };
         let outcomes = self.servers.send_all(&packed, sending).await;
-        let read = |(refresh, outcome): (&Refresh, Outcome)| {
+        let read = |(refresh, outcome): (&Refresh, CallOutcome)| {
             let answered = outcome.map_err(|unanswered| unanswered.error)?;
             let (sent, unconfirmed) = (answered.sent.at, answered.unconfirmed.clone());
             let grant = answered.read(|reply| refresh.answer(reply)).map_err(|unanswered| unanswered.error)?;
@@ -356,12 +357,12 @@ impl Job for Permits {
             if table.is_closed {
                 return NextWork::Never;
             }
-            if table.keeper.due(Task::Report, now).is_some() {
+            if table.keeper.due(KeeperTask::Report, now).is_some() {
                 self.report(table);
                 continue;
             }
             let renewals = table.keeper.renewals().filter(|(node, _)| !table.busy.contains(node));
-            let mut next = table.keeper.next(Task::Report);
+            let mut next = table.keeper.next(KeeperTask::Report);
             let mut due = None;
             for (node, at) in renewals {
                 if at <= now.instant() { due = Some(node) } else { next = next.into_iter().chain([at]).min() }
@@ -369,7 +370,7 @@ impl Job for Permits {
             let Some(node) = due else {
                 return NextWork::At(next.into_iter().chain(looks_at).min());
             };
-            if let Some(numbers) = table.keeper.due(Task::Renew(node), now) {
+            if let Some(numbers) = table.keeper.due(KeeperTask::Renew(node), now) {
                 if !numbers.is_empty() {
                     table.busy.insert(node);
                     self.servers.worker.spawn(self.clone().renew(node, numbers));

@@ -3,7 +3,7 @@
 
 use super::outbox::SharedOutbox;
 use super::permits::Permits;
-use crate::engine::connection::{Connection, Outcome};
+use crate::engine::connection::{Connection, PacketOutcome};
 use crate::engine::mode::Mode;
 use crate::engine::servers::{Sending, Servers};
 use crate::engine::slot::Slot;
@@ -16,14 +16,14 @@ use luagate_core::failure::{CallError, Failure};
 use luagate_core::inbox::{Inbox, Mailbox};
 use luagate_core::keeper::Number;
 use luagate_core::kind::FailureKind;
-use luagate_core::outbox::{Before, Confirmed, Mark, Next, Ordered, Outbox, Post, Work, may_go_on};
-use luagate_core::releases;
+use luagate_core::outbox::{Before, Confirmed, Mark, Next, Ordered, Outbox, OutboxWork, Post, may_go_on};
+use luagate_core::release;
 use luagate_core::routing::NodeId;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
-pub(crate) type PendingRelease = releases::PendingRelease<Arc<Connection>>;
-pub(crate) type LostCalls = releases::LostCalls<Arc<Connection>>;
+pub(crate) type PendingRelease = release::PendingRelease<Arc<Connection>>;
+pub(crate) type LostCalls = release::LostCalls<Arc<Connection>>;
 
 /// The waits of a gate: those in progress, and those that were given up.
 pub(crate) type AllWaits = Arc<Mutex<Inbox<Slot<Mailbox>>>>;
@@ -113,7 +113,7 @@ impl Releases {
     }
 
     /// Runs in the thread that reads, so it does not block.
-    fn answered(self: &Arc<Releases>, post: Post<Arc<Connection>>, outcome: Outcome, dropped: Option<Dropped>) {
+    fn answered(self: &Arc<Releases>, post: Post<Arc<Connection>>, outcome: PacketOutcome, dropped: Option<Dropped>) {
         let reply = outcome.ok().and_then(|replies| replies.into_iter().next()).map(Ok);
         let (number, now) = (post.number, self.servers.clock.now());
         match self.outbox.change(|outbox| outbox.answered(post, reply, now, is_open)) {
@@ -304,11 +304,11 @@ impl Job for Releases {
             let now = self.servers.clock.now();
             let node_of = |key: &[u8]| self.servers.node_of(key);
             match self.outbox.change(|outbox| outbox.next(now, node_of, is_open)) {
-                Work::At(at) => return NextWork::At(at),
-                Work::Closed => return NextWork::Never,
-                Work::Post(post) => self.post_on(post, None),
-                Work::Close(connection) => connection.close(),
-                Work::Send(node, batch) => self.servers.worker.spawn(self.clone().send_batch(node, batch)),
+                OutboxWork::At(at) => return NextWork::At(at),
+                OutboxWork::Closed => return NextWork::Never,
+                OutboxWork::Post(post) => self.post_on(post, None),
+                OutboxWork::Close(connection) => connection.close(),
+                OutboxWork::Send(node, batch) => self.servers.worker.spawn(self.clone().send_batch(node, batch)),
             }
         }
     }

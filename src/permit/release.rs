@@ -1,13 +1,14 @@
 //! The release of permits: its result, its error, and how it is sent.
 
-use super::{BATCH, Permit};
+use super::Permit;
 use crate::engine::mode::Mode;
-use crate::engine::servers::Outcome;
+use crate::engine::servers::CallOutcome;
 use crate::error::{CallError, Error};
 use crate::lease::releases::{Dropped, PendingRelease};
 use crate::lua::SCRIPTS;
 use crate::trace::Operation;
 use luagate_core::call::{Call, Packed};
+use luagate_core::exchange::BATCH;
 use luagate_core::failure;
 use luagate_core::held::{HeldPermit, HeldState};
 use luagate_core::semaphore::ReleaseAnswer;
@@ -150,7 +151,7 @@ impl Permit {
     }
 
     /// Handles the outcome of its release.
-    fn released(&self, outcome: Outcome) -> Result<Released, CallError> {
+    fn released(&self, outcome: CallOutcome) -> Result<Released, CallError> {
         let read = outcome.and_then(|answered| {
             let repeated = answered.sent.repeated.is_some(); // the server may have run it twice
             let answer = answered.read(|reply| self.release_call(0).answer(reply))?;

@@ -26,7 +26,7 @@ use luagate_core::kind::FailureKind;
 use luagate_core::latch_target::LatchTarget;
 use luagate_core::lease::Sent;
 use luagate_core::outbox::{Mark, Ordered};
-use luagate_core::releases::GivenUpNumber;
+use luagate_core::release::GivenUpNumber;
 use luagate_core::routing::NodeId;
 use luagate_core::semaphore::AcquireAnswer;
 use luagate_core::waiter::{Action, AskKind, Event, GiveBack, Granted, LAST_CALL, PermitTarget, WaitTarget, Waiter};
@@ -48,7 +48,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const SHORTEST_READ: Duration = Duration::from_millis(2);
 
 /// The parts of a gate that a wait uses.
-pub(crate) struct Waits {
+pub(crate) struct WaitDriver {
     pub(crate) servers: Arc<Servers>,
     pub(crate) registry: Arc<Registry>,
     /// The servers to which the gate tries to subscribe again.
@@ -73,7 +73,7 @@ impl Caller<'_> {
     }
 }
 
-impl Waits {
+impl WaitDriver {
     /// Asks for permits once. If they are not granted, nothing remains on the server.
     ///
     /// # Cancel safety
@@ -326,7 +326,7 @@ impl Part<'_> {
 
 /// One call that does not wait in line. If this is dropped before its answer is handled, a grant is released.
 struct Once<'a> {
-    waits: &'a Waits,
+    waits: &'a WaitDriver,
     call: &'a Packed,
     parts: &'a [Part<'a>],
     lost: LostCalls,
@@ -357,7 +357,7 @@ impl Drop for Once<'_> {
 
 /// One wait. If this is dropped before its end, it leaves the line, and a grant is released.
 struct RunningWait<'a, T: WaitTarget + Send + Sync> {
-    waits: &'a Waits,
+    waits: &'a WaitDriver,
     registered: Registered<'a>,
     key: &'a str,
     waiter: Waiter<T>,
@@ -377,7 +377,13 @@ struct MessageSource {
 }
 
 impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
-    fn new(waits: &'a Waits, registered: Registered<'a>, key: &'a str, waiter: Waiter<T>, caller: Caller<'a>) -> Self {
+    fn new(
+        waits: &'a WaitDriver,
+        registered: Registered<'a>,
+        key: &'a str,
+        waiter: Waiter<T>,
+        caller: Caller<'a>,
+    ) -> Self {
         let inbox = MessageSource::default();
         let lost = LostCalls::default();
         RunningWait { waits, registered, key, waiter, caller, inbox, lost, is_over: false }
@@ -494,21 +500,21 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
     async fn end(&mut self, give_back: GiveBack) {
         let now = self.waits.servers.clock.now();
         if give_back.now
-            && let Some(mut pending) = self.waiter.target.undo(LostCalls::default(), now)
+            && let Some(mut pending) = self.waiter.target.give_back(LostCalls::default(), now)
         {
             self.give_up(&mut pending);
             Box::pin(self.waits.release_now(pending, self.waiter.give_back_ends(now), self.caller.mode)).await;
         }
         self.is_over = true;
         if give_back.later {
-            self.abandon();
+            self.give_back_later();
         }
     }
 
     /// Releases, behind the calls without an answer, a grant that they may still cause, also if its message arrives later.
-    fn abandon(&mut self) {
+    fn give_back_later(&mut self) {
         let now = self.waits.servers.clock.now();
-        if let Some(mut pending) = self.waiter.target.undo(std::mem::take(&mut self.lost), now) {
+        if let Some(mut pending) = self.waiter.target.give_back(std::mem::take(&mut self.lost), now) {
             self.give_up(&mut pending);
             if let Some(connection) = &self.inbox.connection {
                 connection.listen_for(MEMORY);
@@ -540,7 +546,7 @@ impl<T: WaitTarget + Send + Sync> Drop for RunningWait<'_, T> {
     fn drop(&mut self) {
         if !self.is_over && self.waits.servers.is_own_process() && self.waiter.may_leave_something() {
             self.caller.kept.inspect(|kept| kept.keep(self.waiter.target.kept_ticket()));
-            self.abandon();
+            self.give_back_later();
         }
     }
 }

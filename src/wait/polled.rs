@@ -127,7 +127,7 @@ impl Futures {
     }
 
     /// Watches the futures that `make` returns: the first one, and another one after each that was stopped.
-    pub(crate) fn watch<F: Future + Send + 'static, M: Fn() -> F + Unpin>(&self, make: M) -> Watched<'_, F, M> {
+    pub(crate) fn watch<F: Future + Send + 'static, M: Fn() -> F + Unpin>(&self, make: M) -> Restartable<'_, F, M> {
         let polled = Polled { clock: self.clock.clone(), wakes: Mutex::default(), future: Mutex::default() };
         let polled = Arc::new(polled);
         let mut state = lock(&self.state);
@@ -141,7 +141,7 @@ impl Futures {
             drop(state);
             self.worker.call_at(at);
         }
-        Watched { futures: self, number, waker: Waker::from(polled.clone()), polled, make }
+        Restartable { futures: self, number, waker: Waker::from(polled.clone()), polled, make }
     }
 }
 
@@ -169,7 +169,7 @@ impl Job for Futures {
 }
 
 /// A future that is watched.
-pub(crate) struct Watched<'a, F: Send, M> {
+pub(crate) struct Restartable<'a, F: Send, M> {
     futures: &'a Futures,
     number: u64,
     polled: Arc<Polled<F>>,
@@ -177,7 +177,7 @@ pub(crate) struct Watched<'a, F: Send, M> {
     make: M,
 }
 
-impl<F: Future + Send, M: Fn() -> F + Unpin> Future for Watched<'_, F, M> {
+impl<F: Future + Send, M: Fn() -> F + Unpin> Future for Restartable<'_, F, M> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context) -> Poll<F::Output> {
@@ -198,7 +198,7 @@ impl<F: Future + Send, M: Fn() -> F + Unpin> Future for Watched<'_, F, M> {
     }
 }
 
-impl<F: Send, M> Drop for Watched<'_, F, M> {
+impl<F: Send, M> Drop for Restartable<'_, F, M> {
     fn drop(&mut self) {
         if !self.futures.worker.is_own_process() {
             return;

@@ -14,6 +14,9 @@ use crate::value::Value;
 use std::borrow::Cow;
 use std::time::Duration;
 
+/// The maximum number of refreshes or releases in one packet.
+pub const BATCH: usize = 100;
+
 /// The reply to one command, or its error.
 pub type RawReply = Result<Value, Failure>;
 

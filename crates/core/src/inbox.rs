@@ -9,7 +9,7 @@
 use super::id::secret_of;
 use super::keys::Keys;
 use super::lease::Moment;
-use super::releases::{GivenUpNumber, PendingRelease, ReleaseTarget};
+use super::release::{GivenUpNumber, PendingRelease, ReleaseTarget};
 use super::reply::between;
 use sha1_smol::Sha1;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

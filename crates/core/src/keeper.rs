@@ -1,5 +1,6 @@
 //! The permits that this process holds, as a state machine: which permits to renew, and when; which are lost.
 
+use super::exchange::BATCH;
 use super::held::{HeldPermit, HeldState, Identity};
 use super::lease::{LeaseOptions, Moment};
 use super::semaphore::Grant;
@@ -9,11 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The maximum number of permits that one packet renews.
-pub const BATCH: usize = 100;
-
 /// The minimum time to wait for the reply to a refresh of several permits, even if one of them is about to end.
-const LEAST: Duration = Duration::from_millis(50);
+pub const SHORTEST_REFRESH: Duration = Duration::from_millis(50);
 
 /// A renewal that is due within this time is sent together with one that is due now.
 const TOGETHER: Duration = Duration::from_millis(5);
@@ -23,7 +21,7 @@ pub type Number = u64;
 
 /// Work to do for permits at a certain time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Task {
+pub enum KeeperTask {
     /// Renew the permits that this server granted. A server that does not answer must not delay renewals on others.
     Renew(usize),
     /// Report lost permits. This does not wait for any reply.
@@ -53,19 +51,19 @@ pub enum NotRefreshed {
 }
 
 /// The permits that are planned for each task, in the order of their times.
-type Plans = BTreeMap<Task, BTreeSet<(Instant, Number)>>;
+type Plans = BTreeMap<KeeperTask, BTreeSet<(Instant, Number)>>;
 
 /// All permits of a gate.
 #[derive(Clone, Debug, Default)]
 pub struct Keeper {
-    permits: BTreeMap<Number, Kept>,
+    permits: BTreeMap<Number, KeptPermit>,
     last: Number,
     plans: Plans,
     losses: Vec<Loss>,
 }
 
 #[derive(Clone, Debug)]
-struct Kept {
+struct KeptPermit {
     held: HeldPermit,
     node: usize,
     is_renewed: bool,
@@ -74,14 +72,14 @@ struct Kept {
     reports_at: Option<Instant>,
 }
 
-impl Kept {
+impl KeptPermit {
     fn lease(&self) -> Duration {
         Duration::from_millis(self.held.identity.lease.lease_ms)
     }
 }
 
 /// Moves a permit to another time in a plan, or removes it from the plan.
-fn replan(plans: &mut Plans, task: Task, number: Number, planned: &mut Option<Instant>, at: Option<Instant>) {
+fn replan(plans: &mut Plans, task: KeeperTask, number: Number, planned: &mut Option<Instant>, at: Option<Instant>) {
     if *planned == at {
         return;
     }
@@ -101,8 +99,14 @@ impl Keeper {
         self.last += 1;
         let number = self.last;
         let LeaseOptions { renewed, lease_ms, .. } = held.identity.lease;
-        let kept =
-            Kept { held, node, is_renewed: renewed && lease_ms > 0, is_reported, renews_at: None, reports_at: None };
+        let kept = KeptPermit {
+            held,
+            node,
+            is_renewed: renewed && lease_ms > 0,
+            is_reported,
+            renews_at: None,
+            reports_at: None,
+        };
         self.permits.insert(number, kept);
         self.plan_next(number, now);
         number
@@ -111,8 +115,8 @@ impl Keeper {
     /// Removes a permit that is dropped.
     pub fn remove(&mut self, number: Number) {
         if let Some(mut kept) = self.permits.remove(&number) {
-            replan(&mut self.plans, Task::Renew(kept.node), number, &mut kept.renews_at, None);
-            replan(&mut self.plans, Task::Report, number, &mut kept.reports_at, None);
+            replan(&mut self.plans, KeeperTask::Renew(kept.node), number, &mut kept.renews_at, None);
+            replan(&mut self.plans, KeeperTask::Report, number, &mut kept.reports_at, None);
         }
     }
 
@@ -140,7 +144,7 @@ impl Keeper {
     pub fn stop_renewal(&mut self, number: Number) {
         if let Some(kept) = self.permits.get_mut(&number) {
             kept.is_renewed = false;
-            replan(&mut self.plans, Task::Renew(kept.node), number, &mut kept.renews_at, None);
+            replan(&mut self.plans, KeeperTask::Renew(kept.node), number, &mut kept.renews_at, None);
         }
     }
 
@@ -173,20 +177,20 @@ impl Keeper {
             let goes_on = fault!("a permit is renewed after its release").then_some(kept.renews_at).flatten();
             let renews_at = renews_at.filter(|_| is_watched).or(goes_on).filter(|_| kept.is_renewed);
             let reports_at = kept.held.deadline().instant().filter(|_| kept.is_reported && is_watched);
-            replan(&mut self.plans, Task::Renew(kept.node), number, &mut kept.renews_at, renews_at);
-            replan(&mut self.plans, Task::Report, number, &mut kept.reports_at, reports_at);
+            replan(&mut self.plans, KeeperTask::Renew(kept.node), number, &mut kept.renews_at, renews_at);
+            replan(&mut self.plans, KeeperTask::Report, number, &mut kept.reports_at, reports_at);
         }
     }
 
     /// Plans the renewals of this server's permits for now, or of the first `most` of them.
     pub fn hasten(&mut self, node: usize, most: usize, now: Moment) {
-        let planned = self.plans.get(&Task::Renew(node)).into_iter().flatten().take(most);
+        let planned = self.plans.get(&KeeperTask::Renew(node)).into_iter().flatten().take(most);
         let later: Vec<_> = planned.filter(|(at, _)| *at > now.instant()).map(|(_, number)| *number).collect();
         later.into_iter().for_each(|number| self.plan(number, Some(now.instant())));
     }
 
     /// The time at which the next permit is due for a task.
-    pub fn next(&self, task: Task) -> Option<Instant> {
+    pub fn next(&self, task: KeeperTask) -> Option<Instant> {
         let (at, _) = self.plans.get(&task)?.first()?;
         Some(*at)
     }
@@ -195,8 +199,8 @@ impl Keeper {
     pub fn renewals(&self) -> impl Iterator<Item = (usize, Instant)> {
         let plans = self.plans.iter();
         plans.filter_map(|(task, plan)| match task {
-            Task::Renew(node) => Some((*node, plan.first()?.0)),
-            Task::Report => None,
+            KeeperTask::Renew(node) => Some((*node, plan.first()?.0)),
+            KeeperTask::Report => None,
         })
     }
 
@@ -211,11 +215,11 @@ impl Keeper {
 
     /// The permits that are due for a task. A permit that is lost by now is recorded as a [`Loss`] and not returned.
     /// For `Report` that is true of all. `None`: nothing is due.
-    pub fn due(&mut self, task: Task, now: Moment) -> Option<Vec<Number>> {
+    pub fn due(&mut self, task: KeeperTask, now: Moment) -> Option<Vec<Number>> {
         self.next(task).filter(|at| *at <= now.instant())?;
         let soon = match task {
-            Task::Renew(_) => now.instant() + TOGETHER,
-            Task::Report => now.instant(), // not earlier, since it is lost only then
+            KeeperTask::Renew(_) => now.instant() + TOGETHER,
+            KeeperTask::Report => now.instant(), // not earlier, since it is lost only then
         };
         let mut due = Vec::new();
         while due.len() < BATCH
@@ -227,8 +231,8 @@ impl Keeper {
                 continue;
             };
             match task {
-                Task::Renew(_) => kept.renews_at = None,
-                Task::Report => kept.reports_at = None,
+                KeeperTask::Renew(_) => kept.renews_at = None,
+                KeeperTask::Report => kept.reports_at = None,
             }
             if self.is_lost(number, now) { self.lose(number, true) } else { due.push(number) }
         }
@@ -244,7 +248,7 @@ impl Keeper {
             Some((*number, kept))
         });
         let ends = kept.clone().filter_map(|(_, kept)| kept.held.deadline().instant());
-        let until = ends.min().map(|end| end.max(now.instant() + LEAST));
+        let until = ends.min().map(|end| end.max(now.instant() + SHORTEST_REFRESH));
         let identities = kept.map(|(number, kept)| (number, kept.held.identity.clone()));
         let identities: Vec<_> = identities.collect();
         for (number, identity) in &identities {

@@ -5,7 +5,7 @@ use super::inbox::Message;
 use super::keys::LatchKeys;
 use super::latch::{Count, CountAnswer, Wait, WaitAnswer};
 use super::lease::{Moment, Sent};
-use super::releases::{LostCalls, PendingRelease};
+use super::release::{LostCalls, PendingRelease};
 use super::script::Scripts;
 use super::waiter::{AskKind, PATIENCE, RECHECK, Step, StepOf, WaitTarget};
 use crate::failure::CallError;
@@ -151,7 +151,7 @@ impl WaitTarget for LatchTarget {
     }
 
     /// The server forgets a waiter that does not ask again.
-    fn undo<C>(&self, _: LostCalls<C>, _: Instant) -> Option<PendingRelease<C>> {
+    fn give_back<C>(&self, _: LostCalls<C>, _: Instant) -> Option<PendingRelease<C>> {
         None
     }
 

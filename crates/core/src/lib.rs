@@ -43,7 +43,7 @@ pub mod lease;
 pub mod meaning;
 pub mod outbox;
 pub mod parser;
-pub mod releases;
+pub mod release;
 pub mod reply;
 pub mod resp;
 pub mod routing;

@@ -23,8 +23,8 @@
 //! 5. Other calls of the name do not wait for the release of a lost call. It may take as long as the connection lasts.
 
 use super::call::Packed;
-use super::exchange::{RawReply, error_in, is_no_script};
-use super::releases::{GivenUpNumber, PendingRelease, ReleaseTarget, Steps};
+use super::exchange::{BATCH, RawReply, error_in, is_no_script};
+use super::release::{GivenUpNumber, PendingRelease, ReleaseTarget, Steps};
 use super::routing::NodeId;
 use super::script::Scripts;
 use crate::failure::CallError;
@@ -38,9 +38,6 @@ pub const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long releases continue after their gate was dropped.
 pub const LAST_RELEASES: Duration = Duration::from_secs(30);
-
-/// The maximum number of releases in one packet.
-pub const BATCH: usize = 100;
 
 /// `C`: a connection. Its calls run in the order in which they are sent.
 #[derive(Clone, Debug)]
@@ -66,11 +63,11 @@ pub struct Outbox<C> {
 pub struct Entry<C> {
     pub release: PendingRelease<C>,
     pub steps: Steps,
-    pub state: State<C>,
+    pub state: EntryState<C>,
 }
 
 #[derive(Clone, Debug)]
-pub enum State<C> {
+pub enum EntryState<C> {
     Posted(C),
     Due,
     Sending,
@@ -123,7 +120,7 @@ pub struct Confirmed {
 
 /// The next work of the gate's own thread.
 #[derive(Debug)]
-pub enum Work<C> {
+pub enum OutboxWork<C> {
     Post(Post<C>),
     /// Send these to this server, in one packet if there are several.
     Send(NodeId, Vec<u64>),
@@ -188,15 +185,15 @@ impl<C> Outbox<C> {
 
 impl<C> Entry<C> {
     fn is_due(&self) -> bool {
-        matches!(self.state, State::Due)
+        matches!(self.state, EntryState::Due)
     }
 
     fn is_posted(&self) -> bool {
-        matches!(self.state, State::Posted(_))
+        matches!(self.state, EntryState::Posted(_))
     }
 
     fn is_confirmed(&self) -> bool {
-        matches!(self.state, State::Confirmed)
+        matches!(self.state, EntryState::Confirmed)
     }
 
     fn is_for(&self, key: &[u8]) -> bool {
@@ -237,7 +234,7 @@ impl<C: Clone + PartialEq> Entry<C> {
     fn look(&mut self, now: Instant, is_open: &impl Fn(&C) -> bool) -> bool {
         let was_silent = (self.is_due() || self.is_confirmed()) && self.release.forget_closed(now, is_open);
         if was_silent {
-            self.state = State::Due;
+            self.state = EntryState::Due;
         }
         was_silent
     }
@@ -253,7 +250,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
         is_open: impl Fn(&C) -> bool,
     ) -> (u64, Option<Post<C>>) {
         let current = current.filter(|_| release.is_one_call());
-        let number = self.insert(release, State::Due);
+        let number = self.insert(release, EntryState::Due);
         let post = self.next_post(number, current, now, &is_open);
         self.note(number);
         (number, post)
@@ -261,18 +258,18 @@ impl<C: Clone + PartialEq> Outbox<C> {
 
     /// Adds a release that the gate's own thread sends, or the next call for its name.
     pub fn add(&mut self, release: PendingRelease<C>) {
-        let number = self.insert(release, State::Due);
+        let number = self.insert(release, EntryState::Due);
         self.note(number);
     }
 
     /// Adds a release that the caller sends now.
     pub fn send(&mut self, release: PendingRelease<C>) -> u64 {
-        let number = self.insert(release, State::Sending);
+        let number = self.insert(release, EntryState::Sending);
         self.note(number);
         number
     }
 
-    fn insert(&mut self, release: PendingRelease<C>, state: State<C>) -> u64 {
+    fn insert(&mut self, release: PendingRelease<C>, state: EntryState<C>) -> u64 {
         self.last += 1;
         self.entries.insert(self.last, Entry { steps: release.steps(), release, state });
         self.last
@@ -291,7 +288,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
         let lost = entry.release.lost.first().filter(|_| !fault!("rule 3: a release does not follow its lost call"));
         let on = lost.cloned().or(current)?;
         let call = entry.release.call(&entry.steps, self.scripts)?;
-        entry.state = State::Posted(on.clone());
+        entry.state = EntryState::Posted(on.clone());
         Some(Post { number, call, on, with_text: false })
     }
 
@@ -348,7 +345,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
     pub fn confirm(&mut self, number: u64) -> Confirmed {
         if let Some(entry) = self.entries.get_mut(&number).filter(|entry| entry.release.lost.is_silent()) {
             entry.steps = entry.release.steps();
-            entry.state = State::Confirmed;
+            entry.state = EntryState::Confirmed;
             self.note(number);
             return Confirmed { given_up: None, calls_worker: true };
         }
@@ -402,7 +399,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
         if let Some(entry) = self.entries.get_mut(&number) {
             self.failures += u64::from(entry.is_posted());
             entry.steps = entry.release.steps();
-            entry.state = State::Due;
+            entry.state = EntryState::Due;
             self.note(number);
         }
     }
@@ -481,7 +478,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
     fn begin(&mut self, numbers: &[u64]) {
         for number in numbers {
             if let Some(entry) = self.entries.get_mut(number) {
-                entry.state = State::Sending;
+                entry.state = EntryState::Sending;
             }
         }
     }
@@ -504,25 +501,30 @@ impl<C: Clone + PartialEq> Outbox<C> {
     }
 
     /// The next work of the gate's own thread. `node_of` returns the server of a key.
-    pub fn next(&mut self, now: Instant, node_of: impl Fn(&[u8]) -> NodeId, is_open: impl Fn(&C) -> bool) -> Work<C> {
+    pub fn next(
+        &mut self,
+        now: Instant,
+        node_of: impl Fn(&[u8]) -> NodeId,
+        is_open: impl Fn(&C) -> bool,
+    ) -> OutboxWork<C> {
         self.look(now, &is_open);
         let is_closed = self.closes.is_some_and(|closes| closes <= now);
         let over = self.entries.iter().filter(|(_, entry)| match entry.state {
-            State::Due => is_closed || entry.release.is_over(now),
-            State::Posted(_) | State::Sending | State::Confirmed => false,
+            EntryState::Due => is_closed || entry.release.is_over(now),
+            EntryState::Posted(_) | EntryState::Sending | EntryState::Confirmed => false,
         });
         let over: Vec<u64> = over.map(|(number, _)| *number).collect();
         over.into_iter().for_each(|number| _ = self.remove(number));
         if self.closes.is_some()
             && let Some(silent) = self.silent(&is_open)
         {
-            return Work::Close(silent);
+            return OutboxWork::Close(silent);
         }
         let behind = |(_, entry): &(&u64, &Entry<C>)| entry.is_due() && !entry.may_be_sent();
         if let Some(number) = self.entries.iter().find(behind).map(|(number, _)| *number)
             && let Some(post) = self.next_post(number, None, now, &is_open)
         {
-            return Work::Post(post);
+            return OutboxWork::Post(post);
         }
         let nodes = self.entries.iter().filter(|(_, entry)| entry.is_due());
         let mut nodes = nodes.map(|(number, entry)| (*number, node_of(entry.release.keys.meta.as_bytes())));
@@ -531,14 +533,14 @@ impl<C: Clone + PartialEq> Outbox<C> {
             let looks = self.entries.values().any(Entry::is_confirmed).then(|| now + LONGEST_PAUSE);
             let ends = self.pauses.values().map(|(end, _)| *end).filter(|end| *end > now);
             return match ends.chain(looks).min() {
-                None if self.is_over() => Work::Closed,
-                end => Work::At(end),
+                None if self.is_over() => OutboxWork::Closed,
+                end => OutboxWork::At(end),
             };
         };
         let batch = self.batch(first, |key| node_of(key) == node);
         self.begin(&batch);
         self.busy.insert(node);
-        Work::Send(node, batch)
+        OutboxWork::Send(node, batch)
     }
 
     /// Looks which connections of lost calls are closed.

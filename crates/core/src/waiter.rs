@@ -10,7 +10,7 @@ use super::id::check_id;
 use super::inbox::{Mail, Message};
 use super::keys::Keys;
 use super::lease::{Deadline, LeaseOptions, Moment, Sent, ServerTime};
-use super::releases::{LostCalls, PendingRelease};
+use super::release::{LostCalls, PendingRelease};
 use super::reply::between;
 use super::script::Scripts;
 use super::semaphore::{self, Acquire, AcquireAnswer, Grant, Usage};
@@ -67,7 +67,7 @@ pub trait WaitTarget {
     fn timed_out(&self) -> Self::Error;
 
     /// The release of everything that the server may have granted to this wait. `None`: it grants nothing.
-    fn undo<C>(&self, lost: LostCalls<C>, now: Instant) -> Option<PendingRelease<C>>;
+    fn give_back<C>(&self, lost: LostCalls<C>, now: Instant) -> Option<PendingRelease<C>>;
 
     /// Whether a late release would change this answer.
     fn doubts(&self, ask: AskKind, answer: &Self::Answer, sent: Sent) -> bool;
@@ -102,7 +102,7 @@ pub enum Step<G, E> {
     Continue,
     Done(Result<G, E>),
     /// End, and give back nothing: what the id has is another caller's.
-    Leave(E),
+    End(E),
     /// End, and give back everything that the id has.
     GiveBack(E),
 }
@@ -234,7 +234,7 @@ impl<T: WaitTarget> Waiter<T> {
                 let give_back = GiveBack { now: false, later: result.is_err() && self.may_come_late };
                 Action::Done { result, give_back }
             }
-            Step::Leave(error) => Action::Done { result: Err(error), give_back: GiveBack::default() },
+            Step::End(error) => Action::Done { result: Err(error), give_back: GiveBack::default() },
             Step::GiveBack(error) => {
                 let give_back = GiveBack { now: true, later: self.may_come_late };
                 Action::Done { result: Err(error), give_back }
@@ -464,7 +464,7 @@ impl PermitTarget {
         let gives_back = matches!(step, Step::GiveBack(_));
         let result = match step {
             Step::Done(result) => result,
-            Step::Leave(error) | Step::GiveBack(error) => Err(error),
+            Step::End(error) | Step::GiveBack(error) => Err(error),
             Step::AskAt(_) | Step::AskBy(_) | Step::Continue => {
                 Err(CallError::Unknown(Failure::queued_out_of_turn()).into())
             }
@@ -591,7 +591,7 @@ impl WaitTarget for PermitTarget {
             AcquireAnswer::Held(grant @ Grant { permits, fence, .. }, _)
                 if !self.is_own(&grant, repeated, self.entry.floor) =>
             {
-                Step::Leave(NotGranted::AlreadyHeld { permits, fence })
+                Step::End(NotGranted::AlreadyHeld { permits, fence })
             }
             AcquireAnswer::Granted(grant, usage) | AcquireAnswer::Held(grant, usage) => {
                 if let Err(mismatch) = self.check_limit(usage.limit) {
@@ -681,7 +681,7 @@ impl WaitTarget for PermitTarget {
         NotGranted::TimedOut(Denied { usage, waiting: position, next_expiry: None })
     }
 
-    fn undo<C>(&self, lost: LostCalls<C>, now: Instant) -> Option<PendingRelease<C>> {
+    fn give_back<C>(&self, lost: LostCalls<C>, now: Instant) -> Option<PendingRelease<C>> {
         Some(self.release(lost, now))
     }
 

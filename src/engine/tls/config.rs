@@ -37,7 +37,7 @@ pub(crate) struct Certificates {
 }
 
 /// The certificate of the client with the chain to its CA, and its private key.
-pub(super) struct Identity {
+pub(super) struct ClientIdentity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
@@ -71,7 +71,7 @@ impl Certificates {
     }
 
     /// The certificate of the client, if it was given.
-    fn own(&self) -> Result<Option<Identity>, Invalid> {
+    fn own(&self) -> Result<Option<ClientIdentity>, Invalid> {
         let Some(client) = self.given.as_ref().and_then(|given| given.client_tls.as_ref()) else {
             return Ok(None);
         };
@@ -80,7 +80,7 @@ impl Certificates {
         let chain = chain.map_err(|error| unreadable(format!("certificate of the client: {error}")))?;
         let key = PrivateKeyDer::from_pem_slice(&client.client_key);
         let key = key.map_err(|error| unreadable(format!("key of the client: {error}")))?;
-        Ok(Some(Identity { chain, key }))
+        Ok(Some(ClientIdentity { chain, key }))
     }
 
     fn given(&mut self) -> &mut redis::TlsCertificates {
@@ -105,7 +105,7 @@ pub(crate) struct Config(Arc<ClientConfig>);
 
 impl Config {
     /// `roots`: the certificates to trust, by default those of the system. `own`: the certificate of this client.
-    pub(super) fn new(roots: Option<RootCertStore>, own: Option<Identity>) -> Result<Config, Failure> {
+    pub(super) fn new(roots: Option<RootCertStore>, own: Option<ClientIdentity>) -> Result<Config, Failure> {
         let provider = provider()?;
         let roots = roots.map_or_else(of_system, Ok)?;
         let builder = ClientConfig::builder_with_provider(provider);
@@ -114,7 +114,7 @@ impl Config {
             .map_err(|error| reason::failed(reason::of_rustls(&error), error))?;
         let builder = builder.with_root_certificates(roots);
         let config = match own {
-            Some(Identity { chain, key }) => {
+            Some(ClientIdentity { chain, key }) => {
                 builder.with_client_auth_cert(chain, key).map_err(|error| reason::failed(reason::MIXED_UP, error))?
             }
             None => builder.with_no_client_auth(),

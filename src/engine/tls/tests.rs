@@ -28,7 +28,7 @@ struct Authority {
 }
 
 /// A certificate and its key, in PEM.
-struct Identity {
+struct ClientIdentity {
     chain: String,
     key: String,
 }
@@ -44,22 +44,22 @@ impl Authority {
     }
 
     /// Signs a certificate for this host, valid from one year to another.
-    fn sign(&self, host: &str, years: (i32, i32)) -> Identity {
+    fn sign(&self, host: &str, years: (i32, i32)) -> ClientIdentity {
         let mut params = CertificateParams::new([host.to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
         params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
         let key = KeyPair::generate().unwrap();
-        Identity { chain: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
+        ClientIdentity { chain: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
     }
 
-    fn identity(&self) -> Identity {
+    fn identity(&self) -> ClientIdentity {
         self.sign("127.0.0.1", (2020, 4000))
     }
 
     /// The settings of a server with this certificate. `requires`: each client must show a certificate of this CA.
     fn server(
         &self,
-        identity: &Identity,
+        identity: &ClientIdentity,
         version: &'static SupportedProtocolVersion,
         requires: bool,
     ) -> Arc<ServerConfig> {
@@ -88,7 +88,7 @@ fn trusting(authority: &Authority) -> Certificates {
 }
 
 /// The same, which also shows this certificate.
-fn showing(authority: &Authority, own: &Identity) -> Certificates {
+fn showing(authority: &Authority, own: &ClientIdentity) -> Certificates {
     let mut certificates = trusting(authority);
     certificates.show(own.chain.as_bytes(), own.key.as_bytes());
     certificates
@@ -182,7 +182,7 @@ fn a_server_with_an_unacceptable_certificate_is_reported_with_the_reason() {
     let (authority, other, same_name) = (Authority::new("one"), Authority::new("other"), Authority::new("one"));
     let current = (2020, 4000);
     for version in [&TLS13, &TLS12] {
-        let url = |identity: &Identity| answering(authority.server(identity, version, false));
+        let url = |identity: &ClientIdentity| answering(authority.server(identity, version, false));
         let good = url(&authority.identity());
         open(&good, &trusting(&authority), SOON).unwrap();
         assert_fails(open(&good, &trusting(&other), SOON), "CA of the server's certificate is not trusted");
@@ -244,15 +244,15 @@ fn certificates_that_cannot_be_used_are_refused_before_anything_is_sent() {
     let authority = Authority::new("one");
     let (own, other) = (authority.identity(), authority.identity());
     let nobody = "rediss://127.0.0.1:1/";
-    let mixed = Identity { chain: own.chain.clone(), key: other.key };
+    let mixed = ClientIdentity { chain: own.chain.clone(), key: other.key };
     assert_fails(open(nobody, &showing(&authority, &mixed), SOON), "do not belong together");
     assert_fails(open("rediss://a..b/", &trusting(&authority), SOON), "not a valid name for a certificate");
     assert_fails(open("rediss://127.0.0.1:1/#insecure", &trusting(&authority), SOON), "would trust every server");
     let no_pem = "no PEM".to_owned();
     let mut no_roots = Certificates::default();
     no_roots.trust(no_pem.as_bytes());
-    let no_chain = showing(&authority, &Identity { chain: no_pem.clone(), key: own.key.clone() });
-    let no_key = showing(&authority, &Identity { chain: own.chain.clone(), key: no_pem });
+    let no_chain = showing(&authority, &ClientIdentity { chain: no_pem.clone(), key: own.key.clone() });
+    let no_key = showing(&authority, &ClientIdentity { chain: own.chain.clone(), key: no_pem });
     for (url, certificates, what) in [
         (nobody, no_roots, "root_certificates"),
         (nobody, no_chain, "client_certificate"),

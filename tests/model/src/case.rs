@@ -1,6 +1,6 @@
 //! One connection with its callers, and the promises that each execution must keep.
 
-use crate::engine::connection::{Connection, Outcome};
+use crate::engine::connection::{Connection, PacketOutcome};
 use crate::engine::mode::{Mode, block};
 use crate::foreign;
 use crate::mailboxes::Mailboxes;
@@ -223,7 +223,7 @@ impl Caller {
         common.facts.opens();
         let then = {
             let common = common.clone();
-            move |outcome: Outcome| {
+            move |outcome: PacketOutcome| {
                 common.judge(first, now() + LONG, &outcome);
                 common.post(second);
                 common.facts.closes();
@@ -247,7 +247,7 @@ impl Common {
         self.facts.opens();
         let then = {
             let common = self.clone();
-            move |outcome: Outcome| {
+            move |outcome: PacketOutcome| {
                 common.judge(packet, now() + LONG, &outcome);
                 common.facts.closes();
             }
@@ -269,7 +269,7 @@ impl Common {
     }
 
     /// Fails unless the outcome is right for this packet, or an error that the events explain.
-    fn judge(&self, packet: Packet, latest: Instant, outcome: &Outcome) {
+    fn judge(&self, packet: Packet, latest: Instant, outcome: &PacketOutcome) {
         let failure = match outcome {
             Ok(replies) => {
                 if !packet.answers().map(Value::Int).eq(replies.iter().cloned()) {

@@ -13,7 +13,7 @@ use crate::world::{fail, has_failed, now, sleep, tell};
 use luagate_core::inbox::{Mail, Mailbox};
 use luagate_core::keys::Keys;
 use luagate_core::lease::{LeaseOptions, Sent};
-use luagate_core::releases::{LostCalls, PendingRelease, ReleaseTarget};
+use luagate_core::release::{LostCalls, PendingRelease, ReleaseTarget};
 use luagate_core::waiter::{Action, AskKind, Event, Granted, PermitTarget, QueueEntry, WaitTarget, Waiter};
 use std::future::poll_fn;
 use std::pin::pin;

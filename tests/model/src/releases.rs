@@ -2,11 +2,11 @@
 //! earlier calls.
 
 use crate::remote::Remote;
-use luagate_core::releases::{self, ReleaseCall};
+use luagate_core::release::{self, ReleaseCall};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-pub(crate) type PendingRelease = releases::PendingRelease<()>;
+pub(crate) type PendingRelease = release::PendingRelease<()>;
 
 pub(crate) struct Releases {
     remote: Arc<Remote>,

@@ -3,7 +3,7 @@
 use crate::plan::{Deviations, Plan, Random};
 use crate::planted;
 use crate::scenarios::Scenario;
-use crate::world::{Outcome, run};
+use crate::world::{PacketOutcome, run};
 use std::fmt;
 use std::ops::Range;
 
@@ -54,13 +54,13 @@ pub fn sample(scenario: &Scenario, seeds: Range<u64>) -> Report {
 
 /// The random execution from this seed, line by line, and the promise that it breaks.
 pub fn story(scenario: &Scenario, seed: u64) -> (Vec<String>, Option<String>) {
-    let Outcome { story, failure, .. } = run(scenario.run, Box::new(Random::new(seed..seed + 1)), true);
+    let PacketOutcome { story, failure, .. } = run(scenario.run, Box::new(Random::new(seed..seed + 1)), true);
     (story, failure)
 }
 
 fn check(scenario: &Scenario, plan: Box<dyn Plan>, fault: Option<&'static str>) -> Report {
     planted::activate(fault);
-    let Outcome { executions, failure, plan, .. } = run(scenario.run, plan, false);
+    let PacketOutcome { executions, failure, plan, .. } = run(scenario.run, plan, false);
     let failure = failure.map(|failure| {
         let again = run(scenario.run, plan.repeat(), true);
         assert_eq!(again.failure.as_ref(), Some(&failure), "an execution with the same choices was different");

@@ -22,7 +22,7 @@ struct Entry {
 }
 
 #[derive(Default)]
-struct State {
+struct ConnectionState {
     entries: Vec<Entry>,
     /// The work that entries have started and that is not over.
     renewals: usize,
@@ -31,7 +31,7 @@ struct State {
 
 pub(crate) struct TimedJob {
     worker: Worker,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     is_working: AtomicBool,
     changed: Id,
 }

@@ -465,7 +465,7 @@ impl Scheduler for Turns {
 }
 
 /// What some executions have shown.
-pub(crate) struct Outcome {
+pub(crate) struct PacketOutcome {
     pub(crate) executions: usize,
     /// The promise that the last one has broken.
     pub(crate) failure: Option<String>,
@@ -474,7 +474,7 @@ pub(crate) struct Outcome {
 }
 
 /// Runs `work` in all executions of a plan, until one fails.
-pub(crate) fn run(work: impl Fn() + Send + Sync + 'static, plan: Box<dyn Plan>, has_story: bool) -> Outcome {
+pub(crate) fn run(work: impl Fn() + Send + Sync + 'static, plan: Box<dyn Plan>, has_story: bool) -> PacketOutcome {
     with(|world| {
         *world = World::new();
         (world.plan, world.story) = (Some(plan), has_story.then(Vec::new));
@@ -489,7 +489,7 @@ pub(crate) fn run(work: impl Fn() + Send + Sync + 'static, plan: Box<dyn Plan>, 
         Err(panic) => format!("panic: {}", panic.downcast_ref::<&str>().unwrap_or(&"unknown")),
     });
     let world = with(|world| std::mem::replace(world, World::new()));
-    Outcome {
+    PacketOutcome {
         executions: world.executions,
         failure: world.failure.or(panic),
         story: world.story.unwrap_or_default(),

@@ -13,7 +13,7 @@ use crate::call::SCRIPTS;
 use crate::ledger::Violation;
 use crate::protocol::held::Identity;
 use crate::protocol::inbox::{Inbox, Received};
-use crate::protocol::keeper::{Keeper, Number, Task};
+use crate::protocol::keeper::{Keeper, KeeperTask, Number};
 use crate::protocol::keys::{Keys, LatchKeys};
 use crate::protocol::lease::{LeaseOptions, Moment};
 use crate::protocol::outbox::Outbox;
@@ -259,14 +259,14 @@ impl Client {
             let at = self.awaits(thread).unwrap_or_else(|| caller.wakes_at());
             at.map(|at| (thread, at))
         });
-        let renewal = self.awaits(Thread::Renewal).unwrap_or_else(|| self.keeper.next(Task::Renew(0)));
+        let renewal = self.awaits(Thread::Renewal).unwrap_or_else(|| self.keeper.next(KeeperTask::Renew(0)));
         let releases = self.releasing.keys().map(|node| {
             let thread = Thread::Releases(*node);
             (thread, self.awaits(thread).flatten())
         });
         let others = [
             (Thread::Renewal, renewal),
-            (Thread::Losses, self.keeper.next(Task::Report)),
+            (Thread::Losses, self.keeper.next(KeeperTask::Report)),
             (Thread::Worker, self.releases_at),
         ];
         let others = others.into_iter().chain(releases);

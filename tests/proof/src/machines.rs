@@ -9,14 +9,15 @@ mod wait;
 mod waits;
 
 use crate::client::moment;
+use crate::protocol::exchange::BATCH;
 use crate::protocol::failure::{CallError, Failure};
 use crate::protocol::held::{HeldPermit, HeldState, Identity};
 use crate::protocol::inbox::{Inbox, MOST_GIVEN_UP, Mail, Mailbox, Received};
-use crate::protocol::keeper::{BATCH, Keeper, Number, Task};
+use crate::protocol::keeper::{Keeper, KeeperTask, Number};
 use crate::protocol::keys::Keys;
 use crate::protocol::kind::FailureKind;
 use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
-use crate::protocol::releases::{PendingRelease, ReleaseTarget};
+use crate::protocol::release::{PendingRelease, ReleaseTarget};
 use crate::protocol::semaphore::Grant;
 use sha1_smol::Sha1;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 const FENCE: u64 = 7;
-const RENEWAL: Task = Task::Renew(0);
+const RENEWAL: KeeperTask = KeeperTask::Renew(0);
 
 /// A time of the machine, in ms.
 fn at(ms: u64) -> Moment {
@@ -48,7 +49,7 @@ fn keep(keeper: &mut Keeper, lease_ms: u64) -> Number {
 }
 
 /// In how many ms from 0 the next renewal or report is due.
-fn next(keeper: &Keeper, task: Task) -> Option<u128> {
+fn next(keeper: &Keeper, task: KeeperTask) -> Option<u128> {
     let next = keeper.next(task)?;
     Some(next.saturating_duration_since(at(0).instant()).as_millis())
 }
@@ -107,13 +108,13 @@ fn renewals() {
     let mut keeper = Keeper::default();
     let number = keep(&mut keeper, 3_000);
     assert_eq!(next(&keeper, RENEWAL), Some(999)); // a third of 2,999 ms
-    assert_eq!(next(&keeper, Task::Report), Some(2_999));
+    assert_eq!(next(&keeper, KeeperTask::Report), Some(2_999));
     assert!(due(&mut keeper, at(998)).is_empty());
     assert_eq!(due(&mut keeper, at(1_000)), [number]);
     assert_eq!(next(&keeper, RENEWAL), None);
     keeper.renewed(number, Ok(Some((grant(1_000, 3_000), at(1_000)))), at(1_010)).unwrap();
     assert_eq!(next(&keeper, RENEWAL), Some(1_010 + 2_989 / 3));
-    assert_eq!(next(&keeper, Task::Report), Some(3_999));
+    assert_eq!(next(&keeper, KeeperTask::Report), Some(3_999));
     // Its holder asks for a shorter lease.
     keeper.refreshing(number, 300, at(1_100));
     keeper.refreshed(number, 300, Ok(Some((grant(1_100, 300), at(1_100)))), at(1_100)).unwrap();
@@ -132,11 +133,11 @@ fn renewals() {
     keeper.change(other, HeldPermit::hand_on);
     assert_eq!(next(&keeper, RENEWAL), None);
     keeper.remove(number);
-    assert_eq!(next(&keeper, Task::Report), None);
+    assert_eq!(next(&keeper, KeeperTask::Report), None);
     assert!(keeper.is_lost(number, at(0)), "it is gone");
     // A permanent lease needs no renewal; the shortest lease does.
     let permanent = keep(&mut keeper, 0);
-    assert_eq!((next(&keeper, RENEWAL), next(&keeper, Task::Report)), (None, None));
+    assert_eq!((next(&keeper, RENEWAL), next(&keeper, KeeperTask::Report)), (None, None));
     assert!(!keeper.is_lost(permanent, at(0)));
     let brief = keep(&mut keeper, 1);
     assert_eq!(next(&keeper, RENEWAL), Some(0));
@@ -157,13 +158,13 @@ fn hastened_renewals() {
     keeper.renewed(numbers[0], Ok(Some((grant(200, 3_000), at(200)))), at(200)).unwrap();
     keeper.hasten(0, usize::MAX, at(300));
     assert_eq!(due(&mut keeper, at(300)), [numbers[0], numbers[2]]);
-    assert_eq!(next(&keeper, Task::Renew(1)), Some(999), "of another server");
+    assert_eq!(next(&keeper, KeeperTask::Renew(1)), Some(999), "of another server");
     keeper.hasten(1, usize::MAX, at(2_000));
-    assert_eq!(next(&keeper, Task::Renew(1)), Some(999), "it is due already");
+    assert_eq!(next(&keeper, KeeperTask::Renew(1)), Some(999), "it is due already");
     keeper.remove(elsewhere);
     keeper.remove(fixed);
     keeper.hasten(1, usize::MAX, at(2_000));
-    assert_eq!(next(&keeper, Task::Renew(1)), None);
+    assert_eq!(next(&keeper, KeeperTask::Renew(1)), None);
 }
 
 /// While a shorter lease is asked for, or if the reply is missing, the shorter lease may have begun.
@@ -175,7 +176,7 @@ fn unanswered_refreshes() {
     let unknown = || CallError::Unknown(Failure::new(FailureKind::TimedOut, "no answer"));
     keeper.refreshed(number, 300, Err(unknown()), at(0)).unwrap_err();
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(299)));
-    assert_eq!(next(&keeper, Task::Report), Some(299));
+    assert_eq!(next(&keeper, KeeperTask::Report), Some(299));
     // It counts from when it was sent, also if its caller stops waiting much later. Of several, the first counts.
     let number = keep(&mut keeper, 3_000);
     keeper.refreshing(number, 300, at(0));
@@ -197,7 +198,7 @@ fn unanswered_refreshes() {
     keeper.batch(&[number], at(0));
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(2_999)));
     keeper.renewed(number, Err(unknown()), at(0)).unwrap_err();
-    assert!(matches!(keeper.due(Task::Report, at(2_999)), Some(lost) if lost.is_empty()));
+    assert!(matches!(keeper.due(KeeperTask::Report, at(2_999)), Some(lost) if lost.is_empty()));
     assert!(keeper.take_losses().iter().any(|loss| loss.number == number), "its end is reported in time");
 }
 
@@ -245,7 +246,7 @@ fn losses() {
     let mut keeper = Keeper::default();
     let number = keep(&mut keeper, 600);
     assert!(!keeper.is_lost(number, at(598)));
-    assert!(matches!(keeper.due(Task::Report, at(599)), Some(lost) if lost.is_empty()));
+    assert!(matches!(keeper.due(KeeperTask::Report, at(599)), Some(lost) if lost.is_empty()));
     assert_eq!(reported(&mut keeper), [(number, true, false), (number, false, true)]);
     assert!(keeper.is_lost(number, at(0)), "a lost permit stays lost");
     assert_eq!(reported(&mut keeper), []);
@@ -259,7 +260,7 @@ fn losses() {
     let by_holder = keep(&mut keeper, 600);
     keeper.refreshed(by_holder, 600, Ok(None), at(0)).unwrap_err();
     assert_eq!(reported(&mut keeper), [(by_holder, true, false)], "its holder knows");
-    assert_eq!((next(&keeper, RENEWAL), next(&keeper, Task::Report)), (None, None));
+    assert_eq!((next(&keeper, RENEWAL), next(&keeper, KeeperTask::Report)), (None, None));
 }
 
 /// A release that finds nothing shows a loss, unless an earlier call may have released the permit.

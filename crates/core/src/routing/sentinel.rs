@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// The sentinels of a gate, by their indexes.
 #[derive(Clone, Debug)]
-pub struct Sentinels {
+pub struct SentinelState {
     count: usize,
     /// The sentinel that answered last. It is asked first.
     first: usize,
@@ -30,9 +30,9 @@ pub struct Sentinels {
     moves: u64,
 }
 
-impl Sentinels {
-    pub fn new(count: usize) -> Sentinels {
-        Sentinels { count, first: 0, known: None, moves: 0 }
+impl SentinelState {
+    pub fn new(count: usize) -> SentinelState {
+        SentinelState { count, first: 0, known: None, moves: 0 }
     }
 
     /// How many times the master changed. A connection that was made before the last change is not used any more.
@@ -45,7 +45,7 @@ impl Sentinels {
         Search { count: self.count, first: self.first, steps: 0..self.count, failure }
     }
 
-    /// The server at the address that this sentinel reported is the master. Returns [`Sentinels::moves`] for connections
+    /// The server at the address that this sentinel reported is the master. Returns [`SentinelState::moves`] for connections
     /// to it.
     pub fn connected(&mut self, sentinel: usize, master: HostPort) -> u64 {
         self.first = sentinel;
@@ -119,7 +119,7 @@ pub enum Listen {
 }
 
 impl Listener {
-    pub fn next(&mut self, sentinels: &Sentinels) -> Listen {
+    pub fn next(&mut self, sentinels: &SentinelState) -> Listen {
         match self.state {
             ListenerState::Stop => Listen::Stop,
             ListenerState::Pause => {
@@ -133,7 +133,7 @@ impl Listener {
         }
     }
 
-    fn subscribe(&mut self, sentinels: &Sentinels) -> Listen {
+    fn subscribe(&mut self, sentinels: &SentinelState) -> Listen {
         (self.on, self.state) = (Some(sentinels.first), ListenerState::Off);
         Listen::Subscribe(sentinels.first)
     }
@@ -145,7 +145,7 @@ impl Listener {
 
     /// The sentinel reported this address. It does not count if another sentinel is asked first by now: a sentinel that
     /// names a former master must not end the connections to the current one.
-    pub fn told(&mut self, sentinels: &mut Sentinels, master: HostPort) {
+    pub fn told(&mut self, sentinels: &mut SentinelState, master: HostPort) {
         self.state = ListenerState::Quiet;
         if self.on == Some(sentinels.first) {
             sentinels.reported(master);
@@ -154,7 +154,7 @@ impl Listener {
 
     /// The subscription ended, or the sentinel did not answer. The next one is asked first, unless that has changed
     /// already.
-    pub fn failed(&mut self, sentinels: &mut Sentinels, kind: FailureKind) {
+    pub fn failed(&mut self, sentinels: &mut SentinelState, kind: FailureKind) {
         self.state = match kind {
             FailureKind::Permission => ListenerState::Stop,
             _ if self.on == Some(sentinels.first) => {
@@ -218,7 +218,7 @@ mod tests {
     fn each_sentinel_gets_its_share_of_the_time_and_one_share_is_left_for_the_master() {
         let now = Instant::now();
         let deadline = now + Duration::from_millis(400);
-        let mut search = Sentinels::new(3).search();
+        let mut search = SentinelState::new(3).search();
         assert_eq!(search.next(now, deadline), Some((0, now + Duration::from_millis(100))));
         search.failure = gone();
         // It took its whole share.
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn the_sentinel_that_answered_last_is_asked_first() {
         let now = Instant::now();
-        let mut sentinels = Sentinels::new(3);
+        let mut sentinels = SentinelState::new(3);
         sentinels.connected(2, at(1));
         let mut search = sentinels.search();
         let order: Vec<usize> = std::iter::from_fn(|| search.next(now, now)).map(|(sentinel, _)| sentinel).collect();
@@ -245,13 +245,13 @@ mod tests {
 
     #[test]
     fn connections_are_replaced_once_for_each_change_of_the_master() {
-        let mut sentinels = Sentinels::new(2);
+        let mut sentinels = SentinelState::new(2);
         assert_eq!([1, 1, 2, 2, 1].map(|port| sentinels.connected(0, at(port))), [0, 0, 1, 1, 2]);
     }
 
     #[test]
     fn a_late_answer_of_a_sentinel_that_is_not_asked_first_any_more_ends_no_connection() {
-        let mut sentinels = Sentinels::new(2);
+        let mut sentinels = SentinelState::new(2);
         let mut listener = Listener::default();
         assert_eq!(listener.next(&sentinels), Listen::Subscribe(0));
         listener.heard();
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_listener_asks_after_it_has_subscribed_and_after_each_message() {
-        let mut sentinels = Sentinels::new(2);
+        let mut sentinels = SentinelState::new(2);
         let mut listener = Listener::default();
         for port in [1, 2] {
             match port {
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_listener_follows_the_sentinel_that_is_asked_first() {
-        let mut sentinels = Sentinels::new(3);
+        let mut sentinels = SentinelState::new(3);
         let mut listener = Listener::default();
         assert_eq!(listener.next(&sentinels), Listen::Subscribe(0));
         listener.heard();

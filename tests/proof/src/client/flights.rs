@@ -7,7 +7,7 @@ use crate::protocol::failure::{CallError, Failure};
 use crate::protocol::kind::FailureKind;
 use crate::protocol::lease::{self, Moment};
 use crate::protocol::outbox::Post;
-use crate::protocol::releases::LostCalls;
+use crate::protocol::release::LostCalls;
 use crate::protocol::routing::NodeId;
 use crate::protocol::value::Value;
 use std::fmt;

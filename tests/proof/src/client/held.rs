@@ -7,10 +7,10 @@ use crate::call::SCRIPTS;
 use crate::ledger::Violation;
 use crate::protocol::call::{Call, Packed};
 use crate::protocol::held::{HeldPermit, Identity};
-use crate::protocol::keeper::{Number, Refreshed, Task};
+use crate::protocol::keeper::{KeeperTask, Number, Refreshed};
 use crate::protocol::keys::Keys;
 use crate::protocol::lease::{LeaseOptions, Moment};
-use crate::protocol::releases::PendingRelease;
+use crate::protocol::release::PendingRelease;
 use crate::protocol::semaphore::{Grant, Release, ReleaseAnswer};
 use crate::protocol::waiter::Granted;
 use std::sync::Arc;
@@ -298,7 +298,7 @@ impl Client {
 
     /// The renewal thread checks what is due.
     pub(super) fn renew(&mut self, now: Moment) {
-        let Some(due) = self.keeper.due(Task::Renew(0), now) else {
+        let Some(due) = self.keeper.due(KeeperTask::Renew(0), now) else {
             return;
         };
         self.take_losses();
@@ -336,7 +336,7 @@ impl Client {
 
     /// The thread that reports losses checks what is due.
     pub(super) fn report_losses(&mut self, now: Moment) {
-        self.keeper.due(Task::Report, now);
+        self.keeper.due(KeeperTask::Report, now);
         self.take_losses();
     }
 

@@ -8,8 +8,8 @@ use crate::protocol::exchange::RawReply;
 use crate::protocol::failure::CallError;
 use crate::protocol::keeper::Number;
 use crate::protocol::lease::Moment;
-use crate::protocol::outbox::{Next, Post, Work};
-use crate::protocol::releases::PendingRelease;
+use crate::protocol::outbox::{Next, OutboxWork, Post};
+use crate::protocol::release::PendingRelease;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -86,14 +86,14 @@ impl Client {
         let node_of = |key: &[u8]| slots.as_ref().map_or(0, |slots| slots.node_of(key));
         self.releases_at = loop {
             match self.outbox.next(now.instant(), node_of, is_open(&self.closed)) {
-                Work::Post(post) => self.post(post, now),
-                Work::Send(node, numbers) => {
+                OutboxWork::Post(post) => self.post(post, now),
+                OutboxWork::Send(node, numbers) => {
                     self.drive(Thread::Releases(node), &numbers, None, now);
                     self.releasing.insert(node, numbers);
                 }
-                Work::Close(connection) => self.break_connection(connection, false, now),
-                Work::At(at) => break at,
-                Work::Closed => break None,
+                OutboxWork::Close(connection) => self.break_connection(connection, false, now),
+                OutboxWork::At(at) => break at,
+                OutboxWork::Closed => break None,
             }
         };
         self.settle_all(now); // some may be over

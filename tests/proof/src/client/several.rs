@@ -7,7 +7,7 @@ use crate::call::SCRIPTS;
 use crate::protocol::call::Call;
 use crate::protocol::failure::CallError;
 use crate::protocol::lease::Moment;
-use crate::protocol::releases::{LostCalls, PendingRelease};
+use crate::protocol::release::{LostCalls, PendingRelease};
 use crate::protocol::semaphore::{AskOne, TryAcquireSeveral, TryAcquireSeveralAnswer};
 use crate::protocol::waiter::Granted;
 use std::time::Duration;

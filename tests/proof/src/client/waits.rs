@@ -14,7 +14,7 @@ use crate::protocol::kind::FailureKind;
 use crate::protocol::latch_target::LatchTarget;
 use crate::protocol::lease::Moment;
 use crate::protocol::outbox::{Before, Mark, Ordered, may_go_on};
-use crate::protocol::releases::{LostCalls, PendingRelease};
+use crate::protocol::release::{LostCalls, PendingRelease};
 use crate::protocol::waiter::{
     Action, ActionOf, AskKind, Event, GiveBack, Granted, PermitTarget, QueueEntry, WaitTarget, Waiter, WaiterState,
     last_call_ends,

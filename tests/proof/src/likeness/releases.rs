@@ -2,8 +2,8 @@
 
 use super::view::View;
 use crate::client::flights::Connection;
-use crate::protocol::outbox::{Entry, State};
-use crate::protocol::releases::{ReleaseCall, ReleaseTarget};
+use crate::protocol::outbox::{Entry, EntryState};
+use crate::protocol::release::{ReleaseCall, ReleaseTarget};
 
 impl View<'_> {
     pub(super) fn release(&mut self, Entry { release, steps, state }: &Entry<Connection>) {
@@ -32,10 +32,10 @@ impl View<'_> {
             ReleaseCall::Nothing => self.add([3]),
         }
         self.add([match state {
-            State::Posted(_) => 1,
-            State::Due => 2,
-            State::Sending => 3,
-            State::Confirmed => 4,
+            EntryState::Posted(_) => 1,
+            EntryState::Due => 2,
+            EntryState::Sending => 3,
+            EntryState::Confirmed => 4,
         }]);
     }
 

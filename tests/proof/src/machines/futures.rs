@@ -4,9 +4,9 @@ use super::releases::{Connection, lost};
 use super::wait::Wait;
 use super::waits::{denied, unknown};
 use super::{at, keep};
-use crate::protocol::keeper::{Keeper, Task};
+use crate::protocol::keeper::{Keeper, KeeperTask};
 use crate::protocol::kind::FailureKind;
-use crate::protocol::releases::ReleaseTarget;
+use crate::protocol::release::ReleaseTarget;
 use crate::protocol::waiter::{PermitTarget, WaitTarget};
 
 pub(super) fn check() {
@@ -32,7 +32,7 @@ fn leftovers() {
     assert!(wait.waiter.may_leave_something());
     for (own_id, target) in [(false, ReleaseTarget::Whatever), (true, ReleaseTarget::Other(0))] {
         let wait = Wait::in_line(None, own_id);
-        let release = wait.waiter.target.undo(lost(&[2]), at(0).instant()).unwrap();
+        let release = wait.waiter.target.give_back(lost(&[2]), at(0).instant()).unwrap();
         assert_eq!((release.id.as_str(), release.target, release.is_own_id), ("id", target, own_id));
         assert_eq!(release.lost.first(), Some(&Connection(2)));
     }
@@ -50,9 +50,9 @@ fn tickets() {
 fn reports() {
     let mut keeper = Keeper::default();
     let first = keeper.keep(super::held(3_000, true), 4, false, at(0));
-    assert_eq!(keeper.next(Task::Report), None);
+    assert_eq!(keeper.next(KeeperTask::Report), None);
     keeper.report(first);
-    assert_eq!(super::next(&keeper, Task::Report), Some(2_999));
+    assert_eq!(super::next(&keeper, KeeperTask::Report), Some(2_999));
     keep(&mut keeper, 1_500);
     let renewals: Vec<_> = keeper.renewals().map(|(node, at)| (node, super::wait::ms(at))).collect();
     assert_eq!(renewals, [(0, 499), (4, 999)]);

@@ -11,8 +11,8 @@ use crate::protocol::inbox::Inbox;
 use crate::protocol::keys::Keys;
 use crate::protocol::kind::FailureKind;
 use crate::protocol::lease::Deadline;
-use crate::protocol::outbox::{Before, Next, Ordered, Outbox, Post, Work, may_go_on};
-use crate::protocol::releases::{LostCalls, PendingRelease, ReleaseCall, ReleaseTarget};
+use crate::protocol::outbox::{Before, Next, Ordered, Outbox, OutboxWork, Post, may_go_on};
+use crate::protocol::release::{LostCalls, PendingRelease, ReleaseCall, ReleaseTarget};
 use crate::protocol::value::{Refusal, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,11 +90,11 @@ impl Queue {
     /// The work of the gate's own thread: the server and the ids that are sent, or in how many ms from 0 the next ones are.
     fn work(&mut self, now: u64) -> Result<(usize, Vec<u64>), Option<u128>> {
         match self.outbox.next(at(now).instant(), node_of, is_open) {
-            Work::Send(node, numbers) => Ok((node, numbers)),
-            Work::Post(post) => Ok((usize::MAX, vec![post.number])),
-            Work::Close(connection) => panic!("{connection:?} would be closed"),
-            Work::At(end) => Err(end.map(|end| end.saturating_duration_since(at(0).instant()).as_millis())),
-            Work::Closed => Ok((0, Vec::new())),
+            OutboxWork::Send(node, numbers) => Ok((node, numbers)),
+            OutboxWork::Post(post) => Ok((usize::MAX, vec![post.number])),
+            OutboxWork::Close(connection) => panic!("{connection:?} would be closed"),
+            OutboxWork::At(end) => Err(end.map(|end| end.saturating_duration_since(at(0).instant()).as_millis())),
+            OutboxWork::Closed => Ok((0, Vec::new())),
         }
     }
 
@@ -344,7 +344,7 @@ fn silent_connections() {
     assert_eq!(it.next(UNTIL), Err(Some(u128::from(UNTIL) + 1_000)), "it looks every second");
     let closed = |_: &Connection| false;
     let last = UNTIL + 1_000;
-    assert!(matches!(it.outbox.next(at(last).instant(), node_of, closed), Work::Send(..)));
+    assert!(matches!(it.outbox.next(at(last).instant(), node_of, closed), OutboxWork::Send(..)));
     assert_eq!(it.before("m", None, last), "waits", "as for any other release");
     assert_eq!(it.confirm(node_of(key("m").as_bytes()), &[1], last, true), Ok(vec!["id".to_owned()]));
     assert!(it.outbox.is_waited_for());
@@ -366,8 +366,8 @@ fn silent_connections() {
     assert_eq!(it.outbox.silent(closed), None);
     assert_eq!(it.next(0), Err(Some(1_000)));
     it.outbox.close(at(0).instant());
-    assert!(matches!(it.outbox.next(at(0).instant(), node_of, is_open), Work::Close(Connection(2))));
-    assert!(matches!(it.outbox.next(at(0).instant(), node_of, closed), Work::Send(..)));
+    assert!(matches!(it.outbox.next(at(0).instant(), node_of, is_open), OutboxWork::Close(Connection(2))));
+    assert!(matches!(it.outbox.next(at(0).instant(), node_of, closed), OutboxWork::Send(..)));
 }
 
 /// The same for an id that will be used again, for calls on several connections, and after an error of the server.
@@ -381,7 +381,7 @@ fn unanswered_releases() {
         Next::Due { closes: Some(Connection(2)) }
     ));
     assert_eq!(it.before("m", Some("id"), 0), "waits", "it is not closed yet");
-    assert!(matches!(it.outbox.next(at(0).instant(), node_of, closed), Work::Send(..)));
+    assert!(matches!(it.outbox.next(at(0).instant(), node_of, closed), OutboxWork::Send(..)));
     assert!(it.outbox.confirm(1).given_up.is_none() && it.outbox.is_empty());
     // That connection has ended, or is not one of a lost call.
     for (connections, on) in [(&[2][..], Connection(102)), (&[], CURRENT)] {
@@ -398,7 +398,7 @@ fn unanswered_releases() {
     let post = it.post(PendingRelease { lost: lost(&[2, 3]), ..plain("m", "id") });
     assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
     assert_eq!(it.before("m", Some("id"), 0), "waits");
-    let Work::Post(post) = it.outbox.next(at(0).instant(), node_of, is_open) else {
+    let OutboxWork::Post(post) = it.outbox.next(at(0).instant(), node_of, is_open) else {
         panic!("it is not posted");
     };
     assert_eq!(post.on, Connection(3));

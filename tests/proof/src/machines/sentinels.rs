@@ -5,7 +5,7 @@ use crate::client::moment;
 use crate::protocol::failure::Failure;
 use crate::protocol::kind::FailureKind;
 use crate::protocol::routing::HostPort;
-use crate::protocol::routing::sentinel::{Listen, Listener, Sentinels};
+use crate::protocol::routing::sentinel::{Listen, Listener, SentinelState};
 use fastrand::Rng;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ struct World {
     sentinels: Vec<Sentinel>,
     /// The port of the master.
     master: u16,
-    state: Sentinels,
+    state: SentinelState,
     listener: Listener,
     /// The sentinel of the subscription, while it works.
     on: Option<usize>,
@@ -62,7 +62,7 @@ impl World {
             now: moment(1_000_000, 0).instant(),
             sentinels: vec![Sentinel { is_up: true, reports: 1 }; count],
             master: 1,
-            state: Sentinels::new(count),
+            state: SentinelState::new(count),
             listener: Listener::default(),
             on: None,
             news: false,

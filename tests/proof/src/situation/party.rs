@@ -8,8 +8,8 @@ use crate::client::{Client, Thread, Want, micros};
 use crate::protocol::keeper::Number;
 use crate::protocol::kind::FailureKind;
 use crate::protocol::lease::Moment;
-use crate::protocol::outbox::{Entry, State};
-use crate::protocol::releases::ReleaseTarget;
+use crate::protocol::outbox::{Entry, EntryState};
+use crate::protocol::release::ReleaseTarget;
 use std::collections::BTreeSet;
 
 /// A client, and how many times it asked.
@@ -89,7 +89,7 @@ impl Party {
         let client = &self.client;
         let mut wants = client.callers.values().filter_map(Caller::asks_for);
         let is_whatever = |entry: &Entry<Connection>| {
-            let is_due = matches!(entry.state, State::Due);
+            let is_due = matches!(entry.state, EntryState::Due);
             is_due && entry.release.target == ReleaseTarget::Whatever && !entry.release.is_over(now.instant())
         };
         let mut entries = client.outbox.entries.values();
@@ -107,7 +107,8 @@ impl Party {
     /// call was executed later, its grant ends with its lease.
     pub(super) fn note_releases_that_end(&mut self, now: Moment) {
         let entries = self.client.outbox.entries.values();
-        let over = entries.filter(|entry| matches!(entry.state, State::Due) && entry.release.is_over(now.instant()));
+        let over =
+            entries.filter(|entry| matches!(entry.state, EntryState::Due) && entry.release.is_over(now.instant()));
         let over: Vec<&String> = over.map(|entry| &entry.release.id).collect();
         let ended = self.stray.iter().filter(|id| over.contains(id)).cloned();
         self.late.extend(ended);

@@ -5,7 +5,7 @@ use crate::protocol::failure::CallError;
 use crate::protocol::inbox::Mailbox;
 use crate::protocol::lease::Moment;
 use crate::protocol::outbox::Mark;
-use crate::protocol::releases::LostCalls;
+use crate::protocol::release::LostCalls;
 use crate::protocol::waiter::{Action, ActionOf, Event, WaitTarget, Waiter, WaiterState};
 use std::sync::Arc;
 use std::time::Instant;

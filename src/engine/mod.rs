@@ -19,11 +19,10 @@
 //! | `luagate-wakers` | with the first task that waits | wakes tasks. See [`foreign`](crate::foreign) | after its gate was dropped |
 //! | `luagate-on-lost` | with the first loss or end of a permit that has a callback | runs the callbacks, and drops what they capture | after its gate was dropped |
 //! | `luagate-events` | with the first event, if the feature `tracing` is on | reports events to the subscriber | after its gate was dropped |
-//! | `luagate-sentinel` | when a gate on sentinels is opened | receives messages about a new master, and ends the connections to the former one. See [`sentinels`] | after its gate was dropped |
+//! | `luagate-sentinel` | when a gate on sentinels is opened | receives messages about a new master, and ends the connections to the former one. See [`failovers`] | after its gate was dropped |
 //!
 //! **Code of the program** runs in no thread that reads, renews or connects, and under no lock: wakers, callbacks, what they
 //! capture, subscribers of `tracing`. [`foreign`](crate::foreign) runs it.
-//!
 //!
 //! **Who renews.** The thread `luagate`, for threads and tasks alike. While there are leases to renew, it looks every 500 ms at
 //! the connection, on which nobody may be reading. If the connection has ended it renews one lease, which connects again. On a
@@ -31,7 +30,7 @@
 //!
 //! **A dropped permit** posts its release: it is sent, and nobody waits for the reply. The thread that reads handles the reply.
 //! Calls on one connection run in the order in which they were submitted, so a later call runs after the release. The
-//! first release on a connection is sent together with its script. Therefore a missing script cannot delay it.
+//! first release on a connection is sent with the text of its script, so a server that does not know it delays nothing.
 //!
 //! **A dropped future** gives up its packet: the reply is read and not used. If the call may have been granted a permit or
 //! a place in line, its release is posted behind it, on the same connection.
@@ -71,5 +70,7 @@ pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tls;
+#[cfg(test)]
+pub(crate) mod walk;
 pub(crate) mod worker;
 mod writing;

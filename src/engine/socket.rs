@@ -105,6 +105,8 @@ impl Socket {
 
 impl Stream for Socket {
     fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        #[cfg(test)]
+        super::walk::writes();
         let written = either!(&self.kind, socket => { socket }.write_all(bytes));
         if written.is_err() {
             self.shut_down();

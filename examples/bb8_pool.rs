@@ -1,11 +1,12 @@
-//! Jobs that run or are skipped: at most three at the same time over all processes, on a `bb8` pool of the program.
+//! Jobs that run or are skipped: at most three at the same time over all processes, on a `bb8` pool of the
+//! program.
 //!
 //! ```sh
 //! cargo run --example bb8_pool    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 //!
-//! Five jobs start while three permits are free. Two are skipped, and run after the others have released. A call whose
-//! reply was lost is repeated with the same id, which grants nothing twice.
+//! Five jobs start while three permits are free. Two are skipped, and run after the others have released. A
+//! call whose reply was lost is repeated with the same id, which grants nothing twice.
 
 use bb8_redis::RedisConnectionManager;
 use bb8_redis::bb8::Pool;
@@ -48,7 +49,10 @@ async fn try_acquire(pool: &Pool<RedisConnectionManager>, keys: &Keys, id: &str)
             Ok(Some(grant))
         }
         AcquireAnswer::Denied { next_expiry, .. } => {
-            println!("{id} is skipped: the next lease ends in at most {} ms", next_expiry.unwrap_or_default());
+            println!(
+                "{id} is skipped: the next lease ends in at most {} ms",
+                next_expiry.unwrap_or_default()
+            );
             Ok(None)
         }
         other => Err(format!("{id}: {other:?}").into()),
@@ -58,7 +62,9 @@ async fn try_acquire(pool: &Pool<RedisConnectionManager>, keys: &Keys, id: &str)
 async fn release(pool: &Pool<RedisConnectionManager>, keys: &Keys, id: &str, grant: &Grant) -> Outcome<()> {
     let release = Release { keys, id, keep: 0, fence: Some(grant.fence) };
     match run(pool, &release).await? {
-        ReleaseAnswer::Released { usage, .. } => println!("{id} is done, {} permits are in use", usage.in_use),
+        ReleaseAnswer::Released { usage, .. } => {
+            println!("{id} is done, {} permits are in use", usage.in_use)
+        }
         // Either the lease had ended, or an earlier attempt has released the permit.
         other => println!("{id} held no permit any more: {other:?}"),
     }
@@ -71,8 +77,8 @@ async fn main() -> Outcome<()> {
     let manager = RedisConnectionManager::new(url)?;
     // One connection is opened now. So a wrong address is an error here.
     let pool = Pool::builder().max_size(4).min_idle(1).retry_connection(false).build(manager).await?;
-    // A prefix for this run only, so that two runs on one server do not interfere. Processes that share a limit must
-    // share a prefix.
+    // A prefix for this run only, so that two runs on one server do not interfere. Processes that share a
+    // limit must share a prefix.
     let prefix = format!("example:{}", uuid::Uuid::new_v4().simple());
     let keys = Keys::semaphore(&prefix, "jobs")?;
 

@@ -1,12 +1,12 @@
-//! Eight exports, at most three at the same time over all processes, on the `ConnectionManager` that an async program
-//! already has. luagate opens no connection and starts no thread here.
+//! Eight exports, at most three at the same time over all processes, on the `ConnectionManager` that an async
+//! program already has. luagate opens no connection and starts no thread here.
 //!
 //! ```sh
 //! cargo run --example connection_manager    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 //!
-//! An export that finds no free permit stays in line and asks again, at least every 50 ms. A lease is not renewed: it is
-//! longer than the longest export.
+//! An export that finds no free permit stays in line and asks again, at least every 50 ms. A lease is not
+//! renewed: it is longer than the longest export.
 
 use luagate::errors::CallError;
 use luagate::scripts::semaphore::{Acquire, AcquireAnswer, Ask, Grant, Release, ReleaseAnswer};
@@ -40,13 +40,20 @@ async fn acquire(con: &mut ConnectionManager, keys: &Keys, id: &str) -> Outcome<
     loop {
         match run(con, &Acquire { keys, ask }).await? {
             AcquireAnswer::Granted(grant, _) | AcquireAnswer::Held(grant, _) => return Ok(grant),
-            AcquireAnswer::Queued { retry_after, .. } => sleep(Duration::from_millis(retry_after.min(50))).await,
+            AcquireAnswer::Queued { retry_after, .. } => {
+                sleep(Duration::from_millis(retry_after.min(50))).await
+            }
             other => return Err(format!("{id} is not in line: {other:?}").into()),
         }
     }
 }
 
-async fn export(mut con: ConnectionManager, keys: Arc<Keys>, id: String, active: Arc<AtomicU32>) -> Outcome<u32> {
+async fn export(
+    mut con: ConnectionManager,
+    keys: Arc<Keys>,
+    id: String,
+    active: Arc<AtomicU32>,
+) -> Outcome<u32> {
     let grant = acquire(&mut con, &keys, &id).await?;
     let now = active.fetch_add(1, Ordering::SeqCst) + 1;
     println!("{id} runs, {now} of {LIMIT} are active");
@@ -64,11 +71,12 @@ async fn export(mut con: ConnectionManager, keys: Arc<Keys>, id: String, active:
 #[tokio::main]
 async fn main() -> Outcome<()> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    let settings =
-        ConnectionManagerConfig::new().set_number_of_retries(1).set_response_timeout(Some(Duration::from_secs(5)));
+    let settings = ConnectionManagerConfig::new()
+        .set_number_of_retries(1)
+        .set_response_timeout(Some(Duration::from_secs(5)));
     let con = redis::Client::open(url)?.get_connection_manager_with_config(settings).await?;
-    // A prefix for this run only, so that two runs on one server do not interfere. Processes that share a limit must
-    // share a prefix.
+    // A prefix for this run only, so that two runs on one server do not interfere. Processes that share a
+    // limit must share a prefix.
     let prefix = format!("example:{}", uuid::Uuid::new_v4().simple());
     let keys = Arc::new(Keys::semaphore(&prefix, "exports")?);
 

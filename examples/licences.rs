@@ -1,12 +1,13 @@
-//! Ten licences of a program, shared by batches that need several at once. A batch waits in line and gets all or none.
+//! Ten licences of a program, shared by batches that need several at once. A batch waits in line and gets all
+//! or none.
 //!
 //! ```sh
 //! cargo run --example licences    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 //!
-//! Five workers run batches of three licences, one after the other, so there is always a line. A batch of eight joins
-//! the line in between. It is granted when its turn comes, because the batches behind it cannot take the licences that
-//! it waits for.
+//! Five workers run batches of three licences, one after the other, so there is always a line. A batch of
+//! eight joins the line in between. It is granted when its turn comes, because the batches behind it cannot
+//! take the licences that it waits for.
 
 use luagate::{Gate, Permit, Semaphore, Ticket};
 use std::env;
@@ -41,8 +42,8 @@ fn run_batch(name: &str, needs: u32, licences: &Semaphore, record: &Record) -> O
 
 fn main() -> Outcome<()> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    // A prefix for this run only, so that two runs on one server do not interfere. Programs that share licences must
-    // share a prefix.
+    // A prefix for this run only, so that two runs on one server do not interfere. Programs that share
+    // licences must share a prefix.
     let prefix = format!("example:{}", uuid::Uuid::new_v4().simple());
     let gate = Gate::builder(&url).prefix(&prefix).open()?;
     let (licences, record) = (&gate.semaphore("licences", LICENCES), &Record::default());

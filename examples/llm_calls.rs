@@ -1,13 +1,14 @@
-//! Calls of a language model whose provider permits eight at the same time. All processes share the limit. Users go before
-//! batches, and batches still make progress.
+//! Calls of a language model whose provider permits eight at the same time. All processes share the limit.
+//! Users go before batches, and batches still make progress.
 //!
 //! ```sh
 //! seq 100 | cargo run --example llm_calls -- batch         # REDIS_URL is the address of the server
 //! echo 'Who is next?' | cargo run --example llm_calls -- user
 //! ```
 //!
-//! Each line of the input is a prompt. A user's call has a head start of a minute: it goes before all batch calls that came
-//! in the last minute, but never before one that has waited for longer. CALL_MS is the duration of a call in milliseconds.
+//! Each line of the input is a prompt. A user's call has a head start of a minute: it goes before all batch
+//! calls that came in the last minute, but never before one that has waited for longer. CALL_MS is the
+//! duration of a call in milliseconds.
 
 use luagate::errors::{AcquireError, RunError};
 use luagate::{Gate, Semaphore};

@@ -29,8 +29,8 @@ const DAY: Duration = Duration::from_secs(2);
 /// The maximum time that a trade waits for an item.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-// KEYS: the three keys of the lock, then those in the first line. ARGV: id and fence of the lock, then those in the
-// first line.
+// KEYS: the three keys of the lock, then those in the first line. ARGV: id and fence of the lock, then those
+// in the first line.
 const SELL: &str = "-- inventory market / item price listing
     if not holds(KEYS[1], KEYS[2], ARGV[1], ARGV[2]) then return 'lost' end
     if redis.call('SREM', KEYS[4], ARGV[3]) == 0 then return 'too late' end
@@ -119,8 +119,10 @@ impl Trader {
         }
         // The order of the names does not matter: two traders never wait for each other.
         let locks = self.gate.mutexes([name(&own), name(&wanted)]).acquire_timeout(PATIENCE)?;
-        let (own_there, wanted_there): (bool, bool) =
-            redis::pipe().sismember(&inventories[0], &own).sismember(&inventories[1], &wanted).query(&mut self.con)?;
+        let (own_there, wanted_there): (bool, bool) = redis::pipe()
+            .sismember(&inventories[0], &own)
+            .sismember(&inventories[1], &wanted)
+            .query(&mut self.con)?;
         if !own_there || !wanted_there {
             return self.count("too late");
         }
@@ -160,8 +162,8 @@ impl Trader {
     }
 }
 
-/// The name of an item's lock. Locks and data have the same hash tag in braces: in a cluster, all keys of a script must
-/// be on one node.
+/// The name of an item's lock. Locks and data have the same hash tag in braces: in a cluster, all keys of a
+/// script must be on one node.
 fn name(item: &str) -> String {
     format!("{{market}}:{item}")
 }
@@ -235,7 +237,10 @@ fn play(url: &str, prefix: &str, data: &str, con: &mut Connection) -> Outcome<()
     println!("money before: {before}, after: {after}");
     println!("items before: {ITEMS}, after: {}", items.len());
     if after != before || funds.iter().any(|funds| *funds < 0) {
-        return Err(format!("the total of the money changed, or the funds of a user are negative: {funds:?}").into());
+        return Err(format!(
+            "the total of the money changed, or the funds of a user are negative: {funds:?}"
+        )
+        .into());
     }
     if items != items_before {
         return Err(format!("items were lost or duplicated: {items:?}").into());

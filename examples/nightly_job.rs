@@ -4,11 +4,11 @@
 //! cargo run --example nightly_job -- report    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 //!
-//! A lock alone is not enough. If the clock of a host is late, this host starts after the first one has finished. It
-//! finds the lock free and runs the job again. Therefore the lock is held for at least ten minutes, even if the job takes
-//! a second. The clocks must differ by less than that. If a host crashes while it runs the job, the other hosts are
-//! excluded for that time too. Without your own code, `luagate try` does the same: `examples/deploy/cronjob.yaml`.
-//! STEP_MS is the duration of a step of the job in milliseconds.
+//! A lock alone is not enough. If the clock of a host is late, this host starts after the first one has
+//! finished. It finds the lock free and runs the job again. Therefore the lock is held for at least ten
+//! minutes, even if the job takes a second. The clocks must differ by less than that. If a host crashes while
+//! it runs the job, the other hosts are excluded for that time too. Without your own code, `luagate try` does
+//! the same: `examples/deploy/cronjob.yaml`. STEP_MS is the duration of a step of the job in milliseconds.
 
 use luagate::errors::TryAcquireError;
 use luagate::{Gate, Permit, Released};
@@ -17,7 +17,8 @@ use std::error::Error;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The job. It checks its lock before each step. Pass `lock.fence()` to the data store, which refuses lower ones.
+/// The job. It checks its lock before each step. Pass `lock.fence()` to the data store, which refuses lower
+/// ones.
 fn run_job(job: &str, lock: &Permit, step: Duration) -> Result<(), Box<dyn Error>> {
     for number in 1..=10 {
         if lock.is_lost() {

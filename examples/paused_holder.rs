@@ -4,9 +4,10 @@
 //! cargo run --example paused_holder    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 //!
-//! No check of a clock can prevent such a write, because the pause may come after the check. Therefore the script that
-//! writes also checks that its caller still holds the lock. If the data is elsewhere, for example in a database, pass
-//! the fence to it. The database must refuse every fence lower than the highest one it has seen.
+//! No check of a clock can prevent such a write, because the pause may come after the check. Therefore the
+//! script that writes also checks that its caller still holds the lock. If the data is elsewhere, for example
+//! in a database, pass the fence to it. The database must refuse every fence lower than the highest one it
+//! has seen.
 
 use luagate::{Gate, Lease, Permit, scripts};
 use redis::{Commands, Connection, RedisResult, Script};
@@ -14,25 +15,28 @@ use std::env;
 use std::error::Error;
 use std::time::Duration;
 
-/// Longer than the longest work. Without renewal, it simulates a process that is paused as a whole, including the thread
-/// that renews leases.
+/// Longer than the longest work. Without renewal, it simulates a process that is paused as a whole, including
+/// the thread that renews leases.
 const LEASE: Duration = Duration::from_millis(300);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    // A prefix for this run only, so that two runs on one server do not interfere. All processes of a real application
-    // share a prefix.
+    // A prefix for this run only, so that two runs on one server do not interfere. All processes of a real
+    // application share a prefix.
     let prefix = format!("example:{}", uuid::Uuid::new_v4().simple());
     let gate = Gate::builder(&url).prefix(&prefix).open()?;
     let mut con = redis::Client::open(url)?.get_connection()?;
     let account = gate.mutex("account:17").with(|mutex| mutex.lease(Lease::fixed(LEASE)));
-    // The same hash tag in braces as in the lock's keys: in a cluster, all keys of a script must be on one node.
+    // The same hash tag in braces as in the lock's keys: in a cluster, all keys of a script must be on one
+    // node.
     let balance = format!("{prefix}:balance:{{account:17}}");
 
     let first = account.lock()?;
     println!("first has the lock, with fence {}", first.fence());
     if first.is_lost() {
-        return Err("the lease ended before the first step; run the example again on a machine with less load".into());
+        return Err(
+            "the lease ended before the first step; run the example again on a machine with less load".into(),
+        );
     }
     println!("first checks its lock: not lost. Then it is paused, in the middle of its work");
 

@@ -1,5 +1,6 @@
-//! A consumer that has exclusive access to a stream for hours. It stops when it loses its lock: the lock was revoked,
-//! or the lease ended during a pause or an outage. A second consumer waits, and continues at the same message.
+//! A consumer that has exclusive access to a stream for hours. It stops when it loses its lock: the lock was
+//! revoked, or the lease ended during a pause or an outage. A second consumer waits, and continues at the
+//! same message.
 //!
 //! ```sh
 //! cargo run --example stream_consumer    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
@@ -13,8 +14,8 @@ use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long no consumer works after a crash. The lease is renewed after each third of it, so the lock can be held for
-/// hours.
+/// How long no consumer works after a crash. The lease is renewed after each third of it, so the lock can be
+/// held for hours.
 const LEASE: Duration = Duration::from_secs(1);
 
 const MESSAGES: usize = 20;
@@ -26,8 +27,8 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> Outcome<()> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".to_owned());
-    // A prefix for this run only, so that two runs on one server do not interfere. All consumers of a real stream share
-    // a prefix.
+    // A prefix for this run only, so that two runs on one server do not interfere. All consumers of a real
+    // stream share a prefix.
     let prefix = format!("example:{}", uuid::Uuid::new_v4().simple());
     let mut con = redis::Client::open(&*url)?.get_connection()?;
     let outcome = play(&url, &prefix, &mut con);
@@ -41,7 +42,8 @@ const STREAM: &str = "stream:{orders}";
 const OFFSET: &str = "offset:{orders}";
 const DONE: &str = "done:{orders}";
 
-/// Consumes until the end of the stream. Returns the message at which it stopped, if it lost the lock before the end.
+/// Consumes until the end of the stream. Returns the message at which it stopped, if it lost the lock before
+/// the end.
 fn consume(name: &'static str, url: &str, prefix: &str) -> Outcome<Option<String>> {
     let gate = Gate::builder(url).prefix(prefix).label(name).open()?;
     let mut con = redis::Client::open(url)?.get_connection()?;
@@ -76,8 +78,8 @@ fn next(con: &mut Connection, prefix: &str, offset: &str) -> RedisResult<Option<
     Ok(found.into_iter().next().map(|(id, (_field, order))| (id, order)))
 }
 
-/// Processes an order in small steps. Returns false if it stopped because the lock was lost. A real one passes the
-/// fence to other systems.
+/// Processes an order in small steps. Returns false if it stopped because the lock was lost. A real one
+/// passes the fence to other systems.
 fn process(order: &str, lock: &Permit) -> bool {
     let steps = if order == LONG { 100 } else { 1 };
     for _ in 0..steps {
@@ -89,8 +91,8 @@ fn process(order: &str, lock: &Permit) -> bool {
     true
 }
 
-/// Writes the result of a message and the new offset together, and only if the lock is held. `is_lost` is a fast check;
-/// only this check is certain.
+/// Writes the result of a message and the new offset together, and only if the lock is held. `is_lost` is a
+/// fast check; only this check is certain.
 fn commit(con: &mut Connection, prefix: &str, lock: &Permit, id: &str, order: &str) -> RedisResult<bool> {
     let script = Script::new(&format!(
         "{holds}
@@ -119,7 +121,8 @@ fn play(url: &str, prefix: &str, con: &mut Connection) -> Outcome<()> {
     let gate = Gate::builder(url).prefix(prefix).open()?;
 
     let stops = thread::scope(|scope| {
-        let consumers = ["consumer-1", "consumer-2"].map(|name| scope.spawn(move || consume(name, url, prefix)));
+        let consumers =
+            ["consumer-1", "consumer-2"].map(|name| scope.spawn(move || consume(name, url, prefix)));
         let until = Instant::now() + Duration::from_secs(10);
         // Until a consumer processes the message that takes long.
         while con.llen::<_, usize>(format!("{prefix}:{DONE}"))? < 10 && Instant::now() < until {

@@ -1,13 +1,13 @@
-//! Workers that export data for many customers: at most three exports of a customer and 100 in total at the same time, over
-//! all processes. A customer with many jobs makes only the own line longer.
+//! Workers that export data for many customers: at most three exports of a customer and 100 in total at the
+//! same time, over all processes. A customer with many jobs makes only the own line longer.
 //!
 //! ```sh
 //! printf 'anna report\nanna photos\nbob report\n' | cargo run --example worker_pool    # REDIS_URL is the server
 //! ```
 //!
-//! Each line of the input is a job: the customer and the name of the export. Ctrl-C or SIGTERM ends the waits, and lets the
-//! exports that run end. Jobs that were not done are written to the standard error, and the exit status is 1. JOB_MS is the
-//! duration of an export in milliseconds.
+//! Each line of the input is a job: the customer and the name of the export. Ctrl-C or SIGTERM ends the
+//! waits, and lets the exports that run end. Jobs that were not done are written to the standard error, and
+//! the exit status is 1. JOB_MS is the duration of an export in milliseconds.
 
 use luagate::{Cancel, Gate, Released};
 use std::env;
@@ -17,7 +17,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::JoinSet;
 
-/// Jobs that one process has at the same time. Most of them wait in line, which costs no thread and no connection.
+/// Jobs that one process has at the same time. Most of them wait in line, which costs no thread and no
+/// connection.
 const JOBS: usize = 1_000;
 
 async fn run(gate: Gate, stop: Cancel, job: String, time: Duration) -> Result<(), String> {

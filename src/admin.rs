@@ -1,6 +1,8 @@
-//! What tools need to operate the servers of a gate: which semaphores they store, long lists in pages, and plain commands.
+//! What tools need to operate the servers of a gate: which semaphores they store, long lists in pages, and
+//! plain commands.
 //!
-//! The command `luagate` uses these functions. They block, and have no async form: use `spawn_blocking` in a task.
+//! The command `luagate` uses these functions. They block, and have no async form: use `spawn_blocking` in a
+//! task.
 
 use crate::engine::mode::block;
 use crate::engine::server::Server;
@@ -18,11 +20,12 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-/// How many keys the server looks at in one step of a search. A step takes the server less than a millisecond.
+/// How many keys the server looks at in one step of a search. A step takes the server less than a
+/// millisecond.
 const STEP: usize = 1_000;
 
-/// The servers that store keys: one, or the masters of the cluster that are known now. Acquiring needs no list of servers.
-/// Blocks for one round trip in a cluster.
+/// The servers that store keys: one, or the masters of the cluster that are known now. Acquiring needs no
+/// list of servers. Blocks for one round trip in a cluster.
 ///
 /// # Errors
 /// [`CallError::Failed`] if no node of the cluster answers.
@@ -31,13 +34,13 @@ pub fn masters(gate: &Gate) -> Result<Vec<Master>, CallError> {
     Ok(servers.into_iter().map(|server| Master { gate: gate.clone(), server }).collect())
 }
 
-/// The names of the semaphores, mutexes and reader-writer locks that the servers store under the prefix of this gate, each
-/// once and in no particular order. A name is stored while permits are in use or somebody waits, for about a minute after
-/// that, and while its limit is pinned.
+/// The names of the semaphores, mutexes and reader-writer locks that the servers store under the prefix of
+/// this gate, each once and in no particular order. A name is stored while permits are in use or somebody
+/// waits, for about a minute after that, and while its limit is pinned.
 ///
-/// It searches all keys of each server with `SCAN`, 1,000 in a step. Each step is a separate call that blocks for a round
-/// trip, so the server answers other clients in between. A name that appears or disappears meanwhile may be missing. The
-/// user needs permission for `SCAN`.
+/// It searches all keys of each server with `SCAN`, 1,000 in a step. Each step is a separate call that blocks
+/// for a round trip, so the server answers other clients in between. A name that appears or disappears
+/// meanwhile may be missing. The user needs permission for `SCAN`.
 ///
 /// # Errors
 /// An item is [`CallError`] if a server did not answer a step. It is the last item.
@@ -59,8 +62,8 @@ pub fn names(gate: &Gate) -> Result<Names, CallError> {
     Ok(Names { masters, cursor: 0, found: VecDeque::new(), seen: HashSet::new() })
 }
 
-/// The semaphore with this name and of this kind, to inspect and to change it. Sends nothing to the server. A mutex is a
-/// semaphore with the limit 1; a reader-writer lock is one with the limit 2^31-1.
+/// The semaphore with this name and of this kind, to inspect and to change it. Sends nothing to the server. A
+/// mutex is a semaphore with the limit 1; a reader-writer lock is one with the limit 2^31-1.
 pub fn semaphore(gate: &Gate, name: &Name) -> Semaphore {
     let limit = match name.kind {
         Kind::Semaphore => None,
@@ -70,8 +73,8 @@ pub fn semaphore(gate: &Gate, name: &Name) -> Semaphore {
     Semaphore::new(gate.shared.clone(), name.kind.as_str(), &name.name, limit)
 }
 
-/// Returns at most `count` (up to 1,000) holders and as many waiters, each list without its first `offset` entries. Two
-/// pages show two different instants. Blocks for one round trip.
+/// Returns at most `count` (up to 1,000) holders and as many waiters, each list without its first `offset`
+/// entries. Two pages show two different instants. Blocks for one round trip.
 ///
 /// # Errors
 /// [`CallError::Invalid`] for a count above 1,000.
@@ -79,8 +82,8 @@ pub fn inspect_page(semaphore: &Semaphore, offset: u32, count: u32) -> Result<In
     block(|mode| semaphore.inspect_by(offset, count, mode))
 }
 
-/// The name of a semaphore, mutex or reader-writer lock, and which of them it is. The same name can exist once of each
-/// kind. [`names`] lists those that the servers store.
+/// The name of a semaphore, mutex or reader-writer lock, and which of them it is. The same name can exist
+/// once of each kind. [`names`] lists those that the servers store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name {
     /// The name.
@@ -188,8 +191,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// The names that the next step finds, which may be none. `None`: the search has ended. For a tool that pauses between
-    /// the steps of a search. Blocks for a round trip.
+    /// The names that the next step finds, which may be none. `None`: the search has ended. For a tool that
+    /// pauses between the steps of a search. Blocks for a round trip.
     ///
     /// # Errors
     /// [`CallError`] if the server did not answer the step. The search has ended then.

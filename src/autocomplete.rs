@@ -17,30 +17,32 @@
 //! # }
 //! ```
 //!
-//! The idea is from *Redis in Action*, section 6.1. The book uses a `MULTI` transaction for each change, and a search
-//! inserts two sentinels and removes them again. Here each operation is one script, and a search writes nothing. The
-//! server compares bytes, so names can be any UTF-8 text or any other bytes.
+//! The idea is from *Redis in Action*, section 6.1. The book uses a `MULTI` transaction for each change, and
+//! a search inserts two sentinels and removes them again. Here each operation is one script, and a search
+//! writes nothing. The server compares bytes, so names can be any UTF-8 text or any other bytes.
 //!
-//! Every operation can be repeated safely. If the connection breaks before the reply, the client repeats the call once.
-//! The result is then that of the second run. Therefore `add` may report no new member, and `remove` may report that
-//! nothing was stored, although the first run changed it.
+//! Every operation can be repeated safely. If the connection breaks before the reply, the client repeats the
+//! call once. The result is then that of the second run. Therefore `add` may report no new member, and
+//! `remove` may report that nothing was stored, although the first run changed it.
 //!
-//! The keys have no TTL. Contacts and members stay until they are removed. A [`Recent`] also removes its oldest
-//! contacts when newer ones are added.
+//! The keys have no TTL. Contacts and members stay until they are removed. A [`Recent`] also removes its
+//! oldest contacts when newer ones are added.
 
 use crate::engine::mode::{Mode, block};
 use crate::error::{CallError, Invalid};
 use crate::gate::Gate;
 use crate::shared::Shared;
 use crate::trace::Operation;
-use luagate_core::autocomplete::{PrefixAdd, PrefixMatch, PrefixRemove, RecentAdd, RecentMatch, RecentRemove};
+use luagate_core::autocomplete::{
+    PrefixAdd, PrefixMatch, PrefixRemove, RecentAdd, RecentMatch, RecentRemove,
+};
 use luagate_core::call::Call;
 use luagate_core::keys;
 use std::fmt;
 use std::sync::Arc;
 
-/// The most recent contacts of a user, newest first. A contact that is added again becomes the newest. The oldest
-/// contacts are dropped.
+/// The most recent contacts of a user, newest first. A contact that is added again becomes the newest. The
+/// oldest contacts are dropped.
 ///
 /// It consists of a name and a setting: clones are cheap, and any number of threads can share it.
 #[derive(Clone)]
@@ -52,7 +54,8 @@ pub struct Recent {
 impl Recent {
     /// The recent contacts of `user`. Sends nothing to the server: the first call reports an invalid name.
     ///
-    /// The rules for a user's name are those for the name of a [semaphore](Gate::semaphore). Both use different keys.
+    /// The rules for a user's name are those for the name of a [semaphore](Gate::semaphore). Both use
+    /// different keys.
     pub fn new(gate: &Gate, user: &str) -> Recent {
         let key = keys::recent_key(&gate.shared.prefix, user);
         Recent { store: Store { shared: gate.shared.clone(), key }, keep: 100 }
@@ -114,9 +117,9 @@ impl Recent {
         self.store.run(Operation::RecentRemove, &call, mode).await
     }
 
-    /// Returns up to `count` (1 to 1,000) contacts that begin with `prefix`, newest first. Upper and lower case of
-    /// ASCII letters are equal; all other bytes must be the same. An empty prefix matches all contacts. Blocks for one
-    /// round trip and writes nothing.
+    /// Returns up to `count` (1 to 1,000) contacts that begin with `prefix`, newest first. Upper and lower
+    /// case of ASCII letters are equal; all other bytes must be the same. An empty prefix matches all
+    /// contacts. Blocks for one round trip and writes nothing.
     ///
     /// # Errors
     /// [`CallError::Invalid`] if `count` is out of range, or if a contact that was found is not UTF-8. Use
@@ -132,11 +135,16 @@ impl Recent {
     ///
     /// # Cancel safety
     /// Dropping it has no effect.
-    pub async fn matching_async(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<String>, CallError> {
+    pub async fn matching_async(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        count: u32,
+    ) -> Result<Vec<String>, CallError> {
         texts("contact", self.matching_bytes_async(prefix, count).await?)
     }
 
-    /// As [`matching`](Recent::matching), for contacts of any bytes. Blocks for one round trip and writes nothing.
+    /// As [`matching`](Recent::matching), for contacts of any bytes. Blocks for one round trip and writes
+    /// nothing.
     ///
     /// # Errors
     /// [`CallError::Invalid`] if `count` is out of range.
@@ -151,7 +159,11 @@ impl Recent {
     ///
     /// # Cancel safety
     /// Dropping it has no effect.
-    pub async fn matching_bytes_async(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<Vec<u8>>, CallError> {
+    pub async fn matching_bytes_async(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        count: u32,
+    ) -> Result<Vec<Vec<u8>>, CallError> {
         self.matching_by(prefix.as_ref(), count, Mode::Async).await
     }
 
@@ -163,11 +175,15 @@ impl Recent {
 
 impl fmt::Debug for Recent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recent").field("key", &self.store.key).field("keep", &self.keep).finish_non_exhaustive()
+        f.debug_struct("Recent")
+            .field("key", &self.store.key)
+            .field("keep", &self.keep)
+            .finish_non_exhaustive()
     }
 }
 
-/// The members of a group, found by their first bytes. A search among 100,000 members is as fast as among 100.
+/// The members of a group, found by their first bytes. A search among 100,000 members is as fast as among
+/// 100.
 ///
 /// It consists of a name: clones are cheap, and any number of threads can share it.
 #[derive(Clone)]
@@ -178,12 +194,16 @@ pub struct Prefix {
 impl Prefix {
     /// The members of `group`. Sends nothing to the server: the first call reports an invalid name.
     ///
-    /// The rules for a group's name are those for the name of a [semaphore](Gate::semaphore). Both use different keys.
+    /// The rules for a group's name are those for the name of a [semaphore](Gate::semaphore). Both use
+    /// different keys.
     pub fn new(gate: &Gate, group: &str) -> Prefix {
-        Prefix { store: Store { shared: gate.shared.clone(), key: keys::prefix_key(&gate.shared.prefix, group) } }
+        Prefix {
+            store: Store { shared: gate.shared.clone(), key: keys::prefix_key(&gate.shared.prefix, group) },
+        }
     }
 
-    /// Adds up to 1,000 members in one atomic call. Returns how many of them are new. Blocks for one round trip.
+    /// Adds up to 1,000 members in one atomic call. Returns how many of them are new. Blocks for one round
+    /// trip.
     ///
     /// # Errors
     /// [`CallError::Invalid`] for more than 1,000 members, or if the group's name is not valid. The call can be
@@ -200,7 +220,10 @@ impl Prefix {
     ///
     /// # Cancel safety
     /// If this is dropped, the server may have run the call or not. It can be repeated.
-    pub async fn add_async<M: AsRef<[u8]>>(&self, members: impl IntoIterator<Item = M>) -> Result<u32, CallError> {
+    pub async fn add_async<M: AsRef<[u8]>>(
+        &self,
+        members: impl IntoIterator<Item = M>,
+    ) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
         self.add_by(&members, Mode::Async).await
     }
@@ -210,7 +233,8 @@ impl Prefix {
         self.store.run(Operation::PrefixAdd, &call, mode).await
     }
 
-    /// Removes up to 1,000 members in one atomic call. Returns how many of them were stored. Blocks for one round trip.
+    /// Removes up to 1,000 members in one atomic call. Returns how many of them were stored. Blocks for one
+    /// round trip.
     ///
     /// # Errors
     /// As for [`add`](Prefix::add).
@@ -226,7 +250,10 @@ impl Prefix {
     ///
     /// # Cancel safety
     /// If this is dropped, the server may have run the call or not. It can be repeated.
-    pub async fn remove_async<M: AsRef<[u8]>>(&self, members: impl IntoIterator<Item = M>) -> Result<u32, CallError> {
+    pub async fn remove_async<M: AsRef<[u8]>>(
+        &self,
+        members: impl IntoIterator<Item = M>,
+    ) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
         self.remove_by(&members, Mode::Async).await
     }
@@ -236,9 +263,9 @@ impl Prefix {
         self.store.run(Operation::PrefixRemove, &call, mode).await
     }
 
-    /// Returns the first `count` (1 to 1,000) members that begin with `prefix`, in the order of their bytes. An empty
-    /// prefix matches all members. The case of letters matters. To ignore it, store names in lower case and search in
-    /// lower case. Blocks for one round trip and writes nothing.
+    /// Returns the first `count` (1 to 1,000) members that begin with `prefix`, in the order of their bytes.
+    /// An empty prefix matches all members. The case of letters matters. To ignore it, store names in lower
+    /// case and search in lower case. Blocks for one round trip and writes nothing.
     ///
     /// # Errors
     /// [`CallError::Invalid`] if `count` is out of range, or if a member that was found is not UTF-8. Use
@@ -254,11 +281,16 @@ impl Prefix {
     ///
     /// # Cancel safety
     /// Dropping it has no effect.
-    pub async fn matching_async(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<String>, CallError> {
+    pub async fn matching_async(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        count: u32,
+    ) -> Result<Vec<String>, CallError> {
         texts("member", self.matching_bytes_async(prefix, count).await?)
     }
 
-    /// As [`matching`](Prefix::matching), for members of any bytes. Blocks for one round trip and writes nothing.
+    /// As [`matching`](Prefix::matching), for members of any bytes. Blocks for one round trip and writes
+    /// nothing.
     ///
     /// # Errors
     /// [`CallError::Invalid`] if `count` is out of range.
@@ -273,7 +305,11 @@ impl Prefix {
     ///
     /// # Cancel safety
     /// Dropping it has no effect.
-    pub async fn matching_bytes_async(&self, prefix: impl AsRef<[u8]>, count: u32) -> Result<Vec<Vec<u8>>, CallError> {
+    pub async fn matching_bytes_async(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        count: u32,
+    ) -> Result<Vec<Vec<u8>>, CallError> {
         self.matching_by(prefix.as_ref(), count, Mode::Async).await
     }
 
@@ -313,7 +349,8 @@ fn texts(what: &str, found: Vec<Vec<u8>>) -> Result<Vec<String>, CallError> {
     let text = |(index, bytes): (usize, Vec<u8>)| {
         String::from_utf8(bytes).map_err(|error| {
             let number = index + 1;
-            let why = format!("match number {number} is not UTF-8 ({error}). For any bytes, use `matching_bytes`");
+            let why =
+                format!("match number {number} is not UTF-8 ({error}). For any bytes, use `matching_bytes`");
             CallError::Invalid(Invalid::new(what, why))
         })
     };

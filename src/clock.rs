@@ -24,15 +24,16 @@ pub(crate) fn since(at: Instant) -> Duration {
     at.elapsed()
 }
 
-/// The time since a fixed point. It also counts the time while the machine is suspended, when the monotonic clock stops. A
-/// step of the wall clock does not change it.
+/// The time since a fixed point. It also counts the time while the machine is suspended, when the monotonic
+/// clock stops. A step of the wall clock does not change it.
 #[cfg(target_os = "linux")]
 fn total() -> Duration {
     let since_start = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
     since_start.map(Duration::from).unwrap_or_default() // every Linux has this clock
 }
 
-/// The same by the wall clock: the standard library has no better one. A step forward looks like suspended time.
+/// The same by the wall clock: the standard library has no better one. A step forward looks like suspended
+/// time.
 #[cfg(not(target_os = "linux"))]
 fn total() -> Duration {
     std::time::UNIX_EPOCH.elapsed().unwrap_or_default()
@@ -84,7 +85,8 @@ impl Clock {
         at.checked_sub(self.ahead()).unwrap_or(at)
     }
 
-    /// The time of this clock when the machine's clock shows `at`, unless a test moves it before. `None`: out of range.
+    /// The time of this clock when the machine's clock shows `at`, unless a test moves it before. `None`: out
+    /// of range.
     pub(crate) fn at_machine_time(&self, at: Instant) -> Option<Instant> {
         at.checked_add(self.ahead())
     }
@@ -108,8 +110,8 @@ impl std::fmt::Debug for Clock {
 /// See [`Clock::busy`].
 pub(crate) struct Busy(#[allow(dead_code, reason = "only its drop matters")] Option<Sleeper>);
 
-/// Wakes threads that sleep until a time of a clock. On a clock that a test moves only one thread sleeps, or a task, which
-/// tells the test when it does.
+/// Wakes threads that sleep until a time of a clock. On a clock that a test moves only one thread sleeps, or
+/// a task, which tells the test when it does.
 pub(crate) struct Alarm {
     clock: Clock,
     condvar: Condvar,
@@ -146,8 +148,8 @@ impl Alarm {
         self.sleeper.as_ref().map_or(&self.condvar, |sleeper| &sleeper.condvar)
     }
 
-    /// Wakes the threads that wait on this lock. Releases the lock before the notification, since the woken threads
-    /// would wait for it.
+    /// Wakes the threads that wait on this lock. Releases the lock before the notification, since the woken
+    /// threads would wait for it.
     pub(crate) fn wake<T>(&self, guard: MutexGuard<'_, T>) {
         self.wakes(); // before the unlock: a test must not see the thread asleep while there is work for it
         drop(guard);
@@ -175,7 +177,8 @@ mod tests {
     fn leases_are_measured_by_the_clock_that_counts_suspended_time() {
         let since_start = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME).unwrap().into();
         let minute = Duration::from_secs(60);
-        let end = luagate_core::lease::Deadline::after(Moment::new(Instant::now(), since_start), Some(minute));
+        let end =
+            luagate_core::lease::Deadline::after(Moment::new(Instant::now(), since_start), Some(minute));
         let left = end.remaining(Clock::real().moment()).unwrap();
         assert!(left > minute / 2 && left < minute, "{left:?}");
     }
@@ -184,10 +187,12 @@ mod tests {
     #[test]
     fn a_permit_is_lost_after_a_suspension_although_the_monotonic_clock_stopped() {
         let (gate, memory) = crate::Gate::in_memory().unwrap();
-        let permit = gate.semaphore("desk", 1).lease(Lease::fixed(Duration::from_secs(60))).acquire().unwrap();
+        let permit =
+            gate.semaphore("desk", 1).lease(Lease::fixed(Duration::from_secs(60))).acquire().unwrap();
         let half = Duration::from_secs(30);
         let nanoseconds = half.as_nanos() as u64;
-        let stop_monotonic = || memory.time.suspended.fetch_add(nanoseconds, std::sync::atomic::Ordering::SeqCst);
+        let stop_monotonic =
+            || memory.time.suspended.fetch_add(nanoseconds, std::sync::atomic::Ordering::SeqCst);
         stop_monotonic();
         assert!(permit.remaining().unwrap() <= half && !permit.is_lost());
         stop_monotonic();

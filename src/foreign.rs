@@ -1,15 +1,15 @@
-//! Runs code that is not of this crate: wakers of tasks, callbacks, what a callback captures when it is dropped, and
-//! subscribers of `tracing`. Such code may block, panic, or use the gate. So it runs without a lock, in threads that do
-//! nothing else: no connection is read there, and no lease is renewed.
+//! Runs code that is not of this crate: wakers of tasks, callbacks, what a callback captures when it is
+//! dropped, and subscribers of `tracing`. Such code may block, panic, or use the gate. So it runs without a
+//! lock, in threads that do nothing else: no connection is read there, and no lease is renewed.
 //!
-//! There is one thread for wakers, one for callbacks and one for subscribers, so that a callback may wait for a task. After
-//! a panic the thread goes on.
+//! There is one thread for wakers, one for callbacks and one for subscribers, so that a callback may wait for
+//! a task. After a panic the thread goes on.
 
 use crate::sync::{Arc, Condvar, Mutex, Process, contained, fault, lock, spawn, wait};
 use std::task::Waker;
 
-/// The threads of one gate for foreign code. They start when they are first needed. When the last clone is dropped,
-/// they run what is left, and end.
+/// The threads of one gate for foreign code. They start when they are first needed. When the last clone is
+/// dropped, they run what is left, and end.
 #[derive(Clone)]
 pub(crate) struct Foreign {
     shared: Arc<Threads>,
@@ -48,7 +48,8 @@ pub(crate) type ReportPanic = fn(&'static str);
 
 impl Foreign {
     pub(crate) fn new(report_panic: ReportPanic) -> Foreign {
-        let thread = |name, events| Arc::new(Thread { name, state: Mutex::default(), called: Condvar::new(), events });
+        let thread =
+            |name, events| Arc::new(Thread { name, state: Mutex::default(), called: Condvar::new(), events });
         let events = thread("luagate-events", None);
         let threads = Threads {
             process: Process::this(),

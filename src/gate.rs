@@ -25,14 +25,16 @@ use std::time::Duration;
 /// How long `flush` waits for the releases.
 pub(crate) const LONGEST_FLUSH: Duration = Duration::from_secs(30);
 
-/// A client of Redis or Valkey, for one server or a cluster. It creates semaphores, locks and latches by name;
+/// A client of Redis or Valkey, for one server or a cluster. It creates semaphores, locks and latches by
+/// name;
 /// [`autocomplete`](crate::autocomplete) has its own constructors.
 ///
-/// Open one gate in each process and clone it. Clones share everything. A permit keeps open the parts of the gate
-/// that it needs. A forked child must open a gate in the child.
+/// Open one gate in each process and clone it. Clones share everything. A permit keeps open the parts of the
+/// gate that it needs. A forked child must open a gate in the child.
 ///
-/// All threads and tasks share one connection to each server. The first wait in line opens a second one, for messages.
-/// With [`min_replicas`](GateBuilder::min_replicas) there is a third one, for calls that replicas must confirm.
+/// All threads and tasks share one connection to each server. The first wait in line opens a second one, for
+/// messages. With [`min_replicas`](GateBuilder::min_replicas) there is a third one, for calls that replicas
+/// must confirm.
 ///
 /// A gate starts threads when they are first needed:
 ///
@@ -61,8 +63,8 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Opens a gate at `url`. It connects once, and blocks meanwhile, so that a wrong address is an error here and not
-    /// later:
+    /// Opens a gate at `url`. It connects once, and blocks meanwhile, so that a wrong address is an error
+    /// here and not later:
     ///
     /// | url | server |
     /// |---|---|
@@ -71,7 +73,8 @@ impl Gate {
     /// | `redis+cluster://[user:password@]host:port,host:port` | a cluster; the url lists some of its nodes |
     /// | `redis+sentinel://[user:password@]host[:port],host[:port]/master[/db]` | the server that these sentinels report as `master` |
     ///
-    /// Write `rediss` in place of `redis` for TLS. This needs the feature `tls`. Database, user and password may also be
+    /// Write `rediss` in place of `redis` for TLS. This needs the feature `tls`. Database, user and password
+    /// may also be
     /// [parameters](crate::guide::deployments#parameters-of-a-url), as in `redis://host?db=2`. An unknown parameter is an
     /// error.
     ///
@@ -97,13 +100,13 @@ impl Gate {
         GateBuilder::new(Address::parse(url), Clock::real())
     }
 
-    /// The semaphore `name`, with a limit of `limit` permits (1 to 2^31-1) held at the same time. Sends nothing to the
-    /// server: the first call that uses it reports an invalid name or limit.
+    /// The semaphore `name`, with a limit of `limit` permits (1 to 2^31-1) held at the same time. Sends
+    /// nothing to the server: the first call that uses it reports an invalid name or limit.
     ///
-    /// A name has 1 to 200 bytes without white space, control characters or braces. It may begin with a group in
-    /// braces, as in `{group}:name`; the 200 bytes include the group. [`name_from`](crate::name_from) converts any text
-    /// into a name. The first grant stores the limit on the server. While the semaphore is in use, that stored limit
-    /// applies to all callers, even if they declare another one.
+    /// A name has 1 to 200 bytes without white space, control characters or braces. It may begin with a group
+    /// in braces, as in `{group}:name`; the 200 bytes include the group. [`name_from`](crate::name_from)
+    /// converts any text into a name. The first grant stores the limit on the server. While the semaphore is
+    /// in use, that stored limit applies to all callers, even if they declare another one.
     pub fn semaphore(&self, name: &str, limit: u32) -> Semaphore {
         Semaphore::new(self.shared.clone(), "semaphore", name, Some(limit))
     }
@@ -120,17 +123,19 @@ impl Gate {
         Mutex::new(Semaphore::new(self.shared.clone(), "mutex", name, Some(1)))
     }
 
-    /// Permits of several semaphores, which are acquired together or not at all. Each pair is a semaphore and a number
-    /// of permits. It takes 1 to 64 semaphores. A lock gives such a pair: [`Mutex::to_lock`], [`RwLock::to_read`] and
+    /// Permits of several semaphores, which are acquired together or not at all. Each pair is a semaphore and
+    /// a number of permits. It takes 1 to 64 semaphores. A lock gives such a pair: [`Mutex::to_lock`],
+    /// [`RwLock::to_read`] and
     /// [`RwLock::to_write`]. The semaphores and locks keep their settings. One with an [id](Semaphore::id) chosen by the
-    /// application is not accepted. If they are of different gates, only `acquire` and `acquire_timeout` work.
+    /// application is not accepted. If they are of different gates, only `acquire` and `acquire_timeout`
+    /// work.
     #[doc(alias = "multi_lock")]
     pub fn several<'a>(&self, semaphores: impl IntoIterator<Item = (&'a Semaphore, u32)>) -> Several {
         Several::new(semaphores.into_iter().map(|(semaphore, permits)| (semaphore.clone(), permits)))
     }
 
-    /// Several mutexes, which are locked together or not at all: 1 to 64 names. The same as [`several`](Gate::several)
-    /// with one permit of each mutex.
+    /// Several mutexes, which are locked together or not at all: 1 to 64 names. The same as
+    /// [`several`](Gate::several) with one permit of each mutex.
     pub fn mutexes<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Several {
         Several::new(names.into_iter().map(|name| (self.mutex(name.as_ref()).semaphore, 1)))
     }
@@ -140,18 +145,19 @@ impl Gate {
         RwLock::new(Semaphore::new(self.shared.clone(), "rwlock", name, Some(MOST)))
     }
 
-    /// The latch `name`, which opens after `count` (1 to 2^31-1) have counted down. Sends nothing to the server: the
-    /// first call that uses it reports an invalid name or count.
+    /// The latch `name`, which opens after `count` (1 to 2^31-1) have counted down. Sends nothing to the
+    /// server: the first call that uses it reports an invalid name or count.
     ///
-    /// The rules for its name are those for a [semaphore](Gate::semaphore). The first `count_down` or wait stores the
-    /// count on the server. While the latch is kept, that stored count applies to all callers, even if they declare
-    /// another one.
+    /// The rules for its name are those for a [semaphore](Gate::semaphore). The first `count_down` or wait
+    /// stores the count on the server. While the latch is kept, that stored count applies to all callers,
+    /// even if they declare another one.
     pub fn latch(&self, name: &str, count: u32) -> CountDownLatch {
         CountDownLatch::new(self.shared.clone(), name, count)
     }
 
-    /// Waits until the server has confirmed the releases of all dropped permits, or these have ended by themselves: for the end
-    /// of a program. Blocks for at most 30 s. It does not end waits, and does not release permits that are still held.
+    /// Waits until the server has confirmed the releases of all dropped permits, or these have ended by
+    /// themselves: for the end of a program. Blocks for at most 30 s. It does not end waits, and does not
+    /// release permits that are still held.
     ///
     /// # Errors
     /// [`CallError::Failed`] of the kind [`TimedOut`](FailureKind::TimedOut) if some releases are not confirmed after that time.
@@ -182,8 +188,8 @@ impl Gate {
         }
     }
 
-    /// The event counters of this gate and its clones since it was opened. Does not block and sends nothing to the
-    /// server.
+    /// The event counters of this gate and its clones since it was opened. Does not block and sends nothing
+    /// to the server.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {

@@ -21,14 +21,14 @@ const LIFE: Duration = Duration::from_secs(86_400);
 /// A latch that opens after a number of ids have counted down. All processes that use its name share it.
 ///
 /// [`Gate::latch`](crate::Gate::latch) creates it. It consists of a name and settings: clones are cheap, and any number
-/// of threads can share it. It corresponds to `java.util.concurrent.CountDownLatch` and Redisson's `RCountDownLatch`,
-/// with two differences:
+/// of threads can share it. It corresponds to `java.util.concurrent.CountDownLatch` and Redisson's
+/// `RCountDownLatch`, with two differences:
 ///
 /// - Every caller declares the count. No process has to set it before others can wait.
 /// - Each caller that counts down has an id. An id counts once, even if the call is repeated.
 ///
-/// A latch is used once: it stays open after it has opened. For another round, use another name, for example with a
-/// date or a build number. The server keeps a latch for a day after the last `count_down` or wait, see
+/// A latch is used once: it stays open after it has opened. For another round, use another name, for example
+/// with a date or a build number. The server keeps a latch for a day after the last `count_down` or wait, see
 /// [`life`](CountDownLatch::life). Then it is removed, and the next call starts a new latch.
 /// [`delete`](CountDownLatch::delete) removes it earlier. Until the latch opens, each id occupies a field of a hash on
 /// the server.
@@ -58,17 +58,17 @@ impl CountDownLatch {
         CountDownLatch { shared, name: name.to_owned(), keys, count, life: LIFE, cancel: None }
     }
 
-    /// How long the latch is kept after each `count_down` and wait: 1 ms to 100 years. The default is a day. The latch
-    /// is never kept for less than another caller chose. Choose more than the longest pause between two calls, and more
-    /// than the delay of the latest waiter.
+    /// How long the latch is kept after each `count_down` and wait: 1 ms to 100 years. The default is a day.
+    /// The latch is never kept for less than another caller chose. Choose more than the longest pause between
+    /// two calls, and more than the delay of the latest waiter.
     #[must_use]
     pub fn life(mut self, life: Duration) -> CountDownLatch {
         self.life = life;
         self
     }
 
-    /// Lets `cancel` end the waits for this latch, from another thread or at a deadline. A [`Cancel`] stays cancelled,
-    /// so use one for each request or job.
+    /// Lets `cancel` end the waits for this latch, from another thread or at a deadline. A [`Cancel`] stays
+    /// cancelled, so use one for each request or job.
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &Cancel) -> CountDownLatch {
         cancel.go_by(&self.shared.servers.clock);
@@ -81,8 +81,9 @@ impl CountDownLatch {
         &self.name
     }
 
-    /// Counts down by one. Returns how many are left; 0 means that the latch is open. On an open latch it changes
-    /// nothing. If the reply is lost, the client repeats the call, and it counts once. Blocks for one round trip.
+    /// Counts down by one. Returns how many are left; 0 means that the latch is open. On an open latch it
+    /// changes nothing. If the reply is lost, the client repeats the call, and it counts once. Blocks for one
+    /// round trip.
     ///
     /// # Errors
     /// [`CallError`]. After [`CallError::Unknown`] it is unknown whether the call counted, and another call counts
@@ -102,9 +103,9 @@ impl CountDownLatch {
         self.count_down_by(&self.new_id()?, Mode::Async).await
     }
 
-    /// As [`count_down`](CountDownLatch::count_down), with an id chosen by the caller (1 to 200 bytes without white
-    /// space). An id counts once, so a worker that crashed and runs again is not counted twice. Blocks for one round
-    /// trip.
+    /// As [`count_down`](CountDownLatch::count_down), with an id chosen by the caller (1 to 200 bytes without
+    /// white space). An id counts once, so a worker that crashed and runs again is not counted twice. Blocks
+    /// for one round trip.
     ///
     /// # Errors
     /// [`CallError`]. The call can be repeated.
@@ -139,8 +140,9 @@ impl CountDownLatch {
         Operation::CountDown.on([keys.latch.as_str()]).run(count_down).await
     }
 
-    /// Returns how many have not counted down yet; 0 means that the latch is open. If the server does not store the
-    /// latch, the result is the count that this caller declares. Changes nothing. Blocks for one round trip.
+    /// Returns how many have not counted down yet; 0 means that the latch is open. If the server does not
+    /// store the latch, the result is the count that this caller declares. Changes nothing. Blocks for one
+    /// round trip.
     ///
     /// # Errors
     /// [`CallError`]. The call can be repeated.
@@ -172,10 +174,12 @@ impl CountDownLatch {
         Operation::Left.on([keys.latch.as_str()]).run(count).await
     }
 
-    /// Deletes the latch with its count. Returns whether it existed, open or closed. Blocks for one round trip.
+    /// Deletes the latch with its count. Returns whether it existed, open or closed. Blocks for one round
+    /// trip.
     ///
-    /// The next `count_down` or wait starts a new latch, with the count that its caller declares. Current waiters
-    /// continue to wait, for the new latch. The first 100 processes that wait ask again at once, the others within 5 s.
+    /// The next `count_down` or wait starts a new latch, with the count that its caller declares. Current
+    /// waiters continue to wait, for the new latch. The first 100 processes that wait ask again at once, the
+    /// others within 5 s.
     ///
     /// # Errors
     /// [`CallError`]. The call can be repeated. A second call also deletes what was counted after the first one. This
@@ -204,7 +208,8 @@ impl CountDownLatch {
         Operation::Delete.on([keys.latch.as_str()]).run(delete).await
     }
 
-    /// Waits until the latch is open. Blocks until then, without a time limit. Another thread can end the wait through
+    /// Waits until the latch is open. Blocks until then, without a time limit. Another thread can end the
+    /// wait through
     /// [`cancelled_by`](CountDownLatch::cancelled_by).
     ///
     /// # Errors
@@ -225,8 +230,9 @@ impl CountDownLatch {
         self.wait_by(None, Mode::Async).await
     }
 
-    /// Waits until the latch is open, for at most `timeout`. Blocks for at most `timeout` plus 50 ms. A timeout of zero only
-    /// looks. The timeout of the async form begins when the future is polled for the first time.
+    /// Waits until the latch is open, for at most `timeout`. Blocks for at most `timeout` plus 50 ms. A
+    /// timeout of zero only looks. The timeout of the async form begins when the future is polled for the
+    /// first time.
     ///
     /// # Errors
     /// [`WaitError::StillClosed`] contains how many are left. Otherwise as [`wait`](CountDownLatch::wait).

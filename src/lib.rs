@@ -1,6 +1,6 @@
-//! Locks and counting semaphores on Redis and Valkey, for processes on any number of machines. Waiters are served in
-//! order, each grant has a lease and a fencing token, and each operation is one Lua script that the server runs
-//! atomically. Each blocking method has an async form, whose name ends in `_async`.
+//! Locks and counting semaphores on Redis and Valkey, for processes on any number of machines. Waiters are
+//! served in order, each grant has a lease and a fencing token, and each operation is one Lua script that the
+//! server runs atomically. Each blocking method has an async form, whose name ends in `_async`.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), luagate::Error> {
@@ -30,14 +30,14 @@
 //! # }
 //! ```
 //!
-//! A [`Gate`] runs the same scripts on its own connections. It also waits in line, renews leases, and repeats a call
-//! whose reply was lost. The rest of this page is about the gate.
+//! A [`Gate`] runs the same scripts on its own connections. It also waits in line, renews leases, and repeats
+//! a call whose reply was lost. The rest of this page is about the gate.
 //!
 //! # The guide
 //!
-//! **Read the [`guide`] next.** It explains every part with tested examples: failures, deployments, operation, and
-//! async programs. It also maps the calls of other libraries and commands to this crate, such as Redisson, redsync, `rslock`
-//! and `flock`.
+//! **Read the [`guide`] next.** It explains every part with tested examples: failures, deployments,
+//! operation, and async programs. It also maps the calls of other libraries and commands to this crate, such
+//! as Redisson, redsync, `rslock` and `flock`.
 //!
 //! # Choosing a type
 //!
@@ -84,7 +84,10 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs, unreachable_pub)]
 // No input of a caller, a server or a network makes this crate panic. Its tests may panic.
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 pub mod admin;
 pub mod autocomplete;
@@ -116,8 +119,8 @@ mod wait;
 pub mod errors {
     pub use crate::error::failure::Failure;
     pub use crate::error::{
-        AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, FailureKind, Invalid, LimitMismatch, Lost,
-        PermitError, PlaceRevoked, RunError, StillClosed, TryAcquireError, WaitError,
+        AboveLimit, AcquireError, AlreadyHeld, CallError, Cancelled, Denied, FailureKind, Invalid,
+        LimitMismatch, Lost, PermitError, PlaceRevoked, RunError, StillClosed, TryAcquireError, WaitError,
     };
     pub use crate::permit::ReleaseError;
 }

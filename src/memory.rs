@@ -1,9 +1,9 @@
 //! A server in this process, so that unit tests need no Redis. Needs the feature `memory`.
 //!
-//! The program receives a [`Gate`], and its tests pass one from [`Gate::in_memory`]. Everything works as on a server:
-//! the same client calls the same scripts, through sockets of the loopback interface. Only the clock differs. It runs
-//! like the clock of the machine, and [`Memory::advance`] moves it ahead. Therefore a test does not have to wait for an
-//! hour to test an hour.
+//! The program receives a [`Gate`], and its tests pass one from [`Gate::in_memory`]. Everything works as on a
+//! server: the same client calls the same scripts, through sockets of the loopback interface. Only the clock
+//! differs. It runs like the clock of the machine, and [`Memory::advance`] moves it ahead. Therefore a test
+//! does not have to wait for an hour to test an hour.
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -44,11 +44,12 @@
 //! # }
 //! ```
 //!
-//! Each [`Memory`] has its own server, clock and gates, so tests can run in parallel. Its threads and sockets are
-//! closed when the last handle and the last gate are dropped.
+//! Each [`Memory`] has its own server, clock and gates, so tests can run in parallel. Its threads and sockets
+//! are closed when the last handle and the last gate are dropped.
 //!
-//! The server stores nothing on disk, and has no replicas and no cluster. It implements only the commands that
-//! luagate's scripts use, and a few others. [`Server`] is the same server without sockets and threads, for simulations.
+//! The server stores nothing on disk, and has no replicas and no cluster. It implements only the commands
+//! that luagate's scripts use, and a few others. [`Server`] is the same server without sockets and threads,
+//! for simulations.
 
 /// The server without sockets and threads, for simulations. Unit tests of a program use [`Memory`].
 ///
@@ -83,8 +84,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 impl Gate {
-    /// Opens a gate on a server in this process, for the unit tests of a program. No other program uses that server,
-    /// and a test moves its clock. Needs the feature `memory`. See the module [`memory`](crate::memory).
+    /// Opens a gate on a server in this process, for the unit tests of a program. No other program uses that
+    /// server, and a test moves its clock. Needs the feature `memory`. See the module
+    /// [`memory`](crate::memory).
     ///
     /// # Errors
     /// [`CallError::Failed`] when the system has no free port on the loopback interface, or no thread.
@@ -93,9 +95,9 @@ impl Gate {
         Ok((memory.gate()?, memory))
     }
 
-    /// As [`in_memory`](Gate::in_memory), without blocking. Moving the clock blocks until tasks have done what is due, so
-    /// use an executor of several threads, and call [`Memory::advance`] outside of them, for example in `spawn_blocking`
-    /// of tokio.
+    /// As [`in_memory`](Gate::in_memory), without blocking. Moving the clock blocks until tasks have done
+    /// what is due, so use an executor of several threads, and call [`Memory::advance`] outside of them, for
+    /// example in `spawn_blocking` of tokio.
     ///
     /// # Errors
     /// As [`in_memory`](Gate::in_memory).
@@ -108,7 +110,8 @@ impl Gate {
     }
 }
 
-/// A server in this process, its clock, which a test moves, and all gates on it. Clones share the server and the clock.
+/// A server in this process, its clock, which a test moves, and all gates on it. Clones share the server and
+/// the clock.
 ///
 /// See [the module](self) for an example.
 #[derive(Clone)]
@@ -146,16 +149,17 @@ impl Memory {
         GateBuilder::new(Address::parse(&self.url()), Clock::moved(self.time.clone(), self.listener.clone()))
     }
 
-    /// The address of the server, `redis://127.0.0.1:<port>/`, for other clients and for processes that the test
-    /// starts. A gate that is opened with this URL uses the clock of the machine. Use [`gate`](Memory::gate) for the
-    /// moved clock.
+    /// The address of the server, `redis://127.0.0.1:<port>/`, for other clients and for processes that the
+    /// test starts. A gate that is opened with this URL uses the clock of the machine. Use
+    /// [`gate`](Memory::gate) for the moved clock.
     pub fn url(&self) -> String {
         format!("redis://{}/", self.listener.address())
     }
 
-    /// A plain connection to the server, for your scripts and commands. The server implements `EVAL`, `EVALSHA`,
-    /// `SCRIPT`, `SUBSCRIBE`, `PUBLISH`, `PUBSUB NUMSUB`, `EXISTS`, `TTL`, `KEYS`, `SCAN`, `DBSIZE` and `FLUSHALL`. Of
-    /// the commands for strings, hashes, sorted sets and lists, it implements those that luagate's scripts call.
+    /// A plain connection to the server, for your scripts and commands. The server implements `EVAL`,
+    /// `EVALSHA`, `SCRIPT`, `SUBSCRIBE`, `PUBLISH`, `PUBSUB NUMSUB`, `EXISTS`, `TTL`, `KEYS`, `SCAN`,
+    /// `DBSIZE` and `FLUSHALL`. Of the commands for strings, hashes, sorted sets and lists, it implements
+    /// those that luagate's scripts call.
     ///
     /// # Errors
     /// [`CallError::Failed`] when the system has no connection left.
@@ -169,36 +173,39 @@ impl Memory {
         self.time.date()
     }
 
-    /// Sets the clock of the server, ahead or back, as an administrator might. It continues from there. The clock of
-    /// the gates does not change.
+    /// Sets the clock of the server, ahead or back, as an administrator might. It continues from there. The
+    /// clock of the gates does not change.
     pub fn set_server_clock(&self, to: SystemTime) {
         self.listener.set_clock(to);
     }
 
-    /// Moves the clock ahead, while gates continue to work: renewals are made when they are due, waiters ask again, and
-    /// timeouts end waits. When it returns, everything that was due is done, and callbacks
+    /// Moves the clock ahead, while gates continue to work: renewals are made when they are due, waiters ask
+    /// again, and timeouts end waits. When it returns, everything that was due is done, and callbacks
     /// ([`on_lost`](crate::Semaphore::on_lost)) have run.
     ///
-    /// It does not wait for other threads of the test. A thread that waits in line meanwhile must join the line before
-    /// this call: check with [`inspect`](crate::Semaphore::inspect). If a callback takes longer than 5 s, this call
-    /// stops waiting for it and moves the rest of the time at once. A callback must not move the clock.
+    /// It does not wait for other threads of the test. A thread that waits in line meanwhile must join the
+    /// line before this call: check with [`inspect`](crate::Semaphore::inspect). If a callback takes longer
+    /// than 5 s, this call stops waiting for it and moves the rest of the time at once. A callback must not
+    /// move the clock.
     ///
-    /// Each renewal and each call of a waiter takes about half a millisecond. All moves together are at most 50 years.
+    /// Each renewal and each call of a waiter takes about half a millisecond. All moves together are at most
+    /// 50 years.
     ///
-    /// It blocks its thread, also in an async test: use `#[tokio::test(flavor = "multi_thread")]` and `spawn_blocking`.
+    /// It blocks its thread, also in an async test: use `#[tokio::test(flavor = "multi_thread")]` and
+    /// `spawn_blocking`.
     pub fn advance(&self, by: Duration) {
         self.time.advance(by);
     }
 
-    /// Moves the clock ahead at once, as if the machine with all these gates was suspended while the server continued.
-    /// Everything that was due is done late: a permit whose lease has ended is lost, even if it is renewed
-    /// automatically. When it returns, callbacks for lost permits have run.
+    /// Moves the clock ahead at once, as if the machine with all these gates was suspended while the server
+    /// continued. Everything that was due is done late: a permit whose lease has ended is lost, even if it is
+    /// renewed automatically. When it returns, callbacks for lost permits have run.
     pub fn suspend(&self, time: Duration) {
         self.time.suspend(time);
     }
 
-    /// Gives access to the server between two commands, for example for [`Server::set_full`]. If you change its time,
-    /// the next command sets it to the time of this `Memory` again.
+    /// Gives access to the server between two commands, for example for [`Server::set_full`]. If you change
+    /// its time, the next command sets it to the time of this `Memory` again.
     pub fn with_server<T>(&self, act: impl FnOnce(&mut Server) -> T) -> T {
         self.listener.with_server(act)
     }

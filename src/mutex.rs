@@ -10,8 +10,8 @@ use std::time::Duration;
 /// A lock that only one caller at a time holds, over all processes and machines.
 ///
 /// [`Gate::mutex`](crate::Gate::mutex) creates it. It is fair: first come, first served. It is not re-entrant: a caller
-/// that holds it and locks it again waits for its own release. By default the lock has a lease of 30 s, which is
-/// renewed until its [`Permit`] is dropped. The permit also unlocks it, with [`release`](Permit::release).
+/// that holds it and locks it again waits for its own release. By default the lock has a lease of 30 s, which
+/// is renewed until its [`Permit`] is dropped. The permit also unlocks it, with [`release`](Permit::release).
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
@@ -33,7 +33,8 @@ impl Mutex {
         Mutex { semaphore }
     }
 
-    /// Changes the settings, which are those of a [`Semaphore`]: [`lease`](Semaphore::lease), [`label`](Semaphore::label),
+    /// Changes the settings, which are those of a [`Semaphore`]: [`lease`](Semaphore::lease),
+    /// [`label`](Semaphore::label),
     /// [`id`](Semaphore::id), [`max_waiting`](Semaphore::max_waiting), [`head_start`](Semaphore::head_start),
     /// [`at_least`](Semaphore::at_least), [`cancelled_by`](Semaphore::cancelled_by) and [`on_lost`](Semaphore::on_lost). Name
     /// and limit stay, whatever `set` returns:
@@ -137,9 +138,9 @@ impl Mutex {
         self.semaphore.adopt_async(id).await
     }
 
-    /// Returns whether the lock is held now, by this process or another one. For display and monitoring only: the
-    /// answer can be outdated when it arrives. To lock, use [`try_lock`](Mutex::try_lock). Blocks for one round trip
-    /// and writes nothing.
+    /// Returns whether the lock is held now, by this process or another one. For display and monitoring only:
+    /// the answer can be outdated when it arrives. To lock, use [`try_lock`](Mutex::try_lock). Blocks for one
+    /// round trip and writes nothing.
     ///
     /// # Errors
     /// As [`Semaphore::inspect`].

@@ -22,17 +22,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What one grant gave this process: one permit or [several](Permit::permits), until it is released, dropped or lost.
+/// What one grant gave this process: one permit or [several](Permit::permits), until it is released, dropped
+/// or lost.
 ///
-/// Dropping a permit sends its release and does not wait for the reply. Later calls of this gate for the same name run
-/// after it. Without a reply the release is repeated until the server answers or the lease has ended. In a forked child,
-/// dropping does nothing, because the parent holds the permit. A permit is not re-entrant: a holder that acquires again
-/// waits in line like every other caller.
+/// Dropping a permit sends its release and does not wait for the reply. Later calls of this gate for the same
+/// name run after it. Without a reply the release is repeated until the server answers or the lease has
+/// ended. In a forked child, dropping does nothing, because the parent holds the permit. A permit is not
+/// re-entrant: a holder that acquires again waits in line like every other caller.
 ///
-/// A permit can be lost at any time. Its lease may end while this process is paused or cannot reach the server.
+/// A permit can be lost at any time. Its lease may end while this process is paused or cannot reach the
+/// server.
 /// [`is_lost`](Permit::is_lost) reports a loss early rather than late. But it cannot protect the work after that check.
-/// The [`fence`](Permit::fence) can, if the protected resource refuses every fence lower than the highest one it has
-/// seen.
+/// The [`fence`](Permit::fence) can, if the protected resource refuses every fence lower than the highest one
+/// it has seen.
 #[must_use = "a permit is released as soon as it is dropped"]
 pub struct Permit {
     shared: Arc<Shared>,
@@ -44,11 +46,12 @@ pub struct Permit {
 
 impl Permit {
     /// The fencing token: a number that is higher than that of every earlier grant of this semaphore. Pass it
-    /// to the protected resource, and let the resource refuse lower numbers. If several holders are allowed at
-    /// the same time, the fence identifies a grant but does not order the holders.
+    /// to the protected resource, and let the resource refuse lower numbers. If several holders are allowed
+    /// at the same time, the fence identifies a grant but does not order the holders.
     ///
-    /// It can be lower than an earlier one if the server's clock was set back by more than a minute, or if keys were lost
-    /// and the clock is behind. [`resize`](crate::Semaphore::resize) pins the limit, and a pinned state never expires:
+    /// It can be lower than an earlier one if the server's clock was set back by more than a minute, or if
+    /// keys were lost and the clock is behind. [`resize`](crate::Semaphore::resize) pins the limit, and a
+    /// pinned state never expires:
     /// [the guide](crate::guide::leases_and_fences#fences-and-the-servers-clock) has the details.
     #[doc(alias = "fencing_token")]
     pub fn fence(&self) -> u64 {
@@ -75,31 +78,32 @@ impl Permit {
         if self.is_own_process() { self.held(|held| held.permits).unwrap_or(0) } else { 0 }
     }
 
-    /// The limit in force, as the last reply to this acquire reported it. After a wait this can be older than the grant, since
-    /// the grant message does not contain the limit. It may differ from the declared limit. `None` after
+    /// The limit in force, as the last reply to this acquire reported it. After a wait this can be older than
+    /// the grant, since the grant message does not contain the limit. It may differ from the declared limit.
+    /// `None` after
     /// [`adopt`](crate::Semaphore::adopt), because the server does not report the limit to that call.
     pub fn limit(&self) -> Option<u32> {
         Some(self.limit).filter(|limit| *limit > 0)
     }
 
-    /// The ticket of the wait, which decided its place in line. `None` if it was granted without waiting, or if no
-    /// reply during the wait was read. The wait has ended, so do not pass it to
+    /// The ticket of the wait, which decided its place in line. `None` if it was granted without waiting, or
+    /// if no reply during the wait was read. The wait has ended, so do not pass it to
     /// [`Semaphore::ticket`](crate::Semaphore::ticket).
     pub fn ticket(&self) -> Option<Ticket> {
         self.ticket.map(Ticket::new)
     }
 
-    /// The time for which the permit is still held, by the clocks of this machine, early rather than late. Zero
-    /// if the permit is lost, and in a forked child. `None` if the permit is permanent. Does not block and
-    /// sends nothing to the server.
+    /// The time for which the permit is still held, by the clocks of this machine, early rather than late.
+    /// Zero if the permit is lost, and in a forked child. `None` if the permit is permanent. Does not block
+    /// and sends nothing to the server.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         if self.is_own_process() { self.shared.permits.remaining(self.number) } else { Some(Duration::ZERO) }
     }
 
     /// Whether the permit is lost, by the clocks of this machine and the replies so far. Once true, it stays
-    /// true. Does not block and sends nothing to the server. Therefore a revoked permit is reported only after
-    /// the next refresh.
+    /// true. Does not block and sends nothing to the server. Therefore a revoked permit is reported only
+    /// after the next refresh.
     #[must_use = "the work must stop if the permit is lost"]
     pub fn is_lost(&self) -> bool {
         self.remaining().is_some_and(|left| left.is_zero())
@@ -109,8 +113,8 @@ impl Permit {
     ///
     /// # Errors
     /// [`PermitError::Lost`] if the permit is lost. A lost permit never becomes valid again. After any other error the
-    /// permit is valid until its old lease ends. After [`PermitError::Unknown`] the earlier of the old and the new end
-    /// counts.
+    /// permit is valid until its old lease ends. After [`PermitError::Unknown`] the earlier of the old and
+    /// the new end counts.
     #[doc(alias = "extend")]
     pub fn refresh(&self) -> Result<(), PermitError> {
         let permits = [self];
@@ -128,8 +132,8 @@ impl Permit {
         refresh_all(&[self], None, Mode::Async).await
     }
 
-    /// Starts a new lease of another length from now, 2 ms to 100 years. If the permit is renewed in the background,
-    /// the next renewal returns to the length from the settings. Blocks for one round trip.
+    /// Starts a new lease of another length from now, 2 ms to 100 years. If the permit is renewed in the
+    /// background, the next renewal returns to the length from the settings. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`refresh`](Permit::refresh), and [`PermitError::Invalid`] if the length is out of range.
@@ -150,10 +154,12 @@ impl Permit {
         refresh_all(&[self], Some(lease::to_ms(lease)?), Mode::Async).await
     }
 
-    /// Releases the permit. Blocks for one round trip. When it returns, the server has given it to the first waiter, unless that
-    /// one waits for more permits, or a [minimum hold](crate::Semaphore::at_least) keeps it in use.
+    /// Releases the permit. Blocks for one round trip. When it returns, the server has given it to the first
+    /// waiter, unless that one waits for more permits, or a [minimum hold](crate::Semaphore::at_least) keeps
+    /// it in use.
     ///
-    /// If the permit was lost before, the result is [`Released::Gone`]: another caller may have held it at the same time.
+    /// If the permit was lost before, the result is [`Released::Gone`]: another caller may have held it at
+    /// the same time.
     ///
     /// # Errors
     /// [`ReleaseError`] if the server did not confirm the release. It contains the permit, so that the caller can try
@@ -196,8 +202,9 @@ impl Permit {
         self.release_some_by(permits, Mode::Async).await
     }
 
-    /// Keeps one permit and releases the others. If it has only one, nothing is sent. So the writer of a [`RwLock`](crate::RwLock) continues as a reader, with
-    /// the same fence and lease. No writer is granted in between. Blocks for one round trip.
+    /// Keeps one permit and releases the others. If it has only one, nothing is sent. So the writer of a
+    /// [`RwLock`](crate::RwLock) continues as a reader, with the same fence and lease. No writer is granted
+    /// in between. Blocks for one round trip.
     ///
     /// # Errors
     /// As [`release_some`](Permit::release_some).
@@ -216,9 +223,9 @@ impl Permit {
         self.downgrade_by(Mode::Async).await
     }
 
-    /// Starts a new lease for each of these permits, as [`refresh`](Permit::refresh) does. Returns a result for each,
-    /// in the same order. The permits can be of one semaphore or of several. Blocks for one round trip for
-    /// each 100 permits on a server.
+    /// Starts a new lease for each of these permits, as [`refresh`](Permit::refresh) does. Returns a result
+    /// for each, in the same order. The permits can be of one semaphore or of several. Blocks for one round
+    /// trip for each 100 permits on a server.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {
@@ -235,7 +242,8 @@ impl Permit {
     /// ```
     ///
     /// # Errors
-    /// For each permit as [`refresh`](Permit::refresh). A failure of one does not prevent the refresh of the others.
+    /// For each permit as [`refresh`](Permit::refresh). A failure of one does not prevent the refresh of the
+    /// others.
     #[must_use = "it contains the result for each permit"]
     pub fn refresh_each<'a>(permits: impl IntoIterator<Item = &'a Permit>) -> Vec<Result<(), PermitError>> {
         let permits: Vec<&Permit> = permits.into_iter().collect();
@@ -250,14 +258,16 @@ impl Permit {
     /// # Cancel safety
     /// As [`refresh_async`](Permit::refresh_async).
     #[must_use = "it contains the result for each permit"]
-    pub async fn refresh_each_async<'a>(permits: impl IntoIterator<Item = &'a Permit>) -> Vec<Result<(), PermitError>> {
+    pub async fn refresh_each_async<'a>(
+        permits: impl IntoIterator<Item = &'a Permit>,
+    ) -> Vec<Result<(), PermitError>> {
         let permits: Vec<&Permit> = permits.into_iter().collect();
         refresh_each(&permits, Mode::Async).await
     }
 
-    /// Releases these permits, as [`release`](Permit::release) does. Returns a result for each, in the same order.
-    /// The permits can be of one semaphore or of several. Blocks for one round trip for each 100 permits on a
-    /// server.
+    /// Releases these permits, as [`release`](Permit::release) does. Returns a result for each, in the same
+    /// order. The permits can be of one semaphore or of several. Blocks for one round trip for each 100
+    /// permits on a server.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {
@@ -272,8 +282,8 @@ impl Permit {
     ///
     /// # Errors
     /// [`ReleaseError`](crate::errors::ReleaseError) for each permit whose release the server did not confirm. It
-    /// contains the permit, so that the caller can try again. Dropping it does not block: the release continues in the
-    /// background. A failure of one does not prevent the release of the others.
+    /// contains the permit, so that the caller can try again. Dropping it does not block: the release
+    /// continues in the background. A failure of one does not prevent the release of the others.
     #[must_use = "it contains the result for each permit"]
     pub fn release_each(permits: impl IntoIterator<Item = Permit>) -> Vec<Result<Released, ReleaseError>> {
         let permits: Vec<Permit> = permits.into_iter().collect();
@@ -288,13 +298,15 @@ impl Permit {
     /// # Cancel safety
     /// If this is dropped, all of them are released in the background.
     #[must_use = "it contains the result for each permit"]
-    pub async fn release_each_async(permits: impl IntoIterator<Item = Permit>) -> Vec<Result<Released, ReleaseError>> {
+    pub async fn release_each_async(
+        permits: impl IntoIterator<Item = Permit>,
+    ) -> Vec<Result<Released, ReleaseError>> {
         let permits: Vec<Permit> = permits.into_iter().collect();
         release::each(permits, Mode::Async).await
     }
 
-    /// Waits until the permit is lost, for `tokio::select!`. A permanent permit is lost only if it is revoked, which the
-    /// next refresh notices.
+    /// Waits until the permit is lost, for `tokio::select!`. A permanent permit is lost only if it is
+    /// revoked, which the next refresh notices.
     ///
     /// ```no_run
     /// # async fn work() {}
@@ -321,15 +333,16 @@ impl Permit {
     /// Stops the background renewal. The permit ends with its current lease, unless the caller calls
     /// [`refresh`](Self::refresh). [`on_lost`](crate::Semaphore::on_lost) still reports the end. A renewal that
     /// is already on its way still counts: read [`remaining`](Self::remaining) again after a round trip. A
-    /// permit that is permanent or not renewed does not change. Does not block and sends nothing to the server.
+    /// permit that is permanent or not renewed does not change. Does not block and sends nothing to the
+    /// server.
     pub fn stop_renewal(&self) {
         if self.is_own_process() {
             self.keeper(Keeper::stop_renewal);
         }
     }
 
-    /// Drops the permit without releasing it, and returns the id. Within [`remaining`](Self::remaining), another
-    /// process can take over with [`Semaphore::adopt`](crate::Semaphore::adopt). The renewal stops.
+    /// Drops the permit without releasing it, and returns the id. Within [`remaining`](Self::remaining),
+    /// another process can take over with [`Semaphore::adopt`](crate::Semaphore::adopt). The renewal stops.
     #[must_use = "the permit stays in use until another process adopts this id, or its lease ends"]
     pub fn into_id(self) -> String {
         self.hand_on();
@@ -452,9 +465,13 @@ impl Permit {
     }
 }
 
-/// Completes grants: starts the lease of permanent permits, and waits for replicas, until `until` at most. Fails also if one of
-/// them has ended. Then the caller releases the permits.
-pub(crate) async fn confirm(permits: &[&Permit], until: Option<Instant>, mode: Mode) -> Result<(), CallError> {
+/// Completes grants: starts the lease of permanent permits, and waits for replicas, until `until` at most.
+/// Fails also if one of them has ended. Then the caller releases the permits.
+pub(crate) async fn confirm(
+    permits: &[&Permit],
+    until: Option<Instant>,
+    mode: Mode,
+) -> Result<(), CallError> {
     let confirmed = if permits.iter().any(|permit| permit.is_unconfirmed()) {
         refresh_together(permits, None, until, mode).await
     } else {
@@ -480,13 +497,17 @@ pub(crate) fn all_held(permits: &[&Permit]) -> Result<(), PermitError> {
 }
 
 /// Refreshes these permits on request of the user.
-pub(crate) async fn refresh_all(permits: &[&Permit], lease_ms: Option<u64>, mode: Mode) -> Result<(), PermitError> {
+pub(crate) async fn refresh_all(
+    permits: &[&Permit],
+    lease_ms: Option<u64>,
+    mode: Mode,
+) -> Result<(), PermitError> {
     let span = Operation::Refresh.on(permits.iter().map(|permit| permit.key()));
     span.run(refresh_together(permits, lease_ms, None, mode)).await
 }
 
-/// Refreshes these permits in one packet for each gate, with their own leases or with `lease_ms`. If one of them is
-/// lost, it refreshes none. Waits for the replies until `until` at most.
+/// Refreshes these permits in one packet for each gate, with their own leases or with `lease_ms`. If one of
+/// them is lost, it refreshes none. Waits for the replies until `until` at most.
 pub(crate) async fn refresh_together(
     permits: &[&Permit],
     lease_ms: Option<u64>,
@@ -523,11 +544,12 @@ async fn refresh_each(permits: &[&Permit], mode: Mode) -> Vec<Result<(), PermitE
                 let until = ends.min().map(|end| end.max(shared.now() + SHORTEST_REFRESH));
                 let refreshed = refresh_packet(&alive, None, until, mode).await;
                 let mut refreshed = alive.iter().zip(refreshed).peekable();
-                let outcomes =
-                    packet.iter().map(|permit| match refreshed.next_if(|(other, _)| other.number == permit.number) {
+                let outcomes = packet.iter().map(|permit| {
+                    match refreshed.next_if(|(other, _)| other.number == permit.number) {
                         Some((_, outcome)) => outcome,
                         None => Err(PermitError::Lost(Lost::of(&permit.identity))),
-                    });
+                    }
+                });
                 let first = results.len();
                 results.extend(outcomes);
                 results.iter().skip(first).find(|result| result.is_err()).cloned().unwrap_or(Ok(()))

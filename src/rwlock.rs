@@ -1,4 +1,5 @@
-//! The reader-writer lock: a semaphore with the highest possible limit. A reader takes one permit, a writer takes all.
+//! The reader-writer lock: a semaphore with the highest possible limit. A reader takes one permit, a writer
+//! takes all.
 
 use crate::engine::mode::{Mode, block};
 use crate::error::{AcquireError, CallError, PermitError, TryAcquireError};
@@ -11,11 +12,11 @@ use std::time::Duration;
 /// A lock that many readers or one writer can hold at the same time, over all processes and machines.
 ///
 /// [`Gate::rwlock`](crate::Gate::rwlock) creates it. It is fair: first come, first served. A waiting writer holds back
-/// the readers that come after it, so neither readers nor writers starve. Each reader has a separate lease: the share
-/// of a crashed reader becomes free when that lease ends, even if others continue to read. The lock is not re-entrant.
-/// A writer can continue as a reader with [`downgrade`](Permit::downgrade). A reader that asks to write waits for its own
-/// release. By default the lock has a lease of 30 s, which is renewed until its [`Permit`] is dropped. The permit also
-/// unlocks it, with [`release`](Permit::release).
+/// the readers that come after it, so neither readers nor writers starve. Each reader has a separate lease:
+/// the share of a crashed reader becomes free when that lease ends, even if others continue to read. The lock
+/// is not re-entrant. A writer can continue as a reader with [`downgrade`](Permit::downgrade). A reader that
+/// asks to write waits for its own release. By default the lock has a lease of 30 s, which is renewed until
+/// its [`Permit`] is dropped. The permit also unlocks it, with [`release`](Permit::release).
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
@@ -192,9 +193,9 @@ impl RwLock {
         self.semaphore.adopt_async(id).await
     }
 
-    /// Returns the number of readers, whether a writer holds the lock, and the number of waiters, at one instant. For
-    /// display and monitoring only: the answer can be outdated when it arrives. Blocks for one round trip and writes
-    /// nothing.
+    /// Returns the number of readers, whether a writer holds the lock, and the number of waiters, at one
+    /// instant. For display and monitoring only: the answer can be outdated when it arrives. Blocks for one
+    /// round trip and writes nothing.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {
@@ -222,7 +223,8 @@ impl RwLock {
         RwLockUsage::of(&self.semaphore, Mode::Async).await
     }
 
-    /// Returns the holders and the waiters. A reader holds 1 permit, a writer 2,147,483,647. Blocks for one round trip.
+    /// Returns the holders and the waiters. A reader holds 1 permit, a writer 2,147,483,647. Blocks for one
+    /// round trip.
     ///
     /// # Errors
     /// As [`Semaphore::inspect`].
@@ -267,8 +269,8 @@ impl RwLock {
 pub struct RwLockUsage {
     /// The number of readers that hold the lock.
     pub readers: u32,
-    /// Whether a writer holds the lock. Also true after keys of the lock were lost, until the last known lease has
-    /// ended: nothing is granted until then.
+    /// Whether a writer holds the lock. Also true after keys of the lock were lost, until the last known
+    /// lease has ended: nothing is granted until then.
     pub writing: bool,
     /// The number of waiters, readers and writers.
     pub waiting: u64,
@@ -279,6 +281,10 @@ impl RwLockUsage {
     pub(crate) async fn of(semaphore: &Semaphore, mode: Mode) -> Result<RwLockUsage, CallError> {
         let state = semaphore.look(0, 0, mode).await?;
         let writing = state.in_use == MOST;
-        Ok(RwLockUsage { readers: if writing { 0 } else { state.in_use }, writing, waiting: state.waiter_count })
+        Ok(RwLockUsage {
+            readers: if writing { 0 } else { state.in_use },
+            writing,
+            waiting: state.waiter_count,
+        })
     }
 }

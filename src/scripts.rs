@@ -1,8 +1,9 @@
 //! Every Lua script on your own connection, pool or async client.
 //!
-//! Each function runs one script of the folder `lua/`, and converts its reply into a type. This takes one round trip,
-//! or two if the server does not have the script yet. These functions do not renew, repeat or wait. The caller must
-//! store the id and the end of the lease. Each script can be run again with the same id after its reply was lost.
+//! Each function runs one script of the folder `lua/`, and converts its reply into a type. This takes one
+//! round trip, or two if the server does not have the script yet. These functions do not renew, repeat or
+//! wait. The caller must store the id and the end of the lease. Each script can be run again with the same id
+//! after its reply was lost.
 //!
 //! ```no_run
 //! use luagate::scripts::{Keys, semaphore};
@@ -18,7 +19,8 @@
 //!
 //! # Your own async client or pool
 //!
-//! For each function there is a type with the same arguments, for example [`semaphore::Acquire`]. It implements
+//! For each function there is a type with the same arguments, for example [`semaphore::Acquire`]. It
+//! implements
 //! [`Call`]. [`evalsha`] and [`eval`] build its command as a [`redis::Cmd`], your client sends it, and [`read`] converts
 //! the reply. Most programs need one function like this:
 //!
@@ -46,8 +48,8 @@
 //! # }
 //! ```
 //!
-//! The examples `connection_manager` and `bb8_pool` in the folder `examples/` are complete programs. A cluster client
-//! sends each command to the node that has the keys.
+//! The examples `connection_manager` and `bb8_pool` in the folder `examples/` are complete programs. A
+//! cluster client sends each command to the node that has the keys.
 
 pub mod autocomplete;
 pub mod latch;
@@ -57,12 +59,12 @@ pub use luagate_core::call::Call;
 pub use luagate_core::keys::{Keys, LatchKeys};
 pub use luagate_core::lease::ServerTime;
 
-/// Lua code for the start of your own script. It defines `holds(meta, holders, id, fence)`, which is true while that
-/// permit is held. The script then writes in the same atomic step: only the holder can write.
+/// Lua code for the start of your own script. It defines `holds(meta, holders, id, fence)`, which is true
+/// while that permit is held. The script then writes in the same atomic step: only the holder can write.
 ///
-/// The first two keys are those of [`Permit::keys`](crate::Permit::keys). Declare them together with your own keys.
-/// `fence` is the fence of the permit, as a text from ARGV. In a cluster, all keys of a script must have the same hash
-/// tag: put [`Keys::tag`] in braces into your keys.
+/// The first two keys are those of [`Permit::keys`](crate::Permit::keys). Declare them together with your own
+/// keys. `fence` is the fence of the permit, as a text from ARGV. In a cluster, all keys of a script must
+/// have the same hash tag: put [`Keys::tag`] in braces into your keys.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -113,8 +115,8 @@ pub fn eval(call: &impl Call) -> Cmd {
 /// Reads the reply to [`evalsha`] or [`eval`]: a value, or the error that the client returned in its place.
 ///
 /// # Errors
-/// Those of the function with these arguments. [`CallError::Invalid`] names an argument that the script refuses.
-/// Otherwise the reason why there was no valid reply, for example a missing permission.
+/// Those of the function with these arguments. [`CallError::Invalid`] names an argument that the script
+/// refuses. Otherwise the reason why there was no valid reply, for example a missing permission.
 pub fn read<C: Call>(call: &C, reply: RedisResult<Value>) -> Result<C::Answer, CallError> {
     let reply = error_in(reply.map(received::value).map_err(received)).map_err(error_of)?;
     Ok(call.answer(reply)?)

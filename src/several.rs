@@ -24,12 +24,12 @@ pub(crate) const MOST_SEMAPHORES: usize = 64;
 
 /// Permits of several semaphores, which are acquired together or not at all.
 ///
-/// Use it for several limits at once, for example 3 for each user and 100 in total. Use it also for work on several
-/// things that each have a lock. [`Gate::several`](crate::Gate::several) creates it, and
+/// Use it for several limits at once, for example 3 for each user and 100 in total. Use it also for work on
+/// several things that each have a lock. [`Gate::several`](crate::Gate::several) creates it, and
 /// [`Gate::mutexes`](crate::Gate::mutexes) creates it for mutexes only.
 ///
-/// It replaces acquiring one after the other: two callers that do so in different orders wait for each other for ever.
-/// A caller that acquires only one of the semaphores waits in the same line. It is not re-entrant.
+/// It replaces acquiring one after the other: two callers that do so in different orders wait for each other
+/// for ever. A caller that acquires only one of the semaphores waits in the same line. It is not re-entrant.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -45,8 +45,8 @@ pub(crate) const MOST_SEMAPHORES: usize = 64;
 /// # }
 /// ```
 ///
-/// The [guide](crate::guide::several_at_once) explains the order, fairness, and the effect of callers that declare
-/// different limits.
+/// The [guide](crate::guide::several_at_once) explains the order, fairness, and the effect of callers that
+/// declare different limits.
 #[derive(Clone)]
 pub struct Several {
     /// In the order of waiting: the smallest declared limit first, then by the bytes of their keys.
@@ -92,9 +92,9 @@ impl Several {
         self
     }
 
-    /// Takes the permits of all semaphores with one script, if each has enough free permits and no caller waits for any
-    /// of them. Otherwise it takes none. All semaphores must be of one gate. All names must share a group, as in
-    /// `{group}:name`, so that one server stores them. Blocks for one round trip.
+    /// Takes the permits of all semaphores with one script, if each has enough free permits and no caller
+    /// waits for any of them. Otherwise it takes none. All semaphores must be of one gate. All names must
+    /// share a group, as in `{group}:name`, so that one server stores them. Blocks for one round trip.
     ///
     /// # Errors
     /// [`TryAcquireError::Denied`] names the first semaphore that did not grant. [`TryAcquireError::Invalid`] for names
@@ -120,26 +120,28 @@ impl Several {
         shared.watch(make).await
     }
 
-    /// Takes the permits of all semaphores, one semaphore after the other. Waits in line, and blocks until all are
-    /// granted, without a time limit.
+    /// Takes the permits of all semaphores, one semaphore after the other. Waits in line, and blocks until
+    /// all are granted, without a time limit.
     ///
-    /// The order is: the smallest declared limit first, then by the bytes of their keys. All callers that declare the
-    /// same limits use this order, so two of them never wait for each other. No caller holds a permit of a semaphore
-    /// with a large limit while it waits for one with a small limit. While it waits, the permits that it already holds
-    /// are renewed. At the end it checks that all of them are still held. It is fair: each line is first come, first
-    /// served. The names need no common group, and the semaphores can be of different gates.
+    /// The order is: the smallest declared limit first, then by the bytes of their keys. All callers that
+    /// declare the same limits use this order, so two of them never wait for each other. No caller holds a
+    /// permit of a semaphore with a large limit while it waits for one with a small limit. While it waits,
+    /// the permits that it already holds are renewed. At the end it checks that all of them are still held.
+    /// It is fair: each line is first come, first served. The names need no common group, and the semaphores
+    /// can be of different gates.
     ///
     /// # Errors
-    /// As [`Semaphore::acquire`]. [`AcquireError::Lost`] if permits that were already granted were lost during the
-    /// wait. [`AcquireError::Invalid`] for a semaphore given twice, no semaphore, more than 64, or a semaphore with an
+    /// As [`Semaphore::acquire`]. [`AcquireError::Lost`] if permits that were already granted were lost
+    /// during the wait. [`AcquireError::Invalid`] for a semaphore given twice, no semaphore, more than 64, or
+    /// a semaphore with an
     /// [id](Semaphore::id) or a [ticket](Semaphore::ticket) chosen by the application. After any error nothing stays held.
     pub fn acquire(&self) -> Result<SeveralPermits, AcquireError> {
         block(|mode| self.acquire_by(None, Caller::of(mode)))
     }
 
-    /// As [`acquire`](Several::acquire), without blocking. If this future is woken but not polled for 1 s, the permits that
-    /// it already holds are released, and it begins anew when it is polled. If more than 100 futures of the gate are not polled,
-    /// this time is 10 s.
+    /// As [`acquire`](Several::acquire), without blocking. If this future is woken but not polled for 1 s,
+    /// the permits that it already holds are released, and it begins anew when it is polled. If more than 100
+    /// futures of the gate are not polled, this time is 10 s.
     ///
     /// # Errors
     /// As [`acquire`](Several::acquire).
@@ -150,8 +152,8 @@ impl Several {
         self.in_line_async(None).await
     }
 
-    /// As [`acquire`](Several::acquire), for at most `timeout`. Blocks for at most `timeout` plus 50 ms. A timeout of zero
-    /// asks the first semaphore without waiting.
+    /// As [`acquire`](Several::acquire), for at most `timeout`. Blocks for at most `timeout` plus 50 ms. A
+    /// timeout of zero asks the first semaphore without waiting.
     ///
     /// # Errors
     /// [`AcquireError::TimedOut`] names the semaphore that was waited for. Otherwise as [`acquire`](Several::acquire).
@@ -160,7 +162,8 @@ impl Several {
         block(|mode| self.acquire_by(deadline, Caller::of(mode)))
     }
 
-    /// As [`acquire_timeout`](Several::acquire_timeout), without blocking. A future that is not polled is treated as by
+    /// As [`acquire_timeout`](Several::acquire_timeout), without blocking. A future that is not polled is
+    /// treated as by
     /// [`acquire_async`](Several::acquire_async).
     ///
     /// # Errors
@@ -210,7 +213,10 @@ impl Several {
                 return Err(Invalid::new(what, why));
             }
             if members.iter().take(index).any(|before| before.semaphore.is_same(semaphore)) {
-                return Err(Invalid::new("semaphores", format!("{name:?} twice. Accepted: each semaphore once")));
+                return Err(Invalid::new(
+                    "semaphores",
+                    format!("{name:?} twice. Accepted: each semaphore once"),
+                ));
             }
             if *permits == 0 {
                 return Err(Invalid::new("permits", format!("got 0 of {name}. Accepted: 1 to the limit")));
@@ -227,14 +233,22 @@ impl Several {
         })
     }
 
-    async fn acquire_by(&self, deadline: Option<Instant>, caller: Caller<'_>) -> Result<SeveralPermits, AcquireError> {
+    async fn acquire_by(
+        &self,
+        deadline: Option<Instant>,
+        caller: Caller<'_>,
+    ) -> Result<SeveralPermits, AcquireError> {
         let (_, keys) = self.checked()?;
         let span = Operation::AcquireSeveral.on(self.listed(&keys));
         span.run(self.in_line(deadline, caller)).await
     }
 
     /// Acquires one after the other, and then checks that all are held.
-    async fn in_line(&self, deadline: Option<Instant>, caller: Caller<'_>) -> Result<SeveralPermits, AcquireError> {
+    async fn in_line(
+        &self,
+        deadline: Option<Instant>,
+        caller: Caller<'_>,
+    ) -> Result<SeveralPermits, AcquireError> {
         let leases = self.members.iter().map(|member| member.semaphore.settings.lease_options());
         let leases: Vec<LeaseOptions> = leases.collect::<Result<_, _>>()?;
         let mut permits: Vec<Permit> = Vec::with_capacity(leases.len());
@@ -242,8 +256,8 @@ impl Several {
             if !permits.is_empty() && member.semaphore.is_over(deadline) {
                 return Err(late(&member.semaphore));
             }
-            // Permits that are already held are renewed during the next wait, even if their settings do not ask for
-            // renewal.
+            // Permits that are already held are renewed during the next wait, even if their settings do not
+            // ask for renewal.
             let meanwhile = LeaseOptions { renewed: lease.lease_ms > 0, ..*lease };
             let acquired = member.semaphore.in_line(member.permits, meanwhile, None, deadline, caller).await;
             permits.push(acquired.map_err(|error| match error {
@@ -263,8 +277,8 @@ impl Several {
         held?;
         permit::all_held(&all)?;
         let permits = permits.into_iter().zip(&self.members).zip(leases);
-        let permits =
-            permits.map(|((permit, member), lease)| permit.under(lease, member.semaphore.settings.on_lost.as_ref()));
+        let permits = permits
+            .map(|((permit, member), lease)| permit.under(lease, member.semaphore.settings.on_lost.as_ref()));
         Ok(SeveralPermits::new(&self.members, permits.collect()))
     }
 
@@ -363,7 +377,8 @@ impl Several {
     ) -> Result<Vec<Permit>, Invalid> {
         let permits = self.members.iter().zip(grants).map(|(member, (grant, usage))| {
             let settings = &member.semaphore.settings;
-            let granted = Granted::new(settings.keys()?, id, settings.lease_options()?, *grant, usage.limit, sent);
+            let granted =
+                Granted::new(settings.keys()?, id, settings.lease_options()?, *grant, usage.limit, sent);
             Ok(Permit::new(shared, granted, settings.on_lost.as_ref()))
         });
         permits.collect()
@@ -379,7 +394,9 @@ fn late(semaphore: &Semaphore) -> AcquireError {
 
 impl fmt::Debug for Several {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.members.iter().map(|member| (member.semaphore.name(), member.permits))).finish()
+        f.debug_map()
+            .entries(self.members.iter().map(|member| (member.semaphore.name(), member.permits)))
+            .finish()
     }
 }
 
@@ -404,8 +421,8 @@ impl SeveralPermits {
         self.permits.iter().map(|permit| (permit.name(), permit))
     }
 
-    /// The permit of the semaphore or lock with this name. `None` if there is none, or more than one: a semaphore and a lock can
-    /// have the same name.
+    /// The permit of the semaphore or lock with this name. `None` if there is none, or more than one: a
+    /// semaphore and a lock can have the same name.
     pub fn get(&self, name: &str) -> Option<&Permit> {
         let mut found = self.iter().filter_map(|(other, permit)| (other == name).then_some(permit));
         found.next().filter(|_| found.next().is_none())
@@ -460,8 +477,8 @@ impl SeveralPermits {
         self.refresh_by(Mode::Async).await
     }
 
-    /// Releases all of them. Returns [`Released::Gone`] if one of them had been lost before; the others are released
-    /// nevertheless. Blocks for one round trip to each gate.
+    /// Releases all of them. Returns [`Released::Gone`] if one of them had been lost before; the others are
+    /// released nevertheless. Blocks for one round trip to each gate.
     ///
     /// # Errors
     /// [`ReleaseError`] if a server did not confirm the release. It contains the permits, so that the caller can try
@@ -489,7 +506,8 @@ impl SeveralPermits {
         permit::release_all(&self.permits, mode).await.map_err(|error| ReleaseError::new(self, error))
     }
 
-    /// The separate permits, in the order in which the caller has listed them. Each of them can be released alone.
+    /// The separate permits, in the order in which the caller has listed them. Each of them can be released
+    /// alone.
     #[must_use = "the permits are released as soon as they are dropped"]
     pub fn into_permits(self) -> Vec<Permit> {
         self.permits

@@ -29,13 +29,18 @@ impl Shared {
         self.servers.clock.now()
     }
 
-    /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the deadline.
+    /// The deadline of a wait that begins now. `None`: no time limit, since the clock cannot hold the
+    /// deadline.
     pub(crate) fn deadline(&self, timeout: Duration) -> Option<Instant> {
         self.now().checked_add(timeout)
     }
 
     /// As `call`. Also returns when the answered call was sent.
-    pub(crate) async fn call_at<C: Call>(&self, call: &C, mode: Mode) -> Result<(C::Answer, Sent), CallError> {
+    pub(crate) async fn call_at<C: Call>(
+        &self,
+        call: &C,
+        mode: Mode,
+    ) -> Result<(C::Answer, Sent), CallError> {
         self.servers.check_process()?;
         let packed = call.pack(&SCRIPTS);
         let mut after = None;
@@ -52,12 +57,14 @@ impl Shared {
         }
     }
 
-    /// Sends a call that needs no care if its outcome stays unknown: it can be repeated, or has no lasting effect.
+    /// Sends a call that needs no care if its outcome stays unknown: it can be repeated, or has no lasting
+    /// effect.
     pub(crate) async fn call<C: Call>(&self, call: &C, mode: Mode) -> Result<C::Answer, CallError> {
         Ok(self.call_at(call, mode).await?.0)
     }
 
-    /// Watches the future of an operation that may get a grant. `make` returns another one after it was stopped.
+    /// Watches the future of an operation that may get a grant. `make` returns another one after it was
+    /// stopped.
     pub(crate) async fn watch<T, E, F>(&self, make: impl Fn() -> F + Unpin) -> Result<T, E>
     where
         E: From<CallError>,
@@ -69,7 +76,8 @@ impl Shared {
 }
 
 impl Drop for Shared {
-    /// The permits are not watched any more. The gate's own thread continues with the releases that are not confirmed.
+    /// The permits are not watched any more. The gate's own thread continues with the releases that are not
+    /// confirmed.
     fn drop(&mut self) {
         if self.servers.is_own_process() {
             self.permits.close();

@@ -1,5 +1,5 @@
-//! Locking and waiting for this crate's own locks. No code of the program runs while one of them is locked. Therefore the data
-//! behind a poisoned lock is still consistent.
+//! Locking and waiting for this crate's own locks. No code of the program runs while one of them is locked.
+//! Therefore the data behind a poisoned lock is still consistent.
 
 mod process;
 
@@ -34,7 +34,11 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 }
 
 /// Waits until it is notified, for at most `left`. May also return without a reason.
-pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, left: Option<Duration>) -> MutexGuard<'a, T> {
+pub(crate) fn wait<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    left: Option<Duration>,
+) -> MutexGuard<'a, T> {
     let Some(left) = left else {
         return condvar.wait(guard).unwrap_or_else(PoisonError::into_inner);
     };
@@ -49,7 +53,8 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> bool {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).is_ok()
 }
 
-/// Runs code that may not be of this crate. If it panics, the thread goes on. Returns whether it has panicked.
+/// Runs code that may not be of this crate. If it panics, the thread goes on. Returns whether it has
+/// panicked.
 pub(crate) fn contained(work: impl FnOnce()) -> bool {
     let Err(panic) = catch_unwind(AssertUnwindSafe(work)) else {
         return false;

@@ -1,8 +1,8 @@
-//! Spans and events for the crate `tracing`: a span for each operation, an event for other occurrences. This is the
-//! only file that uses the feature `tracing`. Without it these functions do nothing.
+//! Spans and events for the crate `tracing`: a span for each operation, an event for other occurrences. This
+//! is the only file that uses the feature `tracing`. Without it these functions do nothing.
 //!
-//! A subscriber is code of the program. In the caller's thread it gets only the span of an operation. Everything else is
-//! reported in the thread of [`Foreign`] for events.
+//! A subscriber is code of the program. In the caller's thread it gets only the span of an operation.
+//! Everything else is reported in the thread of [`Foreign`] for events.
 //!
 //! [`Foreign`]: crate::foreign::Foreign
 
@@ -142,7 +142,10 @@ mod enabled {
         }
 
         /// As `run`, for operations with several kinds of success.
-        pub(crate) async fn tell<T: Debug, E: Debug>(self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        pub(crate) async fn tell<T: Debug, E: Debug>(
+            self,
+            work: impl Future<Output = Result<T, E>>,
+        ) -> Result<T, E> {
             self.run_as(work, word).await
         }
 
@@ -196,8 +199,8 @@ mod enabled {
         }
     }
 
-    /// A permit turned out to be lost. The event identifies it by its fence, since an id may contain private data of
-    /// the user.
+    /// A permit turned out to be lost. The event identifies it by its fence, since an id may contain private
+    /// data of the user.
     pub(crate) fn lost(foreign: &Foreign, keys: &Keys, fence: u64) {
         let key = keys.meta.clone();
         foreign.report(move || {
@@ -215,7 +218,8 @@ mod enabled {
         });
     }
 
-    /// The gate could not renew the leases of this many permits in the background, and retries. `keys`: of one of them.
+    /// The gate could not renew the leases of this many permits in the background, and retries. `keys`: of
+    /// one of them.
     pub(crate) fn unrenewed(foreign: &Foreign, keys: &Keys, permits: usize, error: CallError) {
         let key = keys.meta.clone();
         foreign.report(move || {
@@ -228,7 +232,8 @@ mod enabled {
         foreign.report(move || tracing::info!(target: "luagate", server = address, "{what}"));
     }
 
-    /// Code of the program has panicked in this thread of the gate, which goes on. Called in the thread for events.
+    /// Code of the program has panicked in this thread of the gate, which goes on. Called in the thread for
+    /// events.
     pub(crate) fn panicked(thread: &'static str) {
         tracing::error!(target: "luagate", thread, "code of the program panicked in a thread of the gate, which goes on");
     }

@@ -80,7 +80,12 @@ const CASES: [Case; 42] = [
     case("joins a line with room", &[ONLY, IN_LINE], (ACQUIRE, "cid 1 1 30000 15000 @ 0 2"), "queued"),
     case("the line is full", &[ONLY, IN_LINE], (ACQUIRE, "cid 1 1 30000 15000 @ 0 1"), "denied"),
     case("with a minimum hold", &[ONE], (ACQUIRE, "bob 1 2 30000 0 - 0 0 10000"), "granted"),
-    case("begins to cool down", &[ONE, (ACQUIRE, "bob 1 2 30000 0 - 0 0 10000")], (RELEASE, "bob 0"), "released"),
+    case(
+        "begins to cool down",
+        &[ONE, (ACQUIRE, "bob 1 2 30000 0 - 0 0 10000")],
+        (RELEASE, "bob 0"),
+        "released",
+    ),
     case("plain", &[], (COUNT_DOWN, "ann 2 30000"), "counted"),
     case("opens for a waiter", &[(WAIT, "1 30000 15000 @")], (COUNT_DOWN, "ann 1 30000"), "counted"),
     case("closed", &[], (WAIT, "1 30000 15000 @"), "closed"),

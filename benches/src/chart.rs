@@ -1,5 +1,5 @@
-//! A chart: an SVG without embedded fonts or a background, in colours that are readable on light and dark pages. The
-//! same numbers give the same bytes.
+//! A chart: an SVG without embedded fonts or a background, in colours that are readable on light and dark
+//! pages. The same numbers give the same bytes.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatter};
@@ -83,7 +83,11 @@ impl Ranged for Axis {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        if hint.weight().allow_light_points() { Vec::new() } else { self.ticks.iter().map(|tick| tick.0).collect() }
+        if hint.weight().allow_light_points() {
+            Vec::new()
+        } else {
+            self.ticks.iter().map(|tick| tick.0).collect()
+        }
     }
 
     fn range(&self) -> Range<f64> {

@@ -96,7 +96,11 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     };
     vec![
         figure("acquire + release by the crate, one thread", beside_raw(&server.url, PAIRS, pairs), 1.05),
-        figure("a critical section (acquire, drop), one thread", beside_raw(&server.url, PAIRS, sections), 0.8),
+        figure(
+            "a critical section (acquire, drop), one thread",
+            beside_raw(&server.url, PAIRS, sections),
+            0.8,
+        ),
         figure("the same, a server 0.5 ms away", beside_raw(&away, PAIRS_AWAY, sections), 0.56),
     ]
 }

@@ -1,5 +1,5 @@
-//! Simulates a distant server: a relay that delays the data sent to the server. The relay's own cost is added to every
-//! measurement alike.
+//! Simulates a distant server: a relay that delays the data sent to the server. The relay's own cost is added
+//! to every measurement alike.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

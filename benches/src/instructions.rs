@@ -1,5 +1,5 @@
-//! How many client instructions an acquire and its release take, counted by callgrind: the count is the same on a busy
-//! and on an idle machine. Starting the program does not count, nor does the server's work.
+//! How many client instructions an acquire and its release take, counted by callgrind: the count is the same
+//! on a busy and on an idle machine. Starting the program does not count, nor does the server's work.
 
 use crate::rounds::median;
 use crate::server::Server;
@@ -9,10 +9,9 @@ use std::process::{Command, Stdio};
 const PAIRS: u32 = 300;
 const ROUNDS: usize = 3;
 
-/// By default glibc chooses its copy functions by the processor, so counts would depend on it. This setting uses
-/// functions that every processor has.
-pub const ONE_FOR_ALL: &str =
-    "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-AVX_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM";
+/// By default glibc chooses its copy functions by the processor, so counts would depend on it. This setting
+/// uses functions that every processor has.
+pub const ONE_FOR_ALL: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-AVX_Usable,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM";
 
 /// Whether valgrind is installed and runs.
 pub fn can_count() -> bool {
@@ -21,8 +20,8 @@ pub fn can_count() -> bool {
     valgrind.status().is_ok_and(|status| status.success())
 }
 
-/// The instructions of `program` (`src/bin/pairs.rs`) for this number of pairs, including start and end. `by`: its last
-/// argument.
+/// The instructions of `program` (`src/bin/pairs.rs`) for this number of pairs, including start and end.
+/// `by`: its last argument.
 fn count(program: &Path, server: &Server, pairs: u32, by: &str) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("counts");

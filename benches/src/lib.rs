@@ -1,8 +1,9 @@
-//! Measures the cost of luagate. Every figure is a ratio to a comparison value, measured in turns in the same run on
-//! the same server. So other load on the machine affects both alike. The figures are medians of several rounds.
+//! Measures the cost of luagate. Every figure is a ratio to a comparison value, measured in turns in the same
+//! run on the same server. So other load on the machine affects both alike. The figures are medians of
+//! several rounds.
 //!
-//! The library has what the recorded costs and the charts need, which every run of the tests compiles. The program, in
-//! `program`, measures everything else too, and writes `RESULTS.md` and the charts.
+//! The library has what the recorded costs and the charts need, which every run of the tests compiles. The
+//! program, in `program`, measures everything else too, and writes `RESULTS.md` and the charts.
 
 #[path = "../../tests/support/server.rs"]
 #[allow(dead_code, unused_macros, reason = "tests use more of it")]

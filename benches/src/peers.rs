@@ -1,5 +1,5 @@
-//! Compares luagate with other libraries: `./dev bench peers`. Each peer is a separate program that runs the same
-//! scenes on the same server. Writes `benches/peers/RESULTS.md` and `benches/peers/results.json`.
+//! Compares luagate with other libraries: `./dev bench peers`. Each peer is a separate program that runs the
+//! same scenes on the same server. Writes `benches/peers/RESULTS.md` and `benches/peers/results.json`.
 
 mod charts;
 mod peer;
@@ -36,7 +36,8 @@ const BOUND: Duration = Duration::from_secs(60);
 /// The duration of the preliminary run under MONITOR.
 const GLIMPSE: Duration = Duration::from_secs(1);
 
-/// How often each peer runs a scene. The best round counts, because other load on the machine can only slow a peer.
+/// How often each peer runs a scene. The best round counts, because other load on the machine can only slow a
+/// peer.
 const ROUNDS: usize = 3;
 
 /// The length of the parts of an uncontended scene, in µs. Their median counts.
@@ -74,7 +75,8 @@ fn play(
     Ok((stays, before, Usage::read(&mut con)))
 }
 
-/// Which commands the peer sends, and which run in its scripts, as far as it gets. `measure` reports failures.
+/// Which commands the peer sends, and which run in its scripts, as far as it gets. `measure` reports
+/// failures.
 fn glimpse(peer: &Peer, server: &Server) -> Glimpse {
     let monitor = Monitor::start(server.address()).unwrap();
     let _ = play(peer, &SCENES[1], GLIMPSE, 10 * GLIMPSE, server);

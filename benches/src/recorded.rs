@@ -1,5 +1,5 @@
-//! Records measurements that do not depend on the machine in `benches/recorded.json`, a number for each under its
-//! titles, and compares new measurements with them.
+//! Records measurements that do not depend on the machine in `benches/recorded.json`, a number for each under
+//! its titles, and compares new measurements with them.
 
 use serde_json::{Map, Value, json};
 use std::error::Error;
@@ -74,8 +74,8 @@ pub fn numbers(measured: &[(String, f64)]) -> Map<String, Value> {
     measured.iter().map(|(what, amount)| (what.clone(), number(*amount))).collect()
 }
 
-/// Compares measurements with the record. Returns those that are better by more than the tolerance. If any are worse,
-/// returns an error that lists all differences and what to do.
+/// Compares measurements with the record. Returns those that are better by more than the tolerance. If any
+/// are worse, returns an error that lists all differences and what to do.
 pub fn compare(
     recorded: &Map<String, Value>,
     measured: &[(String, f64)],

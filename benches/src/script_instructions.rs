@@ -1,5 +1,6 @@
-//! How many instructions a script costs the server, counted by callgrind: each case as a ratio to the bare semaphore.
-//! The count has almost no noise. It includes reading the call and writing the reply, but no work of the client.
+//! How many instructions a script costs the server, counted by callgrind: each case as a ratio to the bare
+//! semaphore. The count has almost no noise. It includes reading the call and writing the reply, but no work
+//! of the client.
 
 use crate::figure::{Figure, Limit};
 use crate::instructions::{ONE_FOR_ALL, can_count, total};
@@ -22,7 +23,8 @@ const ROUNDS: usize = 3;
 /// A server under callgrind is about 50 times slower, and the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// In five runs on each server a ratio varied by at most 1.7 %, and by 1.8 % with the libraries of another system.
+/// In five runs on each server a ratio varied by at most 1.7 %, and by 1.8 % with the libraries of another
+/// system.
 pub const BOUND: Bound = Bound::Within(0.03);
 
 /// The servers with limits, each with a factor that is applied to the limit of every case.
@@ -115,8 +117,8 @@ const CASES: [Case; 6] = [
         work: Work {
             before: |scripts, packet| scripts.hold(packet, "h", "5"),
             counted: |scripts, packet| {
-                // Each lease ends later than the last one, also within the same ms. A call that changes nothing takes another
-                // path, and a fast machine makes more of these.
+                // Each lease ends later than the last one, also within the same ms. A call that changes
+                // nothing takes another path, and a fast machine makes more of these.
                 (0..CALLS).for_each(|n| {
                     let lease_ms = (90_000 + 20 * n).to_string();
                     scripts.call(packet, "refresh", &["h", &lease_ms, ANY]);
@@ -137,8 +139,8 @@ const CASES: [Case; 6] = [
     },
     Case {
         what: "release, hands over",
-        // The goal was 4.2. Twelve Redis calls, each needed by a promise, and a signed message take 4.36 to 4.43, which differs
-        // between two builds of the same version of the server.
+        // The goal was 4.2. Twelve Redis calls, each needed by a promise, and a signed message take 4.36 to
+        // 4.43, which differs between two builds of the same version of the server.
         limit: 4.5,
         beside: Bare::Pair,
         work: Work {
@@ -161,7 +163,8 @@ if redis.call('ZCARD', KEYS[1]) < tonumber(ARGV[2]) then
 end
 return {0, now}";
 
-const KEYS: [&str; 3] = ["luagate:semaphore:{s}", "luagate:semaphore.holders:{s}", "luagate:semaphore.queue:{s}"];
+const KEYS: [&str; 3] =
+    ["luagate:semaphore:{s}", "luagate:semaphore.holders:{s}", "luagate:semaphore.queue:{s}"];
 const CHANNEL: &str = "inbox:123456789";
 const INBOX: &str = "inbox:123456789#s3cretxxxxxxxxxxxxxxxx";
 

@@ -80,7 +80,14 @@ fn packet(mut call: impl FnMut(&mut Pipeline, &str)) -> Pipeline {
 }
 
 /// Measures both packets in turns. `scripts`: the number of scripts in one figure.
-fn figure(con: &mut Connection, what: &str, scripts: f64, ours: &Pipeline, bare: &Pipeline, limit: f64) -> Figure {
+fn figure(
+    con: &mut Connection,
+    what: &str,
+    scripts: f64,
+    ours: &Pipeline,
+    bare: &Pipeline,
+    limit: f64,
+) -> Figure {
     let compared = compare_us(con, ROUNDS, scripts, ours, bare);
     Figure {
         what: what.to_owned(),

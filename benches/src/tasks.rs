@@ -1,5 +1,5 @@
-//! The cost that the async client adds to the scripts: the same calls by the crate, and sent raw on one multiplexed
-//! connection.
+//! The cost that the async client adds to the scripts: the same calls by the crate, and sent raw on one
+//! multiplexed connection.
 
 use crate::figure::{Figure, Limit};
 use crate::rounds::{Compared, compare};
@@ -72,8 +72,8 @@ pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap()
 }
 
-/// A runtime of one thread. With several, the time of one task depends on which thread wakes which: between 90 and 180 µs
-/// for the same work.
+/// A runtime of one thread. With several, the time of one task depends on which thread wakes which: between
+/// 90 and 180 µs for the same work.
 fn one_thread() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
@@ -138,7 +138,11 @@ fn crowd(server: &Server, tasks: usize, count: usize, is_processor_time: bool) -
     let raw = runtime.block_on(Raw::new(&server.url, &server.prefix, "raw-many"));
     let (ours, theirs) = (|| pairs(semaphore.clone(), count), || raw.clone().pairs("1000", count));
     if is_processor_time {
-        compare(ROUNDS, || processor_us(&runtime, tasks, count, ours), || processor_us(&runtime, tasks, count, theirs))
+        compare(
+            ROUNDS,
+            || processor_us(&runtime, tasks, count, ours),
+            || processor_us(&runtime, tasks, count, theirs),
+        )
     } else {
         compare(ROUNDS, || us(&runtime, tasks, count, ours), || us(&runtime, tasks, count, theirs))
     }

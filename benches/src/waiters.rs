@@ -1,5 +1,5 @@
-//! How many scripts a grant takes while many clients wait: one to join the line, one to release, and the rest for
-//! asking again.
+//! How many scripts a grant takes while many clients wait: one to join the line, one to release, and the rest
+//! for asking again.
 
 use crate::chart::{Axis, Chart, Line, Lines};
 use crate::figure::{Figure, Limit};
@@ -17,7 +17,8 @@ const HOLD: Duration = Duration::from_millis(1);
 const STACK: usize = 256 * 1024;
 
 /// Waiters on one permit, grants, and the maximum number of scripts per grant.
-const LINES: [(u32, u32, f64); 4] = [(10, 1_000, 2.1), (100, 1_000, 2.1), (1_000, 3_000, 2.1), (10_000, 12_000, 4.0)];
+const LINES: [(u32, u32, f64); 4] =
+    [(10, 1_000, 2.1), (100, 1_000, 2.1), (1_000, 3_000, 2.1), (10_000, 12_000, 4.0)];
 
 /// Lets this number of threads take turns until they had this number of grants.
 fn take_turns(semaphore: &Semaphore, threads: u32, grants: u32) {

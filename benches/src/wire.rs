@@ -48,7 +48,13 @@ impl Script {
 }
 
 /// The server time for this number of scripts of each packet, in µs, measured in turns.
-pub fn compare_us(con: &mut Connection, rounds: usize, scripts: f64, ours: &Pipeline, theirs: &Pipeline) -> Compared {
+pub fn compare_us(
+    con: &mut Connection,
+    rounds: usize,
+    scripts: f64,
+    ours: &Pipeline,
+    theirs: &Pipeline,
+) -> Compared {
     let con = RefCell::new(con);
     let us = |packet: &Pipeline| scripts * script_us(&mut con.borrow_mut(), packet);
     compare(rounds, || us(ours), || us(theirs))

@@ -1,5 +1,5 @@
-//! Promise: the charts are readable on a light and on a dark page, small, and the same for the same numbers; the pages that
-//! show charts show existing ones; and a peer is shown as it was measured.
+//! Promise: the charts are readable on a light and on a dark page, small, and the same for the same numbers;
+//! the pages that show charts show existing ones; and a peer is shown as it was measured.
 
 use luagate_benches::chart::{Axis, Chart, Line, Lines};
 use luagate_benches::peers;

@@ -1,5 +1,5 @@
-//! Promise: the memory of a gate does not grow with the number of waits that were cancelled. This program counts its live bytes,
-//! so no other test runs in it.
+//! Promise: the memory of a gate does not grow with the number of waits that were cancelled. This program
+//! counts its live bytes, so no other test runs in it.
 
 use luagate::{Gate, Semaphore};
 use luagate_benches::server::{SOON, Server, within};

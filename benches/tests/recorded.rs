@@ -1,5 +1,5 @@
-//! Promise: costs that do not depend on the machine do not exceed `benches/recorded.json`. `./dev bench record` records
-//! them, on a server of each line of Redis and Valkey.
+//! Promise: costs that do not depend on the machine do not exceed `benches/recorded.json`. `./dev bench
+//! record` records them, on a server of each line of Redis and Valkey.
 
 use luagate_benches::figure::Figure;
 use luagate_benches::recorded::{Bound, HOW, Record, compare, numbers};
@@ -28,7 +28,12 @@ fn is_unknown(titles: &[&str]) -> bool {
 }
 
 /// Compares measurements with the record, or records them if `LUAGATE_RECORD` is set.
-fn against_record(titles: &[&str], measured: &[(String, f64)], unit: &str, bound: Bound) -> Result<(), String> {
+fn against_record(
+    titles: &[&str],
+    measured: &[(String, f64)],
+    unit: &str,
+    bound: Bound,
+) -> Result<(), String> {
     if is_recording() {
         record().put(titles, numbers(measured));
         return Ok(());
@@ -55,8 +60,8 @@ fn calls_of_redis_in_a_script() {
     check(&["calls in a script"], &measured, "calls", Bound::Exact, "");
 }
 
-/// If the machine pauses for seconds, waiters ask again, as they should. Therefore the run with the fewest scripts of
-/// three counts.
+/// If the machine pauses for seconds, waiters ask again, as they should. Therefore the run with the fewest
+/// scripts of three counts.
 #[test]
 fn scripts_of_a_grant_while_many_wait() {
     let server = own!(Server::private(&[]));
@@ -136,8 +141,8 @@ fn instructions_of_the_server_for_a_script() {
     if is_unknown(&titles) {
         return;
     }
-    // A ratio differs by some hundredths from one start of a server to the next. Therefore a failure must occur on
-    // three of them.
+    // A ratio differs by some hundredths from one start of a server to the next. Therefore a failure must
+    // occur on three of them.
     let mut failure = String::new();
     for _ in 0..3 {
         let figures = counted.measure();

@@ -18,7 +18,8 @@ use process::Process;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// The longest lease until the keeper has taken over. If this process is killed before, the permit ends after it.
+/// The longest lease until the keeper has taken over. If this process is killed before, the permit ends after
+/// it.
 const FIRST_LEASE: Duration = Duration::from_secs(5);
 
 /// Acquires a permit, prints it, and leaves a keeper behind. `matches`: of the subcommand.
@@ -26,14 +27,22 @@ pub fn acquire(server: &ServerArgs, mut args: AcquireArgs, matches: &ArgMatches)
     let lease = args.permit.lease;
     Deadline::new(lease, None).map_err(Ended::usage)?;
     let [name] = &args.permit.names[..] else {
-        return Err(Ended::usage(format!("acquire: got {} names. Accepted: one NAME", args.permit.names.len())));
+        return Err(Ended::usage(format!(
+            "acquire: got {} names. Accepted: one NAME",
+            args.permit.names.len()
+        )));
     };
     if output::is_closed() {
-        return Err(Ended::new(1, "nothing was acquired: the standard output is closed, so the id cannot be printed"));
+        return Err(Ended::new(
+            1,
+            "nothing was acquired: the standard output is closed, so the id cannot be printed",
+        ));
     }
     if args.no_keeper {
         if matches.value_source("lease") != Some(clap::parser::ValueSource::CommandLine) {
-            return Err(Ended::usage("--no-keeper: no --lease given. Accepted: --no-keeper with --lease DURATION"));
+            return Err(Ended::usage(
+                "--no-keeper: no --lease given. Accepted: --no-keeper with --lease DURATION",
+            ));
         }
         args.permit.process = Some(getppid().as_raw().unsigned_abs());
         let obtained = obtain(server, args.permit, matches)?;
@@ -110,5 +119,7 @@ fn line(Obtained { name, permit, .. }: &Obtained) -> String {
 fn print(line: &str) -> Result<(), Ended> {
     let mut output = io::stdout().lock();
     let printed = output.write_all(line.as_bytes()).and_then(|()| output.flush());
-    printed.map_err(|error| Ended::new(1, format!("the permit was released: the output cannot be written: {error}")))
+    printed.map_err(|error| {
+        Ended::new(1, format!("the permit was released: the output cannot be written: {error}"))
+    })
 }

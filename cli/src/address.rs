@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
-/// The environment variable that carries a URL with a password past the process list. A command that luagate runs does not
-/// get it.
+/// The environment variable that carries a URL with a password past the process list. A command that luagate
+/// runs does not get it.
 pub const HIDDEN_URL: &str = "LUAGATE_HIDDEN_URL";
 
 #[derive(Args, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,15 +60,19 @@ impl ServerArgs {
 
     /// The same server, for a process without these variables and in another folder.
     pub fn resolved(&self) -> ServerArgs {
-        let file = |file: &Option<PathBuf>| file.as_ref().map(|file| std::path::absolute(file).unwrap_or(file.clone()));
-        let [password_file, ca, cert, key] = [&self.password_file(), &self.ca, &self.cert, &self.key].map(file);
+        let file = |file: &Option<PathBuf>| {
+            file.as_ref().map(|file| std::path::absolute(file).unwrap_or(file.clone()))
+        };
+        let [password_file, ca, cert, key] =
+            [&self.password_file(), &self.ca, &self.cert, &self.key].map(file);
         ServerArgs { url: Some(self.url()), password_file, prefix: Some(self.prefix()), ca, cert, key }
     }
 
     /// Settings for a gate at this server.
     pub fn builder(&self) -> Result<GateBuilder, Ended> {
         let read = |file: &Path| {
-            std::fs::read(file).map_err(|error| Ended::usage(format!("cannot read {}: {error}", file.display())))
+            std::fs::read(file)
+                .map_err(|error| Ended::usage(format!("cannot read {}: {error}", file.display())))
         };
         let mut builder = Gate::builder(&self.url()).prefix(&self.prefix());
         if let Some(file) = &self.ca {
@@ -120,8 +124,9 @@ fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// A password in the arguments is visible to all users of the machine. If `--url` contains one, replaces this process by
-/// one without it in its arguments. Scripts should use `LUAGATE_URL`, so that it is not visible in between either.
+/// A password in the arguments is visible to all users of the machine. If `--url` contains one, replaces this
+/// process by one without it in its arguments. Scripts should use `LUAGATE_URL`, so that it is not visible in
+/// between either.
 pub fn hide_password() {
     let mut arguments = env::args_os();
     let Some(name) = arguments.next() else { return };
@@ -145,7 +150,8 @@ pub fn hide_password() {
     }
     if let (Some(url), Ok(program)) = (hidden, env::current_exe()) {
         let error = std::process::Command::new(program).arg0(name).args(kept).env(HIDDEN_URL, url).exec();
-        let text = format!("cannot remove the password of --url from the process list: {error}. Use LUAGATE_URL");
+        let text =
+            format!("cannot remove the password of --url from the process list: {error}. Use LUAGATE_URL");
         crate::output::warn(text);
     }
 }

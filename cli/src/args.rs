@@ -22,7 +22,11 @@ Example: luagate try -E 0 -q --at-least 10m nightly -- ./nightly.sh";
 
 /// Limits how many processes run at once on machines that share a Redis server
 #[derive(Parser)]
-#[command(name = "luagate", version, help_template = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}")]
+#[command(
+    name = "luagate",
+    version,
+    help_template = "{about}\n{usage-heading} {usage}\n\n{all-args}{after-help}"
+)]
 #[command(
     term_width = 80,
     subcommand_required = true,
@@ -104,8 +108,8 @@ pub enum Command {
     },
 }
 
-/// The commands by which this program starts itself. They are separate from those for users, since clap needs a third of a start
-/// to build all of those.
+/// The commands by which this program starts itself. They are separate from those for users, since clap needs
+/// a third of a start to build all of those.
 #[derive(Parser)]
 pub enum OwnCommand {
     /// Ends a command if the process that should do it cannot
@@ -248,7 +252,13 @@ pub struct PermitArgs {
     #[arg(skip)]
     pub process: Option<u32>,
     /// Status if no permit was obtained
-    #[arg(short = 'E', long = "status", alias = "conflict-exit-code", value_name = "STATUS", default_value = "75")]
+    #[arg(
+        short = 'E',
+        long = "status",
+        alias = "conflict-exit-code",
+        value_name = "STATUS",
+        default_value = "75"
+    )]
     pub conflict_exit_code: u8,
     /// Print nothing while waiting
     #[arg(short, long)]
@@ -508,7 +518,8 @@ pub fn limit(text: &str) -> Result<Limit, String> {
 pub fn listen(text: &str) -> Result<String, String> {
     match text.rsplit_once(':').map(|(_, port)| port.parse::<u16>()) {
         Some(Ok(_)) => Ok(text.to_owned()),
-        _ => Err("accepted: HOST:PORT, as in `localhost:9187`, or :PORT for all addresses of this machine".to_owned()),
+        _ => Err("accepted: HOST:PORT, as in `localhost:9187`, or :PORT for all addresses of this machine"
+            .to_owned()),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Completions for a shell. Its script calls `luagate complete`, so that the names on the server are among them.
+//! Completions for a shell. Its script calls `luagate complete`, so that the names on the server are among
+//! them.
 
 use crate::address::ServerArgs;
 use crate::args::{Args, Shell};
@@ -39,14 +40,16 @@ pub fn complete(index: usize, words: Vec<OsString>) -> Result<u8, Ended> {
     Ok(0)
 }
 
-/// What can replace the word with this index, and its meaning, on a line each. `names`: those on the server that begin so.
+/// What can replace the word with this index, and its meaning, on a line each. `names`: those on the server
+/// that begin so.
 pub fn lines(
     index: usize,
     words: Vec<OsString>,
     names: impl Fn(&str) -> BTreeSet<String> + Clone + Send + Sync + 'static,
 ) -> Result<String, Ended> {
     let mut command = Args::command();
-    let subcommands: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let subcommands: Vec<String> =
+        command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     for name in subcommands.iter().filter(|name| *name != "latch") {
         let names = names.clone();
         command = command.mut_subcommand(name, |subcommand| with_names(subcommand, names));
@@ -57,8 +60,9 @@ pub fn lines(
         index > 1 || !candidate.is_hide_set() || candidate.get_value().as_encoded_bytes().starts_with(b"-")
     };
     // The word that was typed may begin the candidate, and it may contain a tab.
-    let is_line =
-        |candidate: &&CompletionCandidate| !candidate.get_value().to_string_lossy().contains(char::is_control);
+    let is_line = |candidate: &&CompletionCandidate| {
+        !candidate.get_value().to_string_lossy().contains(char::is_control)
+    };
     let lines = found.iter().filter(is_offered).filter(is_line).map(|candidate| {
         let help = candidate.get_help().map(ToString::to_string).unwrap_or_default();
         format!("{}\t{}\n", candidate.get_value().display(), help.lines().next().unwrap_or_default())
@@ -72,13 +76,20 @@ fn server(words: &[OsString]) -> Option<ServerArgs> {
     ServerArgs::from_arg_matches(&matches).ok()
 }
 
-fn with_names(command: Command, names: impl Fn(&str) -> BTreeSet<String> + Clone + Send + Sync + 'static) -> Command {
+fn with_names(
+    command: Command,
+    names: impl Fn(&str) -> BTreeSet<String> + Clone + Send + Sync + 'static,
+) -> Command {
     let offered = move |begin: &OsStr| -> Vec<CompletionCandidate> {
         let found = names(&begin.to_string_lossy()).into_iter();
         found.filter(|name| is_plain(name)).map(CompletionCandidate::new).collect()
     };
     command.mut_args(move |arg| {
-        if NAMES.contains(&arg.get_id().as_str()) { arg.add(ArgValueCompleter::new(offered.clone())) } else { arg }
+        if NAMES.contains(&arg.get_id().as_str()) {
+            arg.add(ArgValueCompleter::new(offered.clone()))
+        } else {
+            arg
+        }
     })
 }
 
@@ -87,7 +98,8 @@ fn stored(server: &ServerArgs, begin: &str) -> BTreeSet<String> {
     let deadline = Instant::now() + PATIENCE;
     let mut found = BTreeSet::new();
     let Ok(builder) = server.builder() else { return found };
-    let search = builder.connect_timeout(PATIENCE).read_timeout(PATIENCE).open().and_then(|gate| admin::names(&gate));
+    let search =
+        builder.connect_timeout(PATIENCE).read_timeout(PATIENCE).open().and_then(|gate| admin::names(&gate));
     let Ok(mut search) = search else { return found };
     while let Some(Ok(names)) = search.next_step()
         && found.len() < MOST

@@ -75,7 +75,10 @@ fn check(gate: &Gate, master: &Master, prefix: &str, report: &mut Report) {
             add("replication", checks::replication(&info));
         }
         Err((error, true)) => {
-            add("server", broken(error, "Names on this server cannot be used. Start it, or correct the network"));
+            add(
+                "server",
+                broken(error, "Names on this server cannot be used. Start it, or correct the network"),
+            );
             return;
         }
         Err((error, false)) => {

@@ -58,5 +58,6 @@ pub fn export(server: &ServerArgs, args: ExportArgs) -> Result<u8, Ended> {
 }
 
 fn encode(reading: Option<&Arc<metrics::Reading>>, is_up: bool) -> Result<String, Ended> {
-    metrics::encode(reading, is_up).map_err(|error| Ended::new(1, format!("the metrics cannot be written: {error}")))
+    metrics::encode(reading, is_up)
+        .map_err(|error| Ended::new(1, format!("the metrics cannot be written: {error}")))
 }

@@ -38,7 +38,12 @@ pub fn inspect(server: &ServerArgs, args: &InspectArgs) -> Result<u8, Ended> {
 }
 
 /// The state of this name, of each kind that is stored. A name may be given as it is shown.
-pub fn find(gate: &Gate, name: &str, kind: Option<KindArg>, most: u32) -> Result<Vec<(Name, Inspection)>, Ended> {
+pub fn find(
+    gate: &Gate,
+    name: &str,
+    kind: Option<KindArg>,
+    most: u32,
+) -> Result<Vec<(Name, Inspection)>, Ended> {
     let name = output::hidden(name).unwrap_or_else(|| name.to_owned());
     let kinds = Kind::ALL.iter().copied().filter(|found| kind.is_none_or(|kind| *found == Kind::from(kind)));
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
@@ -88,7 +93,10 @@ fn print(name: &Name, state: &Inspection) -> Result<(), Ended> {
     let pinned = if state.pinned { ", limit set by `luagate resize`" } else { "" };
     let (name_shown, usage) = (visible(&name.to_string()), sample.usage());
     let waiting = state.waiter_count;
-    output::print(format!("{name_shown}: in use {}, waiting {waiting}{pinned}", usage.trim_end_matches('*')))?;
+    output::print(format!(
+        "{name_shown}: in use {}, waiting {waiting}{pinned}",
+        usage.trim_end_matches('*')
+    ))?;
     if !state.holders.is_empty() {
         output::print("")?;
         let rows = state.holders.iter().map(|holder| holder_cells(name.kind, holder));
@@ -99,7 +107,13 @@ fn print(name: &Name, state: &Inspection) -> Result<(), Ended> {
         output::print("")?;
         let rows = state.waiters.iter().enumerate().map(|(index, waiter)| {
             let permits = share(name.kind, waiter.permits);
-            vec![(index + 1).to_string(), permits, age(waiter.age), reason(waiter.label()), visible(&waiter.id)]
+            vec![
+                (index + 1).to_string(),
+                permits,
+                age(waiter.age),
+                reason(waiter.label()),
+                visible(&waiter.id),
+            ]
         });
         table::print(&["WAITERS", "PERMITS", "SINCE", "REASON", "ID"], rows)?;
         tell_more(state.waiters.len(), state.waiter_count)?;

@@ -23,7 +23,9 @@ pub fn new(label: Option<&str>, process: u32, reason: Option<&str>) -> Result<St
     let reason = reason.unwrap_or_default();
     if reason.len() > LONGEST_REASON {
         let length = reason.len();
-        return Err(Ended::usage(format!("--reason: it has {length} bytes. Accepted: up to {LONGEST_REASON} bytes")));
+        return Err(Ended::usage(format!(
+            "--reason: it has {length} bytes. Accepted: up to {LONGEST_REASON} bytes"
+        )));
     }
     let before = if label.is_empty() { String::new() } else { format!("{label}@") };
     let after = if reason.is_empty() { String::new() } else { format!(",{}", encoded(reason)) };
@@ -77,10 +79,12 @@ impl Parts<'_> {
     /// `None`: a label of another form, as a program may choose.
     fn of(text: &str) -> Option<Parts<'_>> {
         let (label, rest) = text.rsplit_once('@').map_or((None, text), |(label, rest)| (Some(label), rest));
-        let (place, reason) = rest.split_once(',').map_or((rest, None), |(place, reason)| (place, Some(reason)));
+        let (place, reason) =
+            rest.split_once(',').map_or((rest, None), |(place, reason)| (place, Some(reason)));
         let (host, process) = place.rsplit_once(':')?;
         let is_place = !host.is_empty() && host.chars().all(is_of_host) && process.parse::<u32>().is_ok();
-        let decoded = |text: &str| Some(percent_decode_str(&text.replace('+', " ")).decode_utf8().ok()?.into_owned());
+        let decoded =
+            |text: &str| Some(percent_decode_str(&text.replace('+', " ")).decode_utf8().ok()?.into_owned());
         let reason = match reason {
             Some(reason) => Some(decoded(reason)?),
             None => None,
@@ -121,9 +125,13 @@ mod tests {
 
     #[test]
     fn only_the_form_of_this_command_has_a_reason() {
-        let reasons = ["h:1,a+b", "x@h:1,%2B", "a,b@h:1,c", "h:1", "web,a", "a/b,c", ":1,a", "h:x,a", "h:1,%FF"];
+        let reasons =
+            ["h:1,a+b", "x@h:1,%2B", "a,b@h:1,c", "h:1", "web,a", "a/b,c", ":1,a", "h:x,a", "h:1,%FF"];
         let expected = [Some("a b"), Some("+"), Some("c"), None, None, None, None, None, None];
-        assert_eq!(reasons.map(|label| reason(Some(label))), expected.map(|reason| reason.map(str::to_owned)));
+        assert_eq!(
+            reasons.map(|label| reason(Some(label))),
+            expected.map(|reason| reason.map(str::to_owned))
+        );
         assert_eq!(
             ["h:1,%FF", "web,a\u{1b}", "h:1,a,b+%22"].map(shown),
             ["h:1,%FF", "web,a\\u{1b}", "h:1 \"a,b \\\"\""]

@@ -64,10 +64,11 @@ fn arguments() -> Vec<OsString> {
     arguments
 }
 
-/// The error of wrong arguments as it is shown: an argument in it may contain a password, or characters of another client that a
-/// terminal carries out.
+/// The error of wrong arguments as it is shown: an argument in it may contain a password, or characters of
+/// another client that a terminal carries out.
 fn to_show(error: clap::Error) -> clap::Error {
-    let shown = arguments().into_iter().map(|argument| output::visible(&address::without_password(&argument)));
+    let shown =
+        arguments().into_iter().map(|argument| output::visible(&address::without_password(&argument)));
     let again = Args::command().try_get_matches_from(shown).err();
     again.filter(clap::Error::use_stderr).unwrap_or(error)
 }
@@ -131,7 +132,9 @@ fn needs_processes() -> Result<(), Ended> {
 fn refuse_waiting(matches: &clap::ArgMatches) -> Result<(), Ended> {
     let is_given = |option: &str| matches.value_source(option) == Some(ValueSource::CommandLine);
     match [("wait", "--wait"), ("max_waiting", "--max-waiting")].iter().find(|(id, _)| is_given(id)) {
-        Some((_, option)) => Err(Ended::usage(format!("try: it does not wait. Accepted: `luagate run` with {option}"))),
+        Some((_, option)) => {
+            Err(Ended::usage(format!("try: it does not wait. Accepted: `luagate run` with {option}")))
+        }
         None => Ok(()),
     }
 }

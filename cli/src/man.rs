@@ -8,7 +8,8 @@ use clap_mangen::roff::{Inline, Roff, bold, roman};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The date of this release, as in CHANGELOG.md. Not the date of the build, so that each build writes the same pages.
+/// The date of this release, as in CHANGELOG.md. Not the date of the build, so that each build writes the
+/// same pages.
 const DATE: &str = "2026-11-27";
 
 /// A term and its meaning.
@@ -51,7 +52,11 @@ fn render(command: &Command, name: &str, page: &mut dyn Write) -> io::Result<()>
     let usage = command.clone().render_usage().to_string();
     section(page, "SYNOPSIS", &[usage.trim_start_matches("Usage: ")])?;
     let about = command.get_about().map(|about| format!("{about}.")).unwrap_or_default();
-    section(page, "DESCRIPTION", &[about.as_str(), details(&help(command)), if is_main { GENERAL } else { ALL }])?;
+    section(
+        page,
+        "DESCRIPTION",
+        &[about.as_str(), details(&help(command)), if is_main { GENERAL } else { ALL }],
+    )?;
     man.render_options_section(page)?;
     if command.get_subcommands().any(|subcommand| !subcommand.is_hide_set()) {
         man.render_subcommands_section(page)?;
@@ -106,13 +111,20 @@ fn entries(page: &mut dyn Write, title: &str, entries: &[Entry]) -> io::Result<(
     roff.to_writer(page)
 }
 
-const GENERAL: &str = "A duration is a number and ms, s, m, h or d, such as 2.5s. Without a unit it is in seconds.";
+const GENERAL: &str =
+    "A duration is a number and ms, s, m, h or d, such as 2.5s. Without a unit it is in seconds.";
 const ALL: &str =
     "The options --url, --password-file, --prefix, --ca, --cert and --key of luagate(1) are accepted too.";
 
 const ENVIRONMENT: [Entry; 4] = [
-    ("LUAGATE_URL", "The server, if --url is not given. A URL with a password is not visible to other users here."),
-    ("REDIS_URL", "The server, if neither --url nor LUAGATE_URL is given. Without all of them: redis://127.0.0.1/"),
+    (
+        "LUAGATE_URL",
+        "The server, if --url is not given. A URL with a password is not visible to other users here.",
+    ),
+    (
+        "REDIS_URL",
+        "The server, if neither --url nor LUAGATE_URL is given. Without all of them: redis://127.0.0.1/",
+    ),
     (
         "LUAGATE_PASSWORD_FILE",
         "The file with the password, if --password-file is not given. The user is that of the URL.",
@@ -155,10 +167,16 @@ fn statuses(name: &str) -> &'static [Entry] {
             USAGE,
             SERVER,
         ],
-        "luagate-doctor" => {
-            &[("0", "All is well."), ("1", "There are warnings."), ("2", "Something is broken."), USAGE, SERVER]
+        "luagate-doctor" => &[
+            ("0", "All is well."),
+            ("1", "There are warnings."),
+            ("2", "Something is broken."),
+            USAGE,
+            SERVER,
+        ],
+        "luagate-top" => {
+            &[("0", "The user ended it."), WRITTEN, USAGE, SERVER, ("128 + n", "Signal n ended it.")]
         }
-        "luagate-top" => &[("0", "The user ended it."), WRITTEN, USAGE, SERVER, ("128 + n", "Signal n ended it.")],
         name if name.starts_with("luagate-latch") => {
             &[("0", "Success."), WRITTEN, USAGE, SERVER, ("75", "The latch did not open in time.")]
         }
@@ -173,7 +191,9 @@ fn signals(name: &str) -> &'static str {
              continues. Then INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT are passed on to COMMAND, unless a terminal \
              has sent them to both. If a signal has ended COMMAND or the wait, luagate ends by the same signal."
         }
-        "luagate-top" => "HUP, INT and TERM end it, and it restores the terminal. It also ends when the terminal goes.",
+        "luagate-top" => {
+            "HUP, INT and TERM end it, and it restores the terminal. It also ends when the terminal goes."
+        }
         "luagate-export" => "INT, TERM and HUP end it at once. Nothing is lost.",
         _ => "INT, TERM and HUP end it at once. What it has changed stays so.",
     }

@@ -23,8 +23,8 @@ struct Owner {
     description: String,
 }
 
-/// The indexes of the owners that a text means: with this id or label, or the only one whose id begins with it. The text
-/// may also be what `inspect` shows of them.
+/// The indexes of the owners that a text means: with this id or label, or the only one whose id begins with
+/// it. The text may also be what `inspect` shows of them.
 fn meant(owners: &[Owner], text: &str) -> Result<Vec<usize>, Ended> {
     let indexes = |is_meant: &dyn Fn(&Owner) -> bool| -> Vec<usize> {
         owners.iter().enumerate().filter(|(_, owner)| is_meant(owner)).map(|(index, _)| index).collect()
@@ -35,9 +35,11 @@ fn meant(owners: &[Owner], text: &str) -> Result<Vec<usize>, Ended> {
     if !exact.is_empty() {
         return Ok(exact);
     }
-    let begun =
-        indexes(&|owner| !text.is_empty() && (owner.id.starts_with(text) || visible(&owner.id).starts_with(text)));
-    let ids: HashSet<&str> = begun.iter().filter_map(|index| owners.get(*index)).map(|owner| &*owner.id).collect();
+    let begun = indexes(&|owner| {
+        !text.is_empty() && (owner.id.starts_with(text) || visible(&owner.id).starts_with(text))
+    });
+    let ids: HashSet<&str> =
+        begun.iter().filter_map(|index| owners.get(*index)).map(|owner| &*owner.id).collect();
     if ids.len() > 1 {
         let count = ids.len();
         return Err(Ended::usage(format!(
@@ -69,7 +71,8 @@ pub fn revoke(server: &ServerArgs, args: &RevokeArgs) -> Result<u8, Ended> {
             }
         }
     }
-    let chosen = owners.into_iter().zip(is_chosen).filter_map(|(owner, is_chosen)| is_chosen.then_some(owner));
+    let chosen =
+        owners.into_iter().zip(is_chosen).filter_map(|(owner, is_chosen)| is_chosen.then_some(owner));
     let chosen: Vec<Owner> = chosen.collect();
     if chosen.is_empty() {
         if args.ids.is_empty() {
@@ -140,9 +143,11 @@ fn confirm(owners: &[Owner], is_confirmed: bool) -> Result<(), Ended> {
     let question = lines.collect::<String>() + &format!("Revoke {}? [y/N] ", owners.len());
     let mut answer = String::new();
     let mut stderr = io::stderr().lock();
-    let asked = stderr.write_all(question.as_bytes()).and_then(|()| io::stdin().lock().read_line(&mut answer));
-    asked
-        .map_err(|error| Ended::usage(format!("revoke: cannot ask for confirmation: {error}. Nothing was changed")))?;
+    let asked =
+        stderr.write_all(question.as_bytes()).and_then(|()| io::stdin().lock().read_line(&mut answer));
+    asked.map_err(|error| {
+        Ended::usage(format!("revoke: cannot ask for confirmation: {error}. Nothing was changed"))
+    })?;
     match answer.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(Ended::usage("revoke: not confirmed. Nothing was changed")),
@@ -183,7 +188,9 @@ pub fn resize(server: &ServerArgs, args: &ResizeArgs) -> Result<u8, Ended> {
             }
             Resized::Unchanged { current: None } if !args.create => return Err(not_stored(&shown, None)),
             // Another one has changed it meanwhile.
-            Resized::Unchanged { current } if args.expected.is_none() => expected = Some(current.unwrap_or(0)),
+            Resized::Unchanged { current } if args.expected.is_none() => {
+                expected = Some(current.unwrap_or(0))
+            }
             Resized::Unchanged { current } => {
                 let current = current.unwrap_or(0);
                 let text = format!("{shown}: the limit in force is {current}. Nothing was changed");
@@ -196,7 +203,9 @@ pub fn resize(server: &ServerArgs, args: &ResizeArgs) -> Result<u8, Ended> {
 /// `kind`: as what the name is stored.
 fn not_stored(name: &str, kind: Option<Kind>) -> Ended {
     let why = match kind {
-        Some(kind) => format!("{name} is a {kind}, whose limit cannot be changed. Accepted: the name of a semaphore"),
+        Some(kind) => {
+            format!("{name} is a {kind}, whose limit cannot be changed. Accepted: the name of a semaphore")
+        }
         None => format!("{name}: no semaphore with this name is stored. Check it with `luagate ls`"),
     };
     Ended::new(NOTHING, format!("{why}, or --create for a new semaphore"))

@@ -1,7 +1,8 @@
 //! All that the command writes to the standard output and the standard error.
 //!
-//! Names, ids and labels come from other clients. An escape sequence in them would change the terminal of a reader, and
-//! invisible characters would make two of them look the same. So such characters are written as escapes: `\u{202e}`.
+//! Names, ids and labels come from other clients. An escape sequence in them would change the terminal of a
+//! reader, and invisible characters would make two of them look the same. So such characters are written as
+//! escapes: `\u{202e}`.
 
 use crate::ended::Ended;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -15,7 +16,8 @@ use std::time::Duration;
 /// How long a message may take if the standard error is blocked.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Writes lines of text. A reader that has gone, as in `luagate ls | head`, is no error: the command goes on without it.
+/// Writes lines of text. A reader that has gone, as in `luagate ls | head`, is no error: the command goes on
+/// without it.
 pub fn print(text: impl Display) -> Result<(), Ended> {
     let text = text.to_string();
     let lines: Vec<String> = text.lines().map(visible).collect();
@@ -38,14 +40,15 @@ pub fn written(result: io::Result<()>) -> Result<(), Ended> {
     }
 }
 
-/// Writes a message as one line to the standard error. If this fails, there is no place to report it, so it is no error.
+/// Writes a message as one line to the standard error. If this fails, there is no place to report it, so it
+/// is no error.
 pub fn warn(message: impl Display) {
     let line = format!("luagate: {}\n", visible(&message.to_string()));
     to_stderr(move || drop(io::stderr().write_all(line.as_bytes())));
 }
 
-/// Writes to the standard error. If it is blocked, such as a full pipe, this returns nevertheless: a process that has handlers
-/// for signals could not be ended otherwise.
+/// Writes to the standard error. If it is blocked, such as a full pipe, this returns nevertheless: a process
+/// that has handlers for signals could not be ended otherwise.
 pub fn to_stderr(write: impl Fn() + Send + Sync + 'static) {
     let write = Arc::new(write);
     let (done, is_done) = mpsc::channel();
@@ -60,18 +63,19 @@ pub fn to_stderr(write: impl Fn() + Send + Sync + 'static) {
     }
 }
 
-/// Whether the standard output was closed when this process began. Then the standard library has opened `/dev/null` in its
-/// place, for reading too, which a shell does not.
+/// Whether the standard output was closed when this process began. Then the standard library has opened
+/// `/dev/null` in its place, for reading too, which a shell does not.
 pub fn is_closed() -> bool {
     let out = io::stdout();
-    let is_null = fstat(&out).is_ok_and(|out| stat("/dev/null").is_ok_and(|null| null.st_rdev == out.st_rdev));
+    let is_null =
+        fstat(&out).is_ok_and(|out| stat("/dev/null").is_ok_and(|null| null.st_rdev == out.st_rdev));
     is_null
         && fcntl(&out, FcntlArg::F_GETFL)
             .is_ok_and(|flags| OFlag::from_bits_retain(flags) & OFlag::O_ACCMODE == OFlag::O_RDWR)
 }
 
-/// The text with escapes in place of characters that are invisible or that a terminal carries out. A text that this
-/// function has returned stays as it is.
+/// The text with escapes in place of characters that are invisible or that a terminal carries out. A text
+/// that this function has returned stays as it is.
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -96,13 +100,17 @@ pub fn hidden(shown: &str) -> Option<String> {
     (text != shown).then_some(text)
 }
 
-/// JSON on one line, with the escapes of JSON for the same characters. A program that reads it gets the exact text.
+/// JSON on one line, with the escapes of JSON for the same characters. A program that reads it gets the exact
+/// text.
 pub fn json(value: &serde_json::Value) -> String {
     let mut shown = String::new();
     for letter in value.to_string().chars() {
         if is_hidden(letter) {
-            let units =
-                letter.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+            let units = letter
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .map(|unit| format!("\\u{unit:04x}"))
+                .collect::<String>();
             shown.push_str(&units);
         } else {
             shown.push(letter);
@@ -111,8 +119,8 @@ pub fn json(value: &serde_json::Value) -> String {
     shown
 }
 
-/// Control characters, white space other than the usual one, characters that change the direction of a text, and those that
-/// Unicode calls ignorable, since they are not shown.
+/// Control characters, white space other than the usual one, characters that change the direction of a text,
+/// and those that Unicode calls ignorable, since they are not shown.
 pub fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || (letter.is_whitespace() && letter != ' ')

@@ -38,7 +38,8 @@ pub fn refresh(server: &ServerArgs, args: &RefreshArgs) -> Result<u8, Ended> {
 
 /// The semaphores that the id may belong to. No two callers have the same id.
 fn semaphores(gate: &Gate, args: &PrintedArgs) -> impl Iterator<Item = Semaphore> {
-    let kinds = Kind::ALL.iter().copied().filter(|found| args.kind.is_none_or(|kind| *found == Kind::from(kind)));
+    let kinds =
+        Kind::ALL.iter().copied().filter(|found| args.kind.is_none_or(|kind| *found == Kind::from(kind)));
     kinds.map(|kind| admin::semaphore(gate, &Name { name: args.name.clone(), kind }))
 }
 

@@ -110,8 +110,13 @@ impl Obtained {
     }
 }
 
-/// Acquires one permit. From now on, a signal that ends a program ends this process, and interrupts no call of this thread.
-pub fn obtain(server: &ServerArgs, args: PermitArgs, matches: &ArgMatches) -> Result<Option<Obtained>, Ended> {
+/// Acquires one permit. From now on, a signal that ends a program ends this process, and interrupts no call
+/// of this thread.
+pub fn obtain(
+    server: &ServerArgs,
+    args: PermitArgs,
+    matches: &ArgMatches,
+) -> Result<Option<Obtained>, Ended> {
     let mut caller = Caller::new(server, &args, matches)?;
     let obtained = caller.obtain(server, args);
     let Caller { mut claims, guard, events, .. } = caller;
@@ -180,8 +185,8 @@ impl Caller {
         })
     }
 
-    /// A signal that ends a program ends the wait. One that stops it gives up the place in line until this process is continued,
-    /// unless it comes too late.
+    /// A signal that ends a program ends the wait. One that stops it gives up the place in line until this
+    /// process is continued, unless it comes too late.
     fn await_permits(&mut self, mut wait: Wait) -> Result<(Vec<Permit>, bool), Ended> {
         let (mut ended_by, mut is_stopped) = (None, false);
         loop {
@@ -243,8 +248,8 @@ impl Caller {
         self.guard.holds(held.collect());
     }
 
-    /// Releases permits that were granted although the wait was to end. A server that does not answer does not delay the end of this
-    /// process for long: then the guard releases them.
+    /// Releases permits that were granted although the wait was to end. A server that does not answer does
+    /// not delay the end of this process for long: then the guard releases them.
     fn give_up(&mut self, permits: Vec<Permit>) {
         self.guard_holds(&permits);
         let (done, is_done) = mpsc::channel();
@@ -263,13 +268,15 @@ impl Caller {
         self.terminal.is_some() && !terminal::is_orphaned()
     }
 
-    /// The signal that has ended this process before its command: all that have come so far are known when this returns.
+    /// The signal that has ended this process before its command: all that have come so far are known when
+    /// this returns.
     fn ended_by(&self) -> Option<Signal> {
         let (mut ended_by, mut others) = (None, Vec::new());
         if SigSet::thread_get_mask().is_ok_and(|blocked| blocked.contains(Signal::SIGCHLD)) {
             return None; // the caller has blocked signals, so none would come
         }
-        // The signals that came before this one are events before this one, or with it: so the second one is after all of them.
+        // The signals that came before this one are events before this one, or with it: so the second one is
+        // after all of them.
         for _ in 0..2 {
             let _ = raise(Signal::SIGCHLD);
             loop {

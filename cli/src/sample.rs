@@ -153,7 +153,8 @@ pub fn read_all(gate: &Gate, filter: &Filter) -> Result<Vec<Sample>, Ended> {
     thread::scope(|scope| {
         let readers: Vec<_> = (0..AT_ONCE.min(names.len())).map(|_| scope.spawn(read)).collect();
         for reader in readers {
-            let read = reader.join().map_err(|_| Ended::new(1, "a thread has panicked"))?.map_err(Ended::of)?;
+            let read =
+                reader.join().map_err(|_| Ended::new(1, "a thread has panicked"))?.map_err(Ended::of)?;
             samples.extend(read.0);
             unreadable.extend(read.1);
         }

@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn an_age_has_its_two_largest_units() {
-        let texts = [0, 59, 60, 125, 3_599, 3_600, 12_000, 86_400, 471_600].map(|s| age(Duration::from_secs(s)));
+        let texts =
+            [0, 59, 60, 125, 3_599, 3_600, 12_000, 86_400, 471_600].map(|s| age(Duration::from_secs(s)));
         assert_eq!(texts, ["0s", "59s", "1m00s", "2m05s", "59m59s", "1h00m", "3h20m", "1d00h", "5d11h"]);
     }
 }

@@ -1,5 +1,5 @@
-//! Names whose state cannot be read, although that of others can: a key of another program, or of another version of
-//! luagate.
+//! Names whose state cannot be read, although that of others can: a key of another program, or of another
+//! version of luagate.
 
 use crate::ended::Ended;
 use crate::output;
@@ -19,9 +19,14 @@ pub struct Unreadable {
     pub error: CallError,
 }
 
-/// Reads at most `most` holders and as many waiters, without the first `offset` ones. An error is one of the server, not of
-/// this name.
-pub fn inspect(gate: &Gate, name: &Name, offset: u32, most: u32) -> Result<Result<Inspection, Unreadable>, CallError> {
+/// Reads at most `most` holders and as many waiters, without the first `offset` ones. An error is one of the
+/// server, not of this name.
+pub fn inspect(
+    gate: &Gate,
+    name: &Name,
+    offset: u32,
+    most: u32,
+) -> Result<Result<Inspection, Unreadable>, CallError> {
     match admin::inspect_page(&admin::semaphore(gate, name), offset, most) {
         Ok(state) => Ok(Ok(state)),
         Err(error) if is_of_one_name(&error) => Ok(Err(Unreadable { name: name.clone(), error })),
@@ -44,7 +49,9 @@ fn is_of_one_name(error: &CallError) -> bool {
 pub fn check(unreadable: &[Unreadable], read: usize) -> Result<(), Ended> {
     use FailureKind::{Other, Permission};
     let is_general = |found: &&Unreadable| match &found.error {
-        CallError::Failed(failure) | CallError::Unknown(failure) => matches!(failure.kind(), Other | Permission),
+        CallError::Failed(failure) | CallError::Unknown(failure) => {
+            matches!(failure.kind(), Other | Permission)
+        }
         _ => false,
     };
     match unreadable.iter().find(is_general) {

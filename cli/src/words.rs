@@ -15,7 +15,10 @@ const TEXTS: [(&str, &str); 28] = [
     ("Try again later, or wait in line", "Try again later, or wait in line with `luagate run`"),
     ("or raise `max_waiting`", "or raise --max-waiting"),
     (", or raise the timeout", ""),
-    ("Take it over with `adopt`, release it with `revoke`, or use another id", "Release it with `luagate revoke`"),
+    (
+        "Take it over with `adopt`, release it with `revoke`, or use another id",
+        "Release it with `luagate revoke`",
+    ),
     (
         "the call passes no limit and none is stored. Pass a limit, or store one with `resize`",
         "no limit is stored. Declare one with -n LIMIT, or store one with `luagate resize --create`",
@@ -27,7 +30,10 @@ const TEXTS: [(&str, &str); 28] = [
     (". For a lease without an end, use `Lease::PERMANENT`", ""),
     ("Use a longer lease, or `Lease::fixed`", "Raise --lease"),
     ("To acquire without waiting, use `try_acquire`", "To acquire without waiting, use --try"),
-    ("different gates or groups. Accepted: one gate and one group", "different groups. Accepted: names of one group"),
+    (
+        "different gates or groups. Accepted: one gate and one group",
+        "different groups. Accepted: names of one group",
+    ),
     ("For any other semaphores use `acquire_timeout`", "For any other names, wait with `luagate run`"),
     (
         "this process is a fork of the one that opened the gate. Open a new gate in this process",
@@ -38,7 +44,10 @@ const TEXTS: [(&str, &str); 28] = [
     ("or no function for credentials", "or no --password-file"),
     ("the function for credentials", "the reading of --password-file"),
     ("the feature `tls12` of `rustls`", "TLS 1.2"),
-    ("requires a feature. Enable `tls-rustls-insecure` of `redis`", "is not accepted. Remove #insecure, and use --ca"),
+    (
+        "requires a feature. Enable `tls-rustls-insecure` of `redis`",
+        "is not accepted. Remove #insecure, and use --ca",
+    ),
     ("`root_certificates`", "--ca"),
     ("`client_certificate`", "--cert and --key"),
 ];

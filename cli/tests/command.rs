@@ -1,4 +1,5 @@
-//! Promise: the command `luagate` does what its help says, with real processes, signals, terminals and servers.
+//! Promise: the command `luagate` does what its help says, with real processes, signals, terminals and
+//! servers.
 
 #[path = "../../tests/support/mod.rs"]
 mod support;

@@ -1,5 +1,6 @@
-//! A layer of tower that limits the active requests of a service over all its instances. A request without a permit waits
-//! in line. If none came in time, the answer is 429 with `Retry-After`. Copy this file into your service.
+//! A layer of tower that limits the active requests of a service over all its instances. A request without a
+//! permit waits in line. If none came in time, the answer is 429 with `Retry-After`. Copy this file into your
+//! service.
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
@@ -25,8 +26,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// `wait` is the longest wait for a permit, and `usual` the usual duration of a request, for `Retry-After`. When the
-    /// service has stopped, the receiver tells that all permits were dropped.
+    /// `wait` is the longest wait for a permit, and `usual` the usual duration of a request, for
+    /// `Retry-After`. When the service has stopped, the receiver tells that all permits were dropped.
     pub fn new(requests: Semaphore, wait: Duration, usual: Duration) -> (Limit, Receiver<()>) {
         let (active, all_ended) = mpsc::channel(1);
         (Limit { requests, wait, usual, active }, all_ended)
@@ -36,7 +37,8 @@ impl Limit {
         match why {
             AcquireError::TimedOut(denied) | AcquireError::LineFull(denied) => {
                 let seconds = denied.retry_after(self.usual).as_millis().div_ceil(1_000); // the header has whole seconds
-                (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, seconds.to_string())], "busy\n").into_response()
+                (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, seconds.to_string())], "busy\n")
+                    .into_response()
             }
             why => unavailable(&why),
         }
@@ -76,7 +78,8 @@ where
         self.inner.poll_ready(cx)
     }
 
-    /// If the client disconnects, the future is dropped: a request in line leaves it, and an active one releases its permit.
+    /// If the client disconnects, the future is dropped: a request in line leaves it, and an active one
+    /// releases its permit.
     fn call(&mut self, request: Request) -> Self::Future {
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next); // the one that is ready

@@ -1,5 +1,5 @@
-//! A web service on axum that works on five reports at a time, over all its instances. The limit is a layer of tower, in
-//! `limit.rs`, on one route only.
+//! A web service on axum that works on five reports at a time, over all its instances. The limit is a layer
+//! of tower, in `limit.rs`, on one route only.
 //!
 //! ```sh
 //! cargo run --example axum_limit -- 127.0.0.1:3000   # REDIS_URL is the address of the Redis server
@@ -7,8 +7,9 @@
 //! curl -i http://127.0.0.1:3000/health               # has no limit
 //! ```
 //!
-//! Start it twice with different ports: the limit is for both together. WORK_MS, ROW_MS and WAIT_MS are the duration of
-//! the work before the response, of the work for each row of it, and the longest wait, in milliseconds.
+//! Start it twice with different ports: the limit is for both together. WORK_MS, ROW_MS and WAIT_MS are the
+//! duration of the work before the response, of the work for each row of it, and the longest wait, in
+//! milliseconds.
 
 mod limit;
 
@@ -41,7 +42,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (work, row, wait) = (setting("WORK_MS", 500)?, setting("ROW_MS", 50)?, setting("WAIT_MS", 2_000)?);
     // One gate for the whole process. If more than 100 requests wait in line, the next ones get 429 at once.
     let gate = Gate::builder(&url).label("reports").open_async().await?;
-    let (limit, mut all_ended) = Limit::new(gate.semaphore("report", 5).max_waiting(100), wait, work + 10 * row);
+    let (limit, mut all_ended) =
+        Limit::new(gate.semaphore("report", 5).max_waiting(100), wait, work + 10 * row);
     let router = Router::new()
         .route("/report", get(report).layer(limit))
         .route("/health", get("healthy\n"))
@@ -57,7 +59,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// A time in milliseconds from the environment.
 fn setting(name: &str, default: u64) -> Result<Duration, String> {
     let ms = match env::var(name) {
-        Ok(text) => text.parse().map_err(|_| format!("{name}: got {text:?}. Accepted: a number of milliseconds"))?,
+        Ok(text) => {
+            text.parse().map_err(|_| format!("{name}: got {text:?}. Accepted: a number of milliseconds"))?
+        }
         Err(_) => default,
     };
     Ok(Duration::from_millis(ms))

@@ -49,8 +49,8 @@ impl fmt::Display for Promise {
     }
 }
 
-/// The number of workers inside after each event. A killed worker counts until it was dead. Another promise covers the
-/// time from then until the end of its lease.
+/// The number of workers inside after each event. A killed worker counts until it was dead. Another promise
+/// covers the time from then until the end of its lease.
 fn inside(events: &[Event]) -> Vec<usize> {
     let mut inside = HashSet::new();
     let count = |event: &Event| {
@@ -65,7 +65,10 @@ fn inside(events: &[Event]) -> Vec<usize> {
 
 fn limit(events: &[Event]) -> Promise {
     let most = inside(events).into_iter().max().unwrap_or(0);
-    Promise { kept: most == LIMIT as usize, text: format!("maximum inside at the same time: {most} of {LIMIT}") }
+    Promise {
+        kept: most == LIMIT as usize,
+        text: format!("maximum inside at the same time: {most} of {LIMIT}"),
+    }
 }
 
 /// Of two workers that waited, the one with the smaller ticket was granted first.
@@ -84,8 +87,8 @@ fn order(events: &[Event]) -> Promise {
     }
 }
 
-/// A worker asks again only after its exit. So its next fence must be higher than all fences recorded until that exit.
-/// No fence may occur twice.
+/// A worker asks again only after its exit. So its next fence must be higher than all fences recorded until
+/// that exit. No fence may occur twice.
 fn fences(events: &[Event]) -> Promise {
     let (mut given, mut highest, mut stale) = (HashSet::new(), 0, 0);
     let mut when_it_left: HashMap<&str, u64> = HashMap::new();
@@ -104,11 +107,14 @@ fn fences(events: &[Event]) -> Promise {
             What::Killed => {}
         }
     }
-    Promise { kept: stale == 0, text: format!("{} fences, {stale} of them not above earlier ones", given.len()) }
+    Promise {
+        kept: stale == 0,
+        text: format!("{} fences, {stale} of them not above earlier ones", given.len()),
+    }
 }
 
-/// There is always a line. So when the permit is free again, the number of workers inside reaches the limit again. This
-/// must not happen before the lease has ended, and not much later.
+/// There is always a line. So when the permit is free again, the number of workers inside reaches the limit
+/// again. This must not happen before the lease has ended, and not much later.
 fn permit_came_back(events: &[Event], dead: &DeadHolder, handover: Duration) -> Promise {
     let DeadHolder { died, lease_left } = dead;
     let counted = events.iter().zip(inside(events));
@@ -127,8 +133,8 @@ fn permit_came_back(events: &[Event], dead: &DeadHolder, handover: Duration) -> 
     }
 }
 
-/// All workers inside leave within the longest stay. By then it would have been the turn of the killed waiter. So a
-/// worker from behind it must be inside by then.
+/// All workers inside leave within the longest stay. By then it would have been the turn of the killed
+/// waiter. So a worker from behind it must be inside by then.
 fn nobody_held_up(events: &[Event], dead: &DeadWaiter, handover: Duration) -> Promise {
     let DeadWaiter { died, ticket } = dead;
     let behind = |event: &Event| matches!(event.what, What::Enter { ticket: Some(own), .. } if own > *ticket);

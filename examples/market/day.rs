@@ -1,5 +1,5 @@
-//! The course of the demo: the market opens, a holder and a waiter are killed, the market closes, and the record is
-//! checked.
+//! The course of the demo: the market opens, a holder and a waiter are killed, the market closes, and the
+//! record is checked.
 
 use crate::audit::{self, DeadHolder, DeadWaiter};
 use crate::record::{Event, Record};
@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 /// The time between two inspections.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A worker that is about to be killed may have moved on before the signal arrives. Then another one is chosen.
+/// A worker that is about to be killed may have moved on before the signal arrives. Then another one is
+/// chosen.
 const ATTEMPTS: u32 = 3;
 
 pub fn run() -> Outcome {
@@ -34,7 +35,8 @@ struct Day {
     record: Record,
     screen: Screen,
     remains: Option<Remains>,
-    /// The largest delay of an inspection so far. It shows how busy the machine is and how far away the server is.
+    /// The largest delay of an inspection so far. It shows how busy the machine is and how far away the
+    /// server is.
     latest: Duration,
 }
 
@@ -50,7 +52,9 @@ impl Day {
         let gate = open_gate(&prefix, "market")?;
         let record = Record::new()?;
         let mut screen = Screen::new();
-        screen.note(&format!("{WORKERS} processes ask for permits of {MARKET}; at most {LIMIT} may be inside"))?;
+        screen.note(&format!(
+            "{WORKERS} processes ask for permits of {MARKET}; at most {LIMIT} may be inside"
+        ))?;
         Ok(Day {
             market: gate.semaphore(MARKET, LIMIT),
             workers: Workers::start(WORKERS, &prefix, &record)?,

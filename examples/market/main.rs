@@ -1,8 +1,8 @@
 //! The market: at most five processes of one account may be inside at the same time.
 //!
-//! Twelve processes trade through one semaphore. One is killed while it holds a permit, one while it waits in line.
-//! They are not restarted. The program shows the holders and waiters live. At the end it checks every promise against a
-//! record of all entries and exits.
+//! Twelve processes trade through one semaphore. One is killed while it holds a permit, one while it waits in
+//! line. They are not restarted. The program shows the holders and waiters live. At the end it checks every
+//! promise against a record of all entries and exits.
 //!
 //! ```sh
 //! cargo run --example market    # REDIS_URL is the address of the server; default: redis://127.0.0.1/

@@ -1,6 +1,6 @@
-//! The record: one file to which every process appends a line for each event. The order of the lines is the order of
-//! the events. A worker writes its entry after it was granted a permit, and its exit before it releases the permit. So
-//! a worker that is inside according to the record holds a permit.
+//! The record: one file to which every process appends a line for each event. The order of the lines is the
+//! order of the events. A worker writes its entry after it was granted a permit, and its exit before it
+//! releases the permit. So a worker that is inside according to the record holds a permit.
 
 use crate::Outcome;
 use luagate::Ticket;

@@ -1,5 +1,5 @@
-//! The output: a line for every event and, below these lines, the holders and waiters. On a terminal this is a table
-//! that is redrawn in place; elsewhere it is a line every second.
+//! The output: a line for every event and, below these lines, the holders and waiters. On a terminal this is
+//! a table that is redrawn in place; elsewhere it is a line every second.
 
 use crate::{LEASE, LIMIT, WORKERS};
 use console::{Style, Term, is_dumb};
@@ -67,7 +67,10 @@ impl Screen {
 
     fn has_room_for_a_table(&self) -> bool {
         let (rows, columns) = self.term.size();
-        self.term.is_term() && !is_dumb() && usize::from(rows) > ROWS + 3 && usize::from(columns) > COLUMN + 24
+        self.term.is_term()
+            && !is_dumb()
+            && usize::from(rows) > ROWS + 3
+            && usize::from(columns) > COLUMN + 24
     }
 
     /// Replaces the previous table, in one write to avoid flicker.

@@ -36,7 +36,8 @@ fn trade(name: &str, market: &Semaphore, bell: &Cancel) -> Outcome {
         // When this returns, the first waiter has been granted.
         if permit.release()? == Released::Gone {
             return Err(
-                "the permit was lost before its release; was the process paused for longer than its lease?".into()
+                "the permit was lost before its release; was the process paused for longer than its lease?"
+                    .into(),
             );
         }
     }
@@ -54,8 +55,8 @@ fn length_of_stay() -> Duration {
     SHORTEST_STAY + Duration::from_millis(more as u64)
 }
 
-/// Rings the bell when stdin is closed. The main process closes it at the end of the run, and the system closes it when
-/// the main process ends. So no worker outlives the main process.
+/// Rings the bell when stdin is closed. The main process closes it at the end of the run, and the system
+/// closes it when the main process ends. So no worker outlives the main process.
 fn ring_when_stdin_closes(bell: Cancel) {
     let (open, closed) = mpsc::channel::<()>();
     thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! A clock that a test moves: this machine's clock plus an offset. It records which threads sleep by it, and until
-//! when.
+//! A clock that a test moves: this machine's clock plus an offset. It records which threads sleep by it, and
+//! until when.
 
 use crate::sync::lock;
 use std::any::Any;
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The maximum offset. Fences and tickets begin with the time in µs. The scripts accept them below 2^53, which is the
-/// year 2255.
+/// The maximum offset. Fences and tickets begin with the time in µs. The scripts accept them below 2^53,
+/// which is the year 2255.
 const MAX_OFFSET: Duration = Duration::from_secs(50 * 365 * 86_400);
 
 /// How long a step waits in real time for threads that have something to do.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The number of times that a step waits for threads while new ones may begin. After that, new threads wait for the
-/// step.
+/// The number of times that a step waits for threads while new ones may begin. After that, new threads wait
+/// for the step.
 const ROUNDS: u32 = 20;
 
 /// The interval at which a step checks a thread that should wake up.
@@ -147,8 +147,8 @@ impl Time {
         by
     }
 
-    /// Waits until all threads sleep, then moves the time to when the first one wakes, but at most by `by`. Returns by
-    /// how much it moved the time; `None` if a thread was busy for too long.
+    /// Waits until all threads sleep, then moves the time to when the first one wakes, but at most by `by`.
+    /// Returns by how much it moved the time; `None` if a thread was busy for too long.
     fn step(&self, by: Duration) -> Option<Duration> {
         let end = Instant::now() + TIMEOUT;
         let mut known = lock(&self.threads); // no thread begins while this is locked

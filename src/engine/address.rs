@@ -16,14 +16,14 @@ use std::net::Ipv6Addr;
 #[allow(clippy::large_enum_variant, reason = "there is one, until the gate is open")]
 pub(crate) enum Address {
     One(Endpoint),
-    /// Some nodes of a cluster. One that can be reached is enough. `like`: the settings of connections to all nodes,
-    /// except host and port.
+    /// Some nodes of a cluster. One that can be reached is enough. `like`: the settings of connections to all
+    /// nodes, except host and port.
     Cluster {
         nodes: Vec<HostPort>,
         like: Endpoint,
     },
-    /// The sentinels, and the name of the master in their configuration. `ask`, `like`: the settings of connections to
-    /// the sentinels and to the master, except host and port.
+    /// The sentinels, and the name of the master in their configuration. `ask`, `like`: the settings of
+    /// connections to the sentinels and to the master, except host and port.
     Sentinel {
         sentinels: Vec<HostPort>,
         ask: Endpoint,
@@ -54,7 +54,8 @@ impl Address {
         Ok(Address::Cluster { nodes: host_ports(scheme, hosts, 6379, CLUSTER)?, like })
     }
 
-    /// `[user:password@]sentinel[:port],sentinel[:port]/master[/db][?parameters]`; user and password are for the master.
+    /// `[user:password@]sentinel[:port],sentinel[:port]/master[/db][?parameters]`; user and password are for
+    /// the master.
     fn of_sentinel(scheme: &str, rest: &str) -> Result<Address, Invalid> {
         let (login, hosts, path) = parts(rest, SENTINEL)?;
         let (path, parameters) = split(path, &['?', '#']);
@@ -97,7 +98,8 @@ impl Address {
         }
     }
 
-    /// The same address, which asks `source` for the password of each connection, but not of those to the sentinels.
+    /// The same address, which asks `source` for the password of each connection, but not of those to the
+    /// sentinels.
     pub(crate) fn with_credentials(mut self, source: &Source) -> Result<Address, Invalid> {
         let (Address::One(endpoint)
         | Address::Cluster { like: endpoint, .. }
@@ -116,9 +118,11 @@ impl Address {
             Address::One(endpoint) | Address::Cluster { like: endpoint, .. } => vec![endpoint],
             Address::Sentinel { ask, like, .. } => vec![ask, like],
         };
-        let mut endpoints: Vec<_> = endpoints.into_iter().filter(|endpoint| tls::is_used(&endpoint.info)).collect();
+        let mut endpoints: Vec<_> =
+            endpoints.into_iter().filter(|endpoint| tls::is_used(&endpoint.info)).collect();
         if certificates.are_given() && endpoints.is_empty() {
-            let why = "certificates are given, but no address uses TLS. Accepted: rediss:// with certificates";
+            let why =
+                "certificates are given, but no address uses TLS. Accepted: rediss:// with certificates";
             return Err(Invalid::new("url", why).into());
         }
         let addresses: Vec<_> = endpoints.iter().map(|endpoint| endpoint.address()).collect();
@@ -154,12 +158,15 @@ fn host_ports(scheme: &str, hosts: &str, default_port: u16, form: &str) -> Resul
     let hosts: Vec<&str> = hosts.split(',').collect();
     let parse = |(index, host): (usize, &&str)| {
         let port = if has_port(host) { String::new() } else { format!(":{default_port}") };
-        let info = endpoint_of(&format!("{scheme}://{host}{port}"), form).map_err(|invalid| match hosts.len() {
-            1 => invalid,
-            count => invalid.within(&format!("address {} of {count}", index + 1)),
-        })?;
+        let info =
+            endpoint_of(&format!("{scheme}://{host}{port}"), form).map_err(|invalid| match hosts.len() {
+                1 => invalid,
+                count => invalid.within(&format!("address {} of {count}", index + 1)),
+            })?;
         match info.address() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Ok((host.clone(), *port)),
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Ok((host.clone(), *port))
+            }
             _ => Err(Invalid::new("url", format!("the host is missing. Accepted: {form}"))), // no TCP scheme
         }
     };
@@ -179,7 +186,8 @@ fn endpoint_of(url: &str, form: &str) -> Result<Endpoint, Invalid> {
     }
     let is_socket = SOCKETS.contains(&parsed.scheme());
     let (_, rest) = url.split_once("://").unwrap_or_default();
-    // A piece of an unescaped password may be read as the port: `redis://user:12?3@host` would connect to `user`, port 12.
+    // A piece of an unescaped password may be read as the port: `redis://user:12?3@host` would connect to
+    // `user`, port 12.
     if !is_socket && broken_by_password(rest).is_some() {
         return Err(wrong());
     }
@@ -196,8 +204,8 @@ fn endpoint_of(url: &str, form: &str) -> Result<Endpoint, Invalid> {
     Ok(Endpoint::new(parameters.add_to(info, has_db).map_err(invalid)?))
 }
 
-/// The URL without white space around it, as from a file that ends with a line. Control characters in it are refused, since the
-/// parser of `redis` would remove some of them without a word.
+/// The URL without white space around it, as from a file that ends with a line. Control characters in it are
+/// refused, since the parser of `redis` would remove some of them without a word.
 fn trimmed(url: &str) -> Result<&str, Invalid> {
     let url = url.trim();
     if url.contains(char::is_control) {
@@ -215,14 +223,15 @@ const TCP: [&str; 4] = ["redis", "rediss", "valkey", "valkeys"];
 const SOCKETS: [&str; 3] = ["unix", "redis+unix", "valkey+unix"];
 
 /// The message for an unescaped password that ends its part of the URL.
-const PASSWORD: &str = "the password contains a character to escape. Write / as %2F, ? as %3F, # as %23 and @ as %40";
+const PASSWORD: &str =
+    "the password contains a character to escape. Write / as %2F, ? as %3F, # as %23 and @ as %40";
 
 const FRAGMENT: &str = "the fragment is not #insecure of an address with TLS. In a password, write # as %23";
 
 const DATABASE: &str = "the database is not a number";
 
-/// Names the wrong part of the URL of one server, and the accepted form. `form`: that of such a URL. The message contains
-/// no piece of the URL, since an unescaped password may be anywhere in it.
+/// Names the wrong part of the URL of one server, and the accepted form. `form`: that of such a URL. The
+/// message contains no piece of the URL, since an unescaped password may be anywhere in it.
 fn wrong_part(url: &str, form: &str) -> String {
     let (scheme, rest) = url.split_once("://").unzip();
     let rest = rest.unwrap_or_default();
@@ -260,7 +269,10 @@ fn of_tcp(rest: &str) -> &'static str {
     if host.is_empty() {
         return "the host is missing";
     }
-    if !port.is_empty() && port != ":" && port.strip_prefix(':').is_none_or(|port| port.parse::<u16>().is_err()) {
+    if !port.is_empty()
+        && port != ":"
+        && port.strip_prefix(':').is_none_or(|port| port.parse::<u16>().is_err())
+    {
         return "the port is not a number from 0 to 65535";
     }
     if ["0.0.0.0", "::"].contains(&host) {
@@ -385,10 +397,12 @@ mod tests {
             ("redis+sentinel://a,b:5000/orders/3", &[("a", 26379), ("b", 5000)]),
             ("redis+cluster://me:p%40secret@a:7001,[::1],c", &[("a", 7001), ("::1", 6379), ("c", 6379)]),
         ] {
-            let expected: Vec<HostPort> = expected.iter().map(|(host, port)| ((*host).to_owned(), *port)).collect();
+            let expected: Vec<HostPort> =
+                expected.iter().map(|(host, port)| ((*host).to_owned(), *port)).collect();
             assert_eq!(hosts(url), expected, "{url}");
             for (host, port) in &expected {
-                let written = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+                let written =
+                    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
                 assert_eq!(hosts(&format!("redis://{written}")), [(host.clone(), *port)]);
             }
         }

@@ -1,4 +1,5 @@
-//! The nodes of a cluster. Each has its own connection, so that a node that does not answer delays no calls to other nodes.
+//! The nodes of a cluster. Each has its own connection, so that a node that does not answer delays no calls
+//! to other nodes.
 
 use super::connector::Connector;
 use super::endpoint::Endpoint;
@@ -59,13 +60,15 @@ impl Cluster {
             let endpoint = Box::new(self.like.moved_to(host.clone(), *port));
             servers.push(Server::new(self.options.clone(), number, Connector::Address(endpoint)));
         }
-        let retired: Vec<_> = servers.iter().map(|server| (server.clone(), slots.is_retired(server.node))).collect();
+        let retired: Vec<_> =
+            servers.iter().map(|server| (server.clone(), slots.is_retired(server.node))).collect();
         drop(state);
         retired.iter().for_each(|(server, is_retired)| server.retire(*is_retired)); // without the lock
         result
     }
 
-    /// The turn to ask for the slots. `None`: another caller asks, and this one does not wait, or not until it has ended.
+    /// The turn to ask for the slots. `None`: another caller asks, and this one does not wait, or not until
+    /// it has ended.
     pub(super) async fn take_turn(&self, waits: bool, latest: Instant, mode: Mode) -> Option<Turn<'_>> {
         let take = |is_learning: &mut bool| {
             let is_taken = std::mem::replace(is_learning, true);

@@ -67,7 +67,13 @@ impl Connection {
     }
 
     /// For a thread: sends a packet and blocks until its replies are here.
-    fn call(self: &Arc<Connection>, packet: &[u8], replies: usize, latest: Instant, may: MayBlock) -> PacketOutcome {
+    fn call(
+        self: &Arc<Connection>,
+        packet: &[u8],
+        replies: usize,
+        latest: Instant,
+        may: MayBlock,
+    ) -> PacketOutcome {
         self.look_if_idle();
         let reply = Arc::new(ReplySlot::of_machine(&self.foreign, None));
         let mut state = self.open()?;
@@ -94,7 +100,12 @@ impl Connection {
 
     /// For a task: submits its packet. Returns whether the task must write it, after other tasks have
     /// submitted theirs.
-    fn submit(self: &Arc<Connection>, packet: &[u8], replies: usize, owner: Owner) -> Result<bool, CallError> {
+    fn submit(
+        self: &Arc<Connection>,
+        packet: &[u8],
+        replies: usize,
+        owner: Owner,
+    ) -> Result<bool, CallError> {
         let mut state = self.open()?;
         let (is_first, is_alone) = (state.packets.are_written(), state.packets.in_flight() == 0);
         state.push(packet, replies, owner);

@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A user and a password, as the function of [`GateBuilder::credentials`](crate::GateBuilder::credentials) returns them.
-/// The `Debug` output does not contain the password.
+/// A user and a password, as the function of [`GateBuilder::credentials`](crate::GateBuilder::credentials)
+/// returns them. The `Debug` output does not contain the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     pub(super) user: Option<String>,

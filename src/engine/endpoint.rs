@@ -36,7 +36,10 @@ pub(super) struct ConnectOptions {
 }
 
 /// Makes a connection to this address.
-pub(super) fn connect_to(endpoint: &Endpoint, options: &mut ConnectOptions) -> Result<Arc<Connection>, Failure> {
+pub(super) fn connect_to(
+    endpoint: &Endpoint,
+    options: &mut ConnectOptions,
+) -> Result<Arc<Connection>, Failure> {
     let mut limit = TimeLimit::new(options.until.saturating_duration_since(machine_now()));
     let connected = connect(endpoint, options.read_timeout, &mut limit);
     options.until = limit.end();
@@ -51,7 +54,8 @@ pub(crate) struct Endpoint {
     pub(super) info: ConnectionInfo,
     /// The settings of TLS, if the address uses it.
     pub(super) tls: Option<tls::Config>,
-    /// The function that returns the password of each connection. `None`: it is in the address, if there is one.
+    /// The function that returns the password of each connection. `None`: it is in the address, if there is
+    /// one.
     pub(super) credentials: Option<Source>,
     names: NameCache,
 }
@@ -81,7 +85,8 @@ impl Endpoint {
         self.names.forget_all();
     }
 
-    /// The user, the password and the database of a new connection. Calls the function of the program, if there is one.
+    /// The user, the password and the database of a new connection. Calls the function of the program, if
+    /// there is one.
     fn settings(&self, limit: TimeLimit, within: Duration) -> Result<RedisConnectionInfo, Failure> {
         let settings = self.info.redis_settings().clone();
         let Some(source) = &self.credentials else {
@@ -100,8 +105,8 @@ impl Endpoint {
     }
 }
 
-/// Connects within the limit, logs in, and selects the database. Sends nothing else that needs a permission. The limit is
-/// moved by the time to look up the name.
+/// Connects within the limit, logs in, and selects the database. Sends nothing else that needs a permission.
+/// The limit is moved by the time to look up the name.
 pub(crate) fn connect(
     endpoint: &Endpoint,
     write_timeout: Duration,
@@ -120,7 +125,9 @@ pub(crate) fn connect(
 fn open(endpoint: &Endpoint, write_timeout: Duration, limit: &mut TimeLimit) -> RedisResult<Box<dyn Stream>> {
     let names = &endpoint.names;
     match (endpoint.info.addr(), &endpoint.tls) {
-        (ConnectionAddr::Tcp(host, port), _) => Ok(Box::new(open_tcp(names, host, *port, write_timeout, limit)?)),
+        (ConnectionAddr::Tcp(host, port), _) => {
+            Ok(Box::new(open_tcp(names, host, *port, write_timeout, limit)?))
+        }
         #[cfg(feature = "tls")]
         (ConnectionAddr::TcpTls { host, port, .. }, Some(config)) => {
             let tls = config.connection(host)?; // before anything is sent: the host may be no valid name
@@ -129,7 +136,10 @@ fn open(endpoint: &Endpoint, write_timeout: Duration, limit: &mut TimeLimit) -> 
         }
         #[cfg(unix)]
         (ConnectionAddr::Unix(path), _) => Ok(Box::new(Socket::unix(path, write_timeout, *limit)?)),
-        _ => Err((ErrorKind::InvalidClientConfig, "this program cannot connect to an address of this kind").into()),
+        _ => {
+            Err((ErrorKind::InvalidClientConfig, "this program cannot connect to an address of this kind")
+                .into())
+        }
     }
 }
 
@@ -142,7 +152,9 @@ fn open_tcp(
 ) -> RedisResult<Socket> {
     // A node of a cluster may report it. It would mean this machine.
     if matches!(host, "0.0.0.0" | "::") {
-        return Err((ErrorKind::InvalidClientConfig, "Cannot connect to a wildcard address (0.0.0.0 or ::)").into());
+        return Err(
+            (ErrorKind::InvalidClientConfig, "Cannot connect to a wildcard address (0.0.0.0 or ::)").into()
+        );
     }
     let begun = machine_now();
     let addresses = names.look_up(host, port);

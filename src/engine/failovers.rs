@@ -1,4 +1,5 @@
-//! The thread that receives the messages of sentinels about a new master. Then the connections to the former one end.
+//! The thread that receives the messages of sentinels about a new master. Then the connections to the former
+//! one end.
 
 use super::connection::{Connection, Receiver};
 use super::mode::{MayBlock, in_own_thread};
@@ -16,8 +17,8 @@ use std::time::Duration;
 /// How often the thread looks whether the gate is still used.
 const LOOKS_EVERY: Duration = Duration::from_millis(250);
 
-/// Starts the thread. It ends with the server. If it cannot be started, a change of the master is noticed when the former master
-/// closes its connections.
+/// Starts the thread. It ends with the server. If it cannot be started, a change of the master is noticed
+/// when the former master closes its connections.
 pub(super) fn follow(sentinels: Arc<Sentinels>, server: &Arc<Server>) {
     let server = Arc::downgrade(server);
     let _ = spawn("luagate-sentinel", move || in_own_thread(|may| listen(&sentinels, &server, may)));
@@ -55,7 +56,8 @@ impl Subscription {
     /// Whether a message came. An error: the subscription has ended.
     fn wait(&self, may: MayBlock) -> Result<bool, Failure> {
         let heard = |heard: &mut bool| std::mem::take(heard).then_some(());
-        let came = self.connection.wait_for_message(&self.news, machine_now() + LOOKS_EVERY, heard, may).is_some();
+        let came =
+            self.connection.wait_for_message(&self.news, machine_now() + LOOKS_EVERY, heard, may).is_some();
         if self.connection.has_ended() {
             Err(Failure::new(FailureKind::Disconnected, "the subscription has ended"))
         } else {

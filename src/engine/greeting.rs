@@ -21,7 +21,8 @@ enum GreetingStep {
         with_user: bool,
     },
     Select,
-    /// Only to receive a reply. With TLS, a server reports in its place that it refuses the certificate of the client.
+    /// Only to receive a reply. With TLS, a server reports in its place that it refuses the certificate of
+    /// the client.
     Answer,
 }
 
@@ -42,9 +43,13 @@ pub(super) fn greet(
 impl Greeting {
     fn new(settings: &RedisConnectionInfo, user: Option<&str>, is_answered: bool) -> Greeting {
         let mut greeting = Greeting { steps: Vec::new(), packet: Vec::new() };
-        // A user without a password is one that the server accepts with any password. Without AUTH it would be another user.
+        // A user without a password is one that the server accepts with any password. Without AUTH it would
+        // be another user.
         if let Some(password) = settings.password().or(user.map(|_| "")) {
-            greeting.add(GreetingStep::LogIn { with_user: user.is_some() }, redis::cmd("AUTH").arg(user).arg(password));
+            greeting.add(
+                GreetingStep::LogIn { with_user: user.is_some() },
+                redis::cmd("AUTH").arg(user).arg(password),
+            );
         }
         if settings.db() != 0 {
             greeting.add(GreetingStep::Select, redis::cmd("SELECT").arg(settings.db()));
@@ -60,8 +65,8 @@ impl Greeting {
         self.packet.extend(command.get_packed_command());
     }
 
-    /// Sends the commands and checks the replies. `false`: the server is too old for user names. It must be greeted again
-    /// with the password alone.
+    /// Sends the commands and checks the replies. `false`: the server is too old for user names. It must be
+    /// greeted again with the password alone.
     fn exchange(&self, stream: &dyn Stream, limit: TimeLimit) -> RedisResult<bool> {
         if !self.steps.is_empty() {
             self.send(stream, limit)?;

@@ -1,13 +1,15 @@
-//! The engine of a gate: its connections, and the threads that serve them. Threads and tasks use the same connections.
+//! The engine of a gate: its connections, and the threads that serve them. Threads and tasks use the same
+//! connections.
 //!
-//! **Connections.** One to each server for all calls. The first wait in line opens a second one, for messages. With
-//! `min_replicas` there is a third one, for calls with `WAIT`. All use RESP2. See [`server`].
+//! **Connections.** One to each server for all calls. The first wait in line opens a second one, for
+//! messages. With `min_replicas` there is a third one, for calls with `WAIT`. All use RESP2. See [`server`].
 //!
-//! **Who writes.** The caller, if no other thread is writing. Otherwise the thread that writes takes its packet along. See
+//! **Who writes.** The caller, if no other thread is writing. Otherwise the thread that writes takes its
+//! packet along. See
 //! [`writing`].
 //!
-//! **Who reads.** A thread that waits alone. If more than one caller waits, or a task, the connection's own thread reads.
-//! See [`reading`].
+//! **Who reads.** A thread that waits alone. If more than one caller waits, or a task, the connection's own
+//! thread reads. See [`reading`].
 //!
 //! **Who waits** does so in a [`slot`]: threads and tasks alike.
 //!
@@ -21,28 +23,30 @@
 //! | `luagate-events` | with the first event, if the feature `tracing` is on | reports events to the subscriber | after its gate was dropped |
 //! | `luagate-sentinel` | when a gate on sentinels is opened | receives messages about a new master, and ends the connections to the former one. See [`failovers`] | after its gate was dropped |
 //!
-//! **Code of the program** runs in no thread that reads, renews or connects, and under no lock: wakers, callbacks, what they
-//! capture, subscribers of `tracing`. [`foreign`](crate::foreign) runs it.
+//! **Code of the program** runs in no thread that reads, renews or connects, and under no lock: wakers,
+//! callbacks, what they capture, subscribers of `tracing`. [`foreign`](crate::foreign) runs it.
 //!
-//! **Who renews.** The thread `luagate`, for threads and tasks alike. While there are leases to renew, it looks every 500 ms at
-//! the connection, on which nobody may be reading. If the connection has ended it renews one lease, which connects again. On a
-//! new connection it renews all leases at once.
+//! **Who renews.** The thread `luagate`, for threads and tasks alike. While there are leases to renew, it
+//! looks every 500 ms at the connection, on which nobody may be reading. If the connection has ended it
+//! renews one lease, which connects again. On a new connection it renews all leases at once.
 //!
-//! **A dropped permit** posts its release: it is sent, and nobody waits for the reply. The thread that reads handles the reply.
-//! Calls on one connection run in the order in which they were submitted, so a later call runs after the release. The
-//! first release on a connection is sent with the text of its script, so a server that does not know it delays nothing.
+//! **A dropped permit** posts its release: it is sent, and nobody waits for the reply. The thread that reads
+//! handles the reply. Calls on one connection run in the order in which they were submitted, so a later call
+//! runs after the release. The first release on a connection is sent with the text of its script, so a server
+//! that does not know it delays nothing.
 //!
-//! **A dropped future** gives up its packet: the reply is read and not used. If the call may have been granted a permit or
-//! a place in line, its release is posted behind it, on the same connection.
+//! **A dropped future** gives up its packet: the reply is read and not used. If the call may have been
+//! granted a permit or a place in line, its release is posted behind it, on the same connection.
 //!
-//! **A silent server.** If nothing arrives for the read timeout although replies are missing, the calls that waited for so
-//! long fail, and later calls use a new connection. The silent one stays for at most 120 s, for releases behind its calls.
+//! **A silent server.** If nothing arrives for the read timeout although replies are missing, the calls that
+//! waited for so long fail, and later calls use a new connection. The silent one stays for at most 120 s, for
+//! releases behind its calls.
 //!
 //! **A cluster.** `MOVED`, `ASK` and lost replies are handled by the state machines of
 //! [`routing`](luagate_core::routing). [`servers`] executes their steps.
 //!
-//! **Blocking.** Each operation is one `async fn` that takes a [`Mode`](mode::Mode). In blocking mode the primitives of
-//! this module block; in async mode they wake the task. No async runtime is needed.
+//! **Blocking.** Each operation is one `async fn` that takes a [`Mode`](mode::Mode). In blocking mode the
+//! primitives of this module block; in async mode they wake the task. No async runtime is needed.
 
 pub(crate) mod address;
 mod cluster;

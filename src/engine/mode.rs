@@ -1,7 +1,8 @@
 //! Whether an operation blocks its thread or wakes its task.
 //!
-//! An operation is one `async fn`. It waits only in the primitives of the engine, which get its [`Mode`]. In a blocking
-//! operation a primitive blocks inside of its `poll`, and is always ready. So [`block`] polls the operation once.
+//! An operation is one `async fn`. It waits only in the primitives of the engine, which get its [`Mode`]. In
+//! a blocking operation a primitive blocks inside of its `poll`, and is always ready. So [`block`] polls the
+//! operation once.
 
 use crate::foreign::Foreign;
 use std::pin::pin;
@@ -28,8 +29,8 @@ impl Mode {
     }
 }
 
-/// The permission to block the calling thread. Every function of this crate that blocks takes it, and only this
-/// module makes it. So an operation that runs in a task cannot call such a function.
+/// The permission to block the calling thread. Every function of this crate that blocks takes it, and only
+/// this module makes it. So an operation that runs in a task cannot call such a function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MayBlock(());
 

@@ -1,6 +1,6 @@
-//! The addresses of host names. The system does not limit the time of a look-up: a name server that does not answer costs
-//! 5 s or more. So a look-up has its own limit, apart from that for connecting, and its own thread. Its result is kept
-//! for a while, also if nobody waits for it any more.
+//! The addresses of host names. The system does not limit the time of a look-up: a name server that does not
+//! answer costs 5 s or more. So a look-up has its own limit, apart from that for connecting, and its own
+//! thread. Its result is kept for a while, also if nobody waits for it any more.
 
 use crate::clock::{machine_now, since};
 use crate::sync::{lock, spawn};
@@ -54,7 +54,8 @@ impl NameCache {
         }
         found.recv_timeout(LOOK_UP).unwrap_or_else(|_| {
             // An earlier look-up may have ended meanwhile.
-            self.kept(&name).ok_or_else(|| io::Error::other(format!("no address of the host within {LOOK_UP:?}")))
+            self.kept(&name)
+                .ok_or_else(|| io::Error::other(format!("no address of the host within {LOOK_UP:?}")))
         })
     }
 

@@ -1,5 +1,5 @@
-//! Reading a connection. There is one [`Reader`]. It lies in the [`ConnectionState`] while nobody reads. The thread that
-//! takes it reads until it puts it back.
+//! Reading a connection. There is one [`Reader`]. It lies in the [`ConnectionState`] while nobody reads. The
+//! thread that takes it reads until it puts it back.
 //!
 //! - A thread that waits takes the reader if it is there. It reads until it has what it waits for.
 //! - All others sleep: more threads, tasks, and waits that another thread can end. The connection's own
@@ -73,7 +73,12 @@ impl Drop for Reading<'_> {
 impl Reading<'_> {
     /// Reads until `look` finds something, or until `latest`, or until the connection has ended. If this
     /// process was stopped until `latest`, it reads once more, since a reply may be there.
-    pub(super) fn until<R>(&mut self, latest: Instant, _: MayBlock, mut look: impl FnMut() -> Option<R>) -> Option<R> {
+    pub(super) fn until<R>(
+        &mut self,
+        latest: Instant,
+        _: MayBlock,
+        mut look: impl FnMut() -> Option<R>,
+    ) -> Option<R> {
         let mut is_over = false;
         loop {
             let found = look();
@@ -97,8 +102,10 @@ impl Reading<'_> {
     fn others_need(&self) -> Option<Duration> {
         let (state, now) = (lock(&self.connection.state), machine_now());
         let is_shared = now.saturating_duration_since(state.shared) < LINGER;
-        let is_needed =
-            fault!("the own thread reads on") || !state.packets.is_empty() || state.has_sleepers() || is_shared;
+        let is_needed = fault!("the own thread reads on")
+            || !state.packets.is_empty()
+            || state.has_sleepers()
+            || is_shared;
         let left = state.packets.next_end().map_or(TICK, |end| end.saturating_duration_since(now));
         (state.end.is_none() && is_needed).then_some(left)
     }
@@ -189,7 +196,10 @@ impl Reading<'_> {
 
 impl Connection {
     /// The turn to read, if nobody has it. It must not be dropped while the state is locked.
-    pub(super) fn take_reader<'a>(self: &'a Arc<Connection>, state: &mut ConnectionState) -> Option<Reading<'a>> {
+    pub(super) fn take_reader<'a>(
+        self: &'a Arc<Connection>,
+        state: &mut ConnectionState,
+    ) -> Option<Reading<'a>> {
         state.take_reader().map(|reader| Reading { connection: self, reader })
     }
 
@@ -243,7 +253,8 @@ impl Connection {
         }
     }
 
-    /// The loop of the own thread. It ends with the connection. A connection that only one thread uses needs no own thread.
+    /// The loop of the own thread. It ends with the connection. A connection that only one thread uses needs
+    /// no own thread.
     pub(crate) fn serve(self: &Arc<Connection>) {
         let mut state = lock(&self.state);
         while state.end.is_none() {

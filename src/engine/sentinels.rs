@@ -1,4 +1,5 @@
-//! The sentinels of a gate. Each new connection asks them for the master, so a failover needs no intervention.
+//! The sentinels of a gate. Each new connection asks them for the master, so a failover needs no
+//! intervention.
 
 use super::connection::{Connection, Receiver};
 use super::credentials::Source;
@@ -11,7 +12,9 @@ use luagate_core::exchange::error_in;
 use luagate_core::failure::Failure;
 use luagate_core::kind::FailureKind;
 use luagate_core::routing::HostPort;
-use luagate_core::routing::sentinel::{Listen, Listener, SentinelState, address_of, check_role, read_address};
+use luagate_core::routing::sentinel::{
+    Listen, Listener, SentinelState, address_of, check_role, read_address,
+};
 use luagate_core::value::Value;
 use redis::ConnectionAddr;
 use std::sync::{Arc, Mutex};
@@ -30,7 +33,12 @@ pub(crate) struct Sentinels {
 }
 
 impl Sentinels {
-    pub(super) fn new(sentinels: Vec<Endpoint>, master: String, like: Endpoint, foreign: &Foreign) -> Sentinels {
+    pub(super) fn new(
+        sentinels: Vec<Endpoint>,
+        master: String,
+        like: Endpoint,
+        foreign: &Foreign,
+    ) -> Sentinels {
         let state = Mutex::new(SentinelState::new(sentinels.len()));
         Sentinels { foreign: foreign.clone(), sentinels, master, like, state }
     }
@@ -83,8 +91,8 @@ impl Sentinels {
         Err(search.failure)
     }
 
-    /// The addresses of the sentinels, and of the master as the first sentinel that answers reports it. Takes `within`
-    /// at most.
+    /// The addresses of the sentinels, and of the master as the first sentinel that answers reports it. Takes
+    /// `within` at most.
     pub(super) fn addresses(&self, within: Duration, may: MayBlock) -> Vec<ConnectionAddr> {
         let count = self.sentinels.len();
         let share = within / u32::try_from(count).unwrap_or(u32::MAX).max(1);
@@ -117,7 +125,11 @@ impl Sentinels {
         connected
     }
 
-    fn connect_to(&self, (host, port): &HostPort, options: &mut ConnectOptions) -> Result<Arc<Connection>, Failure> {
+    fn connect_to(
+        &self,
+        (host, port): &HostPort,
+        options: &mut ConnectOptions,
+    ) -> Result<Arc<Connection>, Failure> {
         let connection = connect_to(&self.like.moved_to(host.clone(), *port), options)?;
         // For a while after a failover a sentinel may report the former master.
         let role = command(&connection, &[b"ROLE"], options.until, options.may);

@@ -32,7 +32,8 @@ use std::time::{Duration, Instant};
 /// After a server could not be reached, calls fail for this long without another attempt.
 pub(crate) const SAME_FAILURE: Duration = Duration::from_millis(5);
 
-/// How much longer than an attempt to connect a caller waits for it, so that it gets the failure of the attempt.
+/// How much longer than an attempt to connect a caller waits for it, so that it gets the failure of the
+/// attempt.
 const MARGIN: Duration = Duration::from_millis(50);
 
 /// The timeouts of a gate.
@@ -183,8 +184,8 @@ impl Server {
         self.messages.look(|kept| kept.is_connecting || kept.current.is_some())
     }
 
-    /// Sends one plain command. Waits until `latest` at most, on this machine's clock, and not longer than the read timeout
-    /// for the reply. An error of the server is a value.
+    /// Sends one plain command. Waits until `latest` at most, on this machine's clock, and not longer than
+    /// the read timeout for the reply. An error of the server is a value.
     pub(crate) async fn command(
         self: &Arc<Server>,
         command: Vec<u8>,
@@ -225,12 +226,14 @@ impl Server {
 
     /// A connection, if it works, and its number: each new one has another. Does not connect.
     pub(super) fn current(&self, purpose: Purpose) -> Option<(Arc<Connection>, u64)> {
-        let current =
-            |kept: &mut KeptConnection| Some((kept.usable(self.connector.moves())?.connection.clone()?, kept.attempts));
+        let current = |kept: &mut KeptConnection| {
+            Some((kept.usable(self.connector.moves())?.connection.clone()?, kept.attempts))
+        };
         self.kept(purpose).look(current)
     }
 
-    /// The number of the connection, if it works. Finds out, without a round trip, whether the server has closed it.
+    /// The number of the connection, if it works. Finds out, without a round trip, whether the server has
+    /// closed it.
     pub(super) fn look(&self, purpose: Purpose) -> Option<u64> {
         self.current(purpose)?.0.look_if_idle();
         self.current(purpose).map(|(_, number)| number)
@@ -392,9 +395,9 @@ impl Drop for Server {
 
 /// Subscribes this connection to the channel of the gate.
 ///
-/// Behind some proxies the server accepts the command but does not count the subscription, and the scripts would see no
-/// subscriber. The two commands of the scripts are tried too, since the scripts ignore it if the user lacks a permission
-/// for them.
+/// Behind some proxies the server accepts the command but does not count the subscription, and the scripts
+/// would see no subscriber. The two commands of the scripts are tried too, since the scripts ignore it if the
+/// user lacks a permission for them.
 ///
 /// `false`: messages do not arrive, because of the server or a proxy.
 fn subscribe(
@@ -436,6 +439,7 @@ fn reply(reply: Result<Value, Failure>) -> Result<Option<Value>, Failure> {
         Value::Error(refusal) => Failure::refused(refusal),
         reply => return Ok(Some(reply)),
     };
-    let is_for_caller = failure.kind() == FailureKind::Permission || failure.is_passing() || failure.ends_connection();
+    let is_for_caller =
+        failure.kind() == FailureKind::Permission || failure.is_passing() || failure.ends_connection();
     if is_for_caller { Err(failure) } else { Ok(None) }
 }

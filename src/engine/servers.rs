@@ -50,7 +50,8 @@ pub(crate) struct Sending {
     pub(crate) until: Option<Instant>,
     /// Replicas that must confirm the calls.
     pub(crate) replicas: Option<MinReplicas>,
-    /// Until this time, a call that the server refuses only for now is sent again. `None`: its caller does that.
+    /// Until this time, a call that the server refuses only for now is sent again. `None`: its caller does
+    /// that.
     pub(crate) repeats_until: Option<Instant>,
     pub(crate) mode: Mode,
 }
@@ -88,7 +89,10 @@ impl Answered {
     }
 
     /// As `read`. Also returns when the answered call was sent.
-    pub(crate) fn read_at<T>(self, read: impl FnOnce(Value) -> Result<T, CallError>) -> Result<(T, Sent), Unanswered> {
+    pub(crate) fn read_at<T>(
+        self,
+        read: impl FnOnce(Value) -> Result<T, CallError>,
+    ) -> Result<(T, Sent), Unanswered> {
         let sent = self.sent;
         Ok((self.read(read)?, sent))
     }
@@ -98,7 +102,8 @@ impl Answered {
 #[must_use = "a call that may have run has to be undone"]
 pub(crate) struct Unanswered {
     pub(crate) error: CallError,
-    /// The connection on which the call was sent, if the server may still run it. Later calls there run after it.
+    /// The connection on which the call was sent, if the server may still run it. Later calls there run after
+    /// it.
     pub(crate) connection: Option<Arc<Connection>>,
 }
 
@@ -117,7 +122,11 @@ impl From<Failure> for Unanswered {
 /// A call that depends on the server and the connection on which it is sent.
 pub(crate) trait Make: Send {
     /// Prepares the call for the server that will receive it.
-    fn prepare(&mut self, server: &Arc<Server>, mode: Mode) -> impl Future<Output = Result<(), Failure>> + Send {
+    fn prepare(
+        &mut self,
+        server: &Arc<Server>,
+        mode: Mode,
+    ) -> impl Future<Output = Result<(), Failure>> + Send {
         let _ = (server, mode);
         async { Ok(()) }
     }
@@ -158,7 +167,9 @@ impl Servers {
             prefix: prefix.into(),
         };
         let topology = match address {
-            Address::One(endpoint) => Topology::One(Server::new(options, 0, Connector::Address(Box::new(endpoint)))),
+            Address::One(endpoint) => {
+                Topology::One(Server::new(options, 0, Connector::Address(Box::new(endpoint))))
+            }
             Address::Sentinel { sentinels, ask, master, like } => {
                 let sentinels = sentinels.into_iter().map(|(host, port)| ask.moved_to(host, port)).collect();
                 let sentinels = Arc::new(Sentinels::new(sentinels, master, like, &foreign));
@@ -166,7 +177,9 @@ impl Servers {
                 failovers::follow(sentinels, &server);
                 Topology::One(server)
             }
-            Address::Cluster { nodes, like } => Topology::Cluster(Box::new(Cluster::new(options, nodes, like))),
+            Address::Cluster { nodes, like } => {
+                Topology::Cluster(Box::new(Cluster::new(options, nodes, like)))
+            }
         };
         Servers { clock, counts, foreign, topology, timeouts, worker }
     }
@@ -176,8 +189,8 @@ impl Servers {
         self.foreign.is_own_process()
     }
 
-    /// Fails in a forked child, which must not use a gate of its parent. A lock in it may be held by a thread that does
-    /// not exist in the child.
+    /// Fails in a forked child, which must not use a gate of its parent. A lock in it may be held by a thread
+    /// that does not exist in the child.
     pub(crate) fn check_process(&self) -> Result<(), CallError> {
         if self.is_own_process() {
             Ok(())
@@ -233,8 +246,8 @@ impl Servers {
         }
     }
 
-    /// The server that has the key, as far as it is known without asking. Used to keep the work for each server
-    /// separate, so that a slow server does not delay calls to others.
+    /// The server that has the key, as far as it is known without asking. Used to keep the work for each
+    /// server separate, so that a slow server does not delay calls to others.
     pub(crate) fn node_of(&self, key: &[u8]) -> NodeId {
         match &self.topology {
             Topology::One(_) => 0,
@@ -247,8 +260,8 @@ impl Servers {
         self.server(self.node_of(key)).ok()
     }
 
-    /// The number of the connection to this server for calls like these, if it works: each new one has another. Sends
-    /// nothing.
+    /// The number of the connection to this server for calls like these, if it works: each new one has
+    /// another. Sends nothing.
     pub(crate) fn look(&self, node: NodeId, replicas: Option<MinReplicas>) -> Option<u64> {
         self.server(node).ok()?.look(purpose_of(replicas))
     }
@@ -269,13 +282,14 @@ impl Servers {
         self.send_as(call.key(), sending, &mut { call }).await
     }
 
-    /// Sends the call that `make` returns for the server that has the key. The caller has checked the process.
+    /// Sends the call that `make` returns for the server that has the key. The caller has checked the
+    /// process.
     pub(crate) async fn send_as<M: Make>(&self, key: &[u8], sending: Sending, make: &mut M) -> CallOutcome {
         self.follow(self.route(key, sending), sending, make).await
     }
 
-    /// How a call is sent for which no other part of the gate repeats it: it is sent again for the read timeout, if the
-    /// server refuses it only for now.
+    /// How a call is sent for which no other part of the gate repeats it: it is sent again for the read
+    /// timeout, if the server refuses it only for now.
     pub(crate) fn patiently(&self, mode: Mode) -> Sending {
         Sending { repeats_until: Some(self.clock.now() + self.timeouts.read), ..Sending::of(mode) }
     }
@@ -283,7 +297,9 @@ impl Servers {
     fn route(&self, key: &[u8], sending: Sending) -> Route {
         let route = match self.topology {
             Topology::One(_) => Route::of_one(),
-            Topology::Cluster(_) => Route::of_cluster(key, sending.until, self.clock.now() + self.timeouts.read),
+            Topology::Cluster(_) => {
+                Route::of_cluster(key, sending.until, self.clock.now() + self.timeouts.read)
+            }
         };
         route.begun(self.clock.moment()).repeated_until(sending.repeats_until)
     }
@@ -319,7 +335,9 @@ impl Servers {
             match self.next_step(&mut route) {
                 RouteStep::Failed(error) => return Err(Unanswered { connection, ..error.into() }),
                 RouteStep::Pause(pause) => self.pause(pause, sending.mode).await,
-                RouteStep::Learn { learning, waits } => route.learned(self.learn(learning, waits, sending).await),
+                RouteStep::Learn { learning, waits } => {
+                    route.learned(self.learn(learning, waits, sending).await)
+                }
                 RouteStep::Send { node, asking } => {
                     let server = self.server(node).map_err(|failure| route.failed(failure))?;
                     match self.attempt(&server, asking, sending, make).await {
@@ -377,13 +395,15 @@ impl Servers {
 
     async fn ask_for_slots(&self, node: NodeId, until: Instant, mode: Mode) -> Result<Value, Failure> {
         let server = self.server(node)?;
-        let (command, latest) = (resp::command(&slots::COMMAND), self.latest(Some(until), self.timeouts.read));
+        let (command, latest) =
+            (resp::command(&slots::COMMAND), self.latest(Some(until), self.timeouts.read));
         let asking = server.command(command, latest, mode);
         let reply = self.worker.limited(Some(until), mode, asking).await.ok_or_else(late)?;
         error_in(Ok(reply.map_err(CallError::into_failure)?))
     }
 
-    /// Sends a call to a server once, and again if the server does not know the script. Usually this takes one packet.
+    /// Sends a call to a server once, and again if the server does not know the script. Usually this takes
+    /// one packet.
     async fn attempt<M: Make>(
         &self,
         server: &Arc<Server>,
@@ -452,7 +472,8 @@ impl Servers {
             }
         }
         let (outcomes, unconfirmed) = exchange.results(sending.replicas.as_ref(), ended);
-        let outcomes = outcomes.into_iter().map(|outcome| answered(outcome, unconfirmed.clone(), sent, connection));
+        let outcomes =
+            outcomes.into_iter().map(|outcome| answered(outcome, unconfirmed.clone(), sent, connection));
         outcomes.collect()
     }
 
@@ -482,8 +503,8 @@ impl Servers {
         self.worker.limited(until, mode, exchange).await.unwrap_or_else(|| Err(CallError::Unknown(late())))
     }
 
-    /// Sends calls. Those for the same server share a packet; the servers follow one after the other. Each call has its
-    /// own outcome.
+    /// Sends calls. Those for the same server share a packet; the servers follow one after the other. Each
+    /// call has its own outcome.
     pub(crate) async fn send_all(&self, calls: &[Packed], sending: Sending) -> Vec<CallOutcome> {
         if let [call] = calls {
             return vec![self.send(call, sending).await];
@@ -522,7 +543,8 @@ impl Servers {
     }
 }
 
-/// Waits for the attempts to connect that are still under way, until one succeeds. Names may be looked up slowly.
+/// Waits for the attempts to connect that are still under way, until one succeeds. Names may be looked up
+/// slowly.
 async fn reaches_one(nodes: Vec<Arc<Server>>, mode: Mode) -> bool {
     for node in nodes {
         if node.is_connecting() && node.open(mode).await.is_ok() {
@@ -540,7 +562,8 @@ fn not_sent() -> Failure {
     Failure::new(FailureKind::Other, "the call was not sent")
 }
 
-/// A reply of this connection, or none. If the reply breaks the contract, the connection is not used any more.
+/// A reply of this connection, or none. If the reply breaks the contract, the connection is not used any
+/// more.
 fn answered(
     reply: Result<Value, CallError>,
     unconfirmed: Option<Failure>,

@@ -86,7 +86,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// As `block` for a thread. For a task: waits until `look` finds something. `until`: its caller stops waiting then.
+    /// As `block` for a thread. For a task: waits until `look` finds something. `until`: its caller stops
+    /// waiting then.
     pub(crate) fn until<R, L: FnMut(&mut T) -> Option<R>>(
         &self,
         until: Option<Instant>,
@@ -97,7 +98,8 @@ impl<T> Slot<T> {
     }
 }
 
-/// A wait for a change. It is forgotten when it is dropped: its waker is not kept, and not dropped by another thread.
+/// A wait for a change. It is forgotten when it is dropped: its waker is not kept, and not dropped by another
+/// thread.
 pub(crate) struct SlotWait<'a, T, L> {
     slot: &'a Slot<T>,
     until: Option<Instant>,

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 /// A timeout of zero would mean none.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// How much longer than asked for a read may block, so that not each read needs a system call for its timeout. So much
-/// later a caller's timeout may end.
+/// How much longer than asked for a read may block, so that not each read needs a system call for its
+/// timeout. So much later a caller's timeout may end.
 const SLACK: Duration = Duration::from_millis(2);
 
 /// The longest time for which a read blocks.
@@ -28,7 +28,8 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 
 pub(super) struct Socket {
     kind: SocketKind,
-    /// The read timeout of the socket in nanoseconds; 0 if none is set yet. Only the thread that reads uses it.
+    /// The read timeout of the socket in nanoseconds; 0 if none is set yet. Only the thread that reads uses
+    /// it.
     read_timeout: AtomicU64,
 }
 
@@ -51,14 +52,18 @@ macro_rules! either {
 
 impl Socket {
     /// Connects to one of the addresses of a host.
-    pub(super) fn tcp(addresses: &[SocketAddr], write_timeout: Duration, limit: TimeLimit) -> io::Result<Socket> {
+    pub(super) fn tcp(
+        addresses: &[SocketAddr],
+        write_timeout: Duration,
+        limit: TimeLimit,
+    ) -> io::Result<Socket> {
         let stream = first_that_accepts(addresses, limit)?;
         stream.set_nodelay(true)?; // each packet is complete
         Socket::with(SocketKind::Tcp(stream), write_timeout)
     }
 
-    /// Connects to a unix socket. On Linux this blocks while the queue of the socket is full, since its server does not
-    /// respond. Other systems refuse the connection then.
+    /// Connects to a unix socket. On Linux this blocks while the queue of the socket is full, since its
+    /// server does not respond. Other systems refuse the connection then.
     #[cfg(unix)]
     pub(super) fn unix(path: &Path, write_timeout: Duration, limit: TimeLimit) -> io::Result<Socket> {
         let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -78,8 +83,9 @@ impl Socket {
         Ok(Socket { kind, read_timeout: AtomicU64::new(0) })
     }
 
-    /// Limits the time of the next read. Each change of the timeout is a system call. Therefore one that is slightly too
-    /// long is not changed, and a new one is set between the two limits, so that it also fits a slightly longer time.
+    /// Limits the time of the next read. Each change of the timeout is a system call. Therefore one that is
+    /// slightly too long is not changed, and a new one is set between the two limits, so that it also fits a
+    /// slightly longer time.
     fn bound(&self, within: Duration) -> io::Result<()> {
         let within = within.clamp(SHORTEST, LONGEST);
         let slack = SLACK.min(within / 16);
@@ -132,8 +138,8 @@ impl Stream for Socket {
     }
 }
 
-/// Tries one address after the other. Each gets an equal share of the time that is left, so that one that does not
-/// answer leaves time for the others.
+/// Tries one address after the other. Each gets an equal share of the time that is left, so that one that
+/// does not answer leaves time for the others.
 fn first_that_accepts(addresses: &[SocketAddr], limit: TimeLimit) -> io::Result<TcpStream> {
     let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
     for (index, address) in addresses.iter().enumerate() {

@@ -76,7 +76,8 @@ impl ConnectionState {
     /// Whether somebody waits who does not read, if nobody reads.
     pub(super) fn has_sleepers(&self) -> bool {
         let waiters = if fault!("callers do not count as sleepers") { 0 } else { self.packets.waiters() };
-        let listeners = if fault!("waits for messages do not count as sleepers") { 0 } else { self.listeners };
+        let listeners =
+            if fault!("waits for messages do not count as sleepers") { 0 } else { self.listeners };
         let listens = self.listens_until.is_some_and(|until| machine_now() < until);
         waiters + listeners > 0 || listens && !fault!("nobody reads for a time without waits")
     }
@@ -132,8 +133,8 @@ impl Connection {
         }
     }
 
-    /// Whether this is the first release on this connection. `true` only once: the release is sent with the text of its
-    /// script. So the server runs it, even if the process ends before the reply.
+    /// Whether this is the first release on this connection. `true` only once: the release is sent with the
+    /// text of its script. So the server runs it, even if the process ends before the reply.
     pub(crate) fn is_first_release(&self) -> bool {
         !self.has_released.load(Ordering::Relaxed) && !self.has_released.swap(true, Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! The functions that a thread is in when it writes to a socket. The page `guide::internals` shows them, and a test
-//! compares them.
+//! The functions that a thread is in when it writes to a socket. The page `guide::internals` shows them, and
+//! a test compares them.
 
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
@@ -25,8 +25,8 @@ pub(crate) fn of(work: impl FnOnce()) -> Vec<Vec<String>> {
     WALKS.take().unwrap_or_default()
 }
 
-/// The functions of the library, from the outermost one, each with its file. A frame of an async function does not name it, but its
-/// line does.
+/// The functions of the library, from the outermost one, each with its file. A frame of an async function
+/// does not name it, but its line does.
 fn functions(stack: &str) -> Vec<String> {
     let places = stack.lines().filter_map(|line| line.trim().strip_prefix("at "));
     let mut names: Vec<String> = places.filter_map(name_of).collect();
@@ -40,10 +40,12 @@ fn name_of(place: &str) -> Option<String> {
     let path = place.trim_start_matches("./");
     let (path, _) = path.rsplit_once(':')?;
     let (path, line) = path.rsplit_once(':')?;
-    let file = path.strip_prefix("src/").filter(|file| !file.ends_with("tests.rs") && !file.ends_with("walk.rs"))?;
+    let file =
+        path.strip_prefix("src/").filter(|file| !file.ends_with("tests.rs") && !file.ends_with("walk.rs"))?;
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).ok()?;
     let before: Vec<&str> = text.lines().take(line.parse().ok()?).collect();
-    let function = before.iter().rev().find_map(|line| line.split_once("fn ").filter(|(head, _)| is_head(head)))?;
+    let function =
+        before.iter().rev().find_map(|line| line.split_once("fn ").filter(|(head, _)| is_head(head)))?;
     let name = function.1.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
     Some(format!("{file} {name}"))
 }

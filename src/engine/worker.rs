@@ -1,6 +1,6 @@
-//! The gate's own thread. It renews leases, repeats releases that are not confirmed, reports lost permits, and wakes tasks
-//! at their deadlines. It never blocks for a reply: its work for the servers are futures, which it polls itself. So a
-//! server that does not answer delays nothing on the others.
+//! The gate's own thread. It renews leases, repeats releases that are not confirmed, reports lost permits,
+//! and wakes tasks at their deadlines. It never blocks for a reply: its work for the servers are futures,
+//! which it polls itself. So a server that does not answer delays nothing on the others.
 
 use super::mode::Mode;
 use crate::clock::{Alarm, Clock};
@@ -109,14 +109,16 @@ impl Worker {
         }
     }
 
-    /// There is work for a job at this time. If permits come and go, the thread is woken once for many of them: it may
-    /// find less to do than it had planned for.
+    /// There is work for a job at this time. If permits come and go, the thread is woken once for many of
+    /// them: it may find less to do than it had planned for.
     pub(crate) fn call_at(&self, at: Instant) {
         let mut state = lock(&self.shared.state);
         // A thread that has no jobs yet sleeps only for the tasks.
         if !state.is_called
             && (!state.has_jobs
-                || state.sleeps_until.is_none_or(|until| at < until && !fault!("a call at a time wakes nobody")))
+                || state
+                    .sleeps_until
+                    .is_none_or(|until| at < until && !fault!("a call at a time wakes nobody")))
         {
             state.is_called = true;
             self.shared.wake(state);
@@ -146,7 +148,8 @@ impl Worker {
                 return Poll::Ready(());
             }
             match &timer {
-                Some(Timer { waker, .. }) if waker.will_wake(cx.waker()) || fault!("the task's old waker is used") => {}
+                Some(Timer { waker, .. })
+                    if waker.will_wake(cx.waker()) || fault!("the task's old waker is used") => {}
                 _ => timer = Some(self.set_timer(until, cx.waker(), mode)),
             }
             Poll::Pending
@@ -154,7 +157,8 @@ impl Worker {
         .await
     }
 
-    /// The result of `work`, or `None` at `until` on the gate's clock. Blocking primitives have their own time limits.
+    /// The result of `work`, or `None` at `until` on the gate's clock. Blocking primitives have their own
+    /// time limits.
     pub(crate) async fn limited<T>(
         &self,
         until: Option<Instant>,
@@ -182,7 +186,8 @@ impl Worker {
         state.last += 1;
         let key = (until, state.last);
         state.timers.insert(key, (timer, mode));
-        let is_earlier = |sleeps_until| until < sleeps_until && !fault!("a timer does not shorten the thread's sleep");
+        let is_earlier =
+            |sleeps_until| until < sleeps_until && !fault!("a timer does not shorten the thread's sleep");
         if state.sleeps_until.is_none_or(is_earlier) {
             self.shared.wake(state);
         }
@@ -235,14 +240,15 @@ impl WorkerThread {
             let shared = self.clone();
             state.is_running = spawn("luagate", move || shared.run());
             // If no thread can be started, the next call tries again.
-            state.is_called &= state.is_running || fault!("a thread that could not be started is not started again");
+            state.is_called &=
+                state.is_running || fault!("a thread that could not be started is not started again");
         }
         // Here, since the gate may be dropped before the thread looks.
-        if !state.has_jobs && !state.jobs.is_empty() {
+        let gets_jobs = !fault!("a thread that has started without jobs never gets them");
+        if !state.has_jobs && !state.jobs.is_empty() && gets_jobs {
             state.new_jobs = state.jobs.iter().filter_map(Weak::upgrade).collect();
             state.has_jobs = true;
         }
-        state.has_jobs |= fault!("a thread that has started without jobs never gets them");
         let is_running = state.is_running;
         self.alarm.wake(state);
         is_running
@@ -277,7 +283,9 @@ impl WorkerThread {
                 continue;
             }
             let is_called = state.is_called && !fault!("a call is missed while the thread is awake");
-            if is_called || !state.woken.is_empty() && !fault!("work that is woken while the thread is awake is missed")
+            if is_called
+                || !state.woken.is_empty()
+                    && !fault!("work that is woken while the thread is awake is missed")
             {
                 continue;
             }

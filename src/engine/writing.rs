@@ -11,7 +11,10 @@ const WRITES: usize = if cfg!(luagate_model) { 1 } else { 4 };
 
 impl Connection {
     /// Writes what is submitted, unless another thread does. After some rounds the reader continues.
-    pub(super) fn write<'a>(&'a self, mut state: MutexGuard<'a, ConnectionState>) -> MutexGuard<'a, ConnectionState> {
+    pub(super) fn write<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, ConnectionState>,
+    ) -> MutexGuard<'a, ConnectionState> {
         let mut rounds = WRITES;
         while state.may_write()
             && (rounds > 0 || !(state.packets.will_be_written() || fault!("a writer stops while others add")))

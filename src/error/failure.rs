@@ -35,7 +35,9 @@ impl fmt::Display for Failure {
         use FailureKind::*;
         let advice = match self.0.kind {
             Unreachable => "cannot connect to the server. Check that it runs and that the address is right",
-            TimedOut => "the server did not answer in time. Check its load and the network, or raise the timeout",
+            TimedOut => {
+                "the server did not answer in time. Check its load and the network, or raise the timeout"
+            }
             Disconnected => "the connection to the server broke. Call again",
             Authentication => {
                 "cannot log in. Correct the user name or password in the address, or in what `credentials` returns"
@@ -48,7 +50,9 @@ impl fmt::Display for Failure {
             TooFewReplicas => {
                 "too few replicas confirmed, so the call failed. Check that they follow their master, or lower `min_replicas`"
             }
-            OutOfMemory => "the server is out of memory. Raise `maxmemory`; releasing and removing still work",
+            OutOfMemory => {
+                "the server is out of memory. Raise `maxmemory`; releasing and removing still work"
+            }
             WrongType => "a key of this name holds another type of data. Choose another name or prefix",
             WrongVersion => {
                 "another version of luagate wrote this state. Use one version in all programs, or choose another prefix"
@@ -61,7 +65,9 @@ impl fmt::Display for Failure {
             UnexpectedReply => {
                 "unexpected reply; the scripts never return this. Check for a proxy that changes replies"
             }
-            Forked => "this process is a fork of the one that opened the gate. Open a new gate in this process",
+            Forked => {
+                "this process is a fork of the one that opened the gate. Open a new gate in this process"
+            }
             _ => "the call failed. Correct the cause that follows, then call again",
         };
         write!(f, "{advice} ({})", self.0.text)

@@ -9,7 +9,9 @@ pub(crate) mod words;
 pub use luagate_core::invalid::Invalid;
 pub use luagate_core::kind::FailureKind;
 pub(crate) use outcome::Used;
-pub use outcome::{AboveLimit, AlreadyHeld, Cancelled, Denied, LimitMismatch, Lost, PlaceRevoked, StillClosed};
+pub use outcome::{
+    AboveLimit, AlreadyHeld, Cancelled, Denied, LimitMismatch, Lost, PlaceRevoked, StillClosed,
+};
 pub use ticket::Ticket;
 
 use crate::error::failure::Failure;
@@ -25,8 +27,8 @@ const LATER: &str = ". Try again later, or wait in line";
 const LONGER: &str = ". Call again to wait again, or use a longer timeout";
 const SHORTER: &str = ". Try again later, or raise `max_waiting`";
 
-/// Defines an enum whose variants each hold one value. A variant displays its words before that value, and its remedy
-/// after it.
+/// Defines an enum whose variants each hold one value. A variant displays its words before that value, and
+/// its remedy after it.
 macro_rules! one_of {
     ($(#[$docs:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident($inner:ty) $words:literal $($remedy:ident)?,)* }) => {
         $(#[$docs])*
@@ -58,14 +60,15 @@ macro_rules! one_of {
 }
 
 one_of! {
-    /// Why a call failed that neither takes a permit nor waits for one, for example `open`, `inspect` or `resize`.
+    /// Why a call failed that neither takes a permit nor waits for one, for example `open`, `inspect` or
+    /// `resize`.
     CallError {
         /// An argument is invalid. Nothing was changed.
         Invalid(Invalid) "",
         /// The server could not be used. Nothing was changed.
         Failed(Failure) "",
-        /// The call was sent, and sent again with the same id, but no reply came, or one that does not say whether the server ran
-        /// it.
+        /// The call was sent, and sent again with the same id, but no reply came, or one that does not say
+        /// whether the server ran it.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -85,8 +88,8 @@ one_of! {
         Invalid(Invalid) "",
         /// The server could not be used. The caller holds nothing.
         Failed(Failure) "",
-        /// The server may have run the call: no reply came, or one that does not say it. The background sends a release for its
-        /// id, so nothing stays held.
+        /// The server may have run the call: no reply came, or one that does not say it. The background sends
+        /// a release for its id, so nothing stays held.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -114,8 +117,8 @@ one_of! {
         Invalid(Invalid) "",
         /// The server could not be used. The caller holds nothing.
         Failed(Failure) "",
-        /// The server may have run the call: no reply came, or one that does not say it. The background sends a release for its
-        /// id, so nothing stays held.
+        /// The server may have run the call: no reply came, or one that does not say it. The background sends
+        /// a release for its id, so nothing stays held.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -129,8 +132,8 @@ one_of! {
         Invalid(Invalid) "",
         /// The server could not be used. Nothing was changed: the permit is held until its lease ends.
         Failed(Failure) "",
-        /// The server may have run the call: no reply came, or one that does not say it. After a refresh, the permit counts until
-        /// its old or its new lease ends, whichever is first.
+        /// The server may have run the call: no reply came, or one that does not say it. After a refresh, the
+        /// permit counts until its old or its new lease ends, whichever is first.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -146,7 +149,8 @@ one_of! {
         Invalid(Invalid) "",
         /// The server could not be used.
         Failed(Failure) "",
-        /// The server may have run the call: no reply came, or one that does not say it. A wait holds nothing: call again.
+        /// The server may have run the call: no reply came, or one that does not say it. A wait holds
+        /// nothing: call again.
         Unknown(Failure) "unknown whether the server ran the call: ",
     }
 }
@@ -188,8 +192,8 @@ one_of! {
     RunError {
         /// There was no permit in time. The work did not run.
         NotAcquired(AcquireError) "",
-        /// The permit was lost before the work ended. The work was dropped at an `await`, or it ended after the loss.
-        /// Another caller may have held a permit at the same time.
+        /// The permit was lost before the work ended. The work was dropped at an `await`, or it ended after
+        /// the loss. Another caller may have held a permit at the same time.
         Lost(Lost) "",
     }
 }
@@ -279,7 +283,9 @@ impl AcquireError {
         match error {
             NotGranted::TimedOut(denied) => AcquireError::TimedOut(Denied::of(keys.name(), &denied)),
             NotGranted::LineFull(denied) => AcquireError::LineFull(Denied::of(keys.name(), &denied)),
-            NotGranted::Cancelled { ticket } => AcquireError::Cancelled(Cancelled { ticket: ticket.map(Ticket::new) }),
+            NotGranted::Cancelled { ticket } => {
+                AcquireError::Cancelled(Cancelled { ticket: ticket.map(Ticket::new) })
+            }
             NotGranted::Revoked => AcquireError::Revoked(PlaceRevoked { name: name(), id: id.to_owned() }),
             NotGranted::AlreadyHeld { permits, fence } => {
                 AcquireError::AlreadyHeld(AlreadyHeld { name: name(), id: id.to_owned(), permits, fence })
@@ -299,7 +305,9 @@ impl TryAcquireError {
     /// Why this id was not granted at once.
     pub(crate) fn of(error: NotGranted, keys: &Keys, id: &str) -> TryAcquireError {
         match AcquireError::of(error, keys, id) {
-            AcquireError::TimedOut(denied) | AcquireError::LineFull(denied) => TryAcquireError::Denied(denied),
+            AcquireError::TimedOut(denied) | AcquireError::LineFull(denied) => {
+                TryAcquireError::Denied(denied)
+            }
             AcquireError::AlreadyHeld(held) => TryAcquireError::AlreadyHeld(held),
             AcquireError::LimitMismatch(mismatch) => TryAcquireError::LimitMismatch(mismatch),
             AcquireError::AboveLimit(above) => TryAcquireError::AboveLimit(above),
@@ -317,7 +325,9 @@ impl WaitError {
     /// Why the wait for a latch ended.
     pub(crate) fn of(error: NotOpen) -> WaitError {
         match error {
-            NotOpen::StillClosed(still) => WaitError::StillClosed(StillClosed { left: still.left, count: still.count }),
+            NotOpen::StillClosed(still) => {
+                WaitError::StillClosed(StillClosed { left: still.left, count: still.count })
+            }
             NotOpen::Cancelled => WaitError::Cancelled(Cancelled { ticket: None }),
             NotOpen::Unanswered(error) => error.into(),
         }

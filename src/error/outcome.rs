@@ -15,26 +15,34 @@ pub struct Denied {
     pub name: String,
     /// How many permits are in use.
     pub in_use: u32,
-    /// The limit in force. 0 if the timeout ended before this one of several semaphores was asked: nothing is known then.
+    /// The limit in force. 0 if the timeout ended before this one of several semaphores was asked: nothing is
+    /// known then.
     pub limit: u32,
     /// How many callers wait in line.
     pub waiting: u64,
-    /// The time until the next lease expires, unless its holder renews it. `None`: no current lease expires. If the
-    /// line is full, this is a lower bound: a lease that was renewed before can expire later.
+    /// The time until the next lease expires, unless its holder renews it. `None`: no current lease expires.
+    /// If the line is full, this is a lower bound: a lease that was renewed before can expire later.
     ///
-    /// This does not say when a permit becomes free. A holder can release long before, and a renewed lease expires only
-    /// if its holder crashes. For the `Retry-After` of a web service use [`retry_after`](Denied::retry_after).
+    /// This does not say when a permit becomes free. A holder can release long before, and a renewed lease
+    /// expires only if its holder crashes. For the `Retry-After` of a web service use
+    /// [`retry_after`](Denied::retry_after).
     pub next_expiry: Option<Duration>,
 }
 
 impl Denied {
     pub(crate) fn of(name: &str, denied: &luagate_core::waiter::Denied) -> Denied {
         let luagate_core::waiter::Denied { usage: Usage { in_use, limit }, waiting, next_expiry } = *denied;
-        Denied { name: name.to_owned(), in_use, limit, waiting, next_expiry: next_expiry.map(Duration::from_millis) }
+        Denied {
+            name: name.to_owned(),
+            in_use,
+            limit,
+            waiting,
+            next_expiry: next_expiry.map(Duration::from_millis),
+        }
     }
 
-    /// Estimates the time until a permit is free for the caller: `hold` × (`waiting` + 1) / `limit`, at least one
-    /// millisecond. `hold` is the typical time for which a permit is held. Sends nothing to the server.
+    /// Estimates the time until a permit is free for the caller: `hold` × (`waiting` + 1) / `limit`, at least
+    /// one millisecond. `hold` is the typical time for which a permit is held. Sends nothing to the server.
     ///
     /// ```
     /// # fn answer(denied: &luagate::errors::Denied) {
@@ -66,7 +74,8 @@ impl fmt::Display for Denied {
 
 impl std::error::Error for Denied {}
 
-/// Displays the permits in use (first) of the limit (second). Only a reader-writer lock has the highest limit.
+/// Displays the permits in use (first) of the limit (second). Only a reader-writer lock has the highest
+/// limit.
 pub(crate) struct Used(pub(crate) u32, pub(crate) u32);
 
 impl fmt::Display for Used {
@@ -82,8 +91,8 @@ impl fmt::Display for Used {
 
 /// The chosen id already holds a permit, and an id can hold only one.
 ///
-/// Another caller may use the same id, or the reply to an earlier call of this caller was lost. A call takes its own grant,
-/// also if a connection broke and the call was sent again. To take the permit over, call
+/// Another caller may use the same id, or the reply to an earlier call of this caller was lost. A call takes
+/// its own grant, also if a connection broke and the call was sent again. To take the permit over, call
 /// [`Semaphore::adopt`](crate::Semaphore::adopt). To release it, call [`Semaphore::revoke`](crate::Semaphore::revoke).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -125,10 +134,11 @@ impl LimitMismatch {
     }
 }
 
-/// The caller asked for more permits than the limit in force, so waiting cannot help. The caller holds nothing.
+/// The caller asked for more permits than the limit in force, so waiting cannot help. The caller holds
+/// nothing.
 ///
-/// The limit in force can differ from the declared one: a call of [`Semaphore::resize`](crate::Semaphore::resize)
-/// changed it, or the first grant stored another.
+/// The limit in force can differ from the declared one: a call of
+/// [`Semaphore::resize`](crate::Semaphore::resize) changed it, or the first grant stored another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AboveLimit {
@@ -140,7 +150,8 @@ pub struct AboveLimit {
     pub limit: u32,
 }
 
-/// The place in line was revoked with [`Semaphore::revoke`](crate::Semaphore::revoke). The caller holds nothing.
+/// The place in line was revoked with [`Semaphore::revoke`](crate::Semaphore::revoke). The caller holds
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlaceRevoked {
@@ -150,8 +161,8 @@ pub struct PlaceRevoked {
     pub id: String,
 }
 
-/// The permit no longer belongs to this holder: its lease ended, it was released or revoked, or the server lost its
-/// data.
+/// The permit no longer belongs to this holder: its lease ended, it was released or revoked, or the server
+/// lost its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lost {

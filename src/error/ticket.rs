@@ -7,7 +7,8 @@ use std::str::FromStr;
 /// The highest number that the scripts accept.
 const HIGHEST: u64 = (1 << 53) - 1;
 
-/// A place in the line of one semaphore or lock. Of two waiters, the one with the smaller ticket is served first.
+/// A place in the line of one semaphore or lock. Of two waiters, the one with the smaller ticket is served
+/// first.
 ///
 /// The server gives it to a waiter. A program receives it with [`Cancelled`](crate::errors::Cancelled), from
 /// [`Permit::ticket`](crate::Permit::ticket) or in an [`Inspection`](crate::inspection::Inspection).

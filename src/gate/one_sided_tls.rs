@@ -1,6 +1,6 @@
-//! Detects that only one side uses TLS. Runs once, if a gate could not be opened, since neither side reports this
-//! error. A server with TLS closes connections without it. A server without TLS reads the handshake as a long word and
-//! waits for the rest of it.
+//! Detects that only one side uses TLS. Runs once, if a gate could not be opened, since neither side reports
+//! this error. A server with TLS closes connections without it. A server without TLS reads the handshake as a
+//! long word and waits for the rest of it.
 
 use crate::clock::machine_now;
 use crate::engine::mode::Mode;
@@ -21,11 +21,12 @@ const EMPTY_HELLO: [u8; 9] = [22, 3, 1, 0, 4, 1, 0, 0, 0];
 /// The first bytes of an alert.
 const ALERT: [u8; 2] = [21, 3];
 
-/// The error of a gate that could not be opened, with the cause if only one side uses TLS. Waits for a quarter of the connect
-/// timeout at most.
+/// The error of a gate that could not be opened, with the cause if only one side uses TLS. Waits for a
+/// quarter of the connect timeout at most.
 pub(super) async fn explained(servers: &Arc<Servers>, error: CallError, mode: Mode) -> CallError {
     use FailureKind::*;
-    let may_be = |failure: &&Failure| matches!(failure.kind(), Unreachable | Disconnected | NotRedis | TimedOut);
+    let may_be =
+        |failure: &&Failure| matches!(failure.kind(), Unreachable | Disconnected | NotRedis | TimedOut);
     let Some(failure) = error.failure().filter(may_be).cloned() else {
         return error;
     };

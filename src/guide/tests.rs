@@ -21,7 +21,11 @@ use std::time::Duration;
 
 /// A time as the texts write it.
 fn said(time: Duration) -> String {
-    if time.subsec_millis() == 0 { format!("{} s", time.as_secs()) } else { format!("{} ms", time.as_millis()) }
+    if time.subsec_millis() == 0 {
+        format!("{} s", time.as_secs())
+    } else {
+        format!("{} ms", time.as_millis())
+    }
 }
 
 /// The text of a file on one line, without the marks of comments.
@@ -68,8 +72,10 @@ fn failures_and_connections() {
 
 #[test]
 fn waits() {
-    let last_call =
-        [("production", "its last call takes at most {} more"), ("production", "too busy for these {}, the wait ends")];
+    let last_call = [
+        ("production", "its last call takes at most {} more"),
+        ("production", "too busy for these {}, the wait ends"),
+    ];
     assert_said(&said(LAST_CALL), &last_call);
     let patience = [
         ("glossary", "without asking again, {} after its last call"),
@@ -115,7 +121,8 @@ fn leases_and_releases() {
     assert_said(&said(SHORTEST_RENEWED), &[("leases_and_fences", "`d`: {} to 100 years | yes")]);
     assert_said(&said(DEFAULT / 3), &[("production", "after at most a third of its lease ({} by default)")]);
     let outage = DEFAULT * 2 / 3 - TIMEOUT;
-    let defaults = format!("the read timeout: {{}} with the defaults of {} and {}", said(DEFAULT), said(TIMEOUT));
+    let defaults =
+        format!("the read timeout: {{}} with the defaults of {} and {}", said(DEFAULT), said(TIMEOUT));
     assert_said(&said(outage), &[("production", &defaults)]);
     assert_said(
         &said(LOOKS_EVERY),
@@ -127,7 +134,10 @@ fn leases_and_releases() {
         ("production", "it waits for at most {} until all releases are confirmed"),
     ];
     assert_said(&said(LONGEST_FLUSH), &flush);
-    assert_said(&said(LAST_RELEASES), &[("production", "If the gate is dropped, this continues for at most {},")]);
+    assert_said(
+        &said(LAST_RELEASES),
+        &[("production", "If the gate is dropped, this continues for at most {},")],
+    );
     assert_said(&said(outbox::FIRST_PAUSE), &[("production", "first after {}, later every second")]);
     assert_eq!(outbox::LONGEST_PAUSE, Duration::from_secs(1));
     assert_said(&exchange::BATCH.to_string(), &[("production", "up to {} in one packet")]);
@@ -149,8 +159,10 @@ fn futures_that_are_not_polled() {
         ("src/several.rs", "If more than {} futures of the gate are not polled"),
     ];
     assert_said(&FEW.to_string(), &few);
-    let many =
-        [("async_programs", "Then the gate waits for {}."), ("src/several.rs", "are not polled, this time is {}.")];
+    let many = [
+        ("async_programs", "Then the gate waits for {}."),
+        ("src/several.rs", "are not polled, this time is {}."),
+    ];
     assert_said(&said(UNPOLLED_OF_MANY), &many);
 }
 

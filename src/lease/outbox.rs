@@ -25,7 +25,12 @@ impl SharedOutbox {
     pub(crate) fn new(foreign: &Foreign) -> SharedOutbox {
         let (last, failures) = (AtomicU64::new(0), AtomicU64::new(0));
         let is_waited_for = AtomicBool::new(false);
-        SharedOutbox { outbox: Slot::of_machine(foreign, Outbox::new(&SCRIPTS)), is_waited_for, last, failures }
+        SharedOutbox {
+            outbox: Slot::of_machine(foreign, Outbox::new(&SCRIPTS)),
+            is_waited_for,
+            last,
+            failures,
+        }
     }
 
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Unconfirmed) -> T) -> T {

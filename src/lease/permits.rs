@@ -1,5 +1,5 @@
-//! The permits of a gate, and the callbacks for their loss. The gate's own thread renews them, and reports those that are
-//! lost.
+//! The permits of a gate, and the callbacks for their loss. The gate's own thread renews them, and reports
+//! those that are lost.
 
 use crate::engine::mode::Mode;
 use crate::engine::servers::{CallOutcome, Sending, Servers};
@@ -24,7 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// How often the connections are looked at on which leases are renewed. Nobody reads a connection on which no call waits.
+/// How often the connections are looked at on which leases are renewed. Nobody reads a connection on which no
+/// call waits.
 pub(crate) const LOOKS_EVERY: Duration = Duration::from_millis(500);
 
 /// Called once when a permit turns out to be lost.
@@ -80,8 +81,10 @@ impl Permits {
         if let Some(on_lost) = on_lost {
             table.on_lost.insert(number, on_lost.clone());
         }
-        let due =
-            [KeeperTask::Renew(node), KeeperTask::Report].into_iter().filter_map(|task| table.keeper.next(task)).min();
+        let due = [KeeperTask::Renew(node), KeeperTask::Report]
+            .into_iter()
+            .filter_map(|task| table.keeper.next(task))
+            .min();
         drop(table);
         if let Some(at) = due {
             servers.worker.call_at(at.min(now.instant() + LOOKS_EVERY));
@@ -110,8 +113,8 @@ impl Permits {
         .await
     }
 
-    /// Refreshes these permits, with `lease_ms` or each with its own lease. Returns an outcome for each. Waits for the
-    /// replies until `until` at most.
+    /// Refreshes these permits, with `lease_ms` or each with its own lease. Returns an outcome for each.
+    /// Waits for the replies until `until` at most.
     ///
     /// # Cancel safety
     /// A refresh that is dropped counts as one without an answer.
@@ -127,9 +130,13 @@ impl Permits {
         let mut refreshing = Refreshing { permits: self, refreshes: refreshes.collect(), is_over: false };
         let now = self.servers.clock.moment();
         self.with(|keeper| {
-            refreshing.refreshes.iter().for_each(|(number, _, lease_ms)| keeper.refreshing(*number, *lease_ms, now));
+            refreshing
+                .refreshes
+                .iter()
+                .for_each(|(number, _, lease_ms)| keeper.refreshing(*number, *lease_ms, now));
         });
-        let refreshes = refreshing.refreshes.iter().map(|(_, identity, lease_ms)| identity.refresh(*lease_ms));
+        let refreshes =
+            refreshing.refreshes.iter().map(|(_, identity, lease_ms)| identity.refresh(*lease_ms));
         let mut sending = Sending { until, ..self.servers.patiently(mode) };
         sending.repeats_until = sending.repeats_until.min(until.or(sending.repeats_until));
         let outcomes = self.send(refreshes.collect(), sending).await;
@@ -175,8 +182,8 @@ impl Permits {
         lock(&self.table)
     }
 
-    /// A permit is dropped at `now`. If there is something to release, returns its longest lease, and keeps the permit until
-    /// its release is answered.
+    /// A permit is dropped at `now`. If there is something to release, returns its longest lease, and keeps
+    /// the permit until its release is answered.
     pub(crate) fn drop_permit(&self, number: Number, now: Moment) -> Option<Option<Duration>> {
         let mut table = self.lock();
         if !table.keeper.begin_release(number, now) {
@@ -260,7 +267,8 @@ impl Permits {
         if losses.is_empty() {
             return;
         }
-        let futures = losses.iter().flat_map(|Loss { number, .. }| table.waiting.range((*number, 0)..(*number + 1, 0)));
+        let futures =
+            losses.iter().flat_map(|Loss { number, .. }| table.waiting.range((*number, 0)..(*number + 1, 0)));
         let futures: Vec<_> = futures.map(|(future, _)| *future).collect();
         let waiting: Vec<Waker> = futures.iter().filter_map(|future| table.waiting.remove(future)).collect();
         let on_lost = |loss: &Loss| table.on_lost.get(&loss.number).cloned();
@@ -305,9 +313,9 @@ impl Permits {
         self.servers.worker.call();
     }
 
-    /// Looks at the connections on which leases are renewed. If one was replaced, the server may have lost its data, so all
-    /// of its permits are renewed now. If one has ended, the first of them is: this connects again. Returns when to look
-    /// again.
+    /// Looks at the connections on which leases are renewed. If one was replaced, the server may have lost
+    /// its data, so all of its permits are renewed now. If one has ended, the first of them is: this connects
+    /// again. Returns when to look again.
     fn look(&self, now: Moment) -> Option<Instant> {
         let (nodes, former) = {
             let mut table = self.lock();
@@ -338,7 +346,8 @@ impl Permits {
         let read = |(refresh, outcome): (&Refresh, CallOutcome)| {
             let answered = outcome.map_err(|unanswered| unanswered.error)?;
             let (sent, unconfirmed) = (answered.sent.at, answered.unconfirmed.clone());
-            let grant = answered.read(|reply| refresh.answer(reply)).map_err(|unanswered| unanswered.error)?;
+            let grant =
+                answered.read(|reply| refresh.answer(reply)).map_err(|unanswered| unanswered.error)?;
             match (grant, unconfirmed) {
                 (Some(_), Some(failure)) => Err(CallError::Failed(failure)),
                 (grant, _) => Ok(grant.map(|grant| (grant, sent))),

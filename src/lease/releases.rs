@@ -1,5 +1,6 @@
-//! Releases for which no caller waits, and the order of calls and releases. This module sends what the outbox decides:
-//! posted on a connection behind all earlier calls of the gate, or as a driver, by the gate's own thread or by a caller.
+//! Releases for which no caller waits, and the order of calls and releases. This module sends what the outbox
+//! decides: posted on a connection behind all earlier calls of the gate, or as a driver, by the gate's own
+//! thread or by a caller.
 
 use super::outbox::SharedOutbox;
 use super::permits::Permits;
@@ -67,7 +68,11 @@ fn is_open(connection: &Arc<Connection>) -> bool {
 }
 
 impl Releases {
-    pub(crate) fn new(servers: Arc<Servers>, all_waits: AllWaits, outbox: Arc<SharedOutbox>) -> Arc<Releases> {
+    pub(crate) fn new(
+        servers: Arc<Servers>,
+        all_waits: AllWaits,
+        outbox: Arc<SharedOutbox>,
+    ) -> Arc<Releases> {
         let releases = Arc::new(Releases { servers, all_waits, outbox });
         releases.servers.worker.add_job(Arc::<Releases>::downgrade(&releases));
         releases
@@ -86,7 +91,8 @@ impl Releases {
 
     // Posting.
 
-    /// Sends a release without waiting for its reply. Later calls of this gate for the same name run after it.
+    /// Sends a release without waiting for its reply. Later calls of this gate for the same name run after
+    /// it.
     pub(crate) fn post(self: &Arc<Releases>, release: PendingRelease) {
         self.post_of(release, None);
     }
@@ -113,7 +119,12 @@ impl Releases {
     }
 
     /// Runs in the thread that reads, so it does not block.
-    fn answered(self: &Arc<Releases>, post: Post<Arc<Connection>>, outcome: PacketOutcome, dropped: Option<Dropped>) {
+    fn answered(
+        self: &Arc<Releases>,
+        post: Post<Arc<Connection>>,
+        outcome: PacketOutcome,
+        dropped: Option<Dropped>,
+    ) {
         let reply = outcome.ok().and_then(|replies| replies.into_iter().next()).map(Ok);
         let (number, now) = (post.number, self.servers.clock.now());
         match self.outbox.change(|outbox| outbox.answered(post, reply, now, is_open)) {
@@ -161,9 +172,9 @@ impl Releases {
         self.outbox.mark()
     }
 
-    /// Returns when this call may be sent: what precedes it is released, or posted on the connection that it will use. Waits
-    /// until `until` at most; `None`: for the read timeout. An error means that a release of its own id is not confirmed, or
-    /// that the time is over.
+    /// Returns when this call may be sent: what precedes it is released, or posted on the connection that it
+    /// will use. Waits until `until` at most; `None`: for the read timeout. An error means that a release of
+    /// its own id is not confirmed, or that the time is over.
     pub(crate) async fn before(
         &self,
         call: Ordered<'_>,
@@ -204,13 +215,14 @@ impl Releases {
         }
     }
 
-    /// Whether a call for this key that followed `mark`, and is answered, may have run before a release that precedes it.
+    /// Whether a call for this key that followed `mark`, and is answered, may have run before a release that
+    /// precedes it.
     pub(crate) fn is_overtaken(&self, key: &[u8], mark: Mark) -> bool {
         self.mark().failures != mark.failures || self.outbox.look(|outbox| outbox.is_overtaken(key, mark))
     }
 
-    /// Returns when all releases are confirmed, or their permits have ended by themselves, and no lost call can run any more.
-    /// `false`: not by `until`.
+    /// Returns when all releases are confirmed, or their permits have ended by themselves, and no lost call
+    /// can run any more. `false`: not by `until`.
     pub(crate) async fn all_confirmed(&self, until: Instant, mode: Mode) -> bool {
         self.servers.worker.limited(Some(until), mode, self.confirm_all(until, mode)).await == Some(true)
     }
@@ -238,8 +250,14 @@ impl Releases {
 
     // Driving.
 
-    /// Releases once, by `until`. If the server did not confirm it, or if this is dropped, the gate's own thread repeats it.
-    pub(crate) async fn release(&self, release: PendingRelease, until: Instant, mode: Mode) -> Result<(), CallError> {
+    /// Releases once, by `until`. If the server did not confirm it, or if this is dropped, the gate's own
+    /// thread repeats it.
+    pub(crate) async fn release(
+        &self,
+        release: PendingRelease,
+        until: Instant,
+        mode: Mode,
+    ) -> Result<(), CallError> {
         let number = self.outbox.change(|outbox| outbox.send(release));
         self.drive(Driver { releases: self, node: None, numbers: vec![number] }, Some(until), mode).await
     }
@@ -279,7 +297,8 @@ impl Releases {
     }
 }
 
-/// The driver of releases that are being sent. Those that are not confirmed when this is dropped are due again.
+/// The driver of releases that are being sent. Those that are not confirmed when this is dropped are due
+/// again.
 struct Driver<'a> {
     releases: &'a Releases,
     /// For a batch of the gate's own thread: its server.
@@ -308,7 +327,9 @@ impl Job for Releases {
                 OutboxWork::Closed => return NextWork::Never,
                 OutboxWork::Post(post) => self.post_on(post, None),
                 OutboxWork::Close(connection) => connection.close(),
-                OutboxWork::Send(node, batch) => self.servers.worker.spawn(self.clone().send_batch(node, batch)),
+                OutboxWork::Send(node, batch) => {
+                    self.servers.worker.spawn(self.clone().send_batch(node, batch))
+                }
             }
         }
     }

@@ -19,9 +19,9 @@ use std::{error, fmt};
 pub enum Released {
     /// The permit was held until now, and is released.
     Released,
-    /// There was nothing to release: the lease had ended, the permit was revoked, or the server had lost it. Another caller may
-    /// have held it at the same time. If a release is sent again because its reply was lost, the first copy may have released
-    /// the permit: then the result is [`Released`](Self::Released).
+    /// There was nothing to release: the lease had ended, the permit was revoked, or the server had lost it.
+    /// Another caller may have held it at the same time. If a release is sent again because its reply was
+    /// lost, the first copy may have released the permit: then the result is [`Released`](Self::Released).
     Gone,
 }
 
@@ -32,8 +32,8 @@ impl Released {
     }
 }
 
-/// A release that the server did not confirm. It contains the permit or the permits, so that the caller can try again.
-/// Dropping this error releases in the background.
+/// A release that the server did not confirm. It contains the permit or the permits, so that the caller can
+/// try again. Dropping this error releases in the background.
 #[derive(Debug)]
 pub struct ReleaseError<P = Permit> {
     permit: Box<P>,
@@ -100,11 +100,12 @@ fn together(results: &[Result<Released, CallError>]) -> Result<Released, CallErr
     results.iter().cloned().try_fold(Released::Released, |all, released| Ok(all.or(released?)))
 }
 
-/// Releases these permits, at most 100 of one gate in a packet. Returns a result for each; for one that is released
-/// already, the result of that release.
+/// Releases these permits, at most 100 of one gate in a packet. Returns a result for each; for one that is
+/// released already, the result of that release.
 async fn release(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallError>> {
     let mut results = Vec::with_capacity(permits.len());
-    for packet in permits.chunk_by(Permit::is_of_same_gate).flat_map(|of_one_gate| of_one_gate.chunks(BATCH)) {
+    for packet in permits.chunk_by(Permit::is_of_same_gate).flat_map(|of_one_gate| of_one_gate.chunks(BATCH))
+    {
         let Some(shared) = packet.first().map(|permit| &permit.shared) else { continue };
         if let Err(error) = shared.servers.check_process() {
             results.extend(packet.iter().map(|_| Err(error.clone().into())));
@@ -114,11 +115,13 @@ async fn release(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallErr
         let work = async {
             let calls: Vec<Option<Packed>> = packet.iter().map(Permit::begin_release).collect();
             let sent: Vec<Packed> = calls.iter().flatten().cloned().collect();
-            let mut outcomes = shared.servers.send_all(&sent, shared.servers.patiently(mode)).await.into_iter();
-            let outcomes = packet.iter().zip(calls).map(|(permit, call)| match call.and_then(|_| outcomes.next()) {
-                Some(outcome) => permit.released(outcome),
-                None => Ok(permit.earlier_release()),
-            });
+            let mut outcomes =
+                shared.servers.send_all(&sent, shared.servers.patiently(mode)).await.into_iter();
+            let outcomes =
+                packet.iter().zip(calls).map(|(permit, call)| match call.and_then(|_| outcomes.next()) {
+                    Some(outcome) => permit.released(outcome),
+                    None => Ok(permit.earlier_release()),
+                });
             let first = results.len();
             results.extend(outcomes);
             together(results.get(first..).unwrap_or_default())
@@ -128,10 +131,11 @@ async fn release(permits: &[Permit], mode: Mode) -> Vec<Result<Released, CallErr
     results
 }
 
-/// Sends the release of a permit that is dropped, if there is something to release. Does not wait for the reply.
+/// Sends the release of a permit that is dropped, if there is something to release. Does not wait for the
+/// reply.
 pub(super) fn post(permit: &Permit) {
-    // In a forked child, a lock may be held by a thread that does not exist there. So this returns before it takes any
-    // lock.
+    // In a forked child, a lock may be held by a thread that does not exist there. So this returns before it
+    // takes any lock.
     if !permit.is_own_process() {
         return;
     }

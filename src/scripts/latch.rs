@@ -1,4 +1,5 @@
-//! The scripts of the latch. A latch opens after a number of ids have counted down, and stays open until it is removed.
+//! The scripts of the latch. A latch opens after a number of ids have counted down, and stays open until it
+//! is removed.
 //!
 //! ```no_run
 //! use luagate::scripts::{LatchKeys, latch};
@@ -16,11 +17,13 @@
 use super::run;
 use crate::error::CallError;
 use luagate_core::keys::LatchKeys;
-pub use luagate_core::latch::{Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer, Wait, WaitAnswer};
+pub use luagate_core::latch::{
+    Count, CountAnswer, CountDown, CountDownAnswer, Delete, DeleteAnswer, Wait, WaitAnswer,
+};
 use redis::ConnectionLike;
 
-/// Counts `id` once. The last one of `count` opens the latch. Repeating the call with the same id does not count again.
-/// The latch is kept for at least `life_ms` from now, 1 ms to 100 years.
+/// Counts `id` once. The last one of `count` opens the latch. Repeating the call with the same id does not
+/// count again. The latch is kept for at least `life_ms` from now, 1 ms to 100 years.
 ///
 /// # Errors
 /// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
@@ -34,9 +37,9 @@ pub fn count_down(
     run(con, &CountDown { keys, id, count, life_ms })
 }
 
-/// Returns whether the latch is open, and does not wait. If it opens within `wait_ms` (up to a day), the server sends a
-/// message to the channel `inbox`. With a `wait_ms` of 0 or an empty `inbox`, it sends none. The latch is kept for at
-/// least `life_ms` from now, 1 ms to 100 years.
+/// Returns whether the latch is open, and does not wait. If it opens within `wait_ms` (up to a day), the
+/// server sends a message to the channel `inbox`. With a `wait_ms` of 0 or an empty `inbox`, it sends none.
+/// The latch is kept for at least `life_ms` from now, 1 ms to 100 years.
 ///
 /// # Errors
 /// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
@@ -59,8 +62,8 @@ pub fn count(con: &mut dyn ConnectionLike, keys: &LatchKeys) -> Result<CountAnsw
     run(con, &Count { keys })
 }
 
-/// Deletes the latch with its count. Sends a message to at most 100 of the inboxes that wait for it. The next call
-/// starts a new latch, with the count that its caller declares.
+/// Deletes the latch with its count. Sends a message to at most 100 of the inboxes that wait for it. The next
+/// call starts a new latch, with the count that its caller declares.
 ///
 /// # Errors
 /// The reason why there was no valid reply.

@@ -1,5 +1,5 @@
-//! The scripts of the semaphore: a weighted, leased, first-in-first-out counting semaphore. A mutex is a semaphore with
-//! the limit 1.
+//! The scripts of the semaphore: a weighted, leased, first-in-first-out counting semaphore. A mutex is a
+//! semaphore with the limit 1.
 //!
 //! ```no_run
 //! use luagate::scripts::{semaphore, Keys};
@@ -19,8 +19,9 @@ use super::run;
 use crate::error::CallError;
 use luagate_core::keys::Keys;
 pub use luagate_core::semaphore::{
-    Acquire, AcquireAnswer, Ask, AskOne, Grant, HolderRow, Inspect, Line, Lookup, LookupAnswer, Refresh, Release,
-    ReleaseAnswer, Resize, ResizeAnswer, State, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage, WaiterRow,
+    Acquire, AcquireAnswer, Ask, AskOne, Grant, HolderRow, Inspect, Line, Lookup, LookupAnswer, Refresh,
+    Release, ReleaseAnswer, Resize, ResizeAnswer, State, TryAcquireSeveral, TryAcquireSeveralAnswer, Usage,
+    WaiterRow,
 };
 use redis::ConnectionLike;
 
@@ -34,8 +35,9 @@ pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<A
 
 /// Releases all permits of an id except `keep`, or its place in line. Repeating the call changes nothing.
 ///
-/// With a `fence`, it releases only the permit with this fence, or the place in line with this ticket. Otherwise the
-/// answer is [`Gone`](ReleaseAnswer::Gone). So a delayed call does not affect a later grant of the same id.
+/// With a `fence`, it releases only the permit with this fence, or the place in line with this ticket.
+/// Otherwise the answer is [`Gone`](ReleaseAnswer::Gone). So a delayed call does not affect a later grant of
+/// the same id.
 ///
 /// # Errors
 /// [`CallError::Invalid`] if `keep` is more than the id holds. Otherwise the reason why there was no valid reply.
@@ -49,12 +51,13 @@ pub fn release(
     run(con, &Release { keys, id, keep, fence })
 }
 
-/// Starts a new lease of `lease_ms` from now (0: permanent). `None`: the permit is lost, and the call does not restore
-/// it.
+/// Starts a new lease of `lease_ms` from now (0: permanent). `None`: the permit is lost, and the call does
+/// not restore it.
 ///
 /// A lease never ends before the minimum hold of its permit.
 ///
-/// With a `fence`, it refreshes only the permit with this fence. A permit of the id with another fence does not change.
+/// With a `fence`, it refreshes only the permit with this fence. A permit of the id with another fence does
+/// not change.
 ///
 /// # Errors
 /// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
@@ -76,17 +79,22 @@ pub fn lookup(con: &mut dyn ConnectionLike, keys: &Keys, id: &str) -> Result<Loo
     run(con, &Lookup { keys, id })
 }
 
-/// Returns the holders and the waiters: at most `count` (up to 1,000) of each, without the first `offset` entries.
-/// Changes nothing.
+/// Returns the holders and the waiters: at most `count` (up to 1,000) of each, without the first `offset`
+/// entries. Changes nothing.
 ///
 /// # Errors
 /// [`CallError::Invalid`] for a count above 1,000. Otherwise the reason why there was no valid reply.
-pub fn inspect(con: &mut dyn ConnectionLike, keys: &Keys, offset: u32, count: u32) -> Result<State, CallError> {
+pub fn inspect(
+    con: &mut dyn ConnectionLike,
+    keys: &Keys,
+    offset: u32,
+    count: u32,
+) -> Result<State, CallError> {
     run(con, &Inspect { keys, offset, count })
 }
 
-/// Sets the limit and pins it, so that it no longer expires. 0 removes the pin. With `expected`, only if that limit is
-/// in force.
+/// Sets the limit and pins it, so that it no longer expires. 0 removes the pin. With `expected`, only if that
+/// limit is in force.
 ///
 /// # Errors
 /// The reason why there was no valid reply.
@@ -99,9 +107,9 @@ pub fn resize(
     run(con, &Resize { keys, limit, expected })
 }
 
-/// Asks for permits of up to 64 semaphores, all or none. They are granted if each semaphore has enough free permits and
-/// no caller waits for any of them. All names must share a group. Repeating the call with the same id grants nothing
-/// twice.
+/// Asks for permits of up to 64 semaphores, all or none. They are granted if each semaphore has enough free
+/// permits and no caller waits for any of them. All names must share a group. Repeating the call with the
+/// same id grants nothing twice.
 ///
 /// # Errors
 /// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.

@@ -19,12 +19,14 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 impl Semaphore {
-    /// Takes a permit if one is free and no caller waits. Blocks for one round trip. It does not wait, so it ignores
+    /// Takes a permit if one is free and no caller waits. Blocks for one round trip. It does not wait, so it
+    /// ignores
     /// [`cancelled_by`](Self::cancelled_by).
     ///
     /// # Errors
     /// [`TryAcquireError::Denied`] if no permit is free or others wait. The error contains the time until the next lease
-    /// expires. If the server refuses the call [only for now](crate::guide::errors#errors-that-pass), it is repeated for the
+    /// expires. If the server refuses the call [only for now](crate::guide::errors#errors-that-pass), it is
+    /// repeated for the
     /// [read timeout](crate::GateBuilder::read_timeout). After any error nothing stays held.
     pub fn try_acquire(&self) -> Result<Permit, TryAcquireError> {
         self.try_acquire_many(1)
@@ -41,8 +43,8 @@ impl Semaphore {
         self.try_acquire_many_async(1).await
     }
 
-    /// Takes `permits` permits together, if that many are free and no caller waits. Otherwise it takes none. Blocks for
-    /// one round trip.
+    /// Takes `permits` permits together, if that many are free and no caller waits. Otherwise it takes none.
+    /// Blocks for one round trip.
     ///
     /// # Errors
     /// As [`try_acquire`](Semaphore::try_acquire). [`TryAcquireError::Invalid`] for 0 permits.
@@ -83,8 +85,8 @@ impl Semaphore {
         self.at_once_async(None).await
     }
 
-    /// Takes a permit. Waits in line, and blocks until it is granted, without a time limit. Another thread can end the
-    /// wait through [`cancelled_by`](Semaphore::cancelled_by).
+    /// Takes a permit. Waits in line, and blocks until it is granted, without a time limit. Another thread
+    /// can end the wait through [`cancelled_by`](Semaphore::cancelled_by).
     ///
     /// # Errors
     /// [`AcquireError`]. If the server cannot be reached, the wait fails at once at its first call, and later after
@@ -99,18 +101,18 @@ impl Semaphore {
     /// As [`acquire`](Semaphore::acquire).
     ///
     /// # Cancel safety
-    /// If this is dropped, the caller leaves the line, and a grant that still arrives is released. Within a round trip
-    /// the next caller is served.
+    /// If this is dropped, the caller leaves the line, and a grant that still arrives is released. Within a
+    /// round trip the next caller is served.
     pub async fn acquire_async(&self) -> Result<Permit, AcquireError> {
         self.acquire_many_async(1).await
     }
 
-    /// Takes `permits` permits together. Waits in line, and blocks until they are granted. At the head of the line, the
-    /// request holds back smaller requests behind it, so it does not starve.
+    /// Takes `permits` permits together. Waits in line, and blocks until they are granted. At the head of the
+    /// line, the request holds back smaller requests behind it, so it does not starve.
     ///
     /// # Errors
-    /// As [`acquire`](Semaphore::acquire). [`AcquireError::Invalid`] for 0 permits. [`AcquireError::AboveLimit`] for
-    /// more than the limit in force.
+    /// As [`acquire`](Semaphore::acquire). [`AcquireError::Invalid`] for 0 permits.
+    /// [`AcquireError::AboveLimit`] for more than the limit in force.
     pub fn acquire_many(&self, permits: u32) -> Result<Permit, AcquireError> {
         block(|mode| self.acquire_by(permits, None, Caller::of(mode)))
     }
@@ -126,8 +128,9 @@ impl Semaphore {
         self.in_line_async(permits, None).await
     }
 
-    /// Takes a permit. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms. A timeout of zero
-    /// tries without waiting. The timeout of the async form begins when the future is polled for the first time.
+    /// Takes a permit. Waits in line for at most `timeout`, and blocks for at most `timeout` plus 50 ms. A
+    /// timeout of zero tries without waiting. The timeout of the async form begins when the future is polled
+    /// for the first time.
     ///
     /// # Errors
     /// [`AcquireError::TimedOut`] if it was not granted in time; the caller leaves the line. Otherwise as
@@ -147,8 +150,8 @@ impl Semaphore {
         self.acquire_many_timeout_async(1, timeout).await
     }
 
-    /// Takes `permits` permits together. Waits in line for at most `timeout`, and blocks for at most `timeout` plus
-    /// 50 ms.
+    /// Takes `permits` permits together. Waits in line for at most `timeout`, and blocks for at most
+    /// `timeout` plus 50 ms.
     ///
     /// # Errors
     /// As [`acquire_timeout`](Semaphore::acquire_timeout) and [`acquire_many`](Semaphore::acquire_many).
@@ -163,12 +166,16 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// As [`acquire_async`](Semaphore::acquire_async).
-    pub async fn acquire_many_timeout_async(&self, permits: u32, timeout: Duration) -> Result<Permit, AcquireError> {
+    pub async fn acquire_many_timeout_async(
+        &self,
+        permits: u32,
+        timeout: Duration,
+    ) -> Result<Permit, AcquireError> {
         self.in_line_async(permits, self.shared.deadline(timeout)).await
     }
 
-    /// Waits for a permit for at most `timeout`, runs `work` with it, and releases it. If the permit is lost, `work` is
-    /// dropped at its next `await`.
+    /// Waits for a permit for at most `timeout`, runs `work` with it, and releases it. If the permit is lost,
+    /// `work` is dropped at its next `await`.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -190,7 +197,11 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// If this is dropped, `work` is dropped, and the permit is released in the background.
-    pub async fn run_async<T>(&self, timeout: Duration, work: impl AsyncFnOnce(&Permit) -> T) -> Result<T, RunError> {
+    pub async fn run_async<T>(
+        &self,
+        timeout: Duration,
+        work: impl AsyncFnOnce(&Permit) -> T,
+    ) -> Result<T, RunError> {
         let permit = self.acquire_timeout_async(timeout).await?;
         let done = {
             let (mut work, mut lost) = (pin!(work(&permit)), pin!(permit.lost_async()));
@@ -207,8 +218,8 @@ impl Semaphore {
         }
     }
 
-    /// Takes over the permit that `id` holds, and starts a new lease. The previous holder can be another process, or
-    /// this process before a restart. Blocks for two round trips.
+    /// Takes over the permit that `id` holds, and starts a new lease. The previous holder can be another
+    /// process, or this process before a restart. Blocks for two round trips.
     ///
     /// # Errors
     /// [`PermitError::Lost`] if `id` holds nothing. [`PermitError::Failed`] also while a release of `id` by this gate
@@ -223,7 +234,8 @@ impl Semaphore {
     /// As [`adopt`](Semaphore::adopt).
     ///
     /// # Cancel safety
-    /// If this is dropped, the permit stays held by `id` until the end of its lease, and can be adopted again.
+    /// If this is dropped, the permit stays held by `id` until the end of its lease, and can be adopted
+    /// again.
     pub async fn adopt_async(&self, id: &str) -> Result<Permit, PermitError> {
         self.adopt_by(id, Mode::Async).await
     }
@@ -250,7 +262,8 @@ impl Semaphore {
         let refresh = Refresh { keys, id, lease_ms: lease.lease_ms, fence: Some(found.fence) };
         let (grant, sent) = self.shared.call_at(&refresh, mode).await?;
         let grant = grant.ok_or_else(lost)?;
-        let granted = Granted::new(keys, id, lease, grant, 0, sent.at).not_ended(self.shared.servers.clock.moment())?;
+        let granted =
+            Granted::new(keys, id, lease, grant, 0, sent.at).not_ended(self.shared.servers.clock.moment())?;
         Ok(Permit::new(&self.shared, granted, self.settings.on_lost.as_ref()))
     }
 
@@ -299,7 +312,14 @@ impl Semaphore {
         deadline: Option<Instant>,
         caller: Caller<'_>,
     ) -> Result<Permit, AcquireError> {
-        self.in_line(permits, self.settings.lease_options()?, self.settings.on_lost.as_ref(), deadline, caller).await
+        self.in_line(
+            permits,
+            self.settings.lease_options()?,
+            self.settings.on_lost.as_ref(),
+            deadline,
+            caller,
+        )
+        .await
     }
 
     /// Takes permits in line, with these lease options instead of those of the semaphore.

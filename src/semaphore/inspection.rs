@@ -1,5 +1,5 @@
-//! The holders and waiters of a semaphore, as [`Semaphore::inspect`](crate::Semaphore::inspect) returns them for
-//! display.
+//! The holders and waiters of a semaphore, as [`Semaphore::inspect`](crate::Semaphore::inspect) returns them
+//! for display.
 
 use crate::error::{Ticket, Used};
 use luagate_core::id::label_of;
@@ -17,8 +17,8 @@ pub struct Inspection {
     pub limit: Option<u32>,
     /// Whether [`resize`](crate::Semaphore::resize) set the limit. Such a limit does not expire.
     pub pinned: bool,
-    /// The number of permits in use. It can exceed the limit after the limit was lowered, until enough permits are
-    /// released.
+    /// The number of permits in use. It can exceed the limit after the limit was lowered, until enough
+    /// permits are released.
     pub in_use: u32,
     /// The total number of holders, listed here or not.
     pub holder_count: u64,
@@ -42,11 +42,11 @@ pub struct Holder {
     pub fence: u64,
     /// The time until the lease ends. `None`: permanent.
     pub remaining: Option<Duration>,
-    /// The time since the grant, by the server's clock. Refreshing does not change it. It is computed from the fence, so
-    /// it is too small if the server's clock was set back before the grant.
+    /// The time since the grant, by the server's clock. Refreshing does not change it. It is computed from
+    /// the fence, so it is too small if the server's clock was set back before the grant.
     pub age: Duration,
-    /// The holder released these permits before the end of their [minimum hold](crate::Semaphore::at_least). Nobody
-    /// holds them now; they stay in use for the time in [`remaining`](Holder::remaining).
+    /// The holder released these permits before the end of their [minimum hold](crate::Semaphore::at_least).
+    /// Nobody holds them now; they stay in use for the time in [`remaining`](Holder::remaining).
     pub cooling_down: bool,
 }
 
@@ -60,10 +60,12 @@ pub struct Waiter {
     pub permits: u32,
     /// The ticket, which decides the order of the line: the smallest ticket is granted first.
     pub ticket: Ticket,
-    /// The time since it joined the line, by the server's clock. It is computed from the ticket, with the restriction of
+    /// The time since it joined the line, by the server's clock. It is computed from the ticket, with the
+    /// restriction of
     /// [`Holder::age`].
     pub age: Duration,
-    /// The time until the waiter's deadline on the server. It leaves the line then, unless it asks again before.
+    /// The time until the waiter's deadline on the server. It leaves the line then, unless it asks again
+    /// before.
     pub patience: Duration,
 }
 
@@ -111,8 +113,8 @@ impl Inspection {
     }
 }
 
-/// The time from a fence or ticket to this time of the server, in ms. The server takes each from its clock, in µs, unless
-/// that would not be higher than the last one.
+/// The time from a fence or ticket to this time of the server, in ms. The server takes each from its clock,
+/// in µs, unless that would not be higher than the last one.
 fn since(given: u64, now: u64) -> Duration {
     match given {
         0 => Duration::ZERO, // unknown, because keys of the semaphore were lost

@@ -13,7 +13,8 @@ pub(crate) const LISTED: u32 = 1_000;
 /// The result of a [`resize`](Semaphore::resize).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resized {
-    /// The limit is set. A lower limit revokes no permit: `in_use` may exceed it until enough permits are released.
+    /// The limit is set. A lower limit revokes no permit: `in_use` may exceed it until enough permits are
+    /// released.
     Resized {
         /// The previous limit. `None`: none was stored.
         old: Option<u32>,
@@ -32,7 +33,8 @@ pub enum Resized {
 pub enum Revoked {
     /// The id was a holder, and holds nothing now.
     Held,
-    /// The id was a waiter. Its wait ends with [`AcquireError::Revoked`](crate::errors::AcquireError::Revoked).
+    /// The id was a waiter. Its wait ends with
+    /// [`AcquireError::Revoked`](crate::errors::AcquireError::Revoked).
     Waited,
     /// The id neither held nor waited.
     Nothing,
@@ -44,11 +46,12 @@ fn stored(limit: u32) -> Option<u32> {
 }
 
 impl Semaphore {
-    /// Takes away what `id` has: its permits, or its place in line. The id can be any that a client has chosen. Blocks for one
-    /// round trip.
+    /// Takes away what `id` has: its permits, or its place in line. The id can be any that a client has
+    /// chosen. Blocks for one round trip.
     ///
-    /// A holder notices it at its next refresh. Until then, only the fence and [`HOLDS`](crate::scripts::HOLDS) prevent
-    /// its writes. A waiter receives a message, and its wait ends with
+    /// A holder notices it at its next refresh. Until then, only the fence and
+    /// [`HOLDS`](crate::scripts::HOLDS) prevent its writes. A waiter receives a message, and its wait ends
+    /// with
     /// [`AcquireError::Revoked`](crate::errors::AcquireError::Revoked). If the message is lost, or a proxy does not
     /// deliver messages, the waiter asks again within 5 s and gets its place in line again.
     ///
@@ -83,8 +86,8 @@ impl Semaphore {
         Operation::Revoke.on([keys.meta.as_ref()]).tell(revoke).await
     }
 
-    /// Sets the limit for all callers and pins it: it no longer expires with the state. A higher limit grants permits
-    /// to the waiters at once. A lower limit revokes no permit. Blocks for one round trip.
+    /// Sets the limit for all callers and pins it: it no longer expires with the state. A higher limit grants
+    /// permits to the waiters at once. A lower limit revokes no permit. Blocks for one round trip.
     ///
     /// # Errors
     /// [`CallError::Invalid`] for a limit of 0 or above 2^31-1. Nothing is changed then.
@@ -103,7 +106,8 @@ impl Semaphore {
         self.set_limit(limit, None, Mode::Async).await
     }
 
-    /// As [`resize`](Semaphore::resize), but only if `expected` is the limit in force. `None`: only if no limit is stored.
+    /// As [`resize`](Semaphore::resize), but only if `expected` is the limit in force. `None`: only if no
+    /// limit is stored.
     ///
     /// # Errors
     /// As [`resize`](Semaphore::resize).
@@ -118,13 +122,17 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// If this is dropped, the server may have run the call or not. It can be repeated.
-    pub async fn compare_and_resize_async(&self, expected: Option<u32>, limit: u32) -> Result<Resized, CallError> {
+    pub async fn compare_and_resize_async(
+        &self,
+        expected: Option<u32>,
+        limit: u32,
+    ) -> Result<Resized, CallError> {
         self.set_limit(limit, Some(expected.unwrap_or(0)), Mode::Async).await
     }
 
-    /// Removes the pin from the limit. If there are no holders and no waiters, the limit is removed at once, and the
-    /// next caller's declared limit applies. Otherwise the limit in force stays until the state expires, one minute
-    /// after the last lease. Blocks for one round trip.
+    /// Removes the pin from the limit. If there are no holders and no waiters, the limit is removed at once,
+    /// and the next caller's declared limit applies. Otherwise the limit in force stays until the state
+    /// expires, one minute after the last lease. Blocks for one round trip.
     ///
     /// # Errors
     /// [`CallError`]. The call can be repeated.
@@ -154,7 +162,8 @@ impl Semaphore {
 
     async fn set_limit(&self, limit: u32, expected: Option<u32>, mode: Mode) -> Result<Resized, CallError> {
         if limit == 0 {
-            let why = "0 is out of range. Accepted: 1 to 2147483647. To let a limit expire, use `unpin_limit`";
+            let why =
+                "0 is out of range. Accepted: 1 to 2147483647. To let a limit expire, use `unpin_limit`";
             return Err(Invalid::new("limit", why).into());
         }
         let keys = self.settings.keys()?;
@@ -168,7 +177,8 @@ impl Semaphore {
         Operation::Resize.on([keys.meta.as_ref()]).tell(resize).await
     }
 
-    /// Returns the number of permits that are free now. Waiters are not subtracted. Blocks for one round trip.
+    /// Returns the number of permits that are free now. Waiters are not subtracted. Blocks for one round
+    /// trip.
     ///
     /// # Errors
     /// [`CallError`]. The call can be repeated. [`CallError::Invalid`] if no limit is stored and this caller declares
@@ -192,7 +202,8 @@ impl Semaphore {
         let state = self.look(0, 0, mode).await?;
         match (state.limit, self.settings.limit) {
             (0, 0) => {
-                let why = "the call passes no limit and none is stored. Pass a limit, or store one with `resize`";
+                let why =
+                    "the call passes no limit and none is stored. Pass a limit, or store one with `resize`";
                 Err(Invalid::new("no limit", why).into())
             }
             (0, declared) => Ok(declared),
@@ -200,8 +211,8 @@ impl Semaphore {
         }
     }
 
-    /// Returns the holders and the waiters: the first 1,000 of each, and the total numbers. [`inspect_page`](crate::admin::inspect_page)
-    /// returns the others. Blocks for one round trip.
+    /// Returns the holders and the waiters: the first 1,000 of each, and the total numbers.
+    /// [`inspect_page`](crate::admin::inspect_page) returns the others. Blocks for one round trip.
     ///
     /// # Errors
     /// [`CallError`]. The call can be repeated.
@@ -221,7 +232,12 @@ impl Semaphore {
     }
 
     /// Reads the state, with at most `count` holders and waiters, without the first `offset` of each.
-    pub(crate) async fn inspect_by(&self, offset: u32, count: u32, mode: Mode) -> Result<Inspection, CallError> {
+    pub(crate) async fn inspect_by(
+        &self,
+        offset: u32,
+        count: u32,
+        mode: Mode,
+    ) -> Result<Inspection, CallError> {
         self.look(offset, count, mode).await.map(Inspection::new)
     }
 

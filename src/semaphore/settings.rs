@@ -36,7 +36,13 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// The defaults, under this name. `limit`: `None` declares none.
-    pub(crate) fn new(prefix: &str, label: Option<&str>, kind: &str, name: &str, limit: Option<u32>) -> Settings {
+    pub(crate) fn new(
+        prefix: &str,
+        label: Option<&str>,
+        kind: &str,
+        name: &str,
+        limit: Option<u32>,
+    ) -> Settings {
         let checked = limit.map_or(Ok(()), |limit| Invalid::check_count("limit", limit, ""));
         Settings {
             name: name.to_owned(),
@@ -119,7 +125,8 @@ impl Settings {
     }
 }
 
-/// How long a permit is valid: the argument of [`Semaphore::lease`](crate::Semaphore::lease), and of the locks through
+/// How long a permit is valid: the argument of [`Semaphore::lease`](crate::Semaphore::lease), and of the
+/// locks through
 /// [`Mutex::with`](crate::Mutex::with).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -132,14 +139,16 @@ impl Lease {
     /// Permits never expire. After a crash, a permit is held until it is [revoked](crate::Semaphore::revoke).
     pub const PERMANENT: Lease = Lease { length: None, renewed: false };
 
-    /// A lease of `length`, 30 ms to 100 years, which the gate renews after each third of it until the permit is dropped. With
-    /// another length the first call returns [`Invalid`](crate::errors::Invalid). The default is `Lease::renewed` of 30 s.
+    /// A lease of `length`, 30 ms to 100 years, which the gate renews after each third of it until the permit
+    /// is dropped. With another length the first call returns [`Invalid`](crate::errors::Invalid). The
+    /// default is `Lease::renewed` of 30 s.
     pub const fn renewed(length: Duration) -> Lease {
         Lease { length: Some(length), renewed: true }
     }
 
-    /// A lease of `length`, 2 ms to 100 years, which ends unless the holder [refreshes](crate::Permit::refresh) it. It must be
-    /// longer than a reply takes to arrive: a permit that has ended by then is not returned.
+    /// A lease of `length`, 2 ms to 100 years, which ends unless the holder
+    /// [refreshes](crate::Permit::refresh) it. It must be longer than a reply takes to arrive: a permit that
+    /// has ended by then is not returned.
     pub const fn fixed(length: Duration) -> Lease {
         Lease { length: Some(length), renewed: false }
     }

@@ -1,7 +1,8 @@
 //! The process that made an object.
 
-/// A forked child has copies of the objects of its parent. A lock in a copy may be held by a thread that does not exist in
-/// the child, and a socket is still the one of the parent. So what is dropped in a child takes no lock and ends no connection.
+/// A forked child has copies of the objects of its parent. A lock in a copy may be held by a thread that does
+/// not exist in the child, and a socket is still the one of the parent. So what is dropped in a child takes
+/// no lock and ends no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u32);
 

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 /// A handle that ends waits in line, from another thread or at a certain time.
 ///
-/// Pass it to a semaphore or latch with `cancelled_by`, and to a lock with
-/// `mutex.with(|settings| settings.cancelled_by(&cancel))`. [`cancel`](Cancel::cancel) then ends every wait in progress
-/// there, and every later one at once. Clones are the same handle.
+/// Pass it to a semaphore or latch with `cancelled_by`, and to a lock with `mutex.with(|settings|
+/// settings.cancelled_by(&cancel))`. [`cancel`](Cancel::cancel) then ends every wait in progress there, and
+/// every later one at once. Clones are the same handle.
 ///
-/// A handle stays cancelled: a later wait under it ends at once with [`Cancelled`](crate::errors::Cancelled). Therefore
-/// use a new handle for each request or job. `semaphore.clone().cancelled_by(&cancel)` is cheap.
+/// A handle stays cancelled: a later wait under it ends at once with [`Cancelled`](crate::errors::Cancelled).
+/// Therefore use a new handle for each request or job. `semaphore.clone().cancelled_by(&cancel)` is cheap.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
@@ -54,8 +54,8 @@ struct CancelState {
     cancelled: AtomicBool,
     /// The time at which it is cancelled without a call of `cancel`, on this machine's clock.
     deadline: Option<Instant>,
-    /// The same time on the clock of the first gate that used the handle. The two differ only if a test moves that
-    /// clock.
+    /// The same time on the clock of the first gate that used the handle. The two differ only if a test moves
+    /// that clock.
     end: OnceCell<End>,
     waits: Mutex<Vec<Weak<Slot<Mailbox>>>>,
 }
@@ -78,28 +78,29 @@ impl Cancel {
         Cancel::default()
     }
 
-    /// A handle that is cancelled after `time`, or earlier by [`cancel`](Cancel::cancel). Zero: it is cancelled at
-    /// once. Starts no thread; each wait checks the time. For a gate in memory the time counts on the gate's own clock,
-    /// from the call of `cancelled_by`.
+    /// A handle that is cancelled after `time`, or earlier by [`cancel`](Cancel::cancel). Zero: it is
+    /// cancelled at once. Starts no thread; each wait checks the time. For a gate in memory the time counts
+    /// on the gate's own clock, from the call of `cancelled_by`.
     pub fn after(time: Duration) -> Cancel {
         Cancel::ending(machine_now().checked_add(time)) // beyond the clock's range: never
     }
 
-    /// A handle that is cancelled at `deadline`, or earlier by [`cancel`](Cancel::cancel). An instant in the past: it
-    /// is cancelled at once. Starts no thread; each wait checks the time.
+    /// A handle that is cancelled at `deadline`, or earlier by [`cancel`](Cancel::cancel). An instant in the
+    /// past: it is cancelled at once. Starts no thread; each wait checks the time.
     pub fn at(deadline: Instant) -> Cancel {
         Cancel::ending(Some(deadline))
     }
 
     fn ending(deadline: Option<Instant>) -> Cancel {
         let (process, cancelled) = (Process::this(), AtomicBool::new(false));
-        let shared = CancelState { process, cancelled, deadline, end: OnceCell::new(), waits: Mutex::default() };
+        let shared =
+            CancelState { process, cancelled, deadline, end: OnceCell::new(), waits: Mutex::default() };
         Cancel { shared: Arc::new(shared) }
     }
 
-    /// Ends all waits that have this handle, current and future ones. Does not block. If a call of a wait is in
-    /// progress, the wait ends when the call is answered, or after the read timeout. The same applies at the deadline
-    /// of a handle.
+    /// Ends all waits that have this handle, current and future ones. Does not block. If a call of a wait is
+    /// in progress, the wait ends when the call is answered, or after the read timeout. The same applies at
+    /// the deadline of a handle.
     pub fn cancel(&self) {
         self.shared.cancelled.store(true, Ordering::SeqCst);
         if self.is_own_process() {
@@ -109,8 +110,8 @@ impl Cancel {
         }
     }
 
-    /// Whether [`cancel`](Cancel::cancel) was called, or the deadline has passed. Once true it stays true. Does not
-    /// block.
+    /// Whether [`cancel`](Cancel::cancel) was called, or the deadline has passed. Once true it stays true.
+    /// Does not block.
     pub fn is_cancelled(&self) -> bool {
         let shared = &self.shared;
         let is_past = || match shared.end.get() {
@@ -131,7 +132,8 @@ impl Cancel {
         }
     }
 
-    /// Registers a wait by its mailbox, so that this handle can cancel it. Called before any message can arrive.
+    /// Registers a wait by its mailbox, so that this handle can cancel it. Called before any message can
+    /// arrive.
     pub(super) fn watch(&self, mailbox: &Arc<Slot<Mailbox>>, clock: &Clock) {
         self.go_by(clock);
         if let Some(at) = self.shared.end.get().and_then(|end| end.at) {

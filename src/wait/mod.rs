@@ -1,4 +1,5 @@
-//! One wait, of a thread or a task. Executes the actions of the waiter in `protocol`, and reports their results as events.
+//! One wait, of a thread or a task. Executes the actions of the waiter in `protocol`, and reports their
+//! results as events.
 
 pub(crate) mod cancel;
 pub(crate) mod polled;
@@ -10,7 +11,7 @@ use crate::engine::server::{Purpose, Server};
 use crate::engine::servers::{Make, Sending, Servers, Unanswered};
 use crate::engine::slot::Slot;
 use crate::engine::worker::Worker;
-use crate::error::{AcquireError, TryAcquireError, WaitError};
+use crate::error::{AcquireError, TryAcquireError, WaitError, words};
 use crate::foreign::Foreign;
 use crate::lease::outbox::SharedOutbox;
 use crate::lease::releases::{AllWaits, LostCalls, PendingRelease, Preceded, Releases};
@@ -29,15 +30,17 @@ use luagate_core::outbox::{Mark, Ordered};
 use luagate_core::release::GivenUpNumber;
 use luagate_core::routing::NodeId;
 use luagate_core::semaphore::AcquireAnswer;
-use luagate_core::waiter::{Action, AskKind, Event, GiveBack, Granted, LAST_CALL, PermitTarget, WaitTarget, Waiter};
+use luagate_core::waiter::{
+    Action, AskKind, Event, GiveBack, Granted, LAST_CALL, PermitTarget, WaitTarget, Waiter,
+};
 use polled::KeptTicket;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
-/// How many waits of one caller may end because their grant arrived after its end. With a lease that is shorter than the way
-/// of a reply, all of them do.
+/// How many waits of one caller may end because their grant arrived after its end. With a lease that is
+/// shorter than the way of a reply, all of them do.
 const MOST_LATE: usize = 3;
 
 /// The pauses between attempts to subscribe again.
@@ -104,9 +107,10 @@ impl WaitDriver {
         result
     }
 
-    /// Sends a call that takes all of `parts` at once, or none. Also returns the fence up to which the permits of the id are
-    /// released. `doubts`: whether a late release would change the answer. Permits from an earlier run of this call are released,
-    /// and the call is made once more if it may have run before a release that precedes it.
+    /// Sends a call that takes all of `parts` at once, or none. Also returns the fence up to which the
+    /// permits of the id are released. `doubts`: whether a late release would change the answer. Permits from
+    /// an earlier run of this call are released, and the call is made once more if it may have run before a
+    /// release that precedes it.
     ///
     /// # Cancel safety
     /// If this is dropped, the permits are released.
@@ -122,7 +126,8 @@ impl WaitDriver {
         let (packed, mut is_first) = (call.pack(&SCRIPTS), true);
         loop {
             let Preceded { mark, floor } = preceded;
-            let mut once = Once { waits: self, call: &packed, parts, lost: LostCalls::default(), is_sent: true };
+            let mut once =
+                Once { waits: self, call: &packed, parts, lost: LostCalls::default(), is_sent: true };
             let sending = self.servers.patiently(caller.mode);
             let answered = self.servers.send_as(packed.key(), sending, &mut once).await;
             let read = answered.and_then(|answered| answered.read_at(|reply| call.answer(reply)));
@@ -134,7 +139,8 @@ impl WaitDriver {
             once.is_sent = doubt.as_ref().is_some_and(|doubt| doubt.still_held > 0);
             once.lost = LostCalls::default();
             drop(once); // releases
-            let is_overtaken = doubt.is_some_and(|doubt| doubt.is_overtaken || self.is_overtaken(parts, mark));
+            let is_overtaken =
+                doubt.is_some_and(|doubt| doubt.is_overtaken || self.is_overtaken(parts, mark));
             if !is_first || !is_overtaken {
                 return Ok((answer, sent, floor));
             }
@@ -143,7 +149,12 @@ impl WaitDriver {
         }
     }
 
-    async fn before_all(&self, parts: &[Part<'_>], after: Option<Mark>, mode: Mode) -> Result<Preceded, CallError> {
+    async fn before_all(
+        &self,
+        parts: &[Part<'_>],
+        after: Option<Mark>,
+        mode: Mode,
+    ) -> Result<Preceded, CallError> {
         let mark = self.releases.mark();
         let mut floor = 0;
         for Part { keys, id, .. } in parts {
@@ -157,8 +168,8 @@ impl WaitDriver {
         parts.iter().any(|part| self.releases.is_overtaken(part.keys.meta.as_bytes(), mark))
     }
 
-    /// Waits in line for permits, until `deadline` at the latest. If they had ended when their grant arrived, begins anew, a
-    /// limited number of times.
+    /// Waits in line for permits, until `deadline` at the latest. If they had ended when their grant arrived,
+    /// begins anew, a limited number of times.
     ///
     /// # Cancel safety
     /// If this is dropped, the place in line is given up and a grant is released.
@@ -189,7 +200,8 @@ impl WaitDriver {
         if target.lease.renewed { self.servers.check_worker() } else { Ok(()) }
     }
 
-    /// Waits in line once. `again`: what to wait for again, if the permits had ended when their grant arrived.
+    /// Waits in line once. `again`: what to wait for again, if the permits had ended when their grant
+    /// arrived.
     async fn once_in_line(
         &self,
         mut target: PermitTarget,
@@ -233,7 +245,8 @@ impl WaitDriver {
     ) -> Result<(), WaitError> {
         self.servers.check_process()?;
         let registered = self.registry.register_shared(key);
-        let opened = RunningWait::new(self, registered, key, self.waiter(target, deadline), caller).run().await;
+        let opened =
+            RunningWait::new(self, registered, key, self.waiter(target, deadline), caller).run().await;
         opened.map_err(WaitError::of)
     }
 
@@ -246,9 +259,9 @@ impl WaitDriver {
         let _ = self.releases.release(pending, until, mode).await; // an error leaves it unconfirmed
     }
 
-    /// The connection for the messages of this server. Subscribes if needed, until `until` at most. `None`: messages do not
-    /// arrive, and the waiter asks without an inbox. If the user lacks a permission the result is a failure, since
-    /// otherwise every wait would be slow without any report.
+    /// The connection for the messages of this server. Subscribes if needed, until `until` at most. `None`:
+    /// messages do not arrive, and the waiter asks without an inbox. If the user lacks a permission the
+    /// result is a failure, since otherwise every wait would be slow without any report.
     async fn message_connection(
         &self,
         server: &Arc<Server>,
@@ -259,7 +272,9 @@ impl WaitDriver {
         let subscribing = server.reach(Purpose::Messages, latest, mode);
         match self.servers.worker.limited(until, mode, subscribing).await {
             Some(Ok(connection)) => Ok(connection),
-            Some(Err(failure)) if failure.kind() == FailureKind::Permission => Err(failure),
+            Some(Err(failure)) if failure.kind() == FailureKind::Permission => {
+                Err(with_channel(failure, &server.channel))
+            }
             Some(Err(_)) | None => {
                 self.retry(server);
                 Ok(None)
@@ -273,7 +288,8 @@ impl WaitDriver {
         if !lock(&self.retried).insert(node) {
             return;
         }
-        let (server, registry, retried) = (Arc::downgrade(server), self.registry.clone(), self.retried.clone());
+        let (server, registry, retried) =
+            (Arc::downgrade(server), self.registry.clone(), self.retried.clone());
         let worker = self.servers.worker.clone();
         self.servers.worker.spawn(async move {
             let mut pause = FIRST_PAUSE;
@@ -296,6 +312,18 @@ impl WaitDriver {
             }
             lock(&retried).remove(&node);
         });
+    }
+}
+
+/// The refusal of a subscription. Servers do not name the channel.
+fn with_channel(failure: Failure, channel: &str) -> Failure {
+    let text = words::of(&failure);
+    match channel.rsplit_once(':') {
+        Some((pattern, _)) if text.contains(" channel") => {
+            let text = format!("the permission &{pattern}:* is missing: {text}");
+            Failure::new(FailureKind::Permission, text)
+        }
+        _ => failure,
     }
 }
 
@@ -411,7 +439,8 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
         }
     }
 
-    /// The next event. Waits until `until` at most. A thread reads the connection for messages, if no other thread does.
+    /// The next event. Waits until `until` at most. A thread reads the connection for messages, if no other
+    /// thread does.
     async fn mail(&self, until: Instant) -> Mail {
         let mailbox = &self.registered.mailbox;
         let reads = self.inbox.connection.as_ref().filter(|_| self.inbox.listening.is_none());
@@ -438,8 +467,8 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
         }
     }
 
-    /// Sends one call and returns the event that it leads to. If the call may have run before a release that precedes it, it
-    /// is sent once more.
+    /// Sends one call and returns the event that it leads to. If the call may have run before a release that
+    /// precedes it, it is sent once more.
     async fn ask(&mut self, ask: AskKind, until: Option<Instant>) -> Event<T::Answer> {
         let releases = self.waits.releases.clone();
         let (mut mark, mut is_first) = (releases.mark(), true);
@@ -454,7 +483,8 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
                 Err(error) => return Event::Unanswered(error),
             };
             let target = &self.waiter.target;
-            let is_overtaken = || target.is_overtaken(&answer) || releases.is_overtaken(self.key.as_bytes(), mark);
+            let is_overtaken =
+                || target.is_overtaken(&answer) || releases.is_overtaken(self.key.as_bytes(), mark);
             if !is_first || !target.doubts(ask, &answer, sent) || !is_overtaken() {
                 return Event::Answered { answer, sent };
             }
@@ -503,7 +533,8 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
             && let Some(mut pending) = self.waiter.target.give_back(LostCalls::default(), now)
         {
             self.give_up(&mut pending);
-            Box::pin(self.waits.release_now(pending, self.waiter.give_back_ends(now), self.caller.mode)).await;
+            Box::pin(self.waits.release_now(pending, self.waiter.give_back_ends(now), self.caller.mode))
+                .await;
         }
         self.is_over = true;
         if give_back.later {
@@ -511,7 +542,8 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
         }
     }
 
-    /// Releases, behind the calls without an answer, a grant that they may still cause, also if its message arrives later.
+    /// Releases, behind the calls without an answer, a grant that they may still cause, also if its message
+    /// arrives later.
     fn give_back_later(&mut self) {
         let now = self.waits.servers.clock.now();
         if let Some(mut pending) = self.waiter.target.give_back(std::mem::take(&mut self.lost), now) {
@@ -531,7 +563,8 @@ impl<'a, T: WaitTarget + Send + Sync> RunningWait<'a, T> {
 }
 
 impl RunningWait<'_, PermitTarget> {
-    /// The wait has its permit. Releases what its calls without an answer may still cause, once the permit is released.
+    /// The wait has its permit. Releases what its calls without an answer may still cause, once the permit is
+    /// released.
     fn release_others(&mut self, granted: &Granted) {
         let mut lost = std::mem::take(&mut self.lost);
         lost.forget_closed(|connection| !connection.is_closed());

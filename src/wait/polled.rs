@@ -1,6 +1,7 @@
-//! Stops futures that are not polled. Such a future may be one of several in a `select`, while its task works on another one
-//! ("futurelock"). Its grant would block all other callers. A future that is stopped is dropped, which gives back its grant,
-//! also one that may still come. When it is polled again, it begins anew.
+//! Stops futures that are not polled. Such a future may be one of several in a `select`, while its task works
+//! on another one ("futurelock"). Its grant would block all other callers. A future that is stopped is
+//! dropped, which gives back its grant, also one that may still come. When it is polled again, it begins
+//! anew.
 
 use crate::clock::Clock;
 use crate::engine::worker::{Job, NextWork, Worker};
@@ -19,8 +20,8 @@ pub(crate) const UNPOLLED: Duration = Duration::from_secs(1);
 /// The interval at which the futures are checked.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
 
-/// If more futures than this are late, the machine is busy, and most of them will be polled soon: they get more time. No
-/// more are stopped at a time.
+/// If more futures than this are late, the machine is busy, and most of them will be polled soon: they get
+/// more time. No more are stopped at a time.
 pub(crate) const FEW: usize = 100;
 pub(crate) const UNPOLLED_OF_MANY: Duration = Duration::from_secs(10);
 
@@ -127,7 +128,10 @@ impl Futures {
     }
 
     /// Watches the futures that `make` returns: the first one, and another one after each that was stopped.
-    pub(crate) fn watch<F: Future + Send + 'static, M: Fn() -> F + Unpin>(&self, make: M) -> Restartable<'_, F, M> {
+    pub(crate) fn watch<F: Future + Send + 'static, M: Fn() -> F + Unpin>(
+        &self,
+        make: M,
+    ) -> Restartable<'_, F, M> {
         let polled = Polled { clock: self.clock.clone(), wakes: Mutex::default(), future: Mutex::default() };
         let polled = Arc::new(polled);
         let mut state = lock(&self.state);
@@ -204,7 +208,8 @@ impl<F: Send, M> Drop for Restartable<'_, F, M> {
             return;
         }
         let ended = lock(&self.futures.state).futures.remove(&self.number);
-        // The slots of its waits keep the waker of this future. Without this, each would keep the other alive.
+        // The slots of its waits keep the waker of this future. Without this, each would keep the other
+        // alive.
         let future = lock(&self.polled.future).take();
         let waker = lock(&self.polled.wakes).waker.take();
         drop((ended, future, waker)); // without the locks

@@ -1,5 +1,5 @@
-//! Promise: an ACL user with exactly the permissions of the guide can run every operation. If one is missing, the error
-//! says so; `luagate doctor` names it.
+//! Promise: an ACL user with exactly the permissions of the guide can run every operation. If one is missing,
+//! the error says so; `luagate doctor` names it.
 
 mod everything;
 mod line_of_the_guide;

@@ -220,7 +220,8 @@ fn users_in(db: u32, server: &Server) -> Vec<String> {
     there.filter_map(|line| field(line, "user")).collect()
 }
 
-/// Programs in several languages get the same URL. If one of them used another database, both would hold the same lock.
+/// Programs in several languages get the same URL. If one of them used another database, both would hold the
+/// same lock.
 #[test]
 fn database_user_and_password_of_the_parameters_are_those_of_the_connections() {
     let server = own!(Server::private_tcp(&[]));

@@ -1,5 +1,5 @@
-//! Promise: on a Redis Cluster everything works as on one server, for keys on every node. A failing node does not delay
-//! calls to other nodes. Slots can move while there are holders and waiters.
+//! Promise: on a Redis Cluster everything works as on one server, for keys on every node. A failing node does
+//! not delay calls to other nodes. Slots can move while there are holders and waiters.
 
 mod as_one_server;
 mod failures;

@@ -1,5 +1,6 @@
-//! Promise: the functions and commands of `scripts` work with the cluster client of `redis` on whichever node stores the keys. It
-//! does not matter if that node has the script loaded, or what state the other nodes are in.
+//! Promise: the functions and commands of `scripts` work with the cluster client of `redis` on whichever node
+//! stores the keys. It does not matter if that node has the script loaded, or what state the other nodes are
+//! in.
 
 use crate::own;
 use crate::support::SOON;
@@ -18,7 +19,8 @@ const LEASE_MS: u64 = 60_000;
 
 /// A client without retries: only the test repeats a call.
 fn client(cluster: &Cluster) -> ClusterClient {
-    let client = ClusterClient::builder(cluster.urls()).retries(0).connection_timeout(SOON).response_timeout(SOON);
+    let client =
+        ClusterClient::builder(cluster.urls()).retries(0).connection_timeout(SOON).response_timeout(SOON);
     client.build().unwrap()
 }
 
@@ -208,7 +210,9 @@ fn mutexes_of_several_groups_are_refused() {
     for other in [format!("{here}-2"), elsewhere] {
         let mutexes = [&here, &other].map(|name| Keys::mutex(&cluster.prefix, name).unwrap());
         let locked = try_acquire_several(&mut con, "id", &mutexes.each_ref().map(AskOne::mutex));
-        let Err(CallError::Invalid(error)) = locked else { panic!("expected an error about the keys: {locked:?}") };
+        let Err(CallError::Invalid(error)) = locked else {
+            panic!("expected an error about the keys: {locked:?}")
+        };
         assert!(error.to_string().contains("hash"), "{error}");
         for keys in &mutexes {
             let left = lookup(&mut con, keys, "id").unwrap();

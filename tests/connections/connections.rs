@@ -23,7 +23,9 @@ fn threads_share_one_connection() {
             });
         }
     });
-    eventually("all permits are released", || (semaphore.available_permits().unwrap() == 64 * 20).then_some(()));
+    eventually("all permits are released", || {
+        (semaphore.available_permits().unwrap() == 64 * 20).then_some(())
+    });
     assert_eq!(clients(&mut con), 2, "the connection of the gate, and that of this test");
     assert_eq!(gate.counters().reconnects, 0);
 }
@@ -113,8 +115,8 @@ fn late_replies_are_not_used_for_later_calls() {
     let semaphore = gate.semaphore("late", 2);
     let dropped = semaphore.try_acquire().unwrap();
     let released = semaphore.try_acquire().unwrap();
-    // The server has not loaded the script, so the call sends it too: two replies. The drop does not wait for them and
-    // leaves the release to the background, which sends it again.
+    // The server has not loaded the script, so the call sends it too: two replies. The drop does not wait for
+    // them and leaves the release to the background, which sends it again.
     proxy.delay_replies([Duration::ZERO, Duration::from_millis(300)]);
     drop(dropped);
     let other = server.gate().semaphore("late", 2);

@@ -134,7 +134,8 @@ fn waits_renewals_and_releases_survive_a_password_that_the_program_does_not_have
     let (gate, other) = (asking(builder, &vault).open().unwrap(), server.gate());
     let long = Lease::fixed(10 * MINUTE);
     let line = other.semaphore("line", 1).lease(long).acquire().unwrap();
-    let renewed = gate.semaphore("renewed", 1).lease(Lease::renewed(Duration::from_secs(6))).acquire().unwrap();
+    let renewed =
+        gate.semaphore("renewed", 1).lease(Lease::renewed(Duration::from_secs(6))).acquire().unwrap();
     let dropped = gate.semaphore("dropped", 1).lease(long).acquire().unwrap();
     let waits = [false, true].map(|is_task| {
         let semaphore = gate.semaphore("line", 1);
@@ -143,7 +144,9 @@ fn waits_renewals_and_releases_survive_a_password_that_the_program_does_not_have
             false => semaphore.acquire_timeout(MINUTE).map(drop),
         })
     });
-    eventually("both wait", || (other.semaphore("line", 1).inspect().unwrap().waiter_count == 2).then_some(()));
+    eventually("both wait", || {
+        (other.semaphore("line", 1).inspect().unwrap().waiter_count == 2).then_some(())
+    });
     rotate(&server, "new");
     let (asked, renewals) = (vault.asked(), gate.counters().renewed);
     let begun = Instant::now();
@@ -162,7 +165,8 @@ fn waits_renewals_and_releases_survive_a_password_that_the_program_does_not_have
     assert_eq!(gate.counters().lost, 0);
 }
 
-/// A gate whose function does what this returns. The function is asked for each connection after the first one.
+/// A gate whose function does what this returns. The function is asked for each connection after the first
+/// one.
 fn doing(server: &Server, then: impl Fn() -> Result<Credentials, String> + Send + Sync + 'static) -> Gate {
     let is_open = Arc::new(AtomicBool::new(false));
     let opened = is_open.clone();
@@ -222,9 +226,11 @@ fn a_function_that_blocks_keeps_no_caller_longer_than_a_silent_server() {
     let other = semaphore.clone();
     thread::spawn(move || sender.send(other.try_acquire().map(drop)));
     eventually("the function is asked", || is_asked.load(Ordering::SeqCst).then_some(()));
-    for wait in [&(|| semaphore.acquire_timeout(Duration::from_millis(50)).map(drop)) as &dyn Fn() -> _, &|| {
-        block_on(semaphore.acquire_timeout_async(Duration::from_millis(50))).map(drop)
-    }] {
+    for wait in
+        [&(|| semaphore.acquire_timeout(Duration::from_millis(50)).map(drop)) as &dyn Fn() -> _, &|| {
+            block_on(semaphore.acquire_timeout_async(Duration::from_millis(50))).map(drop)
+        }]
+    {
         let begun = Instant::now();
         wait().unwrap_err();
         assert!(begun.elapsed() < SOON / 2, "{:?}", begun.elapsed());
@@ -257,7 +263,9 @@ fn the_function_runs_in_a_thread_of_the_gate_without_its_locks() {
     gate.mutex("n").lock().unwrap().release().unwrap();
     assert_eq!(seen.recv_timeout(SOON).unwrap().as_deref(), Some("luagate-io"));
     assert!(kept.lock().unwrap().is_none());
-    drop(eventually("the permit that the function dropped is free", || gate.semaphore("m", 1).try_acquire().ok()));
+    drop(eventually("the permit that the function dropped is free", || {
+        gate.semaphore("m", 1).try_acquire().ok()
+    }));
 }
 
 #[test]

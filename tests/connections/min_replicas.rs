@@ -1,4 +1,5 @@
-//! Promise: with `min_replicas` a grant or a new lease counts only after that number of replicas has confirmed it.
+//! Promise: with `min_replicas` a grant or a new lease counts only after that number of replicas has
+//! confirmed it.
 
 use crate::own;
 use crate::support::proxy::Proxy;
@@ -24,7 +25,8 @@ fn replica_of(master: &Server) -> Server {
     arguments.extend(["--replicaof", host, port]);
     let replica = Server::private_tcp(&arguments).unwrap();
     let mut con = master.connection();
-    // Some servers read a replica's state only from its report every second, and count no confirmation before.
+    // Some servers read a replica's state only from its report every second, and count no confirmation
+    // before.
     eventually("the replica confirms", || {
         let mut write = redis::pipe();
         write.cmd("SET").arg("followed").arg(1).ignore();
@@ -170,8 +172,8 @@ fn a_new_lease_that_no_replica_has_does_not_count_after_the_script_was_lost_twic
     };
     forget();
     proxy.forget_loaded_scripts();
-    // A call before its script is loaded writes nothing, so it would seem confirmed while the replica lacks earlier
-    // writes.
+    // A call before its script is loaded writes nothing, so it would seem confirmed while the replica lacks
+    // earlier writes.
     has_confirmed_all(&master);
     replica.pause();
     let before = permit.remaining().unwrap();
@@ -193,10 +195,15 @@ fn renewal_continues_when_the_replicas_return() {
     let semaphore = gate.semaphore("s", 1).lease(Lease::renewed(Duration::from_secs(12)));
     let permit = semaphore.try_acquire().unwrap();
     replica.pause();
-    // The next renewal comes with two thirds of the lease left. Less than half means that a renewal did not count.
-    eventually("a renewal is not confirmed", || (permit.remaining().unwrap() < Duration::from_secs(6)).then_some(()));
+    // The next renewal comes with two thirds of the lease left. Less than half means that a renewal did not
+    // count.
+    eventually("a renewal is not confirmed", || {
+        (permit.remaining().unwrap() < Duration::from_secs(6)).then_some(())
+    });
     replica.resume();
-    eventually("it is renewed again", || (permit.remaining().unwrap() > Duration::from_secs(8)).then_some(()));
+    eventually("it is renewed again", || {
+        (permit.remaining().unwrap() > Duration::from_secs(8)).then_some(())
+    });
     assert!(!permit.is_lost());
 }
 

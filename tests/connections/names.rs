@@ -1,5 +1,5 @@
-//! Promise: a name server that answers late keeps no caller longer than its time limit, and its answer is used. A name that
-//! leads to another server is followed.
+//! Promise: a name server that answers late keeps no caller longer than its time limit, and its answer is
+//! used. A name that leads to another server is followed.
 
 use crate::support::resolver::{NAME, Resolver};
 use crate::support::stub_sentinel::StubSentinel;
@@ -104,7 +104,8 @@ fn a_late_answer_is_used_at_every_kind_of_address() {
 fn late_answers_are_used(names: &Resolver, server: &Server, addresses: &[String]) {
     names.takes(SHORT * 5);
     for address in addresses {
-        let builder = || Gate::builder(address).prefix(&server.prefix).connect_timeout(SHORT).read_timeout(SHORT);
+        let builder =
+            || Gate::builder(address).prefix(&server.prefix).connect_timeout(SHORT).read_timeout(SHORT);
         for gate in [builder().open(), block_on(builder().open_async())] {
             let gate = gate.unwrap_or_else(|error| panic!("{address}: {error}"));
             drop(eventually("the gate works", || gate.mutex("m").try_lock().ok()));
@@ -124,7 +125,8 @@ fn too_late_an_answer_is_used(names: &Resolver, server: &Server, builder: GateBu
     let semaphore = gate.semaphore("s", 5);
     names.hold();
     kill_connections(&mut server.connection(), "normal");
-    let fails = || semaphore.try_acquire().unwrap_err().to_string().contains("no address of the host within 10s");
+    let fails =
+        || semaphore.try_acquire().unwrap_err().to_string().contains("no address of the host within 10s");
     within(2 * SOON, || fails().then_some(())).expect("the look-up ends at its limit");
     names.takes(6 * SOON); // only the answers to look-ups that have begun arrive
     names.let_go();

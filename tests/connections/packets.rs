@@ -39,8 +39,8 @@ fn behind(proxy: &Proxy, server: &Server, read_timeout: Duration) -> Gate {
     gate
 }
 
-/// Blocks the only connection with a call that waits for its reply, runs `then`, and starts further calls meanwhile.
-/// These share one packet. Returns the first permit and the outcomes of the others.
+/// Blocks the only connection with a call that waits for its reply, runs `then`, and starts further calls
+/// meanwhile. These share one packet. Returns the first permit and the outcomes of the others.
 fn ask_together<'s>(
     scope: &'s Scope<'s, '_>,
     (server, proxy): (&Server, &Proxy),
@@ -50,9 +50,12 @@ fn ask_together<'s>(
     let directly = server.gate().semaphore(semaphore.name(), 100);
     proxy.delay_replies([Duration::from_millis(200)]);
     let first = scope.spawn(|| semaphore.try_acquire().unwrap());
-    eventually("the server has run the first call", || (directly.inspect().unwrap().in_use == 1).then_some(()));
+    eventually("the server has run the first call", || {
+        (directly.inspect().unwrap().in_use == 1).then_some(())
+    });
     then();
-    let others: Vec<ScopedJoinHandle<Outcome>> = (0..OTHERS).map(|_| scope.spawn(|| semaphore.try_acquire())).collect();
+    let others: Vec<ScopedJoinHandle<Outcome>> =
+        (0..OTHERS).map(|_| scope.spawn(|| semaphore.try_acquire())).collect();
     let others = others.into_iter().map(|other| other.join().unwrap());
     let others = others.collect();
     (first.join().unwrap(), others)
@@ -150,7 +153,9 @@ fn delayed_calls_leave_nothing_held_after_their_releases() {
             .expect("the release of each is also sent on another connection");
         let released = scripts(&mut con);
         proxy.let_go();
-        eventually("the server has run the delayed calls", || (scripts(&mut con) >= released + count).then_some(()));
+        eventually("the server has run the delayed calls", || {
+            (scripts(&mut con) >= released + count).then_some(())
+        });
         let directly = server.gate().semaphore("held", 100);
         eventually("and released", || (directly.inspect().unwrap().in_use == 1).then_some(()));
         first.release().unwrap();

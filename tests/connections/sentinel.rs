@@ -1,5 +1,5 @@
-//! Promise: with sentinels a failover needs no action by the user. Calls, waits and renewals continue on the new
-//! master.
+//! Promise: with sentinels a failover needs no action by the user. Calls, waits and renewals continue on the
+//! new master.
 
 use crate::own;
 use crate::support::history::{Forgotten, Op};
@@ -183,7 +183,9 @@ fn after_a_manual_failover_the_former_master_receives_no_calls() {
         is_there.then_some(())
     });
     let listens = |node: usize| inboxes(&mut group.connection(node), &group.prefix) > 0;
-    eventually("the waiter subscribes to the new master", || (listens(after) && !listens(before)).then_some(()));
+    eventually("the waiter subscribes to the new master", || {
+        (listens(after) && !listens(before)).then_some(())
+    });
     held.release().unwrap();
     waiting.join().unwrap().release().unwrap();
     assert!(group.is_master(before));

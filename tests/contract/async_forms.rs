@@ -1,4 +1,5 @@
-//! Promise to async programs: each method that blocks has an async form, and the `clippy.toml` of the guide forbids it.
+//! Promise to async programs: each method that blocks has an async form, and the `clippy.toml` of the guide
+//! forbids it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,7 +22,8 @@ fn functions(start: &str) -> BTreeSet<&'static str> {
     paths.map(|path| path.split(['(', '<']).next().unwrap()).collect()
 }
 
-/// The methods that have an async form. `run_async` and `lost_async` are no such form: nothing blocks in their place.
+/// The methods that have an async form. `run_async` and `lost_async` are no such form: nothing blocks in
+/// their place.
 fn blocking() -> BTreeSet<&'static str> {
     let all = functions("pub fn ");
     let found = functions("pub async fn ");
@@ -45,7 +47,8 @@ fn the_clippy_settings_of_the_guide_forbid_every_method_that_blocks() {
 
 #[test]
 fn each_method_that_blocks_has_an_async_form() {
-    let names: BTreeSet<_> = blocking().into_iter().chain(TOOLS).filter_map(|path| path.rsplit("::").next()).collect();
+    let names: BTreeSet<_> =
+        blocking().into_iter().chain(TOOLS).filter_map(|path| path.rsplit("::").next()).collect();
     let mut count = 0;
     for (file, text) in crate::sources::sources("src") {
         if file.starts_with("scripts") || file == Path::new("memory.rs") {
@@ -53,9 +56,12 @@ fn each_method_that_blocks_has_an_async_form() {
         }
         for (doc, rest) in text.match_indices("pub fn ").map(|(at, _)| text.split_at(at)) {
             let lines = doc.lines().rev().skip(1).map(str::trim_start);
-            let blocks = lines.take_while(|line| line.starts_with("///") || line.starts_with("#[")).any(|line| {
-                line.contains("Blocks for") || line.contains("Blocks until") || line.contains("Blocks meanwhile")
-            });
+            let blocks =
+                lines.take_while(|line| line.starts_with("///") || line.starts_with("#[")).any(|line| {
+                    line.contains("Blocks for")
+                        || line.contains("Blocks until")
+                        || line.contains("Blocks meanwhile")
+                });
             let name = rest["pub fn ".len()..].split(['(', '<']).next().unwrap();
             assert!(!blocks || names.contains(name), "{file:?}: {name} has no async form");
             count += usize::from(blocks);

@@ -1,5 +1,5 @@
-//! Promise: a script makes a bounded number of calls, independent of the number of holders and waiters. If work
-//! remains, a client is notified at once.
+//! Promise: a script makes a bounded number of calls, independent of the number of holders and waiters. If
+//! work remains, a client is notified at once.
 
 use crate::own;
 use crate::support::raw::{Listener, Raw};
@@ -8,8 +8,8 @@ use crate::support::{Server, calls_in_scripts, reset_counts};
 use luagate::scripts::semaphore::{AcquireAnswer, Ask};
 use redis::Commands;
 
-/// The maximum number of calls of one script: a hundred waiters granted or dropped, at four calls each, and the calls
-/// before and after.
+/// The maximum number of calls of one script: a hundred waiters granted or dropped, at four calls each, and
+/// the calls before and after.
 const BOUND: u64 = 500;
 
 fn calls(raw: &mut Raw, run: impl FnOnce(&mut Raw)) -> u64 {
@@ -37,7 +37,8 @@ fn nine_thousand_expired_leases_are_freed_in_bounded_scripts() {
         assert!(count < BOUND, "{count} calls in one script");
         match answer {
             Some(AcquireAnswer::Granted(..)) => break,
-            // Expired leases beyond the bound cause a denial for a moment, and the reply says when to ask again.
+            // Expired leases beyond the bound cause a denial for a moment, and the reply says when to ask
+            // again.
             Some(AcquireAnswer::Denied { next_expiry: Some(1), .. }) => assert!(tries < 95),
             other => panic!("{other:?}"),
         }

@@ -1,5 +1,6 @@
-//! Promise: a semaphore, a holder, a waiter and an idle connection use no more of the server's memory than the guide
-//! says. A grant adds no more to the append-only file and the replication stream than the guide says.
+//! Promise: a semaphore, a holder, a waiter and an idle connection use no more of the server's memory than
+//! the guide says. A grant adds no more to the append-only file and the replication stream than the guide
+//! says.
 
 use crate::own;
 use crate::support::raw::{Listener, Raw};
@@ -46,7 +47,8 @@ fn measure(server: &Server, count: u32) -> [u64; 3] {
 #[test]
 fn memory_of_a_semaphore_a_holder_and_a_waiter_is_bounded() {
     let server = Server::any();
-    // The first waiter makes the server change the encoding of all records. The new encoding needs more memory.
+    // The first waiter makes the server change the encoding of all records. The new encoding needs more
+    // memory.
     for (count, holder_most, waiter_most) in
         [(1, 300, 700), (5, 300, 450), (100, 300, 400), (1_000, 300, 400), (10_000, 300, 400)]
     {

@@ -1,5 +1,5 @@
-//! Promise: for every script, the form with a `redis::Cmd` and a `Value` gives the same answers and errors as the
-//! function, also if the server does not have the script.
+//! Promise: for every script, the form with a `redis::Cmd` and a `Value` gives the same answers and errors as
+//! the function, also if the server does not have the script.
 
 use crate::own;
 use crate::support::Server;
@@ -127,7 +127,9 @@ const CALLS: &[Row] = &[
     (
         "semaphore/refresh",
         |con, names| text(semaphore::refresh(con, &names.one, "a", 70_000, None)),
-        |client, names| client.call(&semaphore::Refresh { keys: &names.one, id: "a", lease_ms: 70_000, fence: None }),
+        |client, names| {
+            client.call(&semaphore::Refresh { keys: &names.one, id: "a", lease_ms: 70_000, fence: None })
+        },
     ),
     (
         "semaphore/resize",
@@ -137,7 +139,9 @@ const CALLS: &[Row] = &[
     (
         "semaphore/release", // not the permit with this fence
         |con, names| text(semaphore::release(con, &names.one, "b", 0, Some(1))),
-        |client, names| client.call(&semaphore::Release { keys: &names.one, id: "b", keep: 0, fence: Some(1) }),
+        |client, names| {
+            client.call(&semaphore::Release { keys: &names.one, id: "b", keep: 0, fence: Some(1) })
+        },
     ),
     (
         "semaphore/release", // cancelled
@@ -152,12 +156,16 @@ const CALLS: &[Row] = &[
     (
         "semaphore/release", // keeps all
         |con, names| text(semaphore::release(con, &names.other, "e", 1, None)),
-        |client, names| client.call(&semaphore::Release { keys: &names.other, id: "e", keep: 1, fence: None }),
+        |client, names| {
+            client.call(&semaphore::Release { keys: &names.other, id: "e", keep: 1, fence: None })
+        },
     ),
     (
         "latch/count_down",
         |con, names| text(latch::count_down(con, &names.latch, "a", 2, 60_000)),
-        |client, names| client.call(&latch::CountDown { keys: &names.latch, id: "a", count: 2, life_ms: 60_000 }),
+        |client, names| {
+            client.call(&latch::CountDown { keys: &names.latch, id: "a", count: 2, life_ms: 60_000 })
+        },
     ),
     (
         "latch/wait",
@@ -180,7 +188,9 @@ const CALLS: &[Row] = &[
     (
         "autocomplete/recent_add",
         |con, names| text(autocomplete::recent_add(con, &names.recent, b"\r\n\xff", 5)),
-        |client, names| client.call(&autocomplete::RecentAdd { key: &names.recent, contact: b"\r\n\xff", keep: 5 }),
+        |client, names| {
+            client.call(&autocomplete::RecentAdd { key: &names.recent, contact: b"\r\n\xff", keep: 5 })
+        },
     ),
     (
         "autocomplete/recent_match",
@@ -195,17 +205,23 @@ const CALLS: &[Row] = &[
     (
         "autocomplete/prefix_add",
         |con, names| text(autocomplete::prefix_add(con, &names.prefix, &["al", "ann", "bob"])),
-        |client, names| client.call(&autocomplete::PrefixAdd { key: &names.prefix, members: &["al", "ann", "bob"] }),
+        |client, names| {
+            client.call(&autocomplete::PrefixAdd { key: &names.prefix, members: &["al", "ann", "bob"] })
+        },
     ),
     (
         "autocomplete/prefix_match",
         |con, names| text(autocomplete::prefix_match(con, &names.prefix, "a", 5)),
-        |client, names| client.call(&autocomplete::PrefixMatch { key: &names.prefix, prefix: b"a", count: 5 }),
+        |client, names| {
+            client.call(&autocomplete::PrefixMatch { key: &names.prefix, prefix: b"a", count: 5 })
+        },
     ),
     (
         "autocomplete/prefix_remove",
         |con, names| text(autocomplete::prefix_remove(con, &names.prefix, &["al", "no"])),
-        |client, names| client.call(&autocomplete::PrefixRemove { key: &names.prefix, members: &["al", "no"] }),
+        |client, names| {
+            client.call(&autocomplete::PrefixRemove { key: &names.prefix, members: &["al", "no"] })
+        },
     ),
 ];
 
@@ -223,11 +239,19 @@ fn every_script_gives_the_same_answers_by_command_as_by_function() {
         assert_eq!(command(&mut client, &without_script), expected, "{script} that the server does not have");
         answers.insert(expected);
     }
-    assert_eq!(client.with_text, CALLS.len(), "each call without the script sends it, and no other call does");
+    assert_eq!(
+        client.with_text,
+        CALLS.len(),
+        "each call without the script sends it, and no other call does"
+    );
     // The calls of this test are not all alike.
     let with = |text: &str| answers.iter().filter(|answer| answer.contains(text)).count();
     assert_eq!((with("Granted"), with("Held("), with("Queued"), with("Err")), (2, 1, 2, 1), "{answers:#?}");
-    assert_eq!((with("Some(Grant"), with("Cancelled"), with("Released { left: 1")), (1, 1, 1), "{answers:#?}");
+    assert_eq!(
+        (with("Some(Grant"), with("Cancelled"), with("Released { left: 1")),
+        (1, 1, 1),
+        "{answers:#?}"
+    );
 }
 
 /// Clients report an error of the server as an `Err` or as a value.
@@ -270,7 +294,11 @@ fn the_functions_report_which_argument_is_invalid() {
     let mut raw = Raw::new(&server, 3);
     raw.grant(Ask { permits: Some(2), ..raw.ask("holder") });
     let refused = [
-        ("permits", "Accepted: 1 to 2147483647", raw.try_acquire(Ask { permits: Some(0), ..raw.ask("id") }).map(drop)),
+        (
+            "permits",
+            "Accepted: 1 to 2147483647",
+            raw.try_acquire(Ask { permits: Some(0), ..raw.ask("id") }).map(drop),
+        ),
         ("keep", "Accepted: 0 to 2", raw.keep("holder", 3).map(drop)),
     ];
     raw.keys = server.keys("unused");

@@ -1,8 +1,9 @@
-//! Promise: within one version of the contract, everything that clients in other languages rely on stays the same.
+//! Promise: within one version of the contract, everything that clients in other languages rely on stays the
+//! same.
 //!
-//! `tests/contract/<version>.json` stores its first state: KEYS, ARGV and replies of each script, and the SHA-1 of the
-//! steps and expectations of each case in `lua/conformance/`. Additions are allowed. To record them:
-//! `LUAGATE_RECORD=1 cargo test --test contract contract::`.
+//! `tests/contract/<version>.json` stores its first state: KEYS, ARGV and replies of each script, and the
+//! SHA-1 of the steps and expectations of each case in `lua/conformance/`. Additions are allowed. To record
+//! them: `LUAGATE_RECORD=1 cargo test --test contract contract::`.
 
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;

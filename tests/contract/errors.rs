@@ -1,6 +1,6 @@
-//! Promise: `guide::errors` lists every error text that users can see. Each text is produced here, most of them by the
-//! call that returns it, and compared with the page. So a changed text, a new variant and a row without an error fail
-//! this test.
+//! Promise: `guide::errors` lists every error text that users can see. Each text is produced here, most of
+//! them by the call that returns it, and compared with the page. So a changed text, a new variant and a row
+//! without an error fail this test.
 
 mod arguments;
 mod forged;

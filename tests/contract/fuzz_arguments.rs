@@ -1,5 +1,5 @@
-//! Promise: for any keys and arguments a script returns a reply of the contract, or a clear error and changes nothing.
-//! It never fails with an error of Lua.
+//! Promise: for any keys and arguments a script returns a reply of the contract, or a clear error and changes
+//! nothing. It never fails with an error of Lua.
 
 mod by_chance;
 mod calls;
@@ -43,7 +43,8 @@ fn scripts() -> Vec<Script> {
     scripts.collect()
 }
 
-/// All keys that a call here may name, without the test's prefix: of two mutexes of one group, a latch and the lists.
+/// All keys that a call here may name, without the test's prefix: of two mutexes of one group, a latch and
+/// the lists.
 const KEYS: [&str; 10] = [
     "mutex:{t}:a",
     "mutex.holders:{t}:a",
@@ -86,7 +87,8 @@ impl std::fmt::Debug for Script {
 impl std::fmt::Debug for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let arguments = self.arguments.iter().take(12);
-        let shown: Vec<_> = arguments.map(|bytes| bytes[..bytes.len().min(60)].escape_ascii().to_string()).collect();
+        let shown: Vec<_> =
+            arguments.map(|bytes| bytes[..bytes.len().min(60)].escape_ascii().to_string()).collect();
         let (name, keys, count) = (&self.script.name, &self.keys, self.arguments.len());
         write!(f, "{name} {keys:?}, {count} arguments: {shown:?}")
     }

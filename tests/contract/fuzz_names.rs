@@ -1,5 +1,5 @@
-//! Promise: every name, id, label, prefix, contact and member either works and is returned unchanged, or is refused
-//! with an error that says what is accepted. No two names share a key.
+//! Promise: every name, id, label, prefix, contact and member either works and is returned unchanged, or is
+//! refused with an error that says what is accepted. No two names share a key.
 
 use crate::fuzz;
 use crate::support::Server;
@@ -72,7 +72,8 @@ fn no_two_names_share_a_key() {
             if let Some(other) = owners.borrow_mut().insert(key.clone(), owner.clone()) {
                 prop_assert_eq!(&other, &owner, "{}", key);
             }
-            // In a cluster all keys share a slot: the first braces belong to the hash tag, and it is not empty.
+            // In a cluster all keys share a slot: the first braces belong to the hash tag, and it is not
+            // empty.
             let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
             prop_assert!(tag.is_some_and(|(tag, _)| !tag.is_empty()), "{}", key);
             taken.set(taken.get() + 1);
@@ -171,8 +172,12 @@ macro_rules! refused {
 
 refused!(CallError TryAcquireError AcquireError PermitError);
 
-/// Asserts that an argument is refused exactly if it is invalid, and that the error then says what is accepted.
-fn check<T, E: Refused + std::fmt::Debug>(outcome: Result<T, E>, takes: bool) -> Result<Option<T>, TestCaseError> {
+/// Asserts that an argument is refused exactly if it is invalid, and that the error then says what is
+/// accepted.
+fn check<T, E: Refused + std::fmt::Debug>(
+    outcome: Result<T, E>,
+    takes: bool,
+) -> Result<Option<T>, TestCaseError> {
     match outcome {
         Ok(value) => {
             prop_assert!(takes, "was accepted");
@@ -320,7 +325,8 @@ fn all_keys_of_a_name_share_one_hash_tag() {
 #[test]
 fn invalid_names_and_prefixes_are_refused() {
     let long = "x".repeat(201);
-    for name in ["", "a b", "a\u{0}", "a{b", "}", "{}", "{}:a", "{a}:", "{a}", "{a}:{b}", "a\u{3000}b", &long] {
+    for name in ["", "a b", "a\u{0}", "a{b", "}", "{}", "{}:a", "{a}:", "{a}", "{a}:{b}", "a\u{3000}b", &long]
+    {
         assert!(Keys::semaphore("luagate", name).is_err(), "{name:?}");
         assert!(recent_key("luagate", name).is_err(), "{name:?}");
         assert!(prefix_key("luagate", name).is_err(), "{name:?}");

@@ -1,5 +1,5 @@
-//! Promise: for any reply of the server, a call of the scripts returns a typed error or exactly what the reply says. It
-//! never panics, and only an exact grant becomes a permit.
+//! Promise: for any reply of the server, a call of the scripts returns a typed error or exactly what the
+//! reply says. It never panics, and only an exact grant becomes a permit.
 
 mod answers;
 mod errors;

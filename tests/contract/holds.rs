@@ -1,4 +1,5 @@
-//! Promise: a user's script that begins with `holds` writes only while the permit is held, in one atomic step.
+//! Promise: a user's script that begins with `holds` writes only while the permit is held, in one atomic
+//! step.
 
 use crate::own;
 use crate::support::raw::Raw;

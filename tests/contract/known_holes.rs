@@ -1,5 +1,5 @@
-//! Promise: luagate has none of the known holes of `tests/known_holes.md`. The table names tests that exist, and every test
-//! with the number of a hole.
+//! Promise: luagate has none of the known holes of `tests/known_holes.md`. The table names tests that exist,
+//! and every test with the number of a hole.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -26,7 +26,8 @@ fn exists(file: &str, name: &str) -> bool {
         return cases.iter().any(|case| case["name"] == name);
     }
     let lines: Vec<_> = text.lines().collect();
-    let is_it = |line: &&str| line.strip_prefix("fn ").is_some_and(|rest| rest.starts_with(&format!("{name}()")));
+    let is_it =
+        |line: &&str| line.strip_prefix("fn ").is_some_and(|rest| rest.starts_with(&format!("{name}()")));
     lines.windows(2).any(|pair| pair[0].starts_with("#[") && is_it(&pair[1]))
 }
 
@@ -48,7 +49,8 @@ fn every_known_hole_is_covered_by_a_test_that_exists() {
         count += 1;
     }
     assert_eq!(count, HOLES);
-    let written = include_str!("../permits/known_holes.rs").lines().filter_map(|line| line.strip_prefix("fn hole_"));
+    let written =
+        include_str!("../permits/known_holes.rs").lines().filter_map(|line| line.strip_prefix("fn hole_"));
     for test in written.filter_map(|rest| rest.split('(').next()) {
         assert!(named.contains(&*format!("hole_{test}")), "the table does not name hole_{test}");
     }

@@ -1,5 +1,5 @@
-//! What the scripts promise to clients in any language: calls and replies, keys, bounds on work and memory, and
-//! versions.
+//! What the scripts promise to clients in any language: calls and replies, keys, bounds on work and memory,
+//! and versions.
 
 #[cfg(unix)]
 #[path = "../support/forked.rs"]

@@ -1,5 +1,5 @@
-//! Promise: `lua/manifest.json` contains all that a client in another language needs, and this crate runs the same
-//! scripts.
+//! Promise: `lua/manifest.json` contains all that a client in another language needs, and this crate runs the
+//! same scripts.
 
 use crate::own;
 use crate::support::Server;
@@ -60,7 +60,10 @@ fn each_sha1_matches_its_file() {
         let file = script["file"].as_str().unwrap();
         assert_eq!(file, format!("dist/{name}.lua"));
         let sha1 = sha1_smol::Sha1::from(read(file)).digest().to_string();
-        assert_eq!(script["sha1"], sha1, "{name} has changed: run `./dev manifest`. Has the contract changed too?");
+        assert_eq!(
+            script["sha1"], sha1,
+            "{name} has changed: run `./dev manifest`. Has the contract changed too?"
+        );
     }
 }
 
@@ -102,16 +105,22 @@ fn a_script_is_sent_with_its_head_and_without_other_lines_of_comment() {
 
 #[test]
 fn a_script_with_a_string_or_comment_of_several_lines_is_refused() {
-    for text in
-        ["local a = [[\n-- b\n]]\n", "local a = [==[\n-- b\n]==]\n", "--[[\nlocal a\n]]\n", "local a = 'b\\\n-- c'\n"]
-    {
-        for source in [text.to_owned(), format!("-- head\nlocal b\n{text}"), "-- head\n-- include: part\n".to_owned()] {
+    for text in [
+        "local a = [[\n-- b\n]]\n",
+        "local a = [==[\n-- b\n]==]\n",
+        "--[[\nlocal a\n]]\n",
+        "local a = 'b\\\n-- c'\n",
+    ] {
+        for source in
+            [text.to_owned(), format!("-- head\nlocal b\n{text}"), "-- head\n-- include: part\n".to_owned()]
+        {
             let refused = whole(&source, |_| text.to_owned()).unwrap_err();
             assert!(refused.contains(text.lines().next().unwrap()), "{refused}");
         }
     }
-    let accepted =
-        whole("-- head\n-- include: part\n  -- one\nlocal b = 1 -- two\n", |_| "-- Part\nlocal a\n".to_owned());
+    let accepted = whole("-- head\n-- include: part\n  -- one\nlocal b = 1 -- two\n", |_| {
+        "-- Part\nlocal a\n".to_owned()
+    });
     assert_eq!(accepted.unwrap(), "-- head\nlocal a\nlocal b = 1 -- two\n");
 }
 
@@ -181,8 +190,8 @@ struct Head {
     replies: BTreeMap<String, Vec<String>>,
 }
 
-/// The entries of a section of a head. Each entry begins in the column after `KEYS`, `ARGV` or `REPLY`. Continuation
-/// lines are indented further.
+/// The entries of a section of a head. Each entry begins in the column after `KEYS`, `ARGV` or `REPLY`.
+/// Continuation lines are indented further.
 fn entries<'a>(text: &'a str, section: &str) -> Vec<&'a str> {
     const INDENT: &str = "--       ";
     let start = format!("-- {section:<6}");
@@ -220,7 +229,11 @@ fn head(text: &str, has_words: bool) -> Head {
     Head {
         keys: names(keys[0]),
         argv: argv.filter(|name| name != "none").collect(),
-        replies: if has_words { replies(&reply) } else { BTreeMap::from([(String::new(), names(&reply.join("  ")))]) },
+        replies: if has_words {
+            replies(&reply)
+        } else {
+            BTreeMap::from([(String::new(), names(&reply.join("  ")))])
+        },
     }
 }
 
@@ -274,8 +287,8 @@ fn the_page_says_of_each_error_what_the_file_says() {
     assert!(others.flatten().all(|action| action == "repeat"), "the page says so below the table");
 }
 
-/// The error of a script for these numbers of keys and arguments. The keys are all different, the values valid for
-/// every argument.
+/// The error of a script for these numbers of keys and arguments. The keys are all different, the values
+/// valid for every argument.
 fn error_of_counts(con: &mut redis::Connection, text: &str, keys: usize, argv: usize) -> String {
     let script = text.lines().next().unwrap();
     let keys: Vec<String> = (0..keys).map(|key| format!("{{tag}}:{key}")).collect();
@@ -301,7 +314,9 @@ fn another_number_of_keys_or_arguments_is_refused_with_their_names() {
             let error = error(count, argv.len());
             if several {
                 assert!(
-                    error.starts_with(&format!("LUAGATE keys: wrong number of keys. Accepted: {key_names} of ")),
+                    error.starts_with(&format!(
+                        "LUAGATE keys: wrong number of keys. Accepted: {key_names} of "
+                    )),
                     "{name}: {error}"
                 )
             } else {
@@ -321,15 +336,17 @@ fn another_number_of_keys_or_arguments_is_refused_with_their_names() {
         let mut refused = format!("LUAGATE arguments: wrong number of arguments. Accepted: {}", argv.len());
         if optional > 0 {
             let between = if optional == 1 { "or" } else { "to" };
-            refused =
-                format!("LUAGATE arguments: wrong number of arguments. Accepted: {least} {between} {}", argv.len());
+            refused = format!(
+                "LUAGATE arguments: wrong number of arguments. Accepted: {least} {between} {}",
+                argv.len()
+            );
         }
         if !argv.is_empty() {
             refused = format!("{refused}: {}", argv.join(" "));
         }
         assert_eq!(error(keys.len(), argv.len() + 1), refused, "{name}");
-        // With several semaphores the script checks each argument first, so it reports a missing one by the rule for
-        // that argument.
+        // With several semaphores the script checks each argument first, so it reports a missing one by the
+        // rule for that argument.
         if least > 0 && !several {
             assert_eq!(error(keys.len(), least - 1), refused, "{name}");
         }

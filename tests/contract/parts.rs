@@ -1,5 +1,6 @@
-//! Promise: the head of each part in `lua/` lists what the part needs and what it gives: `In` all names that it reads from
-//! the text before it, `Out` all names that it defines or changes and that text after it reads. Includes in it belong to it.
+//! Promise: the head of each part in `lua/` lists what the part needs and what it gives: `In` all names that
+//! it reads from the text before it, `Out` all names that it defines or changes and that text after it reads.
+//! Includes in it belong to it.
 
 mod names;
 
@@ -14,8 +15,8 @@ const MOST_UPVALUES: usize = 50;
 
 /// What the server and Lua give to a script.
 const GIVEN: [&str; 14] = [
-    "ARGV", "KEYS", "error", "ipairs", "math", "redis", "select", "string", "struct", "table", "tonumber", "type",
-    "unpack", "tostring",
+    "ARGV", "KEYS", "error", "ipairs", "math", "redis", "select", "string", "struct", "table", "tonumber",
+    "type", "unpack", "tostring",
 ];
 
 const BEGIN: &str = "-- begin of ";
@@ -90,8 +91,8 @@ fn without_parentheses(text: &str) -> String {
     kept.collect()
 }
 
-/// The names after `-- In` or `-- Out` in the head of a part, up to the next label or the end of the head. Commas separate
-/// the names. Explanations are in parentheses.
+/// The names after `-- In` or `-- Out` in the head of a part, up to the next label or the end of the head.
+/// Commas separate the names. Explanations are in parentheses.
 fn listed(part: &str, text: &str, label: &str) -> BTreeSet<String> {
     let head = text.lines().take_while(|line| line.starts_with("--") && !line.starts_with("-- include: "));
     let mut lines = head.skip_while(|line| !line.starts_with(&format!("-- {label:<5}")));
@@ -153,7 +154,11 @@ fn a_name_of_an_enclosing_block_or_function_is_found() {
         .iter()
         .map(|name| {
             let letter = &format!("{:?}", name.action)[..1];
-            format!("{}{letter}{}", name.name, name.variable.map_or("?".to_owned(), |number| number.to_string()))
+            format!(
+                "{}{letter}{}",
+                name.name,
+                name.variable.map_or("?".to_owned(), |number| number.to_string())
+            )
         })
         .collect();
     let expected = "aD1 bD2 fD3 cD4 aR1 aD5 aR5 cR4 bW2 bR2 dR? fR3 bR2";
@@ -170,7 +175,10 @@ fn no_function_has_many_upvalues() {
         for function in names_of(&text).functions {
             let count = function.upvalues.len();
             let line = text.lines().nth(function.line - 1).unwrap_or_default().trim();
-            assert!(count <= MOST_UPVALUES, "{script}: {line}: {count} upvalues. At most {MOST_UPVALUES}: Lua has 60");
+            assert!(
+                count <= MOST_UPVALUES,
+                "{script}: {line}: {count} upvalues. At most {MOST_UPVALUES}: Lua has 60"
+            );
             most = most.max(count);
         }
     }

@@ -1,4 +1,5 @@
-//! Promise: every shell example in `lua/README.md` works as shown, with the replies and messages of a real server.
+//! Promise: every shell example in `lua/README.md` works as shown, with the replies and messages of a real
+//! server.
 #![cfg(unix)]
 
 mod likeness;
@@ -87,7 +88,13 @@ impl Run {
         Ok(())
     }
 
-    fn reply(&mut self, name: &str, example: &Example, reply: Value, ran: &RangeInclusive<i64>) -> Result<(), String> {
+    fn reply(
+        &mut self,
+        name: &str,
+        example: &Example,
+        reply: Value,
+        ran: &RangeInclusive<i64>,
+    ) -> Result<(), String> {
         let scripts = self.scripts.clone();
         let script = scripts.get(name).ok_or("no such script")?;
         if self.called.insert(name.to_owned()) {
@@ -116,8 +123,8 @@ impl Run {
         self.likeness.compare(&values, &real, &names, ran)
     }
 
-    /// Any other command must print exactly what is shown. A command about a message of the page also runs with the
-    /// real message.
+    /// Any other command must print exactly what is shown. A command about a message of the page also runs
+    /// with the real message.
     fn plain(&mut self, example: &Example, output: &str) -> Result<(), String> {
         let lines: Vec<&str> = example.reply.iter().map(|line| &*line.values).collect();
         let expected = lines.join("\n");
@@ -177,7 +184,8 @@ fn signed(text: &str) -> (&str, &str) {
     text.rsplit_once(' ').unwrap_or_default()
 }
 
-/// Checks that each name stands in the column of its value. The same holds for the values of a list that fills a line.
+/// Checks that each name stands in the column of its value. The same holds for the values of a list that
+/// fills a line.
 fn check_names(below: &str, values: &[Shown], names: &[String]) -> Result<(), String> {
     let name_at = |column: usize| {
         let text = below.get(column..).unwrap_or_default();

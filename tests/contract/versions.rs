@@ -1,8 +1,9 @@
-//! Promise: the scripts of every earlier release and the current ones work on the same semaphore at the same time.
-//! Together they never exceed the limit, share one line, and see each other's grants.
+//! Promise: the scripts of every earlier release and the current ones work on the same semaphore at the same
+//! time. Together they never exceed the limit, share one line, and see each other's grants.
 //!
-//! `tests/versions/<version>/` stores the scripts of a release: `manifest.json` and the files that it lists, from
-//! `lua/`. `RELEASING.md` has the commands to add one. Without any, the current scripts run on both sides.
+//! `tests/versions/<version>/` stores the scripts of a release: `manifest.json` and the files that it lists,
+//! from `lua/`. `RELEASING.md` has the commands to add one. Without any, the current scripts run on both
+//! sides.
 
 use crate::support::raw::Raw;
 use crate::support::thin::{Scripts, Thin};
@@ -126,12 +127,18 @@ fn locks_held_together_by_one_version_are_held_for_the_other() {
         let mut earlier = Thin::new(&server, &scripts, "unused", 1);
         let gate = server.gate();
         let lock = gate.mutex(names[1]).try_lock().unwrap();
-        let denied =
-            earlier.call_on("try_acquire_several", &keys, &["old", "1", "1", "10000", "0", "1", "1", "10000", "0"]);
+        let denied = earlier.call_on(
+            "try_acquire_several",
+            &keys,
+            &["old", "1", "1", "10000", "0", "1", "1", "10000", "0"],
+        );
         assert_eq!((&*denied.word, denied.numbers[0]), ("denied", 2));
         lock.release().unwrap();
-        let granted =
-            earlier.call_on("try_acquire_several", &keys, &["old", "1", "1", "10000", "0", "1", "1", "10000", "0"]);
+        let granted = earlier.call_on(
+            "try_acquire_several",
+            &keys,
+            &["old", "1", "1", "10000", "0", "1", "1", "10000", "0"],
+        );
         assert_eq!(granted.word, "granted");
         assert!(gate.mutexes(names).try_acquire().is_err());
         assert_eq!(gate.semaphore("unused", 1).try_acquire().unwrap().permits(), 1);
@@ -180,7 +187,10 @@ fn a_loss_suspends_granting_for_both_versions_until_the_last_lease_has_ended() {
                         break fence;
                     }
                     (None, now) => {
-                        assert!(now < end + SOON.as_millis() as u64, "{name}: still denied after the last lease")
+                        assert!(
+                            now < end + SOON.as_millis() as u64,
+                            "{name}: still denied after the last lease"
+                        )
                     }
                 }
             };

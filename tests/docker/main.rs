@@ -1,5 +1,5 @@
-//! Promise: a wait in line outlives its server, if another one takes its place within the outage timeout. These tests start
-//! containers: `./dev test docker`. See README.md in this folder.
+//! Promise: a wait in line outlives its server, if another one takes its place within the outage timeout.
+//! These tests start containers: `./dev test docker`. See README.md in this folder.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -22,12 +22,16 @@ struct Container {
 }
 
 fn setting(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set. Run this test with `./dev test docker`"))
+    std::env::var(name)
+        .unwrap_or_else(|_| panic!("{name} is not set. Run this test with `./dev test docker`"))
 }
 
 /// Runs a command of the container engine, and returns what it printed.
 fn engine(arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(setting("LUAGATE_ENGINE")).args(arguments).output().expect("the engine's command starts");
+    let output = Command::new(setting("LUAGATE_ENGINE"))
+        .args(arguments)
+        .output()
+        .expect("the engine's command starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
@@ -38,8 +42,8 @@ impl Container {
         started.unwrap_or_else(|| panic!("{}", Container::start_on(next_port()).err().unwrap_or_default()))
     }
 
-    /// It listens on this port of the loopback interface. If this test program is killed, the server ends, and the engine removes
-    /// its container.
+    /// It listens on this port of the loopback interface. If this test program is killed, the server ends,
+    /// and the engine removes its container.
     fn start_on(port: u32) -> Result<Container, String> {
         let container = Container { name: format!("luagate-{}", uuid::Uuid::new_v4().simple()), port };
         let (ports, mark) = (format!("127.0.0.1:{port}:6379"), format!("{MARK}={}", mark()));
@@ -92,7 +96,8 @@ fn a_wait_outlives_a_container_that_is_replaced_by_an_empty_one() {
     let second = Container::start_on(first.port).unwrap();
     let permit = wait.join().unwrap().unwrap();
     assert_eq!(Some(permit.id()), in_line.as_deref());
-    let LookupAnswer::Held(grant) = semaphore::lookup(&mut second.connection(), &keys, permit.id()).unwrap() else {
+    let LookupAnswer::Held(grant) = semaphore::lookup(&mut second.connection(), &keys, permit.id()).unwrap()
+    else {
         panic!("the server does not list {permit:?}");
     };
     assert_eq!(permit.fence(), grant.fence);

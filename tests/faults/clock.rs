@@ -1,7 +1,7 @@
-//! Promise: if a server's clock steps by an hour, in either direction, the known holders never exceed the limit, and
-//! fences keep increasing unless the state has expired before a step back. A step ahead ends all leases. A step back
-//! prolongs by an hour the leases that no one refreshes or releases. A step of a holder's own wall clock changes nothing,
-//! where the system has a clock that counts suspended time.
+//! Promise: if a server's clock steps by an hour, in either direction, the known holders never exceed the
+//! limit, and fences keep increasing unless the state has expired before a step back. A step ahead ends all
+//! leases. A step back prolongs by an hour the leases that no one refreshes or releases. A step of a holder's
+//! own wall clock changes nothing, where the system has a clock that counts suspended time.
 
 use crate::support::clock::{self, Clock};
 use crate::support::history::{Forgotten, Op, Rules};
@@ -84,7 +84,8 @@ fn a_clock_step_back_by_an_hour_keeps_a_crashed_holder_an_hour_longer_unless_rev
 fn a_clock_set_back_after_the_state_has_expired_lowers_fences_unless_the_limit_is_pinned() {
     let (server, clock) = clock!();
     let gate = server.gate();
-    let [expires, pinned] = ["expires", "pinned"].map(|name| gate.semaphore(name, 1).lease(Lease::fixed(LONG)));
+    let [expires, pinned] =
+        ["expires", "pinned"].map(|name| gate.semaphore(name, 1).lease(Lease::fixed(LONG)));
     pinned.resize(1).unwrap();
     let fence = |semaphore: &Semaphore| {
         let permit = semaphore.try_acquire().unwrap();

@@ -113,7 +113,8 @@ impl Scene {
 
     /// The name of a semaphore for this row alone.
     fn name(&self, what: &str) -> String {
-        let row: String = self.row.error.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let row: String =
+            self.row.error.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         format!("{what}:{:?}:{row}", self.form).chars().take(150).collect()
     }
 
@@ -188,11 +189,14 @@ impl Scene {
         drop(permit);
         self.is_free(&name);
         assert_eq!(self.proxy.refused(), 2);
-        // The caller that waits for its release gets the error, if the release is not repeated while it waits.
+        // The caller that waits for its release gets the error, if the release is not repeated while it
+        // waits.
         let permit = self.form.acquire(&semaphore).unwrap();
         self.proxy.refuse("release", &self.row.error, 2);
         match self.form.release(permit) {
-            Ok(released) => assert_eq!((released, self.row.tries_again), (Released::Released, true), "{:?}", self.row),
+            Ok(released) => {
+                assert_eq!((released, self.row.tries_again), (Released::Released, true), "{:?}", self.row)
+            }
             Err(error) => {
                 assert!(!self.row.tries_again, "{error}: {:?}", self.row);
                 assert_eq!(matches!(error.error(), CallError::Unknown(_)), self.row.may_have_run, "{error}");
@@ -203,12 +207,13 @@ impl Scene {
 }
 
 impl Scene {
-    /// An error that stays ends the call and the wait at their limits. On a loaded machine a reply may come too late, or the
-    /// first one only at the limit. Then the call is made again.
+    /// An error that stays ends the call and the wait at their limits. On a loaded machine a reply may come
+    /// too late, or the first one only at the limit. Then the call is made again.
     fn check_end(&self) {
         let Scene { row, form, proxy, .. } = self;
         let short = Duration::from_millis(500);
-        let builder = || Gate::builder(&proxy.url).prefix(&self.prefix).read_timeout(short).outage_timeout(short);
+        let builder =
+            || Gate::builder(&proxy.url).prefix(&self.prefix).read_timeout(short).outage_timeout(short);
         let gate = eventually("the gate is open", || form.open(builder()).ok());
         let semaphore = gate.semaphore(&self.name("end"), 1);
         let error = eventually("the call ends", || {
@@ -230,7 +235,8 @@ fn is_late(error: &Error) -> bool {
         if matches!(failure.kind(), FailureKind::TimedOut | FailureKind::Unreachable))
 }
 
-/// How many rows are checked at the same time, by one test at a time: the machine must answer within their time limits.
+/// How many rows are checked at the same time, by one test at a time: the machine must answer within their
+/// time limits.
 const AT_ONCE: usize = 46;
 
 /// Checks all rows.
@@ -289,8 +295,8 @@ fn survives(server: &Server, error: &str, begin: impl Fn(&mut Connection), end: 
         let gate = form.open(builder.read_timeout(LONG).outage_timeout(LONG)).unwrap();
         let semaphore = |what: &str| gate.semaphore(&format!("{what}:{form:?}"), 1).lease(Lease::fixed(LONG));
         let (line, tried) = (semaphore("line"), semaphore("tried"));
-        let [refreshed, released, dropped] =
-            ["refreshed", "released", "dropped"].map(|what| semaphore(what).lease(Lease::PERMANENT).acquire().unwrap());
+        let [refreshed, released, dropped] = ["refreshed", "released", "dropped"]
+            .map(|what| semaphore(what).lease(Lease::PERMANENT).acquire().unwrap());
         let held = line.acquire().unwrap();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| form.acquire(&line));
@@ -304,7 +310,9 @@ fn survives(server: &Server, error: &str, begin: impl Fn(&mut Connection), end: 
             let tried = scope.spawn(|| form.try_acquire(&tried).map(drop));
             let refreshed = scope.spawn(|| form.refresh(&refreshed));
             let released = scope.spawn(|| form.release(released));
-            eventually("they repeat their calls", || (command_counts(&mut con)["evalsha"] > before + 60).then_some(()));
+            eventually("they repeat their calls", || {
+                (command_counts(&mut con)["evalsha"] > before + 60).then_some(())
+            });
             end(&mut con);
             tried.join().unwrap().unwrap();
             refreshed.join().unwrap().unwrap();
@@ -312,7 +320,9 @@ fn survives(server: &Server, error: &str, begin: impl Fn(&mut Connection), end: 
             drop(waiter.join().unwrap().unwrap());
         });
         let dropped = semaphore("dropped");
-        eventually("the dropped permit is released", || (dropped.inspect().unwrap().in_use == 0).then_some(()));
+        eventually("the dropped permit is released", || {
+            (dropped.inspect().unwrap().in_use == 0).then_some(())
+        });
     }
 }
 
@@ -356,14 +366,15 @@ fn nothing_fails_while_the_server_cannot_save_its_data() {
     survives(&server, "MISCONF", begin, end);
 }
 
-/// The codes in the executable of the server that is tested. So a code of a later version fails this test until somebody
-/// has decided what it means.
+/// The codes in the executable of the server that is tested. So a code of a later version fails this test
+/// until somebody has decided what it means.
 #[test]
 fn the_file_has_every_code_of_the_server() {
     let mut server = own!(Server::private(&[]));
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.id())).unwrap_or_default();
     let files = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
-    let files: BTreeSet<&str> = files.filter(|file| file.contains("redis") || file.contains("valkey")).collect();
+    let files: BTreeSet<&str> =
+        files.filter(|file| file.contains("redis") || file.contains("valkey")).collect();
     let mut codes = BTreeSet::new();
     for file in files.into_iter().filter(|file| !file.ends_with(".so")) {
         codes.extend(codes_in(&std::fs::read(file).unwrap()));
@@ -380,8 +391,10 @@ fn the_file_has_every_code_of_the_server() {
 /// The words in capitals after a `-` at the beginning of a text, and before more words.
 fn codes_in(executable: &[u8]) -> BTreeSet<String> {
     let texts = executable.split(|byte| *byte == 0).filter_map(|text| text.strip_prefix(b"-"));
-    let texts = texts.filter(|text| text.iter().all(|byte| byte.is_ascii_graphic() || b" \r\n".contains(byte)));
-    let words = texts.filter(|text| text.contains(&b' ')).filter_map(|text| text.split(|byte| *byte == b' ').next());
+    let texts =
+        texts.filter(|text| text.iter().all(|byte| byte.is_ascii_graphic() || b" \r\n".contains(byte)));
+    let words =
+        texts.filter(|text| text.contains(&b' ')).filter_map(|text| text.split(|byte| *byte == b' ').next());
     let codes = words.filter(|word| word.len() >= 3 && word.iter().all(u8::is_ascii_uppercase));
     codes.map(|code| String::from_utf8_lossy(code).into_owned()).collect()
 }

@@ -1,5 +1,5 @@
-//! Promise: with `min_replicas(1)` no granted permit is lost in a failover of a cluster node or of a master that
-//! sentinels monitor. `LUAGATE_PROVE=long` runs a hundred of each.
+//! Promise: with `min_replicas(1)` no granted permit is lost in a failover of a cluster node or of a master
+//! that sentinels monitor. `LUAGATE_PROVE=long` runs a hundred of each.
 
 use crate::own;
 use crate::support::cluster::Cluster;
@@ -27,9 +27,13 @@ fn open(url: &str, prefix: &str) -> Gate {
     gate.min_replicas(1, WITHIN).open().unwrap()
 }
 
-/// Four threads acquire permits of the semaphores that `name` returns, before and during `fault`. Returns all grants
-/// that they received.
-fn granted_during(gate: &Gate, name: &(dyn Fn(usize) -> String + Sync), fault: impl FnOnce()) -> Vec<(String, Permit)> {
+/// Four threads acquire permits of the semaphores that `name` returns, before and during `fault`. Returns all
+/// grants that they received.
+fn granted_during(
+    gate: &Gate,
+    name: &(dyn Fn(usize) -> String + Sync),
+    fault: impl FnOnce(),
+) -> Vec<(String, Permit)> {
     let (reported, stop) = (Mutex::new(Vec::new()), Stop::default());
     std::thread::scope(|scope| {
         let _stop = stop.at_end();

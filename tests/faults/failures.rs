@@ -1,12 +1,14 @@
-//! Promise: invalid input and failing servers cause clear, typed errors within the timeout. Contention and outage are
-//! different errors. Existing data stays unchanged.
+//! Promise: invalid input and failing servers cause clear, typed errors within the timeout. Contention and
+//! outage are different errors. Existing data stays unchanged.
 
 use crate::own;
 use crate::support::Server;
 use crate::support::raw::Raw;
 
 use luagate::admin;
-use luagate::errors::{AcquireError, CallError, Failure, FailureKind, Invalid, LimitMismatch, TryAcquireError};
+use luagate::errors::{
+    AcquireError, CallError, Failure, FailureKind, Invalid, LimitMismatch, TryAcquireError,
+};
 use luagate::{Error, Gate, GateBuilder, Lease};
 use redis::Commands;
 use std::io::{Read, Write};
@@ -63,7 +65,9 @@ fn invalid_numbers_are_refused() {
     assert_invalid(semaphore.resize(u32::MAX), "limit");
     assert_invalid(admin::inspect_page(&semaphore, 0, 1_001), "count");
     let century = Duration::from_secs(36_525 * 86_400);
-    for lease in [Duration::ZERO, Duration::from_micros(999), century + Duration::from_millis(1), Duration::MAX] {
+    for lease in
+        [Duration::ZERO, Duration::from_micros(999), century + Duration::from_millis(1), Duration::MAX]
+    {
         assert_invalid(semaphore.clone().lease(Lease::fixed(lease)).try_acquire(), "lease");
         assert_invalid(semaphore.clone().lease(Lease::fixed(lease)).adopt("id"), "lease");
     }
@@ -167,9 +171,13 @@ fn a_read_only_replica_is_reported_as_such() {
     let master = own!(Server::private_tcp(&[]));
     let (_, port) = master.address().split_once(':').unwrap();
     let replica = own!(Server::private(&["--replicaof", "127.0.0.1", port]));
-    let Err(TryAcquireError::Failed(failure)) = replica.gate().semaphore("replica", 1).try_acquire() else { panic!() };
+    let Err(TryAcquireError::Failed(failure)) = replica.gate().semaphore("replica", 1).try_acquire() else {
+        panic!()
+    };
     assert_eq!(failure.kind(), FailureKind::ReadOnly, "{failure}");
-    let Err(AcquireError::Failed(failure)) = replica.gate().semaphore("replica", 1).acquire() else { panic!() };
+    let Err(AcquireError::Failed(failure)) = replica.gate().semaphore("replica", 1).acquire() else {
+        panic!()
+    };
     assert_eq!(failure.kind(), FailureKind::ReadOnly, "{failure}");
 }
 
@@ -179,7 +187,9 @@ fn a_key_of_another_type_is_an_error_and_stays_unchanged() {
     let raw = Raw::named(&server, "typed", 1);
     let key = raw.key_names()[0].clone();
     let _: () = server.connection().set(&key, "precious").unwrap();
-    let Err(TryAcquireError::Failed(failure)) = server.gate().semaphore("typed", 1).try_acquire() else { panic!() };
+    let Err(TryAcquireError::Failed(failure)) = server.gate().semaphore("typed", 1).try_acquire() else {
+        panic!()
+    };
     assert_eq!(failure.kind(), FailureKind::WrongType);
     let value: String = server.connection().get(&key).unwrap();
     assert_eq!(value, "precious");

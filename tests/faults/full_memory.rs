@@ -1,4 +1,5 @@
-//! Promise: if the server's memory is full, acquiring is a clear error and holders can still release and refresh.
+//! Promise: if the server's memory is full, acquiring is a clear error and holders can still release and
+//! refresh.
 
 use crate::own;
 use crate::support::Server;

@@ -1,5 +1,5 @@
-//! Promise: for any bytes from the server's address, every call returns in time with a typed error or with what a
-//! complete reply said. No thread panics, and no permit is held that was not granted.
+//! Promise: for any bytes from the server's address, every call returns in time with a typed error or with
+//! what a complete reply said. No thread panics, and no permit is held that was not granted.
 
 use crate::fuzz;
 
@@ -122,7 +122,8 @@ fn well(call: &[u8], state: &State) -> Vec<u8> {
         Some(&"EVALSHA") if words.len() == 14 && words[2] == "3" && words[9].parse::<u64>().is_ok() => {
             state.granted.fetch_add(1, Ordering::SeqCst);
             let end = 1_700_000_000_000 + words[9].parse::<u64>().unwrap_or_default();
-            format!("*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:{end}\r\n:1700000000000\r\n:1\r\n:3\r\n").into_bytes()
+            format!("*7\r\n$7\r\ngranted\r\n:1\r\n:7\r\n:{end}\r\n:1700000000000\r\n:1\r\n:3\r\n")
+                .into_bytes()
         }
         Some(&"EVALSHA") => b"*4\r\n$8\r\nreleased\r\n:0\r\n:0\r\n:3\r\n".to_vec(),
         _ => b"+OK\r\n".to_vec(),
@@ -209,7 +210,8 @@ fn use_client(url: &str) -> Result<usize, String> {
 }
 
 fn call_everything(url: &str, now: &Mutex<&'static str>) -> Result<usize, String> {
-    let opened = Gate::builder(url).connect_timeout(TIMEOUT * 10).read_timeout(TIMEOUT).outage_timeout(TIMEOUT).open();
+    let opened =
+        Gate::builder(url).connect_timeout(TIMEOUT * 10).read_timeout(TIMEOUT).outage_timeout(TIMEOUT).open();
     let Ok(gate) = opened else { return Ok(0) };
     let semaphore = gate.semaphore("any", 3).lease(Lease::fixed(Duration::from_secs(60)));
     let mut permits = Vec::new();

@@ -37,7 +37,10 @@ fn a_try_fails_if_its_reply_takes_longer_than_the_lease() {
     let (one, two) = (brief(&gate, "{late}:one"), brief(&gate, "{late}:two").lease(Lease::renewed(PATIENCE)));
     proxy.delay_replies([DELAY]);
     let error = one.try_acquire().unwrap_err();
-    assert!(matches!(&error, TryAcquireError::Failed(failure) if failure.kind() == FailureKind::TimedOut), "{error:?}");
+    assert!(
+        matches!(&error, TryAcquireError::Failed(failure) if failure.kind() == FailureKind::TimedOut),
+        "{error:?}"
+    );
     assert_late(error);
     is_free(&one);
     proxy.delay_replies([DELAY]);
@@ -100,9 +103,13 @@ fn a_permit_that_ends_before_the_reply_arrives_is_not_adopted() {
 #[test]
 fn a_lease_that_no_caller_can_hold_is_refused() {
     let (_server, _proxy, gate) = own!(Proxy::with_gate());
-    let shortest = |ms| gate.mutex("late").with(|settings| settings.lease(Lease::fixed(Duration::from_millis(ms))));
+    let shortest =
+        |ms| gate.mutex("late").with(|settings| settings.lease(Lease::fixed(Duration::from_millis(ms))));
     let error = shortest(1).lock().unwrap_err();
-    assert!(matches!(error, AcquireError::Invalid(_)) && error.to_string().contains("2 ms to 100 years"), "{error}");
+    assert!(
+        matches!(error, AcquireError::Invalid(_)) && error.to_string().contains("2 ms to 100 years"),
+        "{error}"
+    );
     let error = shortest(1).try_lock().unwrap_err();
     assert!(matches!(error, TryAcquireError::Invalid(_)), "{error}");
     let permit = gate.mutex("other").lock().unwrap();

@@ -1,5 +1,5 @@
-//! Promise: scripts are loaded when they are first needed. If the server lost them, the next call makes one more round
-//! trip, and the order of calls and releases is the same.
+//! Promise: scripts are loaded when they are first needed. If the server lost them, the next call makes one
+//! more round trip, and the order of calls and releases is the same.
 
 use crate::own;
 use crate::support::stop::Stop;
@@ -107,8 +107,9 @@ fn every_call_succeeds_while_scripts_are_flushed_all_the_time() {
                 redis::cmd("SCRIPT").arg("FLUSH").exec(&mut con).unwrap();
             }
         });
-        let workers: Vec<_> =
-            (0..4).map(|_| scope.spawn(|| (0..100).for_each(|_| drop(semaphore.acquire().unwrap())))).collect();
+        let workers: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| (0..100).for_each(|_| drop(semaphore.acquire().unwrap()))))
+            .collect();
         let ends: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
         assert!(ends.iter().all(Result::is_ok));
     });

@@ -1,5 +1,5 @@
-//! Faults of processes, networks, clocks, servers and their memory: what the user observes, and that everything works
-//! afterwards.
+//! Faults of processes, networks, clocks, servers and their memory: what the user observes, and that
+//! everything works afterwards.
 
 #[path = "../support/fuzz.rs"]
 mod fuzz;

@@ -1,5 +1,5 @@
-//! Promise: network faults in calls and replies never lead to more holders than the limit, double grants or permits
-//! lost for ever. When the network works again, every waiter is granted.
+//! Promise: network faults in calls and replies never lead to more holders than the limit, double grants or
+//! permits lost for ever. When the network works again, every waiter is granted.
 
 use crate::own;
 use crate::support::SOON;
@@ -61,7 +61,8 @@ fn consecutive_calls_with_own_ids_keep_the_limit_while_a_proxy_delays_and_cuts()
             proxy.delay_no_more();
         });
         for number in 0..6 {
-            let semaphore = gate.semaphore("own", 1).lease(Lease::fixed(OWN_LEASE)).id(&format!("own-{number}"));
+            let semaphore =
+                gate.semaphore("own", 1).lease(Lease::fixed(OWN_LEASE)).id(&format!("own-{number}"));
             let (held, grants, goes_on) = (&held, &grants, &goes_on);
             scope.spawn(move || {
                 while goes_on() {
@@ -71,7 +72,8 @@ fn consecutive_calls_with_own_ids_keep_the_limit_while_a_proxy_delays_and_cuts()
                             use_alone(permit, held);
                         }
                         Err(error) => {
-                            let is_false = matches!(error, AcquireError::Revoked(_) | AcquireError::AlreadyHeld(_));
+                            let is_false =
+                                matches!(error, AcquireError::Revoked(_) | AcquireError::AlreadyHeld(_));
                             assert!(!is_false, "nobody revokes, and nobody else uses the id: {error}");
                         }
                     }
@@ -137,8 +139,11 @@ fn workers_continue_while_connections_go_silent() {
 fn a_server_that_answers_byte_by_byte_keeps_no_caller_longer_than_the_read_timeout() {
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
-    let gate =
-        Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_millis(300)).open().unwrap();
+    let gate = Gate::builder(&proxy.url)
+        .prefix(&server.prefix)
+        .read_timeout(Duration::from_millis(300))
+        .open()
+        .unwrap();
     let semaphore = gate.semaphore("s", 5);
     semaphore.try_acquire().unwrap().release().unwrap(); // the scripts are loaded
     // A reply takes more than ten seconds, and no pause in it is as long as the timeout.
@@ -147,7 +152,9 @@ fn a_server_that_answers_byte_by_byte_keeps_no_caller_longer_than_the_read_timeo
         ("try_acquire", &|| semaphore.try_acquire().is_err()),
         ("try_acquire_async", &|| block_on(semaphore.try_acquire_async()).is_err()),
         ("acquire_timeout", &|| semaphore.acquire_timeout(Duration::from_millis(300)).is_err()),
-        ("acquire_timeout_async", &|| block_on(semaphore.acquire_timeout_async(Duration::from_millis(300))).is_err()),
+        ("acquire_timeout_async", &|| {
+            block_on(semaphore.acquire_timeout_async(Duration::from_millis(300))).is_err()
+        }),
     ];
     for (name, fails) in calls {
         let begun = Instant::now();

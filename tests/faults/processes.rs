@@ -1,5 +1,5 @@
-//! Promise: a crashed or stopped holder or waiter delays the others by no more than its lease. A holder that was
-//! stopped beyond its lease detects this at its first check and writes nothing afterwards.
+//! Promise: a crashed or stopped holder or waiter delays the others by no more than its lease. A holder that
+//! was stopped beyond its lease detects this at its first check and writes nothing afterwards.
 
 use crate::own;
 use crate::support::history::Rules;
@@ -45,13 +45,15 @@ fn workers_continue_while_holders_and_waiters_are_stopped_beyond_their_lease() {
         let victim = somebody(&workers, &server, round % 2 == 0);
         pause(victim);
         let start = std::time::Instant::now();
-        eventually("the lease ends", || (start.elapsed() > workers::LEASE + Duration::from_millis(100)).then_some(()));
+        eventually("the lease ends", || {
+            (start.elapsed() > workers::LEASE + Duration::from_millis(100)).then_some(())
+        });
         workers.continue_for(10);
         signal("-CONT", victim);
         workers.continue_for(10);
     }
-    // If a process is stopped while it reads a reply, it calls again and finds its own grant: signal(7) says that the
-    // read is interrupted.
+    // If a process is stopped while it reads a reply, it calls again and finds its own grant: signal(7) says
+    // that the read is interrupted.
     let rules = Rules { repeated: true, ..Rules::new(workers::LIMIT) };
     workers.finish(&server, &rules);
 }
@@ -183,7 +185,10 @@ fn a_waiter_behind_the_waiters_of_a_killed_holder_is_granted_when_the_lease_ends
             let (held, granted) = behind.join().unwrap();
             // With one call in five seconds, it would come four seconds later.
             let late = granted.saturating_duration_since(killed + left);
-            assert!(late < Duration::from_secs(2), "{waiters} dead waiters, a lease of {lease} s: {late:?} too late");
+            assert!(
+                late < Duration::from_secs(2),
+                "{waiters} dead waiters, a lease of {lease} s: {late:?} too late"
+            );
             held.release().unwrap();
         });
     }

@@ -1,5 +1,6 @@
-//! Promise: if a replica without its master's last writes is promoted, the grants among these writes are lost and their
-//! holders are notified. Permits whose release is missing are free when their leases end. Fences keep increasing.
+//! Promise: if a replica without its master's last writes is promoted, the grants among these writes are lost
+//! and their holders are notified. Permits whose release is missing are free when their leases end. Fences
+//! keep increasing.
 
 use crate::own;
 use crate::support::history::{Forgotten, Op};
@@ -82,8 +83,8 @@ fn writes_missing_on_a_promoted_replica_are_lost_and_their_holders_notified() {
 fn workers_continue_with_a_stale_replica() {
     let mut master = own!(Server::private_tcp(&AT_ONCE));
     let proxy = Proxy::new(&master);
-    // Few processes: each can delay the others by a lease. The replica can still list a holder or waiter from its last
-    // write, and grant a permit to a waiter that has gone.
+    // Few processes: each can delay the others by a lease. The replica can still list a holder or waiter from
+    // its last write, and grant a permit to a waiter that has gone.
     let workers = Workers::new(&master, &proxy.url, 4);
     for _ in 0..2 {
         let mut replica = replica_of(&master);

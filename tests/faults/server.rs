@@ -1,5 +1,6 @@
-//! Promise: while a server has its data, its faults never cause more holders than the limit. The faults are restarts
-//! with or without data, lost scripts, full memory and lost keys. When the server works again, every waiter is granted.
+//! Promise: while a server has its data, its faults never cause more holders than the limit. The faults are
+//! restarts with or without data, lost scripts, full memory and lost keys. When the server works again, every
+//! waiter is granted.
 
 use crate::own;
 use crate::support::history::{Forgotten, Op, Rules};
@@ -58,7 +59,8 @@ fn after_a_restart_without_data_holders_are_notified_and_fences_keep_increasing(
     workers.finish(&server, &workers::broken_connections());
 }
 
-/// The connection is idle: only the gate itself can notice that it has ended. The lease is much longer than the test.
+/// The connection is idle: only the gate itself can notice that it has ended. The lease is much longer than
+/// the test.
 #[test]
 fn the_holders_of_an_idle_gate_notice_at_once_that_the_server_has_lost_its_data() {
     let mut server = own!(Server::private(&[]));
@@ -112,7 +114,8 @@ fn a_server_that_kept_its_data_renews_idle_permits_after_a_restart() {
     let before = renewed();
     server.kill();
     server.start_again();
-    support::within(Duration::from_millis(1_500), || (renewed() > before).then_some(())).expect("it is renewed");
+    support::within(Duration::from_millis(1_500), || (renewed() > before).then_some(()))
+        .expect("it is renewed");
     assert!(!permit.is_lost());
     assert_eq!(permit.release().unwrap(), Released::Released);
 }
@@ -142,11 +145,15 @@ fn with_full_memory_holders_release_and_nothing_is_granted() {
     for _ in 0..5 {
         let held = [bystander(&server), other(&server)];
         set(1);
-        let Err(TryAcquireError::Failed(failure)) = server.gate().semaphore("free", 1).try_acquire() else { panic!() };
+        let Err(TryAcquireError::Failed(failure)) = server.gate().semaphore("free", 1).try_acquire() else {
+            panic!()
+        };
         assert_eq!(failure.kind(), FailureKind::OutOfMemory);
         // All holders release. Then there is no holder, and no permit is granted.
         let semaphore = server.gate().semaphore(workers::NAME, workers::LIMIT);
-        support::eventually("all permits are released", || (semaphore.inspect().unwrap().in_use == 0).then_some(()));
+        support::eventually("all permits are released", || {
+            (semaphore.inspect().unwrap().in_use == 0).then_some(())
+        });
         let [released, refreshed] = held;
         refreshed.refresh().unwrap();
         assert_eq!(released.release().unwrap(), Released::Released);
@@ -176,8 +183,8 @@ fn workers_continue_while_keys_are_evicted_again_and_again() {
     for round in 0..4 {
         // The next key is lost while granting is still suspended for the previous loss.
         for key in 0..=round % 3 {
-            let _: i64 =
-                workers.recorded(&Op::Forget(Forgotten::OneKey), || con.del(&keys[(round + key) % 3]).unwrap());
+            let _: i64 = workers
+                .recorded(&Op::Forget(Forgotten::OneKey), || con.del(&keys[(round + key) % 3]).unwrap());
             semaphore.revoke("nobody").unwrap(); // every script detects the loss
         }
         workers.continue_for(10);

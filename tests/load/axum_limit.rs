@@ -1,5 +1,5 @@
-//! Promise: the example `axum_limit` works on five reports at a time, over all its instances. A permit is held until the
-//! body of the response has ended, and a client that disconnects leaves nothing behind.
+//! Promise: the example `axum_limit` works on five reports at a time, over all its instances. A permit is
+//! held until the body of the response has ended, and a client that disconnects leaves nothing behind.
 
 use crate::examples::path_of;
 use crate::own;

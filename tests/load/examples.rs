@@ -1,5 +1,5 @@
-//! Promise: each example that explains a subject shows it, also if it runs twice on one server at the same time. All keys
-//! that it leaves expire.
+//! Promise: each example that explains a subject shows it, also if it runs twice on one server at the same
+//! time. All keys that it leaves expire.
 
 use crate::all_processors;
 use crate::support::Server;
@@ -62,14 +62,19 @@ fn wait(mut child: Child) -> Output {
 
 /// The features of this test, so that cargo builds nothing twice.
 fn features() -> String {
-    let features =
-        [("tls", cfg!(feature = "tls")), ("memory", cfg!(feature = "memory")), ("tracing", cfg!(feature = "tracing"))];
-    let enabled: Vec<_> = features.iter().filter(|(_, is_enabled)| *is_enabled).map(|(name, _)| *name).collect();
+    let features = [
+        ("tls", cfg!(feature = "tls")),
+        ("memory", cfg!(feature = "memory")),
+        ("tracing", cfg!(feature = "tracing")),
+    ];
+    let enabled: Vec<_> =
+        features.iter().filter(|(_, is_enabled)| *is_enabled).map(|(name, _)| *name).collect();
     enabled.join(",")
 }
 
-/// The path next to this test's own binary. Cargo builds the examples only if all targets are built. `./dev test` does, and says
-/// so by `LUAGATE_EXAMPLES`: for the package alone, cargo would build most dependencies again, with fewer features.
+/// The path next to this test's own binary. Cargo builds the examples only if all targets are built. `./dev
+/// test` does, and says so by `LUAGATE_EXAMPLES`: for the package alone, cargo would build most dependencies
+/// again, with fewer features.
 pub fn path_of(example: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {

@@ -1,6 +1,6 @@
-//! Promise: for everything that many processes observe of a semaphore, there is an order of their calls that explains
-//! it. In that order limit, line order, fences and leases are correct, and every denial was correct at some moment of
-//! its call.
+//! Promise: for everything that many processes observe of a semaphore, there is an order of their calls that
+//! explains it. In that order limit, line order, fences and leases are correct, and every denial was correct
+//! at some moment of its call.
 
 use crate::all_processors;
 use crate::support::history::client::{Recorded, any_head_start};
@@ -17,8 +17,8 @@ const LIMIT: u32 = 3;
 const PROCESSES: u64 = 8;
 const THREADS: u64 = 3;
 
-/// The number of requests of each thread: some hundred; with `LUAGATE_PROVE=long` enough for minutes; or the number in
-/// that variable.
+/// The number of requests of each thread: some hundred; with `LUAGATE_PROVE=long` enough for minutes; or the
+/// number in that variable.
 fn asks() -> u32 {
     match std::env::var("LUAGATE_PROVE") {
         Ok(count) if count != "long" => count.parse().expect("LUAGATE_PROVE: long, or a count"),
@@ -31,8 +31,8 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// The calls of one thread: all kinds of acquires, now and then with a head start, held for less or more than the
-/// lease.
+/// The calls of one thread: all kinds of acquires, now and then with a head start, held for less or more than
+/// the lease.
 fn live(recorder: &Recorder, gate: &Gate, seed: u64, asks: u32) {
     let mut random = Random::new(seed);
     let semaphore = gate.semaphore("mixed", LIMIT);
@@ -102,7 +102,9 @@ fn recorded(child: &Child, folder: &Path) -> u64 {
 /// Whether a head start has let a caller overtake a waiter that was in line already.
 fn has_overtaken(history: &History) -> bool {
     let granted = history.calls.iter().filter_map(|call| match (&call.op, &call.outcome) {
-        (Op::Acquire { head_start_ms, .. }, Outcome::Granted(granted)) => Some((head_start_ms * 1_000, granted)),
+        (Op::Acquire { head_start_ms, .. }, Outcome::Granted(granted)) => {
+            Some((head_start_ms * 1_000, granted))
+        }
         _ => None,
     });
     let granted: Vec<_> = granted.collect();
@@ -130,7 +132,9 @@ fn the_history_of_many_processes_is_explained_by_an_order() {
     // Further processes are killed in the middle of a call.
     for seed in PROCESSES..PROCESSES + 3 {
         let mut killed = start(seed, u32::MAX);
-        eventually("the process has recorded some calls", || (recorded(&killed, folder.path()) > 10_000).then_some(()));
+        eventually("the process has recorded some calls", || {
+            (recorded(&killed, folder.path()) > 10_000).then_some(())
+        });
         killed.kill().unwrap();
         killed.wait().unwrap();
     }

@@ -1,5 +1,5 @@
-//! Promise: the history checker accepts everything that a correct semaphore can show. It refuses everything else and
-//! names the broken promise.
+//! Promise: the history checker accepts everything that a correct semaphore can show. It refuses everything
+//! else and names the broken promise.
 
 mod accepted;
 mod by_chance;

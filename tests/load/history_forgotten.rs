@@ -1,5 +1,5 @@
-//! The history checker accepts results that follow from data loss on a server, or from a master that was replaced. It
-//! accepts no other wrong results.
+//! The history checker accepts results that follow from data loss on a server, or from a master that was
+//! replaced. It accepts no other wrong results.
 
 use crate::support::history::{History, Rule, Rules};
 

@@ -1,5 +1,5 @@
-//! Promise: many threads and processes never hold more permits than the limit. Waiters are granted in the order of
-//! arrival. A grant needs two script calls.
+//! Promise: many threads and processes never hold more permits than the limit. Waiters are granted in the
+//! order of arrival. A grant needs two script calls.
 
 use crate::all_processors;
 use crate::own;
@@ -54,7 +54,8 @@ fn stay(gate: &Gate, name: &str, threads: u32, stays: u32) -> Vec<Stay> {
 
 /// The maximum number of holders at one time.
 fn most_inside(stays: &[Stay]) -> i32 {
-    let mut events: Vec<(u128, i32)> = stays.iter().flat_map(|stay| [(stay.entered, 1), (stay.left, -1)]).collect();
+    let mut events: Vec<(u128, i32)> =
+        stays.iter().flat_map(|stay| [(stay.entered, 1), (stay.left, -1)]).collect();
     events.sort(); // at the same instant, the leaving holder comes first
     let (mut inside, mut most) = (0, 0);
     for (_, change) in events {

@@ -1,6 +1,6 @@
-//! Promise: twenty processes with a thousand threads and two thousand semaphores leave nothing behind: no key without a
-//! TTL, and no growing number of file descriptors or threads, or memory. Each process has two connections. Takes 18
-//! seconds, or ten minutes with `LUAGATE_PROVE=long`.
+//! Promise: twenty processes with a thousand threads and two thousand semaphores leave nothing behind: no key
+//! without a TTL, and no growing number of file descriptors or threads, or memory. Each process has two
+//! connections. Takes 18 seconds, or ten minutes with `LUAGATE_PROVE=long`.
 
 use crate::all_processors;
 use crate::own;
@@ -20,8 +20,8 @@ const PROCESSES: u64 = 20;
 /// The time to live of a semaphore's keys after its last lease.
 const AFTERWARDS: Duration = Duration::from_secs(60);
 
-/// The maximum growth of a process's memory after warm-up. A leak of 2,000 bytes at each hold exceeds it in the short
-/// form on an idle machine, one of 40 bytes in the long form on a busy machine.
+/// The maximum growth of a process's memory after warm-up. A leak of 2,000 bytes at each hold exceeds it in
+/// the short form on an idle machine, one of 40 bytes in the long form on a busy machine.
 const MORE_KB: i64 = 1_000;
 
 fn is_long() -> bool {
@@ -69,8 +69,8 @@ impl Processes {
         usages.map(|usage| usage.expect("the process has ended")).collect()
     }
 
-    /// Asks all processes to end, and adds up their counts. Each has checked that its only files are its connections,
-    /// and that these and its threads end with its gate.
+    /// Asks all processes to end, and adds up their counts. Each has checked that its only files are its
+    /// connections, and that these and its threads end with its gate.
     fn end(mut self) -> Counts {
         for child in &mut self.0 {
             drop(child.stdin.take());
@@ -145,7 +145,8 @@ fn inspect_some(raw: &mut Raw, server: &Server, random: &mut Random) {
     }
 }
 
-/// Asserts that all permits are released, and that the remaining keys have a TTL and no records of holders or waiters.
+/// Asserts that all permits are released, and that the remaining keys have a TTL and no records of holders or
+/// waiters.
 fn assert_nothing_is_left(server: &Server, con: &mut Connection) {
     let mut raw = Raw::named(server, "any", 0);
     for n in 0..NAMES {
@@ -173,12 +174,12 @@ fn assert_nothing_is_left(server: &Server, con: &mut Connection) {
     }
 }
 
-/// The connections of all processes. Each process has one for the calls of its threads, one for the messages to them,
-/// and one for its ledger. This test has another one.
+/// The connections of all processes. Each process has one for the calls of its threads, one for the messages
+/// to them, and one for its ledger. This test has another one.
 const CONNECTIONS: u64 = 3 * PROCESSES + 1;
 
-/// Measures all processes from `start` to the end, and checks held permits and keys. Returns the results after warm-up
-/// and at the end.
+/// Measures all processes from `start` to the end, and checks held permits and keys. Returns the results
+/// after warm-up and at the end.
 fn watch(server: &Server, con: &mut Connection, processes: &Processes, start: Instant) -> (Middle, Middle) {
     let phases = phases();
     let mut raw = Raw::named(server, "any", 0);
@@ -230,7 +231,11 @@ fn a_thousand_threads_leave_nothing_behind() {
     let start = Instant::now();
     let (early, late) = watch(&server, &mut con, &processes, start);
     let seconds = start.elapsed().as_secs();
-    println!("server: {} kB, {} us a call", reported(&mut con, "used_memory") / 1024, time_of_a_call(&mut con));
+    println!(
+        "server: {} kB, {} us a call",
+        reported(&mut con, "used_memory") / 1024,
+        time_of_a_call(&mut con)
+    );
     let scripts = reported(&mut con, "number_of_cached_scripts");
     assert!(scripts < 10, "{scripts} scripts");
     assert_counts(&processes.end(), seconds);

@@ -1,5 +1,5 @@
-//! Many threads and processes at once, and the check of their results. Tests that use every processor run one after
-//! another. They are in another binary than tests that measure time.
+//! Many threads and processes at once, and the check of their results. Tests that use every processor run one
+//! after another. They are in another binary than tests that measure time.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -10,7 +10,8 @@ mod histories;
 mod history_checker;
 mod history_forgotten;
 mod limit;
-// Memory and threads of a process are read from /proc. An async gate has neither a thousand connections nor threads.
+// Memory and threads of a process are read from /proc. An async gate has neither a thousand connections nor
+// threads.
 #[cfg(target_os = "linux")]
 mod load;
 mod planted_faults;

@@ -20,7 +20,8 @@ const THREADS: u32 = 2;
 enum Work {
     /// Calls `try_acquire` and releases.
     Tries,
-    /// The same until a fault has struck. Shortly before it strikes, each thread begins to hold its permit for a while.
+    /// The same until a fault has struck. Shortly before it strikes, each thread begins to hold its permit
+    /// for a while.
     UntilStruck,
     /// Waits in line.
     Waits,
@@ -30,8 +31,8 @@ enum Work {
     Refreshes,
 }
 
-/// The fault's counter from which each thread holds its permit for a while. All threads read the counter often enough
-/// to start in time.
+/// The fault's counter from which each thread holds its permit for a while. All threads read the counter
+/// often enough to start in time.
 const STAYS_FROM: u32 = 9_000;
 
 fn live(mut client: Client, work: Work, who: &str, grants: u32) {
@@ -91,8 +92,8 @@ pub fn work(arguments: &[String]) {
     });
 }
 
-/// Makes this number of grants with the fault, which strikes at the `strike`th occasion. Returns the history and the id
-/// that the fault struck.
+/// Makes this number of grants with the fault, which strikes at the `strike`th occasion. Returns the history
+/// and the id that the fault struck.
 fn history(fault: &Fault, work: Work, grants: u32, strike: u32) -> (History, Option<String>) {
     let _processors = all_processors();
     let server = Server::any();
@@ -116,12 +117,13 @@ fn history(fault: &Fault, work: Work, grants: u32, strike: u32) -> (History, Opt
     (History::read(folder.path()), struck)
 }
 
-/// The maximum number of calls that may begin between the call that the fault struck and the call that no order
-/// explains. A wrong refusal is visible only in denials, which are rare while one process runs alone: only these count then.
+/// The maximum number of calls that may begin between the call that the fault struck and the call that no
+/// order explains. A wrong refusal is visible only in denials, which are rare while one process runs alone:
+/// only these count then.
 const SOON: usize = 500;
 
-/// Asserts that the checker finds the fault: one of these rules is broken, and not before the call that the fault
-/// struck.
+/// Asserts that the checker finds the fault: one of these rules is broken, and not before the call that the
+/// fault struck.
 #[track_caller]
 fn assert_found(fault: &Fault, work: Work, grants: u32, strike: u32, rules: &[Rule]) {
     let (mut history, struck) = history(fault, work, grants, strike);

@@ -1,4 +1,5 @@
-//! Promise: the examples `nightly_job`, `worker_pool` and `llm_calls` keep their limits over all their processes.
+//! Promise: the examples `nightly_job`, `worker_pool` and `llm_calls` keep their limits over all their
+//! processes.
 
 use crate::examples::path_of;
 use crate::own;
@@ -26,7 +27,12 @@ struct Programs {
 impl Programs {
     fn new(server: &Server) -> Programs {
         let (reader, writer) = pipe().unwrap();
-        Programs { url: server.url.clone(), lines: lines_of(reader), writer: Some(writer), started: Vec::new() }
+        Programs {
+            url: server.url.clone(),
+            lines: lines_of(reader),
+            writer: Some(writer),
+            started: Vec::new(),
+        }
     }
 
     /// Starts an example with these lines as its input.
@@ -147,7 +153,8 @@ fn worker_pool_runs_three_jobs_of_a_customer_and_a_hundred_in_total() {
     }
     assert!(running.values().all(|count| *count <= 3), "{running:?}");
     let total = Gate::open(&server.url).unwrap().semaphore("export:total", 100);
-    // Each customer with fewer than three jobs in work has the others in the line for the total: 20 of 120 in all.
+    // Each customer with fewer than three jobs in work has the others in the line for the total: 20 of 120 in
+    // all.
     eventually("20 jobs wait for the total", || (total.inspect().unwrap().waiter_count == 20).then_some(()));
     assert_eq!(total.inspect().unwrap().in_use, 100);
 }

@@ -1,5 +1,5 @@
-//! Promise: with `at_least`, the number of starts in any window of that length never exceeds the limit, by the server's
-//! clock and for any number of processes.
+//! Promise: with `at_least`, the number of starts in any window of that length never exceeds the limit, by
+//! the server's clock and for any number of processes.
 
 use crate::all_processors;
 use crate::support::{Server, process};
@@ -40,7 +40,8 @@ fn fifty_processes_start_no_more_than_the_limit_in_any_window() {
     for mut child in children {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         for line in lines.map(Result::unwrap) {
-            let Some((fence, permits)) = line.strip_prefix("start ").and_then(|start| start.split_once(' ')) else {
+            let Some((fence, permits)) = line.strip_prefix("start ").and_then(|start| start.split_once(' '))
+            else {
                 continue;
             };
             starts.push((fence.parse::<u64>().unwrap() / 1_000, permits.parse().unwrap()));

@@ -1,5 +1,5 @@
-//! Promise: threads that acquire random overlapping sets of semaphores never deadlock. Every attempt ends in time, and
-//! nothing stays held. Takes six seconds, or a minute with `LUAGATE_PROVE=long`.
+//! Promise: threads that acquire random overlapping sets of semaphores never deadlock. Every attempt ends in
+//! time, and nothing stays held. Takes six seconds, or a minute with `LUAGATE_PROVE=long`.
 
 use crate::all_processors;
 use crate::support::random::Random;
@@ -16,7 +16,8 @@ const SEMAPHORES: u32 = 64;
 
 /// The maximum wait of an attempt.
 const TIMEOUT_MS: u64 = 500;
-/// How much later an attempt may end if all processors are busy. It only bounds a failure: a deadlock lasts for ever.
+/// How much later an attempt may end if all processors are busy. It only bounds a failure: a deadlock lasts
+/// for ever.
 const LATE: Duration = SOON;
 
 fn limit(n: u32) -> u32 {

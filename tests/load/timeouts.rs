@@ -1,5 +1,5 @@
-//! Promise: a wait ends in time, also if hundreds of threads of a process time out together. After that their places in
-//! line are given up.
+//! Promise: a wait ends in time, also if hundreds of threads of a process time out together. After that their
+//! places in line are given up.
 
 use crate::all_processors;
 use crate::own;
@@ -17,7 +17,8 @@ const WAITERS: usize = 600;
 /// The timeout of each thread.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Waits in line with this number of threads, while another permit stays held. Returns how late each thread returned.
+/// Waits in line with this number of threads, while another permit stays held. Returns how late each thread
+/// returned.
 fn time_out_together(server: &Server) -> Vec<Duration> {
     let semaphore = server.gate().semaphore("raw", 1);
     let start = Barrier::new(WAITERS);

@@ -1,5 +1,5 @@
-//! Promise: many clients of an earlier version of the scripts and of the current one can share a semaphore at the same
-//! time. An order of their calls explains all results.
+//! Promise: many clients of an earlier version of the scripts and of the current one can share a semaphore at
+//! the same time. An order of their calls explains all results.
 
 use crate::all_processors;
 use crate::support::history::client::Recorded;

@@ -126,7 +126,9 @@ fn a_minimum_hold_ends_by_the_tests_clock() {
     let mail = gate.semaphore("mail", 1).at_least(HOUR);
     mail.try_acquire().unwrap().release().unwrap();
     memory.advance(HOUR - MINUTE);
-    let Err(TryAcquireError::Denied(denied)) = mail.try_acquire() else { panic!("granted during the minimum hold") };
+    let Err(TryAcquireError::Denied(denied)) = mail.try_acquire() else {
+        panic!("granted during the minimum hold")
+    };
     assert!(denied.next_expiry.is_some_and(|left| left <= MINUTE), "{denied}");
     assert!(mail.inspect().unwrap().holders[0].cooling_down);
     memory.advance(MINUTE);

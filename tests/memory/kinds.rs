@@ -1,5 +1,5 @@
-//! Promise: permits, locks, latches and autocomplete work as on a server, in all threads and gates that share one
-//! memory.
+//! Promise: permits, locks, latches and autocomplete work as on a server, in all threads and gates that share
+//! one memory.
 
 use crate::{HOUR, MINUTE, SECOND, SOON, memory};
 

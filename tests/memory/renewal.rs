@@ -97,7 +97,8 @@ fn a_callback_that_does_not_return_stops_neither_clock_nor_calls() {
 fn each_renewal_is_counted_once() {
     let (gate, memory) = memory();
     let lease = gate.semaphore("counted", 2).lease(Lease::fixed(30 * SECOND));
-    let permits = [lease.clone().lease(Lease::renewed(30 * SECOND)).acquire().unwrap(), lease.acquire().unwrap()];
+    let permits =
+        [lease.clone().lease(Lease::renewed(30 * SECOND)).acquire().unwrap(), lease.acquire().unwrap()];
     memory.advance(35 * SECOND);
     assert_eq!(gate.counters().renewed, 3, "a third of the lease has passed three times");
     assert!(!permits[0].is_lost() && permits[1].is_lost());
@@ -143,7 +144,8 @@ fn a_permit_whose_renewal_is_stopped_is_held_until_its_lease_ends() {
     let (gate, memory) = memory();
     let semaphore = gate.semaphore("desk", 3).lease(Lease::renewed(MINUTE));
     let (sender, reported) = mpsc::channel();
-    let telling = semaphore.clone().on_lost(move |lost| sender.send(lost.id.clone()).unwrap()).acquire().unwrap();
+    let telling =
+        semaphore.clone().on_lost(move |lost| sender.send(lost.id.clone()).unwrap()).acquire().unwrap();
     let (silent, renewed) = (semaphore.acquire().unwrap(), semaphore.acquire().unwrap());
     telling.stop_renewal();
     silent.stop_renewal();

@@ -1,5 +1,5 @@
-//! Promise: users' scripts and other clients can use the in-memory server as a Redis. A test can read it, fill it and
-//! end it.
+//! Promise: users' scripts and other clients can use the in-memory server as a Redis. A test can read it,
+//! fill it and end it.
 
 use crate::{HOUR, MINUTE, eventually, finished, in_line, memory};
 

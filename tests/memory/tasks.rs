@@ -1,4 +1,5 @@
-//! Promise: in async code the test's clock moves in the same way, and moving it waits until the tasks have done what is due.
+//! Promise: in async code the test's clock moves in the same way, and moving it waits until the tasks have
+//! done what is due.
 
 use crate::{HOUR, MINUTE, SOON, eventually};
 
@@ -39,7 +40,8 @@ fn a_permit_is_renewed_while_the_clock_moves_and_another_one_is_lost() {
     let runtime = runtime();
     let (gate, memory) = memory(&runtime);
     let renewed = runtime.block_on(gate.semaphore("renewed", 1).acquire_async()).unwrap();
-    let fixed = runtime.block_on(gate.semaphore("fixed", 1).lease(Lease::fixed(MINUTE)).acquire_async()).unwrap();
+    let fixed =
+        runtime.block_on(gate.semaphore("fixed", 1).lease(Lease::fixed(MINUTE)).acquire_async()).unwrap();
     let lost = runtime.spawn(async move { fixed.lost_async().await.id == fixed.id() });
     memory.advance(HOUR);
     assert!(!renewed.is_lost());

@@ -79,7 +79,8 @@ fn behind_dead_waiters_a_permit_is_granted_when_the_lease_of_a_dead_holder_ends_
         }
         memory.advance(theirs + 10 * SECOND);
         let late = finished(waiter).unwrap().fence() / 1_000 - end;
-        // Some ms, and what a busy machine adds. With one call in five seconds it would come three seconds later.
+        // Some ms, and what a busy machine adds. With one call in five seconds it would come three seconds
+        // later.
         assert!(late < 2_000, "leases of {theirs:?} and {own:?}: {late} ms after the end");
     }
 }

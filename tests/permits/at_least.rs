@@ -1,5 +1,5 @@
-//! Promise: a permit with a minimum hold is in use until that has passed, no matter when it is released. After the
-//! release its former holder holds nothing.
+//! Promise: a permit with a minimum hold is in use until that has passed, no matter when it is released.
+//! After the release its former holder holds nothing.
 
 use crate::support::raw::Raw;
 use crate::support::{SOON, Server, eventually, timed_out};
@@ -26,13 +26,18 @@ fn an_early_released_permit_stays_in_use_without_a_holder() {
     let permit = job.acquire().unwrap();
     let (id, fence) = (permit.id().to_owned(), permit.fence());
     assert_eq!(permit.release().unwrap(), Released::Released);
-    let Err(TryAcquireError::Denied(denied)) = job.try_acquire() else { panic!("granted during the minimum hold") };
+    let Err(TryAcquireError::Denied(denied)) = job.try_acquire() else {
+        panic!("granted during the minimum hold")
+    };
     assert_eq!((denied.in_use, denied.limit), (1, 1));
     let next = denied.next_expiry.expect("the minimum hold has an end");
     assert!(next > LONG - SOON && next <= LONG, "{next:?}");
     let state = job.inspect().unwrap();
     let [holder] = &state.holders[..] else { panic!("{state}") };
-    assert_eq!((holder.id.as_str(), holder.fence, holder.permits, holder.cooling_down), (id.as_str(), fence, 1, true));
+    assert_eq!(
+        (holder.id.as_str(), holder.fence, holder.permits, holder.cooling_down),
+        (id.as_str(), fence, 1, true)
+    );
     assert_eq!(holder.label(), Some("host-1"));
     assert!(holder.remaining.is_some_and(|left| left > LONG - SOON && left <= LONG));
     assert!(state.to_string().contains("cooling down, released by host-1/"), "{state}");
@@ -113,7 +118,12 @@ fn released_parts_stay_in_use_until_the_same_instant() {
     let mut parts: Vec<u32> = state.holders.iter().map(|holder| holder.permits).collect();
     parts.sort_unstable();
     assert_eq!(parts, [1, 2, 2]);
-    assert!(state.holders.iter().all(|holder| holder.cooling_down && holder.remaining == state.holders[0].remaining));
+    assert!(
+        state
+            .holders
+            .iter()
+            .all(|holder| holder.cooling_down && holder.remaining == state.holders[0].remaining)
+    );
 }
 
 #[test]
@@ -149,7 +159,8 @@ fn an_invalid_minimum_hold_is_refused() {
     let server = Server::any();
     let gate = server.gate();
     for least in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(200 * 366 * 86_400)] {
-        let Err(TryAcquireError::Invalid(invalid)) = gate.semaphore("job", 1).at_least(least).try_acquire() else {
+        let Err(TryAcquireError::Invalid(invalid)) = gate.semaphore("job", 1).at_least(least).try_acquire()
+        else {
             panic!("{least:?}")
         };
         assert_eq!(invalid.what(), "at_least");

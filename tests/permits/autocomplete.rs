@@ -1,5 +1,5 @@
-//! Promise: recent contacts and members of a group are found by their prefix, whatever bytes they contain. Errors state
-//! what is accepted. `lua/conformance/autocomplete.json` shows what the scripts do call by call.
+//! Promise: recent contacts and members of a group are found by their prefix, whatever bytes they contain.
+//! Errors state what is accepted. `lua/conformance/autocomplete.json` shows what the scripts do call by call.
 
 use crate::own;
 use crate::support::random::Random;
@@ -58,7 +58,9 @@ fn calls_for_recent_contacts_have_the_results_of_the_table() {
     for (n, step) in table.iter().enumerate() {
         match step {
             Add(contacts, kept) => assert_eq!(recent.add(contacts[0]).unwrap(), *kept, "{n}"),
-            Remove(contacts, count) => assert_eq!(u32::from(recent.remove(contacts[0]).unwrap()), *count, "{n}"),
+            Remove(contacts, count) => {
+                assert_eq!(u32::from(recent.remove(contacts[0]).unwrap()), *count, "{n}")
+            }
             Find(prefix, count, found) => assert_eq!(recent.matching(prefix, *count).unwrap(), *found, "{n}"),
         }
     }
@@ -92,8 +94,8 @@ fn calls_for_members_have_the_results_of_the_table() {
     }
 }
 
-/// Up to three bytes from a small set, so that they repeat. It contains bytes that end texts, invalid UTF-8, the highest
-/// byte, and digits, because Redis stores numbers in another encoding.
+/// Up to three bytes from a small set, so that they repeat. It contains bytes that end texts, invalid UTF-8,
+/// the highest byte, and digits, because Redis stores numbers in another encoding.
 fn bytes(random: &mut Random) -> Vec<u8> {
     let kinds = b"\0\n aAzZ[`019-\x7f\x80\xc3\xa9\xfe\xff";
     let length = random.below(4);
@@ -232,7 +234,8 @@ fn invalid_arguments_send_nothing_and_errors_state_what_is_accepted() {
 fn in_a_cluster_every_script_uses_only_its_declared_key() {
     let server = own!(Server::cluster_node());
     // The node owns every slot, so the ACL must refuse any other key.
-    let keys = [autocomplete::recent_key(&server.prefix, "ann"), autocomplete::prefix_key(&server.prefix, "guild")];
+    let keys =
+        [autocomplete::recent_key(&server.prefix, "ann"), autocomplete::prefix_key(&server.prefix, "guild")];
     let allowed = keys.map(|key| format!("~{}", key.unwrap()));
     let mut user = redis::cmd("ACL");
     user.arg(&["SETUSER", "default", "resetkeys"]).arg(&allowed).exec(&mut server.connection()).unwrap();

@@ -1,5 +1,5 @@
-//! Promise: many permits are refreshed or released together, in one round trip for each hundred. The outcome of one
-//! does not affect the others.
+//! Promise: many permits are refreshed or released together, in one round trip for each hundred. The outcome
+//! of one does not affect the others.
 
 use crate::own;
 use crate::support::raw::Raw;
@@ -35,8 +35,8 @@ fn a_hundred_permits_need_one_packet() {
     let before = reads(&server);
     assert!(Permit::refresh_each(&permits).iter().all(Result::is_ok));
     assert!(Permit::release_each(permits).iter().all(Result::is_ok));
-    // The server reads a long packet in pieces of 16 kB. Single calls would take 200 reads: a round trip each for 100
-    // permits, twice.
+    // The server reads a long packet in pieces of 16 kB. Single calls would take 200 reads: a round trip each
+    // for 100 permits, twice.
     let reads = reads(&server) - before;
     assert!(reads < 50, "{reads} reads");
     assert_eq!(gate.semaphore("raw", 100).inspect().unwrap().in_use, 0);
@@ -111,8 +111,9 @@ fn guards_of_several_locks_and_servers_are_released_together() {
 fn an_overwritten_key_does_not_prevent_other_releases() {
     let server = Server::any();
     let gate = server.gate();
-    let guards: Vec<Permit> =
-        ["a", "b", "c"].map(|name| gate.mutex(name).with(|lock| lock.lease(Lease::fixed(LONG))).lock().unwrap()).into();
+    let guards: Vec<Permit> = ["a", "b", "c"]
+        .map(|name| gate.mutex(name).with(|lock| lock.lease(Lease::fixed(LONG))).lock().unwrap())
+        .into();
     let meta = guards[1].keys().list()[0].to_owned();
     let mut con = server.connection();
     redis::cmd("SET").arg(&meta).arg("").exec(&mut con).unwrap();
@@ -131,7 +132,11 @@ fn an_overwritten_key_does_not_prevent_other_releases() {
 #[test]
 fn unreleased_permits_are_returned_with_the_error_or_released_in_the_background() {
     let mut server = own!(Server::private(&[]));
-    let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_secs(1)).open().unwrap();
+    let gate = Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .read_timeout(Duration::from_secs(1))
+        .open()
+        .unwrap();
     let permits = permits(&gate, 40);
     server.pause();
     let released = Permit::release_each(permits);
@@ -146,9 +151,13 @@ fn unreleased_permits_are_returned_with_the_error_or_released_in_the_background(
     drop(dropped); // the drop does not wait for the server again
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     server.resume();
-    eventually("they are released", || (gate.semaphore("raw", 40).inspect().ok()?.in_use <= 20).then_some(()));
+    eventually("they are released", || {
+        (gate.semaphore("raw", 40).inspect().ok()?.in_use <= 20).then_some(())
+    });
     for error in errors {
         error.into_permit().release().unwrap();
     }
-    eventually("all permits are released", || (gate.semaphore("raw", 40).inspect().ok()?.in_use == 0).then_some(()));
+    eventually("all permits are released", || {
+        (gate.semaphore("raw", 40).inspect().ok()?.in_use == 0).then_some(())
+    });
 }

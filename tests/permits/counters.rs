@@ -1,5 +1,5 @@
-//! Promise: a gate's counters count each event exactly once for all its clones, so that any metrics library can export
-//! them.
+//! Promise: a gate's counters count each event exactly once for all its clones, so that any metrics library
+//! can export them.
 
 use crate::own;
 use crate::support::proxy::Proxy;
@@ -21,7 +21,9 @@ fn in_line<T: Send + 'static>(
     let before = semaphore.inspect().unwrap().waiter_count;
     let waiting = semaphore.clone();
     let thread = std::thread::spawn(move || acquire(&waiting));
-    eventually("the thread is in line", || (semaphore.inspect().unwrap().waiter_count > before).then_some(()));
+    eventually("the thread is in line", || {
+        (semaphore.inspect().unwrap().waiter_count > before).then_some(())
+    });
     thread
 }
 

@@ -1,5 +1,5 @@
-//! Promise: dropping a permit releases it in the background if the server does not answer, and does not block for long.
-//! Later calls of the gate for the same name run after the release.
+//! Promise: dropping a permit releases it in the background if the server does not answer, and does not block
+//! for long. Later calls of the gate for the same name run after the release.
 
 use crate::own;
 use crate::support::circles;
@@ -37,8 +37,9 @@ fn dropping_in_the_background_does_not_wait_for_the_server() {
     );
     let permits: Vec<_> = (0..48).map(|_| semaphore.acquire().unwrap()).collect();
     let wants = [(gate.semaphore("{g}:a", 100), 1), (gate.semaphore("{g}:b", 100), 1)];
-    let several =
-        || gate.several(wants.iter().map(|(semaphore, permits)| (semaphore, *permits))).try_acquire().unwrap();
+    let several = || {
+        gate.several(wants.iter().map(|(semaphore, permits)| (semaphore, *permits))).try_acquire().unwrap()
+    };
     let several: Vec<_> = (0..48).map(|_| several()).collect();
     let guard = mutex.lock().unwrap();
     server.pause();

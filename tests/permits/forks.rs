@@ -120,8 +120,8 @@ fn connections(con: &mut redis::Connection) -> BTreeSet<String> {
     others.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
-/// A child that drops all copies of a gate, and of what was made by it. No thread of the gate runs in the parent, so these are
-/// the last copies in the child.
+/// A child that drops all copies of a gate, and of what was made by it. No thread of the gate runs in the
+/// parent, so these are the last copies in the child.
 fn a_child_drops_everything(builder: GateBuilder, con: &mut redis::Connection) {
     let gate = builder.open().unwrap();
     let semaphore = gate.semaphore("desk", 1);
@@ -187,7 +187,8 @@ fn a_child_drops_the_futures_of_its_parent_whatever_lock_its_parent_held() {
         let semaphore = gate.semaphore(name, 1).lease(long);
         semaphore.acquire().unwrap()
     });
-    let revoked = gate.semaphore("revoked", 1).lease(Lease::renewed(Duration::from_secs(1))).acquire().unwrap();
+    let revoked =
+        gate.semaphore("revoked", 1).lease(Lease::renewed(Duration::from_secs(1))).acquire().unwrap();
     let stop = Stop::default();
     thread::scope(|scope| {
         let _stop = stop.at_end();

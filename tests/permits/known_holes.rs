@@ -1,5 +1,6 @@
-//! Known defects of widely used libraries, or of the first draft of this one, that no other test covers. The number is that
-//! of the row in `tests/known_holes.md`. A test's name is the defect, which must not occur here.
+//! Known defects of widely used libraries, or of the first draft of this one, that no other test covers. The
+//! number is that of the row in `tests/known_holes.md`. A test's name is the defect, which must not occur
+//! here.
 
 use crate::own;
 use crate::support::Server;
@@ -37,8 +38,8 @@ fn hole_03_expiry_by_client_clocks() {
 
 #[test]
 fn hole_05_a_majority_of_masters_lets_three_in_under_a_limit_of_two() {
-    // The result of majority voting: three callers each get two of three servers, and no server exceeds its limit of
-    // two.
+    // The result of majority voting: three callers each get two of three servers, and no server exceeds its
+    // limit of two.
     let servers: Option<Vec<Server>> = (0..3).map(|_| Server::private(&[])).collect();
     let servers = own!(servers);
     let mut raws: Vec<Raw> = servers.iter().map(|server| Raw::new(server, 2)).collect();
@@ -60,7 +61,8 @@ fn hole_10_an_error_of_the_server_is_reported_as_a_lost_permit() {
     // A permit is lost if the server says so or its lease ends, not if a key is unreadable.
     let server = Server::any();
     let raw = Raw::new(&server, 1);
-    let permit = server.gate().semaphore("raw", 1).lease(Lease::fixed(Duration::from_secs(60))).acquire().unwrap();
+    let permit =
+        server.gate().semaphore("raw", 1).lease(Lease::fixed(Duration::from_secs(60))).acquire().unwrap();
     let mut con = server.connection();
     let holders = raw.key_names()[1].clone();
     let aside = format!("{holders}:aside");
@@ -89,7 +91,8 @@ fn hole_29_permits_of_several_keys_released_in_part() {
 
 #[test]
 fn hole_30_undeclared_keys() {
-    // An ACL user who may use the declared keys and no others, on a cluster node. The key names share a hash tag.
+    // An ACL user who may use the declared keys and no others, on a cluster node. The key names share a hash
+    // tag.
     let server = own!(Server::cluster_node());
     let mut con = server.connection();
     let mut allow = |keys: &[&str]| {

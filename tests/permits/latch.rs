@@ -1,5 +1,5 @@
-//! Promise: a latch opens for all waiters at its last count, never earlier, in every thread and process and in spite of
-//! outages. An id counts once.
+//! Promise: a latch opens for all waiters at its last count, never earlier, in every thread and process and
+//! in spite of outages. An id counts once.
 
 mod arguments;
 mod counting;
@@ -158,8 +158,8 @@ fn lose_message(raw: &mut Raw) {
     let _: () = raw.con.del(key).unwrap();
 }
 
-/// A server without PUBSUB, like some proxies, and a gate on it. It receives no messages, so its waiters ask every
-/// second.
+/// A server without PUBSUB, like some proxies, and a gate on it. It receives no messages, so its waiters ask
+/// every second.
 fn with_deaf_gate() -> Option<(Server, Gate)> {
     let server = Server::private(&["--rename-command", "PUBSUB", ""])?;
     let gate = server.gate();

@@ -20,7 +20,10 @@ fn a_lowered_limit_keeps_holders_and_blocks_grants_until_enough_are_released() {
         raw.assert_released(id);
     }
     raw.assert_denied(raw.ask("d"));
-    assert!(matches!(raw.acquire(raw.ask("c")), AcquireAnswer::Held(..)), "a holder receives its grant again");
+    assert!(
+        matches!(raw.acquire(raw.ask("c")), AcquireAnswer::Held(..)),
+        "a holder receives its grant again"
+    );
     raw.assert_released("c");
     raw.grant(raw.ask("d"));
 }

@@ -14,7 +14,10 @@ fn a_limit_is_compared_and_set() {
     assert_eq!(semaphore.compare_and_resize(None, 4).unwrap(), Resized::Resized { old: None, in_use: 0 });
     assert_eq!(semaphore.compare_and_resize(Some(3), 9).unwrap(), Resized::Unchanged { current: Some(4) });
     assert_eq!(raw.inspect().limit, 4);
-    assert_eq!(semaphore.compare_and_resize(Some(4), 5).unwrap(), Resized::Resized { old: Some(4), in_use: 0 });
+    assert_eq!(
+        semaphore.compare_and_resize(Some(4), 5).unwrap(),
+        Resized::Resized { old: Some(4), in_use: 0 }
+    );
     assert_eq!(semaphore.resize(2).unwrap(), Resized::Resized { old: Some(5), in_use: 0 });
     assert!(raw.inspect().pinned);
     semaphore.unpin_limit().unwrap();

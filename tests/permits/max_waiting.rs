@@ -1,4 +1,5 @@
-//! Promise: with `max_waiting` a caller does not join a line of that length. Waiters already in line stay there.
+//! Promise: with `max_waiting` a caller does not join a line of that length. Waiters already in line stay
+//! there.
 
 use crate::own;
 use crate::support::{SOON, Server, eventually, timed_out};
@@ -27,7 +28,9 @@ fn a_full_line_refuses_at_once_with_the_number_of_waiters() {
             })
             .collect();
         let begun = Instant::now();
-        let Err(AcquireError::LineFull(denied)) = market.acquire_timeout(SOON) else { panic!("it joined the line") };
+        let Err(AcquireError::LineFull(denied)) = market.acquire_timeout(SOON) else {
+            panic!("it joined the line")
+        };
         assert!(begun.elapsed() < SOON / 2, "the call waited");
         assert_eq!((denied.waiting, denied.in_use, denied.limit), (2, 1, 1));
         let error = Error::from(market.acquire().unwrap_err());
@@ -56,7 +59,8 @@ fn waiters_stay_in_line_when_others_allow_a_shorter_line() {
         let waits: Vec<_> = (1..=3)
             .map(|n| {
                 let patient = market.clone().max_waiting(3);
-                let waits = scope.spawn(move || patient.acquire_timeout(SOON)?.release().map_err(Error::from));
+                let waits =
+                    scope.spawn(move || patient.acquire_timeout(SOON)?.release().map_err(Error::from));
                 eventually("it waits", || (waiters(&market) == n).then_some(()));
                 waits
             })

@@ -1,5 +1,5 @@
-//! Promise: a tool finds each semaphore, mutex and reader-writer lock that the server stores, and since when it is held.
-//! These functions have no async form.
+//! Promise: a tool finds each semaphore, mutex and reader-writer lock that the server stores, and since when
+//! it is held. These functions have no async form.
 
 use crate::support::{Server, eventually};
 
@@ -23,13 +23,15 @@ fn each_stored_name_is_found_once_with_its_kind() {
     for n in 0..400 {
         gate.stored_semaphore(&format!("many:{n}")).resize(1).unwrap();
     }
-    let permits = [gate.semaphore("both", 2).acquire().unwrap(), gate.semaphore("{group}:a", 2).acquire().unwrap()];
+    let permits =
+        [gate.semaphore("both", 2).acquire().unwrap(), gate.semaphore("{group}:a", 2).acquire().unwrap()];
     let (mutex, writer) = (gate.mutex("both").lock().unwrap(), gate.rwlock("lock").write().unwrap());
     gate.latch("latch", 2).count_down().unwrap();
     let other = Gate::builder(&server.url).prefix(&format!("{}:other", server.prefix)).open().unwrap();
     let others = other.mutex("of-another-prefix").lock().unwrap();
     let mut expected: Vec<String> = (0..400).map(|n| format!("semaphore many:{n}")).collect();
-    expected.extend(["semaphore both", "semaphore {group}:a", "mutex both", "rwlock lock"].map(str::to_owned));
+    expected
+        .extend(["semaphore both", "semaphore {group}:a", "mutex both", "rwlock lock"].map(str::to_owned));
     expected.sort();
     assert_eq!(names(&gate), expected);
     assert_eq!(names(&other), ["mutex of-another-prefix"]);
@@ -48,7 +50,8 @@ fn a_name_of_each_kind_is_inspected_and_revoked() {
     let named = |kind| admin::semaphore(&gate, &Name { name: "a".to_owned(), kind });
     let held = gate.semaphore("a", 3).acquire_many(2).unwrap();
     let (mutex, writer) = (gate.mutex("a").lock().unwrap(), gate.rwlock("a").write().unwrap());
-    let usage = Kind::ALL.iter().map(|kind| named(*kind).inspect().map(|state| (state.limit, state.in_use)).unwrap());
+    let usage =
+        Kind::ALL.iter().map(|kind| named(*kind).inspect().map(|state| (state.limit, state.in_use)).unwrap());
     let usage: Vec<_> = usage.collect();
     assert_eq!(usage, [(Some(3), 2), (Some(1), 1), (Some(i32::MAX as u32), i32::MAX as u32)]);
     for (kind, id) in [(Kind::Semaphore, held.id()), (Kind::Mutex, mutex.id()), (Kind::RwLock, writer.id())] {
@@ -73,7 +76,10 @@ fn an_age_counts_from_the_grant_and_from_joining_the_line() {
             (waiter >= Duration::from_millis(200)).then_some(())
         });
         held.refresh().unwrap();
-        assert!(semaphore.inspect().unwrap().holders[0].age >= Duration::from_millis(200), "a refresh is no new grant");
+        assert!(
+            semaphore.inspect().unwrap().holders[0].age >= Duration::from_millis(200),
+            "a refresh is no new grant"
+        );
         held.release().unwrap();
         waiter.join().unwrap();
     });

@@ -1,5 +1,5 @@
-//! Promise: an application's own id can be used for one call after another, whatever stalls in between. A call that
-//! reaches the server late never affects the grant of a later call with the same id.
+//! Promise: an application's own id can be used for one call after another, whatever stalls in between. A
+//! call that reaches the server late never affects the grant of a later call with the same id.
 
 use crate::own;
 use crate::support::proxy::Proxy;
@@ -185,8 +185,8 @@ fn a_former_holder_of_an_id_neither_refreshes_nor_releases_its_successors_permit
     next.release().unwrap();
 }
 
-/// A refresh with a shorter lease is lost on its way. Its holder cannot know, so the permit ends for it. For the server it
-/// is permanent.
+/// A refresh with a shorter lease is lost on its way. Its holder cannot know, so the permit ends for it. For
+/// the server it is permanent.
 #[test]
 fn a_permanent_permit_that_its_holder_saw_end_is_released() {
     let (server, proxy, gate) = own!(behind_a_proxy());
@@ -254,7 +254,8 @@ fn a_waiter_with_an_own_id_gets_its_permit_although_the_server_stalls() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| job.try_lock_for(LONG));
         eventually("it waits", || (job.inspect().unwrap().waiter_count == 1).then_some(()));
-        // Meanwhile the lease ends, and the waiter gives up two calls. The server runs them when it continues.
+        // Meanwhile the lease ends, and the waiter gives up two calls. The server runs them when it
+        // continues.
         server.pause();
         thread::sleep(lease + Duration::from_secs(2));
         server.resume();
@@ -294,7 +295,8 @@ fn a_grant_whose_reply_was_lost_is_found_under_an_own_id() {
 #[test]
 fn an_own_id_that_holds_already_is_reported_although_a_reply_was_lost() {
     let (server, proxy, gate) = own!(behind_a_proxy());
-    let former = server.gate().mutex("job").with(|lock| lock.id("worker-1").lease(Lease::fixed(LONG))).lock().unwrap();
+    let former =
+        server.gate().mutex("job").with(|lock| lock.id("worker-1").lease(Lease::fixed(LONG))).lock().unwrap();
     let fence = former.fence();
     let _ = former.into_id();
     let job = job(&gate);

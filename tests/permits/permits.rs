@@ -1,5 +1,5 @@
-//! Promise: a permit is released exactly once, whether it is released, dropped, handed on or forked, or the server is
-//! unreachable.
+//! Promise: a permit is released exactly once, whether it is released, dropped, handed on or forked, or the
+//! server is unreachable.
 
 use crate::forked::in_child;
 use crate::own;

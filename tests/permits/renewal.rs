@@ -1,5 +1,5 @@
-//! Promise: one thread renews all permits while they are held. A loss is known before the server's deadline. Nothing is
-//! renewed after its release.
+//! Promise: one thread renews all permits while they are held. A loss is known before the server's deadline.
+//! Nothing is renewed after its release.
 
 mod lease;
 mod loss;

@@ -1,5 +1,5 @@
-//! Promise: many readers or one writer hold the lock, in order of arrival. A crashed reader's share becomes free at its
-//! own lease end.
+//! Promise: many readers or one writer hold the lock, in order of arrival. A crashed reader's share becomes
+//! free at its own lease end.
 
 use crate::own;
 use crate::support::proxy::Proxy;

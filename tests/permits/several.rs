@@ -1,5 +1,5 @@
-//! Promise: permits of several semaphores are acquired together or not at all. No waiter for one of them is overtaken,
-//! and no wait is endless.
+//! Promise: permits of several semaphores are acquired together or not at all. No waiter for one of them is
+//! overtaken, and no wait is endless.
 
 mod at_once;
 mod limits;

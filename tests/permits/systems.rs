@@ -1,5 +1,6 @@
-//! Promise: luagate provides every system that is known from the literature, without its defects. Each test has the
-//! name of a section of the guide. Common promises are tested in other files, one file for each promise.
+//! Promise: luagate provides every system that is known from the literature, without its defects. Each test
+//! has the name of a section of the guide. Common promises are tested in other files, one file for each
+//! promise.
 
 use crate::support::raw::Raw;
 use crate::support::{Server, eventually, timed_out};
@@ -19,8 +20,8 @@ fn until_waiting(semaphore: &luagate::Semaphore, count: u64) {
 
 #[test]
 fn basic_counting_semaphore() {
-    // A caller with a short timeout does not affect a holder with a long one. A release reports if its permit had timed
-    // out.
+    // A caller with a short timeout does not affect a holder with a long one. A release reports if its permit
+    // had timed out.
     let server = Server::any();
     let gate = server.gate();
     let remote = gate.semaphore("remote", 2);
@@ -73,8 +74,8 @@ fn refreshed_semaphore() {
 
 #[test]
 fn race_free_semaphore() {
-    // Many connections request the last permit at once, without a lock around the calls. Exactly one gets it, every
-    // time.
+    // Many connections request the last permit at once, without a lock around the calls. Exactly one gets it,
+    // every time.
     let server = Server::any();
     let gates: Vec<_> = (0..4).map(|_| server.gate()).collect();
     for round in 0..50 {
@@ -146,7 +147,9 @@ fn named_semaphore_with_identities() {
     let server = Server::any();
     let gate = server.gate();
     let seats = gate.stored_semaphore("seats").lease(Lease::PERMANENT);
-    let Err(TryAcquireError::Invalid(invalid)) = seats.try_acquire() else { panic!("granted without a limit") };
+    let Err(TryAcquireError::Invalid(invalid)) = seats.try_acquire() else {
+        panic!("granted without a limit")
+    };
     assert!(invalid.to_string().contains("no limit"), "{invalid}");
     assert!(seats.available_permits().is_err());
     seats.resize(2).unwrap();

@@ -9,8 +9,8 @@ use std::time::Duration;
 /// How many threads are in a circle.
 const CIRCLE: usize = 4;
 
-/// For each of these names there is a circle of threads. In it every thread takes the only permit as soon as the one
-/// before it has dropped it, so many times. All threads use the same gate.
+/// For each of these names there is a circle of threads. In it every thread takes the only permit as soon as
+/// the one before it has dropped it, so many times. All threads use the same gate.
 pub fn hand_on(gate: &Gate, names: &[String], rounds: usize) {
     std::thread::scope(|scope| {
         for name in names {

@@ -1,5 +1,5 @@
-//! A server whose clock a test can set, or a process of a test that sets its own clock. Both use libfaketime, if it is
-//! installed.
+//! A server whose clock a test can set, or a process of a test that sets its own clock. Both use libfaketime,
+//! if it is installed.
 
 use super::{Environment, Server};
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Sets the clock to this number of seconds ahead of the machine's; negative: behind it. Returns when scripts see
-    /// the new time.
+    /// Sets the clock to this number of seconds ahead of the machine's; negative: behind it. Returns when
+    /// scripts see the new time.
     pub fn set(&self, ahead: i64) {
         self.write(ahead);
         let mut con = self.server.get_connection().unwrap();
@@ -84,14 +84,14 @@ pub fn set_own(ahead: i64) {
 }
 
 impl Server {
-    /// A private server with its own clock, initially correct. Without libfaketime, or if the server does not start
-    /// under it, returns the reason.
+    /// A private server with its own clock, initially correct. Without libfaketime, or if the server does not
+    /// start under it, returns the reason.
     pub fn with_clock() -> Result<(Server, Clock), String> {
         let Some(library) = library() else {
             return Err(NO_LIBRARY.to_owned());
         };
-        // If the server loads jemalloc as a shared library, the two libraries deadlock at the start. Loading the C
-        // library's malloc first prevents this. Other servers need the malloc they were built with.
+        // If the server loads jemalloc as a shared library, the two libraries deadlock at the start. Loading
+        // the C library's malloc first prevents this. Other servers need the malloc they were built with.
         for preload in [format!("{library} libc.so.6"), library] {
             let environment = |folder: &Path| variables(&preload, &folder.join("clock"));
             let Some(mut server) = Server::start_in(&[], "0", environment) else {

@@ -14,15 +14,16 @@ const SLOTS: usize = 16_384;
 /// The time after which a node counts as failed: longer than most pauses of a busy machine.
 const NODE_TIMEOUT_MS: &str = "1500";
 
-/// For this time a node counts votes, also those of its last election: twice the above. If a promoted node loses its
-/// role and is elected again within this time, it counts old votes: it believes it is elected, but no node follows it.
+/// For this time a node counts votes, also those of its last election: twice the above. If a promoted node
+/// loses its role and is elected again within this time, it counts old votes: it believes it is elected, but
+/// no node follows it.
 const OLD_VOTES: Duration = Duration::from_secs(3);
 
 /// A node gives up a manual failover after five seconds.
 const BY_HAND: Duration = Duration::from_secs(6);
 
-/// Three masters with a replica each. A replica is promoted within seconds after its master failed. This can also
-/// happen after a long pause of the machine, so tests must ask which node is the master.
+/// Three masters with a replica each. A replica is promoted within seconds after its master failed. This can
+/// also happen after a long pause of the machine, so tests must ask which node is the master.
 pub struct Cluster {
     /// A prefix that no other test uses.
     pub prefix: String,
@@ -214,7 +215,8 @@ impl Cluster {
         name.unwrap()
     }
 
-    /// Blocks until a replica has replaced this master, and all running nodes agree and serve. Returns the new master.
+    /// Blocks until a replica has replaced this master, and all running nodes agree and serve. Returns the
+    /// new master.
     #[track_caller]
     pub fn promoted(&self, slot: u16, instead_of: usize) -> usize {
         let mut cons = self.connections();
@@ -280,7 +282,8 @@ impl Cluster {
         ranges.flat_map(|range| range.replicas).collect()
     }
 
-    /// Starts to move a slot to another master. The source serves existing keys, and replies `ASK` for others.
+    /// Starts to move a slot to another master. The source serves existing keys, and replies `ASK` for
+    /// others.
     pub fn begin_move(&self, slot: u16, to: usize) -> Move {
         let from = self.master(slot);
         let mut target = self.connection(to);
@@ -327,8 +330,9 @@ impl Move {
         assert_eq!(moved, "OK", "{keys:?}");
     }
 
-    /// Notifies all masters. Returns when all nodes agree, also about the epoch: if another move of the slot began before
-    /// that, two nodes could claim the slot in the same epoch, and on Redis 6.2 a former owner could win.
+    /// Notifies all masters. Returns when all nodes agree, also about the epoch: if another move of the slot
+    /// began before that, two nodes could claim the slot in the same epoch, and on Redis 6.2 a former owner
+    /// could win.
     #[track_caller]
     pub fn end(self, cluster: &Cluster) {
         // First the target, so that for a moment both nodes own the slot, but never none.

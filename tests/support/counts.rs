@@ -23,6 +23,7 @@ pub fn calls_in_scripts(con: &mut Connection) -> (u64, u64) {
     let counts = command_counts(con);
     let scripts = counts.get("evalsha").copied().unwrap_or(0);
     let outside = ["evalsha", "info", "config|resetstat", "config", "ping", "script|load", "script", "eval"];
-    let inside = counts.iter().filter(|(name, _)| !outside.contains(&name.as_str())).map(|(_, count)| count).sum();
+    let inside =
+        counts.iter().filter(|(name, _)| !outside.contains(&name.as_str())).map(|(_, count)| count).sum();
     (inside, scripts)
 }

@@ -6,10 +6,11 @@ use rustix::process::{Signal, getpid, kill_process};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 
-/// Forks, and returns the text of what `work` returns in the child: `None` if the child panicked, or hung and was killed.
+/// Forks, and returns the text of what `work` returns in the child: `None` if the child panicked, or hung and
+/// was killed.
 ///
-/// The child kills itself at its end: `std::process::exit` takes a lock that another thread may have held at the fork, when it
-/// began or ended, and then never returns.
+/// The child kills itself at its end: `std::process::exit` takes a lock that another thread may have held at
+/// the fork, when it began or ended, and then never returns.
 pub fn in_child<T: ToString>(work: impl FnOnce() -> T) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let answer = folder.path().join("answer");

@@ -88,7 +88,8 @@ pub fn server_error() -> BoxedStrategy<Value> {
         "NOPERM",
     ];
     let text = prop_oneof![
-        select(&["", " ", ": ", " id: takes", " no limit", " \u{fffd}", " a: b: c"][..]).prop_map(str::to_owned),
+        select(&["", " ", ": ", " id: takes", " no limit", " \u{fffd}", " a: b: c"][..])
+            .prop_map(str::to_owned),
         "[ -~\u{80}-\u{10ffff}]{0,40}",
     ];
     (select(codes.to_vec()), text)
@@ -131,7 +132,8 @@ pub fn value() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// Arbitrary text: spaces, braces, control characters, other writing systems, and lengths close to each bound.
+/// Arbitrary text: spaces, braces, control characters, other writing systems, and lengths close to each
+/// bound.
 pub fn text() -> BoxedStrategy<String> {
     let seeds = [
         "a",
@@ -191,13 +193,16 @@ pub fn text() -> BoxedStrategy<String> {
 /// The value as bytes of the protocol.
 pub fn encode(value: &Value) -> Vec<u8> {
     let line = |sign: char, text: &str| format!("{sign}{text}\r\n").into_bytes();
-    let many =
-        |sign: char, count: usize, items: Vec<Vec<u8>>| [line(sign, &count.to_string()), items.concat()].concat();
+    let many = |sign: char, count: usize, items: Vec<Vec<u8>>| {
+        [line(sign, &count.to_string()), items.concat()].concat()
+    };
     let pairs = |pairs: &[(Value, Value)]| pairs.iter().flat_map(|(a, b)| [encode(a), encode(b)]).collect();
     match value {
         Value::Nil => line('$', "-1"),
         Value::Int(number) => line(':', &number.to_string()),
-        Value::BulkString(bytes) => [line('$', &bytes.len().to_string()), bytes.clone(), b"\r\n".to_vec()].concat(),
+        Value::BulkString(bytes) => {
+            [line('$', &bytes.len().to_string()), bytes.clone(), b"\r\n".to_vec()].concat()
+        }
         Value::Array(items) => many('*', items.len(), items.iter().map(encode).collect()),
         Value::SimpleString(text) => line('+', text),
         Value::Okay => line('+', "OK"),
@@ -206,7 +211,9 @@ pub fn encode(value: &Value) -> Vec<u8> {
         Value::Double(number) => line(',', &number.to_string()),
         Value::Boolean(yes) => line('#', if *yes { "t" } else { "f" }),
         Value::Push { data, .. } => many('>', data.len(), data.iter().map(encode).collect()),
-        Value::ServerError(error) => line('-', &format!("{} {}", error.code(), error.details().unwrap_or_default())),
+        Value::ServerError(error) => {
+            line('-', &format!("{} {}", error.code(), error.details().unwrap_or_default()))
+        }
         _ => line('_', ""),
     }
 }

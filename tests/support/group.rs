@@ -1,13 +1,13 @@
-//! Servers that belong together. A test identifies each by its index in the group, which stays the same when roles
-//! change.
+//! Servers that belong together. A test identifies each by its index in the group, which stays the same when
+//! roles change.
 
 use super::{Environment, Server, within};
 use redis::Connection;
 use std::path::Path;
 use std::time::Duration;
 
-/// The maximum time for a group to settle. A failed election is repeated after seconds, and sentinels can be inactive
-/// for half a minute after a pause of the machine.
+/// The maximum time for a group to settle. A failed election is repeated after seconds, and sentinels can be
+/// inactive for half a minute after a pause of the machine.
 const TURN: Duration = Duration::from_secs(90);
 
 /// Blocks until `condition` returns a value, at most for the time that a group may take to settle.
@@ -112,8 +112,8 @@ impl Group {
         });
     }
 
-    /// The replication state of a server, read on a new connection, because sentinels close connections when roles
-    /// change.
+    /// The replication state of a server, read on a new connection, because sentinels close connections when
+    /// roles change.
     fn replication(&self, node: usize) -> Option<Replication> {
         let mut client = self.nodes[node].server.client();
         let mut info = redis::cmd("INFO");

@@ -1,9 +1,9 @@
-//! Histories: the calls of many processes on semaphores with their outcomes, start and end times; and the search for an
-//! order of these calls that explains all outcomes.
+//! Histories: the calls of many processes on semaphores with their outcomes, start and end times; and the
+//! search for an order of these calls that explains all outcomes.
 //!
-//! A process records with a [`Recorder`], most easily by a [`client::Recorded`] around a semaphore of the library.
-//! After all processes have ended, [`History::read`] combines their files, and [`History::check`] checks the history by
-//! its [`Rules`].
+//! A process records with a [`Recorder`], most easily by a [`client::Recorded`] around a semaphore of the
+//! library. After all processes have ended, [`History::read`] combines their files, and [`History::check`]
+//! checks the history by its [`Rules`].
 
 mod back;
 pub mod client;
@@ -45,26 +45,28 @@ pub enum Op {
     Release { id: String, keep: u32 },
     /// A new lease from now on. Adopting another process's permit is recorded as this too.
     Refresh { id: String, lease: Lease },
-    /// Reads the holder's own clock. If a permit was not lost before and after its use, it was used during its lease.
+    /// Reads the holder's own clock. If a permit was not lost before and after its use, it was used during
+    /// its lease.
     Look { id: String },
     /// The server lost data.
     Forget(Forgotten),
-    /// A master that was cut off is reachable again but does not yet know that another one was promoted. It answers
-    /// from its old data, and the new master never receives what it grants.
+    /// A master that was cut off is reachable again but does not yet know that another one was promoted. It
+    /// answers from its old data, and the new master never receives what it grants.
     TwoMasters,
 }
 
-/// What the server lost. No waiter is in line afterwards. After the first two kinds a refusal is possible although
-/// permits are free, until everything known from before has ended.
+/// What the server lost. No waiter is in line afterwards. After the first two kinds a refusal is possible
+/// although permits are free, until everything known from before has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Forgotten {
-    /// One of the three keys. Holders learn that their permits are lost, but their permits are not granted again before
-    /// their leases end.
+    /// One of the three keys. Holders learn that their permits are lost, but their permits are not granted
+    /// again before their leases end.
     OneKey,
-    /// The latest writes. A holder from before may or may not still hold its permit, and counts again after a refresh.
+    /// The latest writes. A holder from before may or may not still hold its permit, and counts again after a
+    /// refresh.
     TheLast,
-    /// All data: the server restarted without a file, or its keys were deleted. Nothing is in use, and calls that ended
-    /// before have no later effect.
+    /// All data: the server restarted without a file, or its keys were deleted. Nothing is in use, and calls
+    /// that ended before have no later effect.
     Everything,
 }
 
@@ -138,22 +140,24 @@ pub struct Call {
     pub outcome: Outcome,
 }
 
-/// The rules for a history. [`Rules::new`] is the complete promise. Histories with faults can need weaker rules.
+/// The rules for a history. [`Rules::new`] is the complete promise. Histories with faults can need weaker
+/// rules.
 #[derive(Clone, Debug)]
 pub struct Rules {
     pub limit: u32,
-    /// First come, first served, apart from head starts. If false, a waiter may be skipped, for example while its
-    /// subscription is down.
+    /// First come, first served, apart from head starts. If false, a waiter may be skipped, for example while
+    /// its subscription is down.
     pub order: bool,
-    /// A refusal reports the exact number of permits in use. If false, it must only be full, or others must be waiting.
+    /// A refusal reports the exact number of permits in use. If false, it must only be full, or others must
+    /// be waiting.
     pub counts: bool,
     /// The server uses this machine's clock, so fences and tickets contain the time of their creation.
     pub same_clock: bool,
-    /// A call may have been retried after a lost reply. Its permit may then already be released by its own first
-    /// attempt.
+    /// A call may have been retried after a lost reply. Its permit may then already be released by its own
+    /// first attempt.
     pub repeated: bool,
-    /// How long after its end (or after its start, if it never returned) an unanswered call may still run, in µs. The
-    /// same bound applies to a release that the library sends for it.
+    /// How long after its end (or after its start, if it never returned) an unanswered call may still run, in
+    /// µs. The same bound applies to a release that the library sends for it.
     pub late: Micros,
 }
 

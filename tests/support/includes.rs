@@ -5,8 +5,8 @@ fn included(line: &str) -> Option<&str> {
     line.trim().strip_prefix("-- include: ")
 }
 
-/// The text of a script with all comments. Each line `-- include: FILE` is replaced by the text that `part` returns for this
-/// name. A part can include other parts.
+/// The text of a script with all comments. Each line `-- include: FILE` is replaced by the text that `part`
+/// returns for this name. A part can include other parts.
 pub fn expand(source: &str, mut part: impl FnMut(&str) -> String) -> String {
     expand_with(source, &mut part)
 }
@@ -22,12 +22,12 @@ fn expand_with(source: &str, part: &mut dyn FnMut(&str) -> String) -> String {
     text
 }
 
-/// The text of a script in the form that the server receives. Of the lines that are only a comment it has the head of the
-/// source, since the server stores the whole text.
+/// The text of a script in the form that the server receives. Of the lines that are only a comment it has the
+/// head of the source, since the server stores the whole text.
 ///
 /// # Errors
-/// A text of several lines may contain a line that begins with `--` and is no comment. So long brackets, and strings that
-/// continue on the next line, are refused.
+/// A text of several lines may contain a line that begins with `--` and is no comment. So long brackets, and
+/// strings that continue on the next line, are refused.
 pub fn whole(source: &str, part: impl FnMut(&str) -> String) -> Result<String, String> {
     let is_head = |line: &&str| line.starts_with("--") && included(line).is_none();
     let head: String = source.split_inclusive('\n').take_while(is_head).collect();

@@ -1,6 +1,6 @@
-//! No process that a test starts is left behind, also if the test fails or the test program is killed. Until then the
-//! processes carry a mark in their environment, and so do those that they start. When the test program has ended, a
-//! watcher ends all processes with this mark.
+//! No process that a test starts is left behind, also if the test fails or the test program is killed. Until
+//! then the processes carry a mark in their environment, and so do those that they start. When the test
+//! program has ended, a watcher ends all processes with this mark.
 
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::LazyLock;
@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 /// The variable with the mark.
 pub const MARK: &str = "LUAGATE_TEST_PROGRAM";
 
-/// Its input ends with the test program, however that ends. A process that is ended may just have started another one.
+/// Its input ends with the test program, however that ends. A process that is ended may just have started
+/// another one.
 const WATCH: &str = r#"
     trap '' HUP INT TERM
     cat >/dev/null

@@ -1,5 +1,5 @@
-//! The scripts with a fault planted in their text, and a separate client that runs them, since the library embeds the
-//! correct scripts. Its calls are recorded like the library's.
+//! The scripts with a fault planted in their text, and a separate client that runs them, since the library
+//! embeds the correct scripts. Its calls are recorded like the library's.
 
 use super::history::{Full, Granted, Lease, Op, Outcome, Recorder};
 use super::includes::whole;
@@ -7,8 +7,8 @@ use luagate::scripts::Keys;
 use redis::{Connection, Script, Value};
 use std::time::{Duration, Instant};
 
-/// A fault: pieces of script text and their replacements. It strikes at one of many occasions, and writes the id that
-/// it struck into the key `<meta>.struck`.
+/// A fault: pieces of script text and their replacements. It strikes at one of many occasions, and writes the
+/// id that it struck into the key `<meta>.struck`.
 pub struct Fault {
     pub name: &'static str,
     patches: &'static [Patch],
@@ -40,14 +40,19 @@ pub const NONE: Fault = Fault { name: "none", patches: &[] };
 /// The minimum hold time of each holder while `ONE_TOO_MANY` can strike, in µs.
 pub const STAY_US: u64 = 1_000;
 
-/// Counts the grants and, after a given number, grants one that should be refused. During a release no one can say if
-/// it came in time. So the fault strikes when all holders were granted less than the hold time ago.
+/// Counts the grants and, after a given number, grants one that should be refused. During a release no one
+/// can say if it came in time. So the fault strikes when all holders were granted less than the hold time
+/// ago.
 pub const ONE_TOO_MANY: Fault = Fault {
     name: "one too many",
     patches: &[
         STRIKES,
         // Every call passes the place of its refusal.
-        Patch { file: "semaphore/place.lua", old: "local serves = in_use < limit or ", new: "local serves = true or " },
+        Patch {
+            file: "semaphore/place.lua",
+            old: "local serves = in_use < limit or ",
+            new: "local serves = true or ",
+        },
         Patch {
             file: "semaphore/serve.lua",
             old: "  local fits = alive and in_use + permits <= limit\n",
@@ -172,8 +177,17 @@ pub const IGNORED: Fault = Fault {
     ],
 };
 
-const ALL: [&Fault; 9] =
-    [&NONE, &ONE_TOO_MANY, &SWAPPED, &FENCE_TWICE, &CUT_SHORT, &NOT_FREED, &FREED_TWICE, &OVERTAKES_ALL, &IGNORED];
+const ALL: [&Fault; 9] = [
+    &NONE,
+    &ONE_TOO_MANY,
+    &SWAPPED,
+    &FENCE_TWICE,
+    &CUT_SHORT,
+    &NOT_FREED,
+    &FREED_TWICE,
+    &OVERTAKES_ALL,
+    &IGNORED,
+];
 
 impl Fault {
     pub fn named(name: &str) -> &'static Fault {
@@ -262,7 +276,8 @@ impl Client<'_> {
         Self::run(&mut self.con, &self.acquire, &self.keys, &arguments)
     }
 
-    /// Requests one permit, in line for up to `patience`, and asks again all the time. Returns true if granted.
+    /// Requests one permit, in line for up to `patience`, and asks again all the time. Returns true if
+    /// granted.
     pub fn acquire(&mut self, id: &str, patience: Option<Duration>, head_start_ms: u64) -> bool {
         let lease = Lease::Ms(self.lease_ms);
         let op = Op::Acquire { permits: Some(1), lease, waits: patience.is_some(), head_start_ms };

@@ -1,5 +1,5 @@
-//! A proxy between client and server. It can lose replies after the server ran the call, silence connections, cause
-//! random faults, or redirect new connections to another server.
+//! A proxy between client and server. It can lose replies after the server ran the call, silence connections,
+//! cause random faults, or redirect new connections to another server.
 
 use super::random::Random;
 use super::{Server, kill_connections};
@@ -101,8 +101,8 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let here = listener.local_addr().unwrap().port();
         let (_, there) = address.rsplit_once(':').unwrap();
-        // As the end of an address, and as a number alone. Both have the same length, because a length precedes each
-        // text.
+        // As the end of an address, and as a number alone. Both have the same length, because a length
+        // precedes each text.
         let names = [there.to_owned(), here.to_string()].map(|port| format!(":{port}\r\n"));
         assert_eq!(names[0].len(), names[1].len());
         Proxy::at(listener, address, Some(names.map(String::into_bytes)))
@@ -143,7 +143,8 @@ impl Proxy {
                 let born = carrier.silent.load(Ordering::SeqCst);
                 let number = carrier.count.fetch_add(1, Ordering::SeqCst);
                 let (there, back) = (carrier.clone(), carrier.clone());
-                let sent = Arc::new(Sent { script: AtomicBool::new(false), subscription: AtomicI32::new(NONE) });
+                let sent =
+                    Arc::new(Sent { script: AtomicBool::new(false), subscription: AtomicI32::new(NONE) });
                 let sent2 = sent.clone();
                 let place = Place { born, number };
                 std::thread::spawn(move || there.copy(client, server, place, &sent, false));
@@ -158,8 +159,8 @@ impl Proxy {
         self.shared.silent.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The open connections with a subscription forward nothing from now on, as behind a router that has forgotten them. They
-    /// stay open for the client, also when the server closes them. New ones work.
+    /// The open connections with a subscription forward nothing from now on, as behind a router that has
+    /// forgotten them. They stay open for the client, also when the server closes them. New ones work.
     pub fn lose_subscriptions(&self) {
         self.shared.lost.fetch_add(1, Ordering::SeqCst);
     }
@@ -205,8 +206,8 @@ impl Proxy {
         self.shared.trickle.store(pause, Ordering::SeqCst);
     }
 
-    /// From now on the server never has a loaded script at its next call, as if another client flushed the scripts in
-    /// between. The server receives another text, with a different comment.
+    /// From now on the server never has a loaded script at its next call, as if another client flushed the
+    /// scripts in between. The server receives another text, with a different comment.
     pub fn forget_loaded_scripts(&self) {
         self.shared.forgets.store(true, Ordering::SeqCst);
     }
@@ -243,11 +244,13 @@ impl Proxy {
     /// Whether everything that should be lost or overtaken was.
     pub fn is_done(&self) -> bool {
         let shared = &self.shared;
-        [&shared.lose, &shared.lose_of_scripts, &shared.overtaken].iter().all(|lose| lose.load(Ordering::SeqCst) == 0)
+        [&shared.lose, &shared.lose_of_scripts, &shared.overtaken]
+            .iter()
+            .all(|lose| lose.load(Ordering::SeqCst) == 0)
     }
 
-    /// From now on one piece in ten is delayed, and one in twenty is torn, swallowed or silenced: calls before they
-    /// reach the server, replies after the script ran.
+    /// From now on one piece in ten is delayed, and one in twenty is torn, swallowed or silenced: calls
+    /// before they reach the server, replies after the script ran.
     pub fn do_harm(&self, seed: u64) {
         *self.shared.chance.lock().unwrap() = Some(Random::new(seed));
     }

@@ -3,7 +3,9 @@
 use super::{SOON, Server};
 use luagate::errors::CallError;
 use luagate::scripts::Keys;
-use luagate::scripts::semaphore::{self, AcquireAnswer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, State};
+use luagate::scripts::semaphore::{
+    self, AcquireAnswer, Ask, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, State,
+};
 use redis::{Commands, Connection};
 use std::time::{Duration, Instant};
 
@@ -57,7 +59,10 @@ impl Raw {
     #[track_caller]
     pub fn assert_denied(&mut self, ask: Ask) {
         let answer = self.acquire(ask);
-        assert!(matches!(answer, AcquireAnswer::Denied { .. }), "expected a refusal of {ask:?}, got {answer:?}");
+        assert!(
+            matches!(answer, AcquireAnswer::Denied { .. }),
+            "expected a refusal of {ask:?}, got {answer:?}"
+        );
     }
 
     pub fn release(&mut self, id: &str) -> ReleaseAnswer {
@@ -136,7 +141,9 @@ impl Raw {
 
     /// Blocks until the server's clock has reached `ms`.
     pub fn wait_until(&mut self, ms: u64) {
-        super::eventually("the server's clock has reached the time", || (self.server_ms() >= ms).then_some(()));
+        super::eventually("the server's clock has reached the time", || {
+            (self.server_ms() >= ms).then_some(())
+        });
     }
 }
 

@@ -98,6 +98,8 @@ pub fn spans(name: &str) -> Vec<Reported> {
 /// The events with this text in a field.
 pub fn events(text: &str) -> Vec<Reported> {
     let mut reported = all();
-    reported.retain(|reported| reported.span.is_none() && reported.fields.values().any(|value| value.contains(text)));
+    reported.retain(|reported| {
+        reported.span.is_none() && reported.fields.values().any(|value| value.contains(text))
+    });
     reported
 }

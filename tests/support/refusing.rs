@@ -1,4 +1,5 @@
-//! A proxy that answers calls of scripts with the errors that a test chooses. Everything else reaches the server.
+//! A proxy that answers calls of scripts with the errors that a test chooses. Everything else reaches the
+//! server.
 
 use super::Server;
 use std::io::{BufRead, BufReader, Read, Result, Write};
@@ -44,9 +45,11 @@ impl Refusing {
 
     /// Answers the next `count` calls of this script with this error, and does not carry them to the server.
     pub fn refuse(&self, script: &str, error: &str, count: u32) {
-        let text = std::fs::read_to_string(super::root().join(format!("lua/dist/semaphore/{script}.lua"))).unwrap();
+        let text =
+            std::fs::read_to_string(super::root().join(format!("lua/dist/semaphore/{script}.lua"))).unwrap();
         let script = [sha1_smol::Sha1::from(&text).digest().to_string(), text];
-        *self.refusals.lock().unwrap() = Refusals { script, error: error.to_owned(), left: count, refused: 0 };
+        *self.refusals.lock().unwrap() =
+            Refusals { script, error: error.to_owned(), left: count, refused: 0 };
     }
 
     /// How many calls it has refused since `refuse`.

@@ -1,5 +1,5 @@
-//! The host name `slow.test`. A test decides which address it has, and how long a look-up of it takes, for processes that are
-//! started with this resolver in place of the system's.
+//! The host name `slow.test`. A test decides which address it has, and how long a look-up of it takes, for
+//! processes that are started with this resolver in place of the system's.
 
 use super::Environment;
 use std::fs;
@@ -58,7 +58,8 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// The name has the address 127.0.0.1, and is found at once. An error: there is none on this machine, and why.
+    /// The name has the address 127.0.0.1, and is found at once. An error: there is none on this machine, and
+    /// why.
     pub fn new() -> Result<Resolver, &'static str> {
         if !cfg!(all(target_os = "linux", target_env = "gnu")) {
             return Err("needs Linux with glibc");

@@ -13,18 +13,18 @@ pub const MASTER: &str = "luagate";
 const REPLICAS: usize = 2;
 const SENTINELS: usize = 3;
 
-/// The sentinels regard a master as failed after a silence longer than most pauses of a busy machine. A failed failover
-/// is repeated after eight seconds.
+/// The sentinels regard a master as failed after a silence longer than most pauses of a busy machine. A
+/// failed failover is repeated after eight seconds.
 const SETTINGS: [&str; 3] =
     ["down-after-milliseconds luagate 3000", "failover-timeout luagate 4000", "parallel-syncs luagate 2"];
 
-/// How often, in ms, a sentinel asks a node for its role, and publishes to the other sentinels. After four publish
-/// periods it turns a master that the sentinels did not name into a replica. The third value is the inactive time after
-/// a pause of the machine.
+/// How often, in ms, a sentinel asks a node for its role, and publishes to the other sentinels. After four
+/// publish periods it turns a master that the sentinels did not name into a replica. The third value is the
+/// inactive time after a pause of the machine.
 const HURRY: [&str; 6] = ["info-period", "1000", "publish-period", "500", "tilt-period", "2000"];
 
-/// Servers whose sentinels promote a replica within seconds after the master failed. This can also happen after a long
-/// pause of the machine, so tests must ask which node is the master.
+/// Servers whose sentinels promote a replica within seconds after the master failed. This can also happen
+/// after a long pause of the machine, so tests must ask which node is the master.
 pub struct Sentinels {
     /// A prefix that no other test uses.
     pub prefix: String,
@@ -90,8 +90,8 @@ impl Sentinels {
         Some(group)
     }
 
-    /// Blocks until the running sentinels know each other, agree on the master and can replace it. Every other running
-    /// node must be listed as its replica and have all its writes so far.
+    /// Blocks until the running sentinels know each other, agree on the master and can replace it. Every
+    /// other running node must be listed as its replica and have all its writes so far.
     #[track_caller]
     pub fn settle(&self) {
         let mut sentinels = self.sentinels.connections();
@@ -116,7 +116,8 @@ impl Sentinels {
             return None;
         }
         let replicas: Vec<HashMap<String, String>> = ask(sentinel, "REPLICAS").ok()?;
-        // A sentinel's information about a node may be old. It would then undo what another sentinel does to the node.
+        // A sentinel's information about a node may be old. It would then undo what another sentinel does to
+        // the node.
         let is_replica = |node: usize| {
             replicas.iter().any(|replica| {
                 replica["port"] == self.address(node).1
@@ -142,7 +143,8 @@ impl Sentinels {
         Some(self.at(address.unwrap()?.1))
     }
 
-    /// Blocks until a replica has replaced this master and all running sentinels agree. Returns the new master.
+    /// Blocks until a replica has replaced this master and all running sentinels agree. Returns the new
+    /// master.
     #[track_caller]
     pub fn promoted(&self, instead_of: usize) -> usize {
         let mut sentinels = self.sentinels.connections();

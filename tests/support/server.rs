@@ -1,5 +1,5 @@
-//! Servers for tests, and waiting for conditions. A test that changes or ends its server uses a private one. Other
-//! tests run on any server, under their own prefix.
+//! Servers for tests, and waiting for conditions. A test that changes or ends its server uses a private one.
+//! Other tests run on any server, under their own prefix.
 
 #[path = "leftovers.rs"]
 pub mod leftovers;
@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The maximum wait for a condition that should hold at once. It is generous, because it only bounds a failure.
+/// The maximum wait for a condition that should hold at once. It is generous, because it only bounds a
+/// failure.
 pub const SOON: Duration = Duration::from_secs(10);
 
 /// Blocks until `condition` returns a value.
@@ -36,8 +37,8 @@ pub fn within<T>(time: Duration, mut condition: impl FnMut() -> Option<T>) -> Op
     }
 }
 
-/// Repeats a wait until its timeout ends it, and returns the denial. On a loaded machine the last call may not be answered in
-/// time; then the outcome of that wait is unknown.
+/// Repeats a wait until its timeout ends it, and returns the denial. On a loaded machine the last call may
+/// not be answered in time; then the outcome of that wait is unknown.
 #[track_caller]
 pub fn timed_out<T>(mut wait: impl FnMut() -> Result<T, AcquireError>) -> Denied {
     eventually("the wait is denied", || match wait() {
@@ -48,7 +49,8 @@ pub fn timed_out<T>(mut wait: impl FnMut() -> Result<T, AcquireError>) -> Denied
     })
 }
 
-/// Asserts that attempts end within this time: three of at most thirty, because a busy machine delays some of them.
+/// Asserts that attempts end within this time: three of at most thirty, because a busy machine delays some of
+/// them.
 #[track_caller]
 pub fn assert_in_time(limit: Duration, mut attempt: impl FnMut() -> Duration) {
     let mut took = Vec::new();
@@ -92,14 +94,14 @@ pub fn binary() -> Option<PathBuf> {
         return Some(binary.into()).filter(|binary: &PathBuf| !binary.as_os_str().is_empty());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    ["redis-server", "valkey-server"]
-        .iter()
-        .find_map(|name| std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file()))
+    ["redis-server", "valkey-server"].iter().find_map(|name| {
+        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    })
 }
 
-/// A port to try. A cluster bus listens 10,000 above it: outside this range, and outside the system's range for
-/// connections (32,768 and above), where another connection could take the port before a restart. Processes begin far
-/// from each other.
+/// A port to try. A cluster bus listens 10,000 above it: outside this range, and outside the system's range
+/// for connections (32,768 and above), where another connection could take the port before a restart.
+/// Processes begin far from each other.
 pub fn next_port() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id() * 61;
@@ -109,11 +111,13 @@ pub fn next_port() -> u32 {
 /// The URL in `REDIS_URL`, unless `LUAGATE_SERVER` names a binary.
 fn given_url() -> Option<String> {
     let url = std::env::var("REDIS_URL").ok();
-    url.filter(|url| !url.is_empty() && std::env::var_os("LUAGATE_SERVER").is_none_or(|binary| binary.is_empty()))
+    url.filter(|url| {
+        !url.is_empty() && std::env::var_os("LUAGATE_SERVER").is_none_or(|binary| binary.is_empty())
+    })
 }
 
-/// A private server. If there is only the one of `REDIS_URL`, which no test may stop or change, the test is skipped.
-/// The terminal shows this although the test harness captures output.
+/// A private server. If there is only the one of `REDIS_URL`, which no test may stop or change, the test is
+/// skipped. The terminal shows this although the test harness captures output.
 #[macro_export]
 macro_rules! own {
     ($server:expr) => {
@@ -170,7 +174,10 @@ impl Server {
     }
 
     /// With these environment variables, which may name files in the server's folder.
-    pub(super) fn private_tcp_in(arguments: &[&str], environment: impl Fn(&Path) -> Environment) -> Option<Server> {
+    pub(super) fn private_tcp_in(
+        arguments: &[&str],
+        environment: impl Fn(&Path) -> Environment,
+    ) -> Option<Server> {
         loop {
             let port = next_port();
             let mut server = Server::start_in(arguments, &port.to_string(), &environment)?;
@@ -186,9 +193,13 @@ impl Server {
         Server::start_in(arguments, port, |_| Environment::new())
     }
 
-    /// With these environment variables, which may name files in the server's folder. A file named `config` there is
-    /// its configuration.
-    pub fn start_in(arguments: &[&str], port: &str, environment: impl FnOnce(&Path) -> Environment) -> Option<Server> {
+    /// With these environment variables, which may name files in the server's folder. A file named `config`
+    /// there is its configuration.
+    pub fn start_in(
+        arguments: &[&str],
+        port: &str,
+        environment: impl FnOnce(&Path) -> Environment,
+    ) -> Option<Server> {
         Server::start_under(Vec::new(), arguments, port, environment)
     }
 
@@ -212,7 +223,8 @@ impl Server {
         all.extend(arguments.iter().map(|a| (*a).to_owned()));
         let binary = match binary() {
             None if given_url().is_some() => return None,
-            found => found.expect("a redis-server or valkey-server on the PATH; `./dev test` finds or installs one"),
+            found => found
+                .expect("a redis-server or valkey-server on the PATH; `./dev test` finds or installs one"),
         };
         let mut command = program;
         command.push(binary.into());
@@ -243,8 +255,9 @@ impl Server {
                 // A server that requires a password has started.
                 Err(error) => (error.code() == Some("NOAUTH")).then_some(true),
             };
-            // The server ends this connection now, so that no test counts it. If another thread starts a process at this
-            // moment, that process has a copy of the socket, and a drop would end the connection only later.
+            // The server ends this connection now, so that no test counts it. If another thread starts a
+            // process at this moment, that process has a copy of the socket, and a drop would end the
+            // connection only later.
             let _ = redis::cmd("QUIT").exec(&mut con);
             is_ready
         })
@@ -275,7 +288,8 @@ impl Server {
         client.unwrap_or_else(|| redis::Client::open(self.socket_url()).unwrap())
     }
 
-    /// A plain connection. It has no read timeout: with one, a call fails if the machine freezes this process meanwhile.
+    /// A plain connection. It has no read timeout: with one, a call fails if the machine freezes this process
+    /// meanwhile.
     pub fn connection(&self) -> Connection {
         self.client().get_connection().unwrap()
     }
@@ -323,7 +337,8 @@ impl Server {
     /// The keys that exist under the test's prefix.
     pub fn all_keys(&self) -> Vec<String> {
         let mut con = self.connection();
-        let mut keys: Vec<String> = con.scan_match(format!("{}:*", self.prefix)).unwrap().map(Result::unwrap).collect();
+        let mut keys: Vec<String> =
+            con.scan_match(format!("{}:*", self.prefix)).unwrap().map(Result::unwrap).collect();
         keys.sort();
         keys
     }
@@ -377,7 +392,8 @@ pub fn signal(signal: &str, pid: u32) {
     assert!(status.success(), "kill {signal} {pid}");
 }
 
-/// Stops a process of this test. Returns when it has stopped: on a loaded machine it runs some time after the signal.
+/// Stops a process of this test. Returns when it has stopped: on a loaded machine it runs some time after the
+/// signal.
 pub fn pause(pid: u32) {
     signal("-STOP", pid);
     eventually("the process has stopped", || {
@@ -413,8 +429,8 @@ pub fn process(job: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// In a process started by `process`: its job and arguments. A test program that starts processes has a test named
-/// `process_of_a_test` at its root, which does this job.
+/// In a process started by `process`: its job and arguments. A test program that starts processes has a test
+/// named `process_of_a_test` at its root, which does this job.
 pub fn job() -> Option<(String, Vec<String>)> {
     let job = std::env::var("LUAGATE_JOB").ok()?;
     let arguments = std::env::var("LUAGATE_JOB_ARGUMENTS").unwrap();

@@ -135,8 +135,8 @@ impl Answer {
     }
 }
 
-/// The head of the answer to this request: not 503. On a loaded machine the reply to its last call can come too late, so that
-/// the service does not know whether a permit was free. Then the request is sent again.
+/// The head of the answer to this request: not 503. On a loaded machine the reply to its last call can come
+/// too late, so that the service does not know whether a permit was free. Then the request is sent again.
 #[track_caller]
 pub fn decided(request: &mut Request, again: impl Fn() -> Request) -> Answer {
     let decided = within(LONGEST, || {
@@ -150,8 +150,8 @@ pub fn decided(request: &mut Request, again: impl Fn() -> Request) -> Answer {
     decided.expect("an answer that is not 503")
 }
 
-/// Of these eight requests five are sent an answer; the others get 429, and a time after which to try again. `again` sends
-/// another one.
+/// Of these eight requests five are sent an answer; the others get 429, and a time after which to try again.
+/// `again` sends another one.
 #[track_caller]
 pub fn assert_five_are_sent(requests: &mut [Request; 8], again: impl Fn() -> Request) {
     let answers: Vec<Answer> = requests.iter_mut().map(|request| decided(request, &again)).collect();

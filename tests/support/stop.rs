@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The threads of a test end when it is set. Without [`Stop::at_end`], `thread::scope` would wait for ever after a failure.
+/// The threads of a test end when it is set. Without [`Stop::at_end`], `thread::scope` would wait for ever
+/// after a failure.
 #[derive(Default)]
 pub struct Stop(AtomicBool);
 

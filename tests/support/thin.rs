@@ -1,5 +1,5 @@
-//! A minimal client, as in another language: it runs the scripts of any version by their texts, and waits in line with
-//! a plain inbox.
+//! A minimal client, as in another language: it runs the scripts of any version by their texts, and waits in
+//! line with a plain inbox.
 
 use super::Server;
 use super::history::{Full, Granted, Outcome};
@@ -104,7 +104,8 @@ impl<'a> Thin<'a> {
     }
 
     pub fn acquire(&mut self, ask: Ask) -> Reply {
-        let numbers = [u64::from(ask.permits.unwrap()), ask.limit.into(), ask.lease_ms, ask.wait_ms, ask.ticket];
+        let numbers =
+            [u64::from(ask.permits.unwrap()), ask.limit.into(), ask.lease_ms, ask.wait_ms, ask.ticket];
         let [permits, limit, lease, wait, ticket] = numbers.map(|number| number.to_string());
         let arguments = [ask.id, &permits, &limit, &lease, &wait, ask.inbox, &ticket];
         self.call("acquire", &arguments)

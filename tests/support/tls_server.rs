@@ -1,5 +1,5 @@
-//! TLS servers, and the certificates for both sides. Not in `mod.rs`: tests that do not use it need not depend on
-//! rcgen.
+//! TLS servers, and the certificates for both sides. Not in `mod.rs`: tests that do not use it need not
+//! depend on rcgen.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use crate::support::{Environment, Server, binary, next_port};
@@ -59,8 +59,8 @@ impl Authority {
         std::fs::write(self.path("key"), &identity.key).unwrap();
     }
 
-    /// A private server that shows `identity`, and requires from each client a certificate of this CA. `None` if no
-    /// server with TLS is available.
+    /// A private server that shows `identity`, and requires from each client a certificate of this CA. `None`
+    /// if no server with TLS is available.
     pub fn server(&self, identity: &Identity, arguments: &[&str]) -> Option<Server> {
         self.server_in(identity, arguments, &|_| Environment::new())
     }

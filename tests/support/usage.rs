@@ -28,7 +28,11 @@ impl Usage {
     /// The median of each value.
     pub fn median(looks: &[Usage]) -> Usage {
         let of = |field: fn(&Usage) -> u64| median(looks.iter().map(field));
-        Usage { files: of(|look| look.files), threads: of(|look| look.threads), memory_kb: of(|look| look.memory_kb) }
+        Usage {
+            files: of(|look| look.files),
+            threads: of(|look| look.threads),
+            memory_kb: of(|look| look.memory_kb),
+        }
     }
 }
 

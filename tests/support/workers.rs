@@ -30,12 +30,12 @@ const AFTERWARDS: u32 = 2;
 /// The maximum wait of a member in line.
 const IN_LINE: Duration = Duration::from_secs(10);
 
-/// Permits are held for up to a few times this number of ms. The check must explain the seconds of a failover without
-/// knowing the data of the next master, so the number of calls must stay small.
+/// Permits are held for up to a few times this number of ms. The check must explain the seconds of a failover
+/// without knowing the data of the next master, so the number of calls must stay small.
 const HOLD: u64 = 60;
 
-/// Longer than the silence after which a subscription is tested, plus the leases that were granted without a receiver
-/// in that time.
+/// Longer than the silence after which a subscription is tested, plus the leases that were granted without a
+/// receiver in that time.
 const BOUND: Duration = SOON.saturating_mul(2);
 
 /// The reports of all members, also of killed ones.
@@ -89,8 +89,8 @@ struct Member {
 }
 
 impl Workers {
-    /// Starts this number of processes on the semaphore under the test's prefix, which they reach at `url`. Returns
-    /// after the first grants.
+    /// Starts this number of processes on the semaphore under the test's prefix, which they reach at `url`.
+    /// Returns after the first grants.
     pub fn new(deployment: &impl Deployment, url: &str, size: u32) -> Workers {
         let folder = tempfile::tempdir().unwrap();
         let mut workers = Workers {
@@ -181,8 +181,8 @@ impl Workers {
         result
     }
 
-    /// To be called when the fault has ended. Every running process is granted a permit twice more, and the semaphore
-    /// is free afterwards. The recorded history must be explained by these rules.
+    /// To be called when the fault has ended. Every running process is granted a permit twice more, and the
+    /// semaphore is free afterwards. The recorded history must be explained by these rules.
     #[track_caller]
     pub fn finish(mut self, deployment: &impl Deployment, rules: &Rules) {
         println!("seed {}: {} stays, {:?}", self.seed, self.served(), self.errors());
@@ -217,15 +217,15 @@ impl Drop for Workers {
     }
 }
 
-/// The rules for broken connections. A call is retried after a lost reply, so it can find its own earlier result. A
-/// waiter without a subscription at its turn is skipped until it asks again. All other rules apply. An unanswered call
-/// reaches the server within seconds, or never.
+/// The rules for broken connections. A call is retried after a lost reply, so it can find its own earlier
+/// result. A waiter without a subscription at its turn is skipped until it asks again. All other rules apply.
+/// An unanswered call reaches the server within seconds, or never.
 pub fn broken_connections() -> Rules {
     Rules { order: false, repeated: true, late: 5_000_000, ..Rules::new(LIMIT) }
 }
 
-/// Asserts that all permits are free within a lease, that one caller can acquire all of them, and that every key has a
-/// TTL.
+/// Asserts that all permits are free within a lease, that one caller can acquire all of them, and that every
+/// key has a TTL.
 #[track_caller]
 fn assert_free(deployment: &impl Deployment) {
     let semaphore = deployment.gate().semaphore(NAME, LIMIT).lease(Lease::fixed(LEASE));
@@ -294,7 +294,8 @@ pub fn work(arguments: &[String]) {
     println!("finished");
 }
 
-/// Acquires one or two permits, in line or at once, now and then with a head start. Holds them for a while, refreshes now and then, and releases them.
+/// Acquires one or two permits, in line or at once, now and then with a head start. Holds them for a while,
+/// refreshes now and then, and releases them.
 fn stay(semaphore: &Recorded, random: &mut Random) -> Result<(), Error> {
     let permits = 1 + random.below(2) as u32;
     let semaphore = &semaphore.clone().head_start(any_head_start(random));

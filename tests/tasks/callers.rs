@@ -85,7 +85,8 @@ fn if_the_server_stays_silent_each_of_many_callers_gets_an_error_and_later_calls
         let all = async {
             while let Some(task) = tasks.join_next().await {
                 let (is_on_silent_connection, result) = task.unwrap();
-                let is_reported = result.as_ref().is_err_and(|error| error.contains("did not answer in time"));
+                let is_reported =
+                    result.as_ref().is_err_and(|error| error.contains("did not answer in time"));
                 assert!(is_reported || !is_on_silent_connection, "{result:?}");
             }
         };

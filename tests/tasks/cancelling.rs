@@ -35,7 +35,11 @@ struct Scene<'a> {
 
 /// Drops a future after each number of polls, right after the poll and again when the next event has arrived.
 /// `blocked`: another caller holds the permit until nothing else happens.
-fn dropped_at_each_step(blocked: bool, prepare: impl Fn(&mut Scene), work: impl for<'a> Fn(&'a Scene<'a>) -> Work<'a>) {
+fn dropped_at_each_step(
+    blocked: bool,
+    prepare: impl Fn(&mut Scene),
+    work: impl for<'a> Fn(&'a Scene<'a>) -> Work<'a>,
+) {
     let server = own!(Server::private_tcp(&[]));
     let runtime = runtime();
     let mut dropped = 0;
@@ -44,7 +48,8 @@ fn dropped_at_each_step(blocked: bool, prepare: impl Fn(&mut Scene), work: impl 
             // Replies take a while, so that a future can be dropped while a call is on its way.
             let proxy = Proxy::new(&server);
             proxy.delay_replies((0..1_000).map(|_| Duration::from_millis(2)));
-            let gate = runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open_async()).unwrap();
+            let gate =
+                runtime.block_on(Gate::builder(&proxy.url).prefix(&server.prefix).open_async()).unwrap();
             let [name, other] = [0, 1].map(|number| format!("{{{steps}:{late}}}:{number}"));
             let (semaphore, other) = (gate.semaphore(&name, 1), gate.semaphore(&other, 1));
             let (runtime, callers) = (&runtime, JoinSet::new());
@@ -74,8 +79,8 @@ fn dropped_at_each_step(blocked: bool, prepare: impl Fn(&mut Scene), work: impl 
     }
 }
 
-/// Polls a future this number of times, then drops it. Returns whether it ended before. `unblock`: called when nothing
-/// else wakes the future.
+/// Polls a future this number of times, then drops it. Returns whether it ended before. `unblock`: called
+/// when nothing else wakes the future.
 fn polled(runtime: &Runtime, work: Work, steps: u32, late: bool, unblock: &mut dyn FnMut()) -> bool {
     let mut work = Steps::new(runtime, work);
     for _ in 0..steps {
@@ -249,7 +254,8 @@ fn random_cancellations_by_many_callers_leave_nothing() {
     random_cancellations(400);
 }
 
-/// Cancels calls that wait in line, and calls that are granted at once. With `LUAGATE_PROVE=long`, ten times as many.
+/// Cancels calls that wait in line, and calls that are granted at once. With `LUAGATE_PROVE=long`, ten times
+/// as many.
 fn random_cancellations(tasks: u64) {
     let count: u32 = if std::env::var_os("LUAGATE_PROVE").is_some() { 20_000 } else { 2_000 };
     const LIMITS: [u32; 2] = [3, 1_000];
@@ -258,7 +264,8 @@ fn random_cancellations(tasks: u64) {
     let seen = [busy, free].map(|(name, limit)| server.gate().semaphore(name, limit));
     runtime().block_on(async {
         let gate = crate::gate(&server).await;
-        let (cancelled, granted) = (&*Box::leak(Box::<AtomicU32>::default()), &*Box::leak(Box::<AtomicU32>::default()));
+        let (cancelled, granted) =
+            (&*Box::leak(Box::<AtomicU32>::default()), &*Box::leak(Box::<AtomicU32>::default()));
         let tasks = (0..tasks).map(|task| {
             let (busy, free) = (gate.semaphore(busy.0, busy.1), gate.semaphore(free.0, free.1));
             tokio::spawn(async move {

@@ -50,7 +50,8 @@ fn connections(server: &Server) -> i64 {
 fn ten_thousand_are_served_in_order(server: &Server) {
     runtime().block_on(async {
         // On a busy machine the last of 10,000 calls at once may take longer than the default.
-        let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(LONG).open_async().await.unwrap();
+        let gate =
+            Gate::builder(&server.url).prefix(&server.prefix).read_timeout(LONG).open_async().await.unwrap();
         assert_eq!(connections(server), 1);
         served_in_order(gate.semaphore("s", 1), server.gate().semaphore("s", 1)).await;
         // One for calls, one for messages. The gate that has seen them closes its own.
@@ -91,11 +92,13 @@ fn after_the_connection_broke_all_that_wait_are_served_in_order() {
         }
         let seen = server.gate().semaphore("s", 1);
         let blocking = tokio::task::spawn_blocking(move || {
-            within(SOON, || (admin::inspect_page(&seen, 0, 0).unwrap().waiter_count == 100).then_some(())).unwrap();
+            within(SOON, || (admin::inspect_page(&seen, 0, 0).unwrap().waiter_count == 100).then_some(()))
+                .unwrap();
             let mut con = server.connection();
             crate::support::kill_connections(&mut con, "normal");
             crate::support::kill_connections(&mut con, "pubsub");
-            // Before this a released permit goes to the caller that asks again first, not to the first in line.
+            // Before this a released permit goes to the caller that asks again first, not to the first in
+            // line.
             let hears = || (crate::support::inboxes(&mut con, &server.prefix) == 1).then_some(());
             within(SOON, hears).expect("the gate subscribes again");
             server

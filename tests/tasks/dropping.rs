@@ -1,5 +1,5 @@
-//! Promise: dropping a permit never blocks and never panics, wherever it is dropped. The permit is released while the
-//! gate's task runs, and otherwise ends with its lease.
+//! Promise: dropping a permit never blocks and never panics, wherever it is dropped. The permit is released
+//! while the gate's task runs, and otherwise ends with its lease.
 
 use crate::support::proxy::Proxy;
 use crate::support::{SOON, Server, eventually};
@@ -47,7 +47,8 @@ fn a_dropped_permit_is_released_on_another_connection_if_the_first_one_stays_sil
     let server = own!(Server::private_tcp(&[]));
     let (proxy, runtime) = (Proxy::new(&server), runtime());
     let permit = runtime.block_on(async {
-        let builder = Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_millis(500));
+        let builder =
+            Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_millis(500));
         builder.open_async().await.unwrap().semaphore("s", 1).acquire_async().await.unwrap()
     });
     proxy.go_silent(); // an attempt on the present connection is never answered
@@ -133,10 +134,15 @@ fn on_one_thread_a_permit_that_is_dropped_is_released_before_the_gate_is_closed(
 fn closing_a_gate_without_a_server_ends_when_the_leases_have_ended() {
     let mut server = own!(Server::private(&[]));
     runtime().block_on(async {
-        let builder = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(500));
+        let builder =
+            Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(500));
         let gate = builder.open_async().await.unwrap();
-        let permit =
-            gate.semaphore("s", 1).lease(Lease::fixed(Duration::from_millis(300))).acquire_async().await.unwrap();
+        let permit = gate
+            .semaphore("s", 1)
+            .lease(Lease::fixed(Duration::from_millis(300)))
+            .acquire_async()
+            .await
+            .unwrap();
         server.kill();
         drop(permit);
         tokio::time::timeout(SOON, gate.flush_async()).await.unwrap().unwrap();

@@ -1,5 +1,6 @@
-//! Promise: async code works on every executor. A gate that was opened in one runtime works in another one, also after
-//! the first has ended, or while it is not driven. Under a paused clock of tokio, all times are real.
+//! Promise: async code works on every executor. A gate that was opened in one runtime works in another one,
+//! also after the first has ended, or while it is not driven. Under a paused clock of tokio, all times are
+//! real.
 
 use crate::own;
 use crate::support::{SOON, Server, eventually};
@@ -34,7 +35,8 @@ async fn opened(server: &Server) -> Gate {
     crate::gate(server).await
 }
 
-/// Uses everything that waits for more than a reply: the line, deadlines, renewals, losses, work under a permit, drops.
+/// Uses everything that waits for more than a reply: the line, deadlines, renewals, losses, work under a
+/// permit, drops.
 async fn uses_everything(gate: &Gate, server: &Server) {
     waits_in_line(gate, server).await;
     is_renewed(gate, server).await;
@@ -82,8 +84,10 @@ fn assert_held(permit: &Permit, server: &Server, name: &str) {
 
 async fn learns_of_losses(gate: &Gate, server: &Server) {
     let (sender, losses) = channel();
-    let ends =
-        gate.semaphore("ends", 1).lease(Lease::fixed(LEASE)).on_lost(move |lost| sender.send(lost.clone()).unwrap());
+    let ends = gate
+        .semaphore("ends", 1)
+        .lease(Lease::fixed(LEASE))
+        .on_lost(move |lost| sender.send(lost.clone()).unwrap());
     let permit = ends.acquire_async().await.unwrap();
     assert_eq!(permit.lost_async().await.id, permit.id());
     assert_reported(&losses, &permit);

@@ -1,5 +1,5 @@
-//! Promise: a drop releases before each later call of its gate for the same name. So whoever learns of the drop, in
-//! another task, gets the permit at once.
+//! Promise: a drop releases before each later call of its gate for the same name. So whoever learns of the
+//! drop, in another task, gets the permit at once.
 
 use crate::own;
 use crate::support::{Server, circles};
@@ -14,7 +14,11 @@ const CIRCLE: usize = 10;
 const ROUNDS: usize = 20;
 
 /// Takes the permit when the task before it has dropped it, and then tells the next task.
-async fn hands_on(semaphore: Semaphore, mut dropped: Receiver<()>, next: Sender<()>) -> Result<(), TryAcquireError> {
+async fn hands_on(
+    semaphore: Semaphore,
+    mut dropped: Receiver<()>,
+    next: Sender<()>,
+) -> Result<(), TryAcquireError> {
     for _ in 0..ROUNDS {
         if dropped.recv().await.is_none() {
             break; // another task of the circle has failed

@@ -64,7 +64,8 @@ impl Drop for Dropped {
 fn run_drops_the_work_before_the_server_can_grant_the_permit_to_another() {
     let mut server = own!(Server::private(&[]));
     runtime().block_on(async {
-        let semaphore = crate::gate(&server).await.semaphore("s", 1).lease(Lease::renewed(Duration::from_millis(600)));
+        let semaphore =
+            crate::gate(&server).await.semaphore("s", 1).lease(Lease::renewed(Duration::from_millis(600)));
         let is_dropped = Arc::new(AtomicBool::new(false));
         let dropped = Dropped(is_dropped.clone());
         let begun = Instant::now();
@@ -96,7 +97,8 @@ fn run_returns_the_result_of_the_work_and_releases() {
         let fence = work.await.unwrap().unwrap();
         assert!(semaphore.try_acquire_async().await.unwrap().fence() > fence);
         let _held = semaphore.acquire_timeout_async(SOON).await.unwrap();
-        let refused = semaphore.run_async(Duration::from_millis(50), async |_| unreachable!("it has no permit")).await;
+        let refused =
+            semaphore.run_async(Duration::from_millis(50), async |_| unreachable!("it has no permit")).await;
         assert!(matches!(refused, Err::<(), _>(RunError::NotAcquired(_))), "{refused:?}");
     });
 }

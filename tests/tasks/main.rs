@@ -1,5 +1,5 @@
-//! What only the async forms promise: futures that are dropped or not polled, tasks that share a socket, and drops outside
-//! a runtime.
+//! What only the async forms promise: futures that are dropped or not polled, tasks that share a socket, and
+//! drops outside a runtime.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -27,7 +27,8 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// A gate on this server, under the server's prefix. On a busy machine many tasks wait longer than the default for replies.
+/// A gate on this server, under the server's prefix. On a busy machine many tasks wait longer than the
+/// default for replies.
 async fn gate(server: &Server) -> Gate {
     Gate::builder(&server.url).prefix(&server.prefix).read_timeout(support::SOON).open_async().await.unwrap()
 }

@@ -55,7 +55,8 @@ fn wake_waiters_on_a_second_connection(server: Server) {
         let semaphore = gate.semaphore("s", 1);
         is_woken_by_a_message(&semaphore).await;
         assert_eq!(connections(&server), (1, 2));
-        // If one of them breaks, waiters still receive messages: the connection for calls is made again when it is needed.
+        // If one of them breaks, waiters still receive messages: the connection for calls is made again when
+        // it is needed.
         for kind in ["pubsub", "normal"] {
             let holder = semaphore.acquire_timeout_async(SOON).await.unwrap();
             let waiting = waiter(&semaphore).await;
@@ -75,7 +76,8 @@ fn a_waiter_is_granted_its_permit_though_the_message_was_lost_with_its_connectio
     let server = own!(Server::private_tcp(&[]));
     let proxy = Proxy::new(&server);
     runtime().block_on(async {
-        let builder = Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_millis(500));
+        let builder =
+            Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_millis(500));
         let gate = builder.open_async().await.unwrap();
         let semaphore = gate.semaphore("s", 1);
         let seen = server.gate().semaphore("s", 1);
@@ -105,7 +107,10 @@ fn a_user_who_may_not_subscribe_gets_an_error_that_names_the_channel() {
                 panic!("{refused:?}");
             };
             assert_eq!(failure.kind(), FailureKind::Permission);
-            assert!(refused.to_string().contains(":inbox:") || refused.to_string().contains("channel"), "{refused}");
+            assert!(
+                refused.to_string().contains(":inbox:") || refused.to_string().contains("channel"),
+                "{refused}"
+            );
         }
         assert_eq!(semaphore.inspect_async().await.unwrap().waiter_count, 0);
     });

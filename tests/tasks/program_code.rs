@@ -1,5 +1,5 @@
-//! Promise: code of the program that the gate runs may panic, block, or use the gate: wakers, callbacks, and the values that a
-//! callback captures. Leases are renewed meanwhile, and all other calls are answered.
+//! Promise: code of the program that the gate runs may panic, block, or use the gate: wakers, callbacks, and
+//! the values that a callback captures. Leases are renewed meanwhile, and all other calls are answered.
 
 use crate::own;
 use crate::support::{SOON, Server, eventually};
@@ -285,11 +285,12 @@ fn callbacks_that_panic_also_when_they_are_dropped_prevent_no_other_callback() {
             }
         });
         let (sender, called) = channel();
-        let lost = gate.semaphore("panics", 9).lease(Lease::fixed(Duration::from_millis(100))).on_lost(move |_| {
-            let _ = &captured;
-            sender.send(()).unwrap();
-            panic!("a callback panics");
-        });
+        let lost =
+            gate.semaphore("panics", 9).lease(Lease::fixed(Duration::from_millis(100))).on_lost(move |_| {
+                let _ = &captured;
+                sender.send(()).unwrap();
+                panic!("a callback panics");
+            });
         let held = lost.acquire().unwrap();
         came(&called, "the callback");
         drop((lost, held));

@@ -11,7 +11,14 @@ fn is_shared<T: Send + Sync + 'static>() {}
 
 /// Compiles only if the promise holds.
 #[allow(dead_code)]
-fn futures(gate: Gate, semaphore: &Semaphore, mutex: &Mutex, lock: &RwLock, several: &Several, latch: &CountDownLatch) {
+fn futures(
+    gate: Gate,
+    semaphore: &Semaphore,
+    mutex: &Mutex,
+    lock: &RwLock,
+    several: &Several,
+    latch: &CountDownLatch,
+) {
     let time = Duration::from_secs(1);
     moves(&Gate::open(""));
     moves(&Gate::builder("").open());

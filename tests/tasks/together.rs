@@ -1,4 +1,5 @@
-//! Promise: tasks and threads of several processes share one semaphore: the limit holds, and both are served in one line.
+//! Promise: tasks and threads of several processes share one semaphore: the limit holds, and both are served
+//! in one line.
 
 use crate::support::{Server, process};
 use crate::{own, runtime};

@@ -1,5 +1,5 @@
-//! Promise: a grant of a future that is not polled blocks no other caller for longer than about a second, and the future
-//! still gets a permit when it is polled again.
+//! Promise: a grant of a future that is not polled blocks no other caller for longer than about a second, and
+//! the future still gets a permit when it is polled again.
 
 use crate::steps::Steps;
 use crate::support::proxy::Proxy;
@@ -134,7 +134,11 @@ fn unread_reply_goes_to_the_next_caller(permanent: bool, way: Way) {
         }
         let begun = Instant::now();
         let next = others.acquire_timeout(SOON).unwrap();
-        assert!(begun.elapsed() < BLOCKED, "after {polls} polls the next caller waited for {:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < BLOCKED,
+            "after {polls} polls the next caller waited for {:?}",
+            begun.elapsed()
+        );
         next.release().unwrap();
         let permit = unpolled.finish();
         assert!(!permit.is_lost());

@@ -113,8 +113,10 @@ fn a_reconnect_is_an_event_with_its_server() {
 #[test]
 fn a_callback_that_panics_is_an_error() {
     let server = Server::any();
-    let lost =
-        gate(&server).semaphore("panics", 1).lease(Lease::fixed(MOMENT)).on_lost(|_| panic!("a callback panics"));
+    let lost = gate(&server)
+        .semaphore("panics", 1)
+        .lease(Lease::fixed(MOMENT))
+        .on_lost(|_| panic!("a callback panics"));
     let _permit = lost.acquire().unwrap();
     let reported = eventually("the event", || events("code of the program panicked").first().cloned());
     assert_eq!((reported.level, reported.field("thread")), (Level::ERROR, "luagate-on-lost"));

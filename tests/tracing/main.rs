@@ -1,5 +1,5 @@
-//! Promise: with the feature `tracing` each operation is a span with its kind, name, outcome and time in line.
-//! Everything else is an event. None of them contains a password.
+//! Promise: with the feature `tracing` each operation is a span with its kind, name, outcome and time in
+//! line. Everything else is an event. None of them contains a password.
 
 #[path = "../support/recorder.rs"]
 mod recorder;

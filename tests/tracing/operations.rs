@@ -144,8 +144,13 @@ fn operations_on_latches_and_autocomplete_are_spans() {
     assert_eq!(latch.left().unwrap(), 0);
     latch.wait().unwrap();
     assert!(latch.delete().unwrap());
-    let expected =
-        [("wait", "still_closed"), ("count_down", "counted"), ("left", "done"), ("wait", "open"), ("delete", "done")];
+    let expected = [
+        ("wait", "still_closed"),
+        ("count_down", "counted"),
+        ("left", "done"),
+        ("wait", "open"),
+        ("delete", "done"),
+    ];
     assert_reported("counted", "latch", &expected);
 
     let recent = Recent::new(&gate, "ann");
@@ -261,8 +266,12 @@ fn a_missing_reply_is_an_outcome() {
     assert!(semaphore.try_acquire().is_err());
     let reported = reported("unanswered");
     let reported: Vec<_> = reported.iter().map(|(span, word)| (*span, &**word)).collect();
-    let before =
-        [("try_acquire", "granted"), ("refresh", "refreshed"), ("refresh", "unknown"), ("release", "released")];
+    let before = [
+        ("try_acquire", "granted"),
+        ("refresh", "refreshed"),
+        ("refresh", "unknown"),
+        ("release", "released"),
+    ];
     assert_eq!(reported[..4], before);
     assert!(matches!(reported[4..], [("try_acquire", "failed" | "unknown")]), "{reported:?}");
 }

@@ -1,6 +1,6 @@
-//! Promise: an attacker who knows a channel, the ids in line and all earlier messages cannot mislead a client. The
-//! client does not accept a permit that the server did not grant, release a permit that is held, spin, or wait longer
-//! than without the attacker.
+//! Promise: an attacker who knows a channel, the ids in line and all earlier messages cannot mislead a
+//! client. The client does not accept a permit that the server did not grant, release a permit that is held,
+//! spin, or wait longer than without the attacker.
 
 mod floods;
 mod grants;
@@ -27,8 +27,11 @@ fn sha1(text: &str) -> String {
 fn channel_of(server: &Server) -> String {
     let mut con = server.connection();
     eventually("a client subscribes", || {
-        let channels: Vec<String> =
-            redis::cmd("PUBSUB").arg("CHANNELS").arg(format!("{}:inbox:*", server.prefix)).query(&mut con).unwrap();
+        let channels: Vec<String> = redis::cmd("PUBSUB")
+            .arg("CHANNELS")
+            .arg(format!("{}:inbox:*", server.prefix))
+            .query(&mut con)
+            .unwrap();
         channels.into_iter().next()
     })
 }

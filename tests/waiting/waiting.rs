@@ -1,5 +1,5 @@
-//! Promise: a waiter is granted a permit as soon as possible, and learns of it in spite of outages. A wait that ends
-//! without a permit leaves nothing behind.
+//! Promise: a waiter is granted a permit as soon as possible, and learns of it in spite of outages. A wait
+//! that ends without a permit leaves nothing behind.
 
 mod cancelling;
 mod crashes;

@@ -1,5 +1,5 @@
-//! Promise: a message is sent only to a waiter that is granted a permit and reads its own channel. `lua/conformance`
-//! shows the rest of what the scripts promise about messages.
+//! Promise: a message is sent only to a waiter that is granted a permit and reads its own channel.
+//! `lua/conformance` shows the rest of what the scripts promise about messages.
 
 use crate::support::Server;
 use crate::support::raw::{Listener, Raw};
@@ -16,7 +16,8 @@ fn a_waiter_without_a_subscriber_is_skipped_and_the_next_is_granted() {
     let dead = format!("{}:inbox:dead", server.prefix);
     raw.queue(Ask { wait_ms: 60_000, inbox: &dead, ..raw.ask("dead") });
     raw.queue(Ask { wait_ms: 60_000, inbox: &channel, ..raw.ask("alive") });
-    // A monitor that is subscribed to every channel does not count as a subscriber, and sees no other message.
+    // A monitor that is subscribed to every channel does not count as a subscriber, and sees no other
+    // message.
     let mut monitor = server.connection();
     let mut monitor = monitor.as_pubsub();
     monitor.psubscribe(format!("{}:*", server.prefix)).unwrap();

@@ -25,9 +25,14 @@ fn main() {
 }
 
 fn by_thread(url: &str, prefix: &str, count: usize) {
-    // Callgrind makes the program slow, and the processors may be busy: no call must time out and be repeated.
-    let gate =
-        luagate::Gate::builder(url).prefix(prefix).connect_timeout(PATIENCE).read_timeout(PATIENCE).open().unwrap();
+    // Callgrind makes the program slow, and the processors may be busy: no call must time out and be
+    // repeated.
+    let gate = luagate::Gate::builder(url)
+        .prefix(prefix)
+        .connect_timeout(PATIENCE)
+        .read_timeout(PATIENCE)
+        .open()
+        .unwrap();
     // A fixed lease, so that no thread renews it in the meantime.
     pairs(&gate.semaphore("pairs", 1).lease(Lease::fixed(LEASE)), count);
 }

@@ -24,8 +24,8 @@ pub fn charts(results: &Path) -> Result<Vec<Chart>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         text => text?,
     };
-    let rows: Vec<Value> =
-        serde_json::from_str(&text).map_err(|error| Error::other(format!("{}: {error}", results.display())))?;
+    let rows: Vec<Value> = serde_json::from_str(&text)
+        .map_err(|error| Error::other(format!("{}: {error}", results.display())))?;
     let cpu = bars(
         &rows,
         "peers-cpu.svg",
@@ -43,9 +43,15 @@ pub fn charts(results: &Path) -> Result<Vec<Chart>> {
     Ok([cpu, wait].into_iter().flatten().collect())
 }
 
-/// A chart of one field, with a panel for each scene; `None` if nothing was measured. The peer with the lowest value in
-/// the first scene comes first.
-fn bars(rows: &[Value], file: &'static str, title: &'static str, scenes: &[&str], field: &str) -> Option<Chart> {
+/// A chart of one field, with a panel for each scene; `None` if nothing was measured. The peer with the
+/// lowest value in the first scene comes first.
+fn bars(
+    rows: &[Value],
+    file: &'static str,
+    title: &'static str,
+    scenes: &[&str],
+    field: &str,
+) -> Option<Chart> {
     let find = |peer: &str, scene: &str| {
         let mut rows = rows.iter();
         rows.find(|row| name(row) == peer && row["scene"] == scene)

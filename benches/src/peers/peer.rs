@@ -119,7 +119,12 @@ const fn of_redisson(name: &'static str, is_mutex: bool, differs: &'static str) 
         folder: "redisson",
         object: Some(name),
         is_mutex,
-        ..mutex(name, Language::Java, ("pom.xml", "<artifactId>redisson</artifactId>\n      <version>"), differs)
+        ..mutex(
+            name,
+            Language::Java,
+            ("pom.xml", "<artifactId>redisson</artifactId>\n      <version>"),
+            differs,
+        )
     }
 }
 

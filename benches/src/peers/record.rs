@@ -27,8 +27,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figures of the round with the most pairs per second, with the least processor time of any round, and the
-    /// violations of all rounds.
+    /// The figures of the round with the most pairs per second, with the least processor time of any round,
+    /// and the violations of all rounds.
     pub fn best(rounds: &[Figures]) -> Option<Figures> {
         let pairs = |figures: &&Figures| figures.pairs_per_second;
         let best = rounds.iter().max_by(|a, b| pairs(a).total_cmp(&pairs(b)))?;
@@ -71,7 +71,12 @@ impl Record {
     /// A row in the table of its scene.
     fn row(&self) -> String {
         let Some(figures) = self.figures else {
-            return format!("| {} | {} | {} |", self.peer.name, self.peer.language.name(), ["—"; 8].join(" | "));
+            return format!(
+                "| {} | {} | {} |",
+                self.peer.name,
+                self.peer.language.name(),
+                ["—"; 8].join(" | ")
+            );
         };
         let cells = [
             amount(Some(figures.pairs_per_second)),
@@ -129,7 +134,9 @@ pub fn page(records: &[Record], server: &str) -> String {
          longest wait shows the benefit.\n"
     );
     page.push_str(&tables(records));
-    page.push_str("\n## Missing and additional features compared with luagate\n\n| | version | |\n|---|---|---|\n");
+    page.push_str(
+        "\n## Missing and additional features compared with luagate\n\n| | version | |\n|---|---|---|\n",
+    );
     for peer in PEERS.iter().filter(|peer| !peer.differs.is_empty()) {
         let version = peer.version().unwrap_or_default();
         let _ = writeln!(page, "| {} | {version} | {} |", peer.name, peer.differs);

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// One turn of a worker, in µs of its program's monotonic clock: when it asked, when it had the permit, and the last
-/// instant before it began to release.
+/// One turn of a worker, in µs of its program's monotonic clock: when it asked, when it had the permit, and
+/// the last instant before it began to release.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stay {
     /// The number of the lock, if there are several.
@@ -69,9 +69,9 @@ pub fn longest_wait(stays: &[Stay]) -> Option<u64> {
     stays.iter().map(|stay| stay.entered - stay.asked).max()
 }
 
-/// How long permits were free while a worker waited for them, in µs, sorted. The permit that became free first is
-/// assigned to the next stay that begins, the second to the one after it, and so on. A pair counts only if that worker
-/// had asked before the permit became free.
+/// How long permits were free while a worker waited for them, in µs, sorted. The permit that became free
+/// first is assigned to the next stay that begins, the second to the one after it, and so on. A pair counts
+/// only if that worker had asked before the permit became free.
 pub fn handovers(stays: &[Stay], limit: usize) -> Vec<u64> {
     let mut all = Vec::new();
     for stays in by_lock(stays) {

@@ -20,7 +20,10 @@ impl Usage {
             let line = info.lines().find_map(|line| line.strip_prefix(name));
             line.unwrap().trim().parse().unwrap()
         };
-        Usage { cpu_us: (seconds("used_cpu_sys:") + seconds("used_cpu_user:")) * 1e6, calls: command_counts(con) }
+        Usage {
+            cpu_us: (seconds("used_cpu_sys:") + seconds("used_cpu_user:")) * 1e6,
+            calls: command_counts(con),
+        }
     }
 
     /// The processor time since `before`, in µs.
@@ -28,8 +31,8 @@ impl Usage {
         self.cpu_us - before.cpu_us
     }
 
-    /// How many commands clients sent since `before`. The server also counts commands within scripts. Therefore each
-    /// command counts with the share that clients sent in the preliminary run.
+    /// How many commands clients sent since `before`. The server also counts commands within scripts.
+    /// Therefore each command counts with the share that clients sent in the preliminary run.
     pub fn commands_since(&self, before: &Usage, glimpse: &Glimpse) -> f64 {
         let calls = self.calls.iter().filter(|(name, _)| *name != "info");
         calls
@@ -118,7 +121,8 @@ mod tests {
             calls: calls.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect(),
         };
         let before = usage(&[("get", 8), ("info", 1)]);
-        let after = usage(&[("get", 48), ("set", 5), ("client|tracking", 2), ("pubsub|numsub", 9), ("info", 7)]);
+        let after =
+            usage(&[("get", 48), ("set", 5), ("client|tracking", 2), ("pubsub|numsub", 9), ("info", 7)]);
         assert_eq!(after.commands_since(&before, &glimpse), 10.0 + 5.0 + 2.0);
     }
 }

@@ -10,7 +10,8 @@ const ROUNDS: usize = 101;
 const SEARCHES: usize = 1_000;
 const FOUND: usize = 10;
 
-/// Stores a group of this size, and returns a packet of searches all over it, each of which finds ten members.
+/// Stores a group of this size, and returns a packet of searches all over it, each of which finds ten
+/// members.
 fn searches_among(con: &mut Connection, server: &Server, size: usize) -> Pipeline {
     let key = autocomplete::prefix_key(&server.prefix, &size.to_string()).unwrap();
     let members: Vec<String> = (0..size).map(|n| format!("member {n:06}")).collect();

@@ -1,4 +1,5 @@
-//! Shows that a call does not become slower if a client has given up many waits, or has many releases that it cannot send.
+//! Shows that a call does not become slower if a client has given up many waits, or has many releases that it
+//! cannot send.
 
 use luagate::{Gate, Lease, Permit, Semaphore};
 use luagate_benches::figure::{Figure, Limit};
@@ -69,7 +70,11 @@ fn cancelled(server: &Server) -> Figure {
             runtime.block_on(few.cancel(1_000))
         },
     );
-    figure(format!("a wait that is cancelled after {CANCELLED} others, in two minutes"), "in a new gate", compared)
+    figure(
+        format!("a wait that is cancelled after {CANCELLED} others, in two minutes"),
+        "in a new gate",
+        compared,
+    )
 }
 
 /// Drops this number of permits while the server is away. Returns the time of the processor for each, in µs.

@@ -1,5 +1,5 @@
-//! The semaphores of "Redis in Action", chapter 6.3, as published, in Rust: basic, fair, and fair within a lock.
-//! Measures the time of a pair on one connection, and how many grants exceed the limit under load.
+//! The semaphores of "Redis in Action", chapter 6.3, as published, in Rust: basic, fair, and fair within a
+//! lock. Measures the time of a pair on one connection, and how many grants exceed the limit under load.
 
 use luagate::scripts::semaphore::{self, AcquireAnswer, Ask};
 use luagate_benches::figure::{Figure, Limit};
@@ -74,7 +74,15 @@ impl Listing for Fair {
         let (name, owners, now) = (&self.0, self.owners(), now());
         let mut pipe = transaction();
         pipe.zrembyscore(name, "-inf", now - TIMEOUT).ignore();
-        pipe.cmd("ZINTERSTORE").arg(&owners).arg(2).arg(&owners).arg(name).arg("WEIGHTS").arg(1).arg(0).ignore();
+        pipe.cmd("ZINTERSTORE")
+            .arg(&owners)
+            .arg(2)
+            .arg(&owners)
+            .arg(name)
+            .arg("WEIGHTS")
+            .arg(1)
+            .arg(0)
+            .ignore();
         let (counter,): (u64,) = pipe.incr(format!("{name}:counter"), 1).query(con).unwrap();
         let mut pipe = transaction();
         pipe.zadd(name, id, now).ignore().zadd(&owners, id, counter).ignore();

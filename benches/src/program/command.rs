@@ -40,7 +40,8 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     under_permit.args(["run", "-n", "5", "command", "--", "true"]);
     under_permit.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix);
     let (more, mut alone) = (MORE.as_secs_f64() * 1e3, Command::new("true"));
-    let costs = compare(ROUNDS, || ms(|| run(&mut under_permit)), || ms(|| run(&mut alone)) + round_trips + more);
+    let costs =
+        compare(ROUNDS, || ms(|| run(&mut under_permit)), || ms(|| run(&mut alone)) + round_trips + more);
     vec![Figure {
         what: "`luagate run -n 5 NAME -- true`".to_owned(),
         unit: "ms",

@@ -1,5 +1,6 @@
-//! How late a permit is granted after a process has ended that held it and had other waiters in line: from the end of
-//! its lease to the grant to the first live waiter. And how often waiters ask while the holder lives.
+//! How late a permit is granted after a process has ended that held it and had other waiters in line: from
+//! the end of its lease to the grant to the first live waiter. And how often waiters ask while the holder
+//! lives.
 
 use luagate::scripts::semaphore::{self, AcquireAnswer, Ask};
 use luagate::{Gate, Lease};
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const ROUNDS: usize = 5;
 const LEASE_MS: u64 = 1_000;
 
-/// How many dead waiters are ahead, the lease of the live waiter in seconds, and the maximum time from the end of the lease of
-/// the holder to the grant in ms.
+/// How many dead waiters are ahead, the lease of the live waiter in seconds, and the maximum time from the
+/// end of the lease of the holder to the grant in ms.
 const LINES: [(usize, u64, f64); 9] = [
     (0, 1, 100.0),
     (2, 1, 100.0),
@@ -35,9 +36,16 @@ fn now_ms() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
 }
 
-/// The time in ms from the end of the lease to the grant. The server sees of a process that has ended that it renews no
-/// lease, and that nobody subscribes to the channel of its waiters.
-fn lateness(server: &Server, gate: &Gate, con: &mut Connection, dead: usize, lease: u64, round: usize) -> f64 {
+/// The time in ms from the end of the lease to the grant. The server sees of a process that has ended that it
+/// renews no lease, and that nobody subscribes to the channel of its waiters.
+fn lateness(
+    server: &Server,
+    gate: &Gate,
+    con: &mut Connection,
+    dead: usize,
+    lease: u64,
+    round: usize,
+) -> f64 {
     let name = format!("dead:{dead}:{lease}:{round}");
     let keys = server.keys(&name);
     let ask = Ask { id: "holder", limit: 1, lease_ms: LEASE_MS, ..Ask::default() };
@@ -81,7 +89,10 @@ fn calls(server: &Server, gate: &Gate, con: &mut Connection, waiters: usize, lea
     let held = renewing.semaphore(&name, 1).lease(lease).acquire().unwrap();
     let calls = thread::scope(|scope| {
         for _ in 0..waiters {
-            thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, || semaphore.acquire().err()).unwrap();
+            thread::Builder::new()
+                .stack_size(256 * 1024)
+                .spawn_scoped(scope, || semaphore.acquire().err())
+                .unwrap();
             thread::sleep(Duration::from_secs(5) / waiters as u32);
         }
         take_scripts(con);
@@ -100,7 +111,8 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let mut con = server.connection();
     let mut figures = Vec::new();
     for (dead, lease, most) in LINES {
-        let late: Vec<f64> = (0..ROUNDS).map(|round| lateness(server, &gate, &mut con, dead, lease, round)).collect();
+        let late: Vec<f64> =
+            (0..ROUNDS).map(|round| lateness(server, &gate, &mut con, dead, lease, round)).collect();
         let longest = late.iter().copied().fold(f64::NAN, f64::max);
         figures.push(Figure {
             what: format!("longest time from the end of the lease of a process that has ended to the grant for {lease} s, {dead} of its waiters in line"),

@@ -1,5 +1,5 @@
-//! The effect of a user who sends very many requests, when each user has a limit and all together have one: how long
-//! the other users wait, compared with the same load without that user.
+//! The effect of a user who sends very many requests, when each user has a limit and all together have one:
+//! how long the other users wait, compared with the same load without that user.
 
 use luagate::{Cancel, Gate, Lease, Several};
 use luagate_benches::figure::{Figure, Limit};
@@ -31,8 +31,8 @@ fn limits(gate: &Gate, user: usize, cancel: &Cancel) -> Several {
     gate.several([(&own, 1), (&total, 1)]).with(|semaphore| semaphore.cancelled_by(cancel))
 }
 
-/// The median and the 99th percentile of the other users' waits in ms, while one user makes this number of concurrent
-/// calls.
+/// The median and the 99th percentile of the other users' waits in ms, while one user makes this number of
+/// concurrent calls.
 fn waits(gate: &Gate, calls: usize) -> (f64, f64) {
     let (cancel, over) = (Cancel::new(), AtomicBool::new(false));
     let waits = Mutex::new(Vec::new());

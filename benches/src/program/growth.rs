@@ -18,7 +18,14 @@ struct Filled {
 }
 
 impl Filled {
-    fn new(con: &mut Connection, server: &Server, name: &str, holders: usize, waiters: usize, room: usize) -> Filled {
+    fn new(
+        con: &mut Connection,
+        server: &Server,
+        name: &str,
+        holders: usize,
+        waiters: usize,
+        room: usize,
+    ) -> Filled {
         let filled = Filled {
             acquire: Script::of_manifest(con, "semaphore/acquire"),
             release: Script::of_manifest(con, "semaphore/release"),

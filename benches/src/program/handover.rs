@@ -1,5 +1,5 @@
-//! The time from a release to the running waiter in another process. It is compared with the minimal script, which wakes a
-//! thread there.
+//! The time from a release to the running waiter in another process. It is compared with the minimal script,
+//! which wakes a thread there.
 
 mod tasks;
 
@@ -27,8 +27,8 @@ const CHANNEL: &str = "handover";
 /// As long as a message of luagate.
 const MESSAGE: &str = "0b7a40e5-6a3c-4d43-9a1f-000000000000 1 2 3 4";
 
-/// The minimal hand-over: the first waiter becomes the holder and receives a message, without checks, fence or
-/// signature.
+/// The minimal hand-over: the first waiter becomes the holder and receives a message, without checks, fence
+/// or signature.
 const BARE: &str = "local first = redis.call('ZPOPMIN', KEYS[2])
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('ZADD', KEYS[1], ARGV[2], first[1])
@@ -210,7 +210,13 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let script = "the bare script";
     vec![
         figure("from release to running waiter", handed, script, barest.clone(), Limit::AtMost(1.15)),
-        figure("the same with the bare script", barest, "a message that wakes a thread", reported, Limit::None),
+        figure(
+            "the same with the bare script",
+            barest,
+            "a message that wakes a thread",
+            reported,
+            Limit::None,
+        ),
         figure("from release to running task", handed_to_task, script, barest_to_task, Limit::AtMost(1.3)),
     ]
 }

@@ -62,7 +62,11 @@ pub fn chart(server: &Server) -> Chart {
     Lines {
         file: "latency.svg",
         title: "Duration by percentile of the calls",
-        x: Axis { label: "percentile", ticks: x.map(|(tick, text)| (tick, text.to_owned())).into(), is_log: true },
+        x: Axis {
+            label: "percentile",
+            ticks: x.map(|(tick, text)| (tick, text.to_owned())).into(),
+            is_log: true,
+        },
         y,
         lines,
         has_marks: false,

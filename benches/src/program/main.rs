@@ -1,7 +1,7 @@
 //! Measures the cost of luagate: `./dev bench`. Writes `benches/RESULTS.md`, and charts to `docs/charts/`.
 //!
-//! `./dev bench WORD...` measures only what has one of these words in its title, and writes nothing. `./dev bench
-//! peers` measures other libraries, see `peers`.
+//! `./dev bench WORD...` measures only what has one of these words in its title, and writes nothing. `./dev
+//! bench peers` measures other libraries, see `peers`.
 
 mod autocomplete;
 mod backlog;

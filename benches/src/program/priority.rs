@@ -1,4 +1,5 @@
-//! A head start as a priority: how long callers with and without it wait, while more callers come than can be served.
+//! A head start as a priority: how long callers with and without it wait, while more callers come than can be
+//! served.
 
 use luagate::Semaphore;
 use luagate_benches::figure::{Figure, Limit};
@@ -58,7 +59,8 @@ fn overtaken(mut served: Vec<Served>) -> f64 {
     served.sort_by_key(|call| std::cmp::Reverse(call.fence));
     let (mut earliest, mut longest) = (None::<Instant>, Duration::ZERO);
     for call in served {
-        longest = earliest.map_or(longest, |earliest| longest.max(call.came.saturating_duration_since(earliest)));
+        longest =
+            earliest.map_or(longest, |earliest| longest.max(call.came.saturating_duration_since(earliest)));
         earliest = Some(earliest.map_or(call.came, |earliest| earliest.min(call.came)));
     }
     longest.as_secs_f64() * 1e3
@@ -67,7 +69,8 @@ fn overtaken(mut served: Vec<Served>) -> f64 {
 pub fn measure(server: &Server) -> Vec<Figure> {
     let semaphore = server.gate().semaphore("priority", LIMIT);
     let served = runtime().block_on(come(&semaphore));
-    let waits = |is_urgent| median(served.iter().filter(|call| call.is_urgent == is_urgent).map(|call| call.waited));
+    let waits =
+        |is_urgent| median(served.iter().filter(|call| call.is_urgent == is_urgent).map(|call| call.waited));
     let (urgent, others) = (waits(true), waits(false));
     let longest = overtaken(served);
     let most = HEAD_START.as_secs_f64() * 1e3;
@@ -82,6 +85,11 @@ pub fn measure(server: &Server) -> Vec<Figure> {
             ("without it", others),
             0.1,
         ),
-        figure("how much later a caller came than one that it overtook", longest, ("the head start", most), 1.0),
+        figure(
+            "how much later a caller came than one that it overtook",
+            longest,
+            ("the head start", most),
+            1.0,
+        ),
     ]
 }

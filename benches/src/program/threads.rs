@@ -1,4 +1,5 @@
-//! Many threads with one gate, compared with a connection for each thread: pairs per second, and the time of a call.
+//! Many threads with one gate, compared with a connection for each thread: pairs per second, and the time of
+//! a call.
 
 use luagate::{Lease, Semaphore};
 use luagate_benches::chart::{Axis, Chart, Line, Lines};
@@ -71,8 +72,11 @@ fn raws(server: &Server, count: usize) -> Vec<Raw> {
 
 fn beside_raw(server: &Server, threads: usize, work: Work, limit: f64) -> Figure {
     let (semaphore, mut raws, each) = (semaphore(server), raws(server, threads), PAIRS_OF_A_FIGURE / threads);
-    let compared =
-        compare(ROUNDS, || together_us(threads, each, || (work.run)(&semaphore, each)), || apart_us(&mut raws, each));
+    let compared = compare(
+        ROUNDS,
+        || together_us(threads, each, || (work.run)(&semaphore, each)),
+        || apart_us(&mut raws, each),
+    );
     Figure {
         what: format!("{} per second by {threads} threads with one gate", work.name),
         unit: "/s",
@@ -133,9 +137,10 @@ pub fn chart(server: &Server) -> Chart {
             apart.push(1e6 / apart_us(&mut raws[..count], each));
         }
     }
-    let measured =
-        measured.map(|(threads, together, apart)| (threads, median(together.into_iter()), median(apart.into_iter())));
-    let line = |name, points: [(f64, f64); THREADS.len()]| Line { name, points: points.into(), is_reference: false };
+    let measured = measured
+        .map(|(threads, together, apart)| (threads, median(together.into_iter()), median(apart.into_iter())));
+    let line =
+        |name, points: [(f64, f64); THREADS.len()]| Line { name, points: points.into(), is_reference: false };
     let most = measured.iter().map(|at| at.1.max(at.2)).fold(0.0, f64::max);
     Lines {
         file: "threads.svg",

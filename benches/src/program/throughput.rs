@@ -1,5 +1,5 @@
-//! How many calls per second the server executes from 20 connections, compared with the simplest write, both measured
-//! by redis-benchmark.
+//! How many calls per second the server executes from 20 connections, compared with the simplest write, both
+//! measured by redis-benchmark.
 
 use luagate_benches::figure::{Figure, Limit};
 use luagate_benches::rounds::compare;
@@ -32,7 +32,8 @@ pub fn measure(server: &Server) -> Vec<Figure> {
     let keys = server.keys("throughput");
     let [meta, holders, queue] = keys.list();
     let id = "0b7a40e5-6a3c-4d43-9a1f-__rand_int__";
-    let ours = ["EVALSHA", acquire.sha1(), "3", meta, holders, queue, id, "1", "2147483647", "600000", "0", "", "0"];
+    let ours =
+        ["EVALSHA", acquire.sha1(), "3", meta, holders, queue, id, "1", "2147483647", "600000", "0", "", "0"];
     let bare = Script::load(&mut server.connection(), BARE_ACQUIRE);
     let key = format!("{}:throughput:bare", server.prefix);
     let barest = ["EVALSHA", bare.sha1(), "1", &key, id, "2147483647", "600000"];

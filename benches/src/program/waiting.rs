@@ -36,7 +36,8 @@ pub fn work(arguments: &[String]) -> bool {
     true
 }
 
-/// Prints by how many bytes the memory has grown for each waiter, once all wait. Then waits until it is killed.
+/// Prints by how many bytes the memory has grown for each waiter, once all wait. Then waits until it is
+/// killed.
 fn report(count: usize, start: &mut dyn FnMut(usize), waiting: &mut dyn FnMut() -> u64) {
     let mut start_all = |count: usize, all: usize| {
         (0..count).for_each(&mut *start);
@@ -69,7 +70,8 @@ fn tasks(url: &str, prefix: &str) {
 }
 
 fn threads(url: &str, prefix: &str) {
-    let gate = luagate::Gate::builder(url).prefix(prefix).read_timeout(Duration::from_secs(30)).open().unwrap();
+    let gate =
+        luagate::Gate::builder(url).prefix(prefix).read_timeout(Duration::from_secs(30)).open().unwrap();
     let semaphore = gate.semaphore("threads-in-line", 1).lease(Lease::fixed(LEASE));
     let held = semaphore.try_acquire().unwrap();
     report(
@@ -116,7 +118,9 @@ pub fn measure(server: &Server) -> Vec<Figure> {
         return Vec::new(); // this system does not tell
     }
     vec![Figure {
-        what: format!("memory of a task that waits in line, of {TASKS} on one gate (connections: {connections})"),
+        what: format!(
+            "memory of a task that waits in line, of {TASKS} on one gate (connections: {connections})"
+        ),
         unit: "bytes",
         ours: of_task,
         beside: ("a thread that waits in line, of 1000", of_thread),

@@ -1,8 +1,9 @@
 //! The keeper: a small process that renews a permit after `luagate acquire` has ended.
 //!
-//! `acquire` starts it before the wait, connected by a socket, and sends it the permit as a line of JSON. The keeper adopts
-//! the permit and answers. Then `acquire` prints the permit, says so in another line, and ends after the answer. If the socket
-//! ends before that line, `acquire` has died or could not print: the keeper releases the permit.
+//! `acquire` starts it before the wait, connected by a socket, and sends it the permit as a line of JSON. The
+//! keeper adopts the permit and answers. Then `acquire` prints the permit, says so in another line, and ends
+//! after the answer. If the socket ends before that line, `acquire` has died or could not print: the keeper
+//! releases the permit.
 
 use super::process::Process;
 use crate::address::{HIDDEN_URL, ServerArgs};
@@ -81,8 +82,9 @@ impl Keeper {
             command.env_remove(variable); // they may contain a password
         }
         command.stdin(OwnedFd::from(other)).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = run::spawn(&mut command, SigSet::all())
-            .map_err(|error| Ended::new(UNREACHABLE, format!("the system refused a keeper process: {error}")))?;
+        let child = run::spawn(&mut command, SigSet::all()).map_err(|error| {
+            Ended::new(UNREACHABLE, format!("the system refused a keeper process: {error}"))
+        })?;
         Ok(Keeper { id: child.id(), socket })
     }
 
@@ -96,7 +98,9 @@ impl Keeper {
         match answer {
             Ok(Ok(())) => Ok(self),
             Ok(Err((status, message))) => Err(Ended { message, ..Ended::silently(status) }),
-            Err(error) => Err(Ended::new(UNREACHABLE, format!("the keeper process does not answer: {error}"))),
+            Err(error) => {
+                Err(Ended::new(UNREACHABLE, format!("the keeper process does not answer: {error}")))
+            }
         }
     }
 
@@ -145,7 +149,8 @@ pub fn keep() -> Result<u8, Ended> {
     let adopted = release_at_term(sender.clone())
         .and_then(|()| listen(lines, sender))
         .and_then(|()| adopt(&kept, move || drop(lost.send(Event::Lost))));
-    let answered = answer(&socket, &adopted.as_ref().map(drop).map_err(|ended| (ended.status, ended.message.clone())));
+    let answered =
+        answer(&socket, &adopted.as_ref().map(drop).map_err(|ended| (ended.status, ended.message.clone())));
     let (gate, permit) = adopted?;
     if answered.is_ok() {
         watch(&kept, &permit, &socket, &events);
@@ -214,7 +219,9 @@ fn release_at_term(events: Sender<Event>) -> Result<(), Ended> {
 
 /// Sends an event when the permit is printed, or `acquire` has ended before.
 fn listen(mut lines: Lines<BufReader<UnixStream>>, events: Sender<Event>) -> Result<(), Ended> {
-    thread::start(move || events.send(if let Some(Ok(_)) = lines.next() { Event::Printed } else { Event::Release }))?;
+    thread::start(move || {
+        events.send(if let Some(Ok(_)) = lines.next() { Event::Printed } else { Event::Release })
+    })?;
     Ok(())
 }
 

@@ -5,8 +5,8 @@ use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// A process. Another one that gets the same id later differs by its start. That is not a date, which a step of the clock would
-/// change.
+/// A process. Another one that gets the same id later differs by its start. That is not a date, which a step
+/// of the clock would change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     id: i32,
@@ -45,13 +45,18 @@ impl std::fmt::Display for Process {
 fn start(id: i32) -> io::Result<Option<String>> {
     let stat = match std::fs::read_to_string(format!("/proc/{id}/stat")) {
         // Before the file is opened, and after that.
-        Err(error) if [Errno::ENOENT, Errno::ESRCH].map(|none| Some(none as i32)).contains(&error.raw_os_error()) => {
+        Err(error)
+            if [Errno::ENOENT, Errno::ESRCH]
+                .map(|none| Some(none as i32))
+                .contains(&error.raw_os_error()) =>
+        {
             return Ok(None);
         }
         stat => stat?,
     };
     // The name before it may contain spaces and parentheses. See proc(5).
-    let fields: Vec<&str> = stat.rsplit_once(") ").map_or(Vec::new(), |(_, after)| after.split(' ').collect());
+    let fields: Vec<&str> =
+        stat.rsplit_once(") ").map_or(Vec::new(), |(_, after)| after.split(' ').collect());
     let (Some(state), Some(start)) = (fields.first(), fields.get(19)) else {
         return Err(io::ErrorKind::InvalidData.into());
     };
@@ -61,7 +66,8 @@ fn start(id: i32) -> io::Result<Option<String>> {
 /// The start of a process that has not ended.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn start(id: i32) -> io::Result<Option<String>> {
-    let found = std::process::Command::new("ps").args(["-o", "state=,lstart=", "-p", &id.to_string()]).output()?;
+    let found =
+        std::process::Command::new("ps").args(["-o", "state=,lstart=", "-p", &id.to_string()]).output()?;
     let found = String::from_utf8_lossy(&found.stdout);
     let running = found.trim().split_once(' ').filter(|(state, _)| !state.starts_with('Z'));
     Ok(running.map(|(_, start)| start.trim().to_owned()))

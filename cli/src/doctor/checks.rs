@@ -53,9 +53,10 @@ pub fn version(info: &Info) -> Judgement {
     };
     let found = format!("{product} {version}");
     match (major, minor).cmp(&oldest) {
-        Ordering::Less => {
-            broken(found, format!("The scripts need {product} {}.{} or later. Upgrade the server", oldest.0, oldest.1))
-        }
+        Ordering::Less => broken(
+            found,
+            format!("The scripts need {product} {}.{} or later. Upgrade the server", oldest.0, oldest.1),
+        ),
         _ => ok(found),
     }
 }
@@ -116,7 +117,9 @@ pub fn persistence(info: &Info, save: Option<&str>, fsync: Option<&str>) -> Judg
         (true, Some(fsync), _) => {
             ok(format!("appendonly yes, appendfsync {fsync}: a crash loses about the last second"))
         }
-        (true, None, _) => ok("appendonly yes; appendfsync is not known, because the user may not run CONFIG GET"),
+        (true, None, _) => {
+            ok("appendonly yes; appendfsync is not known, because the user may not run CONFIG GET")
+        }
         (false, _, Some("")) => warning(
             "neither an append-only file nor snapshots",
             "A restart forgets all permits, and the limits count anew. Set `appendonly yes`",
@@ -154,8 +157,9 @@ pub fn replication(info: &Info) -> Judgement {
     let replicas = info.fields().filter_map(|(field, value)| replica(field, value, reported));
     let replicas: Vec<Replica> = replicas.collect();
     let found = replicas.iter().map(Replica::text).collect::<Vec<_>>().join(", ");
-    let is_behind =
-        |replica: &Replica| !replica.is_online || replica.lag.is_none_or(|lag| lag > SILENT) || replica.behind > most;
+    let is_behind = |replica: &Replica| {
+        !replica.is_online || replica.lag.is_none_or(|lag| lag > SILENT) || replica.behind > most
+    };
     if replicas.is_empty() {
         ok("a master without a replica: there is no failover, and a lost disk loses all permits")
     } else if replicas.iter().any(is_behind) {
@@ -184,7 +188,8 @@ fn replica(field: &str, value: &str, reported: u64) -> Option<Replica> {
     if number.is_empty() || !number.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
-    let part = |name: &str| value.split(',').filter_map(|part| part.split_once('=')).find(|(n, _)| *n == name);
+    let part =
+        |name: &str| value.split(',').filter_map(|part| part.split_once('=')).find(|(n, _)| *n == name);
     let text = |name| part(name).map_or("?", |(_, value)| value);
     Some(Replica {
         address: format!("{}:{}", text("ip"), text("port")),

@@ -1,7 +1,7 @@
 //! The permissions that luagate needs, as `ACL SETUSER` names them, and how a missing one is recognised.
 //!
-//! A permission is tested with a call that changes nothing: the server checks the permission first, and then refuses
-//! the arguments or finds no key. So the calls work on every server, with any user.
+//! A permission is tested with a call that changes nothing: the server checks the permission first, and then
+//! refuses the arguments or finds no key. So the calls work on every server, with any user.
 
 use super::report::{Judgement, broken, ok, warning};
 use Use::{Acquiring, Autocomplete, Latches, Operating};
@@ -85,8 +85,8 @@ impl Need {
         self.call.split(' ').map(name).collect()
     }
 
-    /// The missing permission, from the text of a server that refused the call. Servers name a command or a kind of
-    /// argument. No call has both a key and a channel.
+    /// The missing permission, from the text of a server that refused the call. Servers name a command or a
+    /// kind of argument. No call has both a key and a channel.
     pub fn missing(self, refusal: &str, prefix: &str) -> String {
         let is_of_command = refusal.contains("to run the") || refusal.contains("can't run this command");
         match self.call {
@@ -128,14 +128,16 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The permissions of the guide's ACL line are those that are tested, and those that only this tool needs.
+    /// The permissions of the guide's ACL line are those that are tested, and those that only this tool
+    /// needs.
     #[test]
     fn every_permission_of_the_guide_is_tested() {
         let guide = include_str!("../../../src/guide/production.md");
         let line = guide.lines().find(|line| line.starts_with("ACL SETUSER ")).unwrap();
         let listed: BTreeSet<&str> = line.split(' ').filter(|word| word.starts_with('+')).collect();
         let tested = NEEDS.iter().chain([&SUBSCRIBE, &LPUSH]).map(|need| need.permission);
-        let tested: BTreeSet<&str> = tested.filter(|name| !["+info", "+scan", "+config|get"].contains(name)).collect();
+        let tested: BTreeSet<&str> =
+            tested.filter(|name| !["+info", "+scan", "+config|get"].contains(name)).collect();
         assert_eq!(tested, listed);
     }
 

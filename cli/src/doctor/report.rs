@@ -75,7 +75,8 @@ impl Report {
         if as_json {
             return output::print(output::json(&self.json()));
         }
-        let is_several = self.0.iter().any(|line| self.0.first().is_some_and(|first| first.server != line.server));
+        let is_several =
+            self.0.iter().any(|line| self.0.first().is_some_and(|first| first.server != line.server));
         if self.0.is_empty() {
             return Ok(());
         }

@@ -41,7 +41,8 @@ pub fn setting(master: &Master, name: &str) -> Option<String> {
     pair.into_iter().nth(1)
 }
 
-/// The server's time less the time of this machine, in microseconds. Half of the round trip is before the reading.
+/// The server's time less the time of this machine, in microseconds. Half of the round trip is before the
+/// reading.
 pub fn clock_difference(master: &Master) -> Result<i64, String> {
     let mut best: Option<(Duration, i64)> = None;
     for _ in 0..READINGS {

@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// How long the waiter may take to stand in line.
 const IN_LINE: Duration = Duration::from_secs(5);
 
-/// A waiter that cannot subscribe asks once more at the beginning. After this time it has, unless the machine is very busy.
+/// A waiter that cannot subscribe asks once more at the beginning. After this time it has, unless the machine
+/// is very busy.
 const SETTLED: Duration = Duration::from_millis(500);
 
 /// A semaphore for the test, on this server. It is removed at the end.
@@ -98,7 +99,9 @@ impl<'a> Trial<'a> {
             };
             let waiter = match thread::Builder::new().spawn_scoped(scope, wait) {
                 Ok(waiter) => waiter,
-                Err(error) => return Err(warning(words::of(error), "Messages were not tested. Allow more threads")),
+                Err(error) => {
+                    return Err(warning(words::of(error), "Messages were not tested. Allow more threads"));
+                }
             };
             let deadline = Instant::now() + IN_LINE;
             while !waiter.is_finished() && !self.is_in_line() && Instant::now() < deadline {
@@ -108,7 +111,8 @@ impl<'a> Trial<'a> {
             let released = Instant::now();
             drop(held);
             let joined = waiter.join();
-            let (waited, at) = joined.map_err(|_| warning("the waiting thread has panicked", "Report this error"))?;
+            let (waited, at) =
+                joined.map_err(|_| warning("the waiting thread has panicked", "Report this error"))?;
             Ok((waited, at.saturating_duration_since(released)))
         });
         match handed_over {

@@ -41,7 +41,8 @@ struct Scrape {
     asks: SyncSender<()>,
 }
 
-/// The most connections. Another one closes the oldest one, so that clients that send nothing cannot use up all of them.
+/// The most connections. Another one closes the oldest one, so that clients that send nothing cannot use up
+/// all of them.
 const CONNECTIONS: usize = 200;
 
 /// A connection without a request is closed after this time.
@@ -52,12 +53,16 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 const HTML: &str = "text/html; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
-const START: &str = "<!DOCTYPE html>\n<title>luagate</title>\n<p><a href=\"/metrics\">Metrics of luagate</a></p>\n";
+const START: &str =
+    "<!DOCTYPE html>\n<title>luagate</title>\n<p><a href=\"/metrics\">Metrics of luagate</a></p>\n";
 
-/// Listens on this address, such as `localhost:9187`. Without a host, as in `:9187`: on all addresses of the machine.
+/// Listens on this address, such as `localhost:9187`. Without a host, as in `:9187`: on all addresses of the
+/// machine.
 pub fn listen(address: &str) -> Result<TcpListener, Ended> {
     let addresses: Vec<SocketAddr> = match address.strip_prefix(':') {
-        Some(port) => [format!("[::]:{port}"), format!("0.0.0.0:{port}")].iter().flat_map(|a| a.parse()).collect(),
+        Some(port) => {
+            [format!("[::]:{port}"), format!("0.0.0.0:{port}")].iter().flat_map(|a| a.parse()).collect()
+        }
         None => address.to_socket_addrs().map_err(|error| cannot_listen(address, &error))?.collect(),
     };
     let mut result = Err(Error::from(ErrorKind::AddrNotAvailable));
@@ -75,15 +80,23 @@ pub fn listen(address: &str) -> Result<TcpListener, Ended> {
 
 fn cannot_listen(address: &str, error: &Error) -> Ended {
     match error.kind() {
-        ErrorKind::AddrInUse => {
-            Ended::new(1, format!("{address} is in use by another program. Choose another address with --listen"))
-        }
-        _ => Ended::new(1, format!("cannot listen on {address}: {error}. Choose another address with --listen")),
+        ErrorKind::AddrInUse => Ended::new(
+            1,
+            format!("{address} is in use by another program. Choose another address with --listen"),
+        ),
+        _ => Ended::new(
+            1,
+            format!("cannot listen on {address}: {error}. Choose another address with --listen"),
+        ),
     }
 }
 
 /// Answers requests. Returns only after an error of the runtime.
-pub fn serve(listener: TcpListener, texts: watch::Receiver<Text>, asks: SyncSender<()>) -> std::io::Result<()> {
+pub fn serve(
+    listener: TcpListener,
+    texts: watch::Receiver<Text>,
+    asks: SyncSender<()>,
+) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let scrape = Scrape { texts, asks };
     runtime.block_on(async {
@@ -91,7 +104,9 @@ pub fn serve(listener: TcpListener, texts: watch::Receiver<Text>, asks: SyncSend
         let mut open: VecDeque<AbortHandle> = VecDeque::new();
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => open.push_back(tokio::spawn(converse(stream, scrape.clone())).abort_handle()),
+                Ok((stream, _)) => {
+                    open.push_back(tokio::spawn(converse(stream, scrape.clone())).abort_handle())
+                }
                 Err(error) => {
                     output::warn(format!("cannot accept a connection: {error}"));
                     tokio::time::sleep(PAUSE).await;
@@ -133,7 +148,8 @@ async fn answer(request: Request<Incoming>, scrape: Scrape) -> Result<Response<F
 }
 
 impl Scrape {
-    /// Asks for a new reading. The text is that of the new one if it ends soon, otherwise that of the last one.
+    /// Asks for a new reading. The text is that of the new one if it ends soon, otherwise that of the last
+    /// one.
     async fn metrics(mut self) -> Bytes {
         let Text { number, due, patience, .. } = self.texts.borrow().clone();
         let _ = self.asks.try_send(()); // or another scrape has asked already

@@ -50,11 +50,12 @@ impl Known {
         self.filter.accepts(name)
     }
 
-    /// A search has found these names, and no others. Then each of them is read once: first those with metrics, then the
-    /// others, beginning with those that were never read, or long ago.
+    /// A search has found these names, and no others. Then each of them is read once: first those with
+    /// metrics, then the others, beginning with those that were never read, or long ago.
     pub fn found(&mut self, names: Vec<Name>) {
         let mut before = std::mem::take(&mut self.names);
-        self.names = names.into_iter().map(|name| before.remove_entry(&name).unwrap_or((name, None))).collect();
+        self.names =
+            names.into_iter().map(|name| before.remove_entry(&name).unwrap_or((name, None))).collect();
         let shown: HashSet<Name> = self.busiest().into_iter().map(|sample| sample.name.clone()).collect();
         let last = |name: &Name| self.names.get(name).and_then(Option::as_ref).map_or(0, |read| read.number);
         let mut queue: Vec<Name> = self.names.keys().cloned().collect();
@@ -75,7 +76,9 @@ impl Known {
     /// A name was read. `None`: it is not stored any more.
     pub fn read(&mut self, name: &Name, sample: Option<Sample>) {
         match sample {
-            Some(sample) if self.filter.accepts_sample(&sample) => drop(self.set(name, State::Accepted(sample))),
+            Some(sample) if self.filter.accepts_sample(&sample) => {
+                drop(self.set(name, State::Accepted(sample)))
+            }
             Some(_) => drop(self.set(name, State::NotAccepted)),
             None => drop(self.names.remove(name)),
         }
@@ -88,7 +91,10 @@ impl Known {
 
     fn set(&mut self, name: &Name, state: State) -> Option<State> {
         self.reads += 1;
-        self.names.insert(name.clone(), Some(Read { number: self.reads, state })).flatten().map(|read| read.state)
+        self.names
+            .insert(name.clone(), Some(Read { number: self.reads, state }))
+            .flatten()
+            .map(|read| read.state)
     }
 
     /// The busiest names that were read: first by waiters, then by permits in use, then by name.

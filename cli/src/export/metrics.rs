@@ -54,7 +54,11 @@ const PER_NAME: [PerName; 5] = [
         help: "The limit in force. A reader-writer lock has none.",
         value: |sample| sample.limit.map(f64::from),
     },
-    PerName { name: "luagate_waiting", help: "Callers in line.", value: |sample| Some(sample.waiting as f64) },
+    PerName {
+        name: "luagate_waiting",
+        help: "Callers in line.",
+        value: |sample| Some(sample.waiting as f64),
+    },
     PerName {
         name: "luagate_oldest_holder_seconds",
         help: "Time since the grant of the oldest of 100 holders. 0: nobody holds a permit.",
@@ -100,11 +104,23 @@ impl Collector for Exported {
             return Ok(());
         };
         gauge("luagate_names", "Names on the server that the filter accepts.", last.found as f64)?;
-        gauge("luagate_names_omitted", "Names without metrics, because --most is lower.", last.omitted() as f64)?;
+        gauge(
+            "luagate_names_omitted",
+            "Names without metrics, because --most is lower.",
+            last.omitted() as f64,
+        )?;
         gauge("luagate_unreadable_names", "Names whose state cannot be read.", last.unreadable as f64)?;
-        gauge("luagate_reading_seconds", "Duration of the last reading that succeeded.", last.took.as_secs_f64())?;
+        gauge(
+            "luagate_reading_seconds",
+            "Duration of the last reading that succeeded.",
+            last.took.as_secs_f64(),
+        )?;
         let at = last.at.as_secs_f64();
-        gauge("luagate_reading_timestamp_seconds", "End of the last reading that succeeded, since 1970.", at)?;
+        gauge(
+            "luagate_reading_timestamp_seconds",
+            "End of the last reading that succeeded, since 1970.",
+            at,
+        )?;
         for PerName { name, help, value } in PER_NAME {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for sample in &last.samples {

@@ -3,7 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The calls of this time may follow each other at once. A pause for each single call would take longer than the call.
+/// The calls of this time may follow each other at once. A pause for each single call would take longer than
+/// the call.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// The list of a holder or a waiter takes the server this part of the time of a call.
@@ -39,7 +40,8 @@ impl Pace {
     /// Delays the next call, since the reply to the last one listed this number of holders and waiters.
     pub fn listed(&self, entries: usize) {
         let entries = u32::try_from(entries).unwrap_or(u32::MAX);
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) += (self.gap / ENTRIES).saturating_mul(entries);
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) +=
+            (self.gap / ENTRIES).saturating_mul(entries);
     }
 }
 

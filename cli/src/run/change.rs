@@ -35,7 +35,8 @@ impl Change {
                 changed => changed?,
             };
             return Ok(changed.map(|(child, status)| {
-                let how = match (status.exit_status(), status.terminating_signal(), status.stopping_signal()) {
+                let how = match (status.exit_status(), status.terminating_signal(), status.stopping_signal())
+                {
                     (Some(status), ..) => How::Exited(status as u8),
                     (_, Some(signal), _) => How::Killed(signal),
                     (.., Some(signal)) => How::Stopped(signal),

@@ -18,7 +18,8 @@ pub struct Claim {
     permits: u32,
 }
 
-/// The names of the arguments. Each option `-n` or `-p` belongs to the next NAME; if there is only one, it may come later.
+/// The names of the arguments. Each option `-n` or `-p` belongs to the next NAME; if there is only one, it
+/// may come later.
 pub fn of(args: &PermitArgs, matches: &ArgMatches) -> Result<Vec<Claim>, Ended> {
     let places = |id: &str| -> Vec<usize> { matches.indices_of(id).into_iter().flatten().collect() };
     let name_places = places("names");
@@ -38,7 +39,12 @@ pub fn of(args: &PermitArgs, matches: &ArgMatches) -> Result<Vec<Claim>, Ended> 
 }
 
 /// The value that each name has of an option.
-fn of_names<T: Copy>(option: &str, places: &[usize], values: &[T], names: &[usize]) -> Result<Vec<Option<T>>, Ended> {
+fn of_names<T: Copy>(
+    option: &str,
+    places: &[usize],
+    values: &[T],
+    names: &[usize],
+) -> Result<Vec<Option<T>>, Ended> {
     if let ([value], [_]) = (values, names) {
         return Ok(vec![Some(*value)]);
     }
@@ -89,7 +95,8 @@ pub fn semaphores(
             Some(Limit::Stored) | None => admin::semaphore(gate, &claim.name),
         };
         let lost = on_lost.clone();
-        let semaphore = semaphore.lease(Lease::renewed(args.lease)).cancelled_by(cancel).on_lost(move |_| lost());
+        let semaphore =
+            semaphore.lease(Lease::renewed(args.lease)).cancelled_by(cancel).on_lost(move |_| lost());
         let semaphore = semaphore.head_start(args.head_start);
         // Of several at once, the library chooses the id.
         let semaphore = match (claims.len(), ticket) {

@@ -91,8 +91,9 @@ mod tests {
     fn a_command_has_time_before_its_first_renewal() {
         assert!(Deadline::new(Duration::from_millis(999), None).is_err());
         assert!(Deadline::new(Duration::from_secs(10), Some(Duration::from_millis(5_001))).is_err());
-        let Need::Nothing(time) =
-            Deadline::new(Duration::from_secs(10), Some(Duration::from_secs(5))).unwrap().need(Duration::from_secs(10))
+        let Need::Nothing(time) = Deadline::new(Duration::from_secs(10), Some(Duration::from_secs(5)))
+            .unwrap()
+            .need(Duration::from_secs(10))
         else {
             panic!("ended at once");
         };

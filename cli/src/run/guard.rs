@@ -1,8 +1,10 @@
-//! The guard: a second process that ends the command if `luagate run` cannot, because it was killed or stopped.
+//! The guard: a second process that ends the command if `luagate run` cannot, because it was killed or
+//! stopped.
 //!
-//! `run` starts it before the wait, and sends it lines: which permits it asks for, which processes the command has, and
-//! when they must have ended. The input ends if `run` has died, or has left a release to the guard. Then the guard ends what is left
-//! of the command, and releases the permits once no process of it is left.
+//! `run` starts it before the wait, and sends it lines: which permits it asks for, which processes the
+//! command has, and when they must have ended. The input ends if `run` has died, or has left a release to the
+//! guard. Then the guard ends what is left of the command, and releases the permits once no process of it is
+//! left.
 
 pub mod lines;
 
@@ -29,7 +31,8 @@ use std::process::{ChildStdin, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The longest time between two readings of the clock: a timeout does not count the time of a suspended machine.
+/// The longest time between two readings of the clock: a timeout does not count the time of a suspended
+/// machine.
 const LONGEST: Duration = Duration::from_secs(1);
 /// The time between two looks whether the command has ended.
 const LOOK: Duration = Duration::from_millis(20);
@@ -54,7 +57,15 @@ pub struct Guard {
 impl Guard {
     pub fn new(server: &ServerArgs, report: &Report) -> Guard {
         let (server, report, started) = (server.clone(), report.clone(), Instant::now());
-        Guard { server, report, process: None, started, held: Vec::new(), processes: None, sent: Duration::ZERO }
+        Guard {
+            server,
+            report,
+            process: None,
+            started,
+            held: Vec::new(),
+            processes: None,
+            sent: Duration::ZERO,
+        }
     }
 
     pub fn start(&mut self) {
@@ -206,7 +217,8 @@ fn release(server: &ServerArgs, mut held: Vec<Held>) {
     while !held.is_empty() && begun.elapsed() < RELEASE {
         match server.open() {
             Ok(gate) => held.retain(|permit| {
-                let revoked = permit.semaphore(&gate).map(|semaphore| semaphore.revoke(&permit.id).map_err(Ended::of));
+                let revoked =
+                    permit.semaphore(&gate).map(|semaphore| semaphore.revoke(&permit.id).map_err(Ended::of));
                 matches!(revoked, Some(Err(Ended { status: UNREACHABLE, .. })))
             }),
             Err(Ended { status: UNREACHABLE, .. }) => {}

@@ -25,15 +25,16 @@ const MOST: u32 = 1_000;
 /// The beginning of every line on stderr.
 const PREFIX: &str = "luagate: ";
 
-/// Shows a text now and then, if the system permits a thread for that, until `is_over`. `own`: the id of this caller. Of
-/// several names only its label is known.
+/// Shows a text now and then, if the system permits a thread for that, until `is_over`. `own`: the id of this
+/// caller. Of several names only its label is known.
 pub fn watch(semaphores: Vec<Semaphore>, own: Arc<Mutex<String>>, is_over: Arc<AtomicBool>, report: Report) {
     let _ = thread::start(move || {
         let begun = Instant::now();
         sleep(FIRST);
         while !is_over.load(Ordering::Acquire) {
             let id = own.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let own = if semaphores.len() == 1 { &id } else { id.rsplit_once('/').map_or("", |(label, _)| label) };
+            let own =
+                if semaphores.len() == 1 { &id } else { id.rsplit_once('/').map_or("", |(label, _)| label) };
             let shown = semaphores.iter().find_map(|semaphore| {
                 let state = admin::inspect_page(semaphore, 0, MOST).ok()?;
                 text(semaphore.name(), &state, own, begun.elapsed())

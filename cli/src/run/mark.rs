@@ -1,7 +1,8 @@
-//! A mark that a command passes on to all its processes, also to those that have no variables and have left their parents.
+//! A mark that a command passes on to all its processes, also to those that have no variables and have left
+//! their parents.
 //!
-//! It is a limit of the system that processes inherit, and that everybody may read: the time of a process that is scheduled in real
-//! time. The values are so large that they limit nothing.
+//! It is a limit of the system that processes inherit, and that everybody may read: the time of a process
+//! that is scheduled in real time. The values are so large that they limit nothing.
 
 use nix::unistd::Pid;
 

@@ -32,7 +32,8 @@ pub const GUARD: &CStr = c"permit-guard";
 /// How often the processes are searched: one of them may start another one meanwhile.
 const SEARCHES: usize = 10;
 
-/// The processes that the command has started: those in its process group, those below it, and those that have its variables or its mark.
+/// The processes that the command has started: those in its process group, those below it, and those that
+/// have its variables or its mark.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Processes {
     leader: i32,
@@ -52,7 +53,8 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts the command, which waits for its start sign. `id`: that of one of its permits. `others`: see `children_before`.
+    /// Starts the command, which waits for its start sign. `id`: that of one of its permits. `others`: see
+    /// `children_before`.
     pub fn start(
         command: &[OsString],
         variables: &[(&str, String)],
@@ -60,7 +62,8 @@ impl Processes {
         has_group: bool,
         others: HashSet<Pid>,
     ) -> Result<(Processes, StartSign), Ended> {
-        // The processes that the command leaves behind become children of this process, so it knows when they have ended.
+        // The processes that the command leaves behind become children of this process, so it knows when they
+        // have ended.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let _ = nix::sys::prctl::set_child_subreaper(true);
         let mut process = own_program()?;
@@ -77,8 +80,9 @@ impl Processes {
         }
         let (start_sign, _reader) = StartSign::of(&mut process)?;
         let (child, limit) = mark::starting(|| spawn(&mut process, stopping));
-        let leader =
-            child.map_err(|error| Ended::new(NOT_EXECUTABLE, format!("cannot start a process: {error}")))?.id() as i32;
+        let leader = child
+            .map_err(|error| Ended::new(NOT_EXECUTABLE, format!("cannot start a process: {error}")))?
+            .id() as i32;
         let (owner, others) = (Some(getpid().as_raw()), others.into_iter().map(Pid::as_raw).collect());
         Ok((Processes { leader, has_group, mark: id.to_owned(), limit, owner, others }, start_sign))
     }
@@ -117,9 +121,11 @@ impl Processes {
 
     /// Asks all of them to end, also those that are stopped.
     pub fn terminate(&self) {
-        let processes: Vec<Pid> = self.find().into_iter().filter(|process| !self.is_in_group(*process)).collect();
+        let processes: Vec<Pid> =
+            self.find().into_iter().filter(|process| !self.is_in_group(*process)).collect();
         if self.has_group {
-            let _ = killpg(self.leader(), Signal::SIGTERM).and_then(|()| killpg(self.leader(), Signal::SIGCONT));
+            let _ =
+                killpg(self.leader(), Signal::SIGTERM).and_then(|()| killpg(self.leader(), Signal::SIGCONT));
         }
         terminate(&processes);
     }
@@ -135,7 +141,9 @@ impl Processes {
             if new.is_empty() {
                 break;
             }
-            foreign.extend(new.into_iter().filter(|process| kill(*process, Signal::SIGKILL) == Err(Errno::EPERM)));
+            foreign.extend(
+                new.into_iter().filter(|process| kill(*process, Signal::SIGKILL) == Err(Errno::EPERM)),
+            );
         }
         foreign
     }
@@ -167,7 +175,9 @@ impl Processes {
             .iter()
             .map(|(id, process)| (pid(*id), process))
             .filter(|(id, process)| !is_over(process) && *id != getpid() && Some(*id) != owner)
-            .filter(|(id, process)| found.contains(id) || self.is_in_group(*id) || self.has_mark(*id, process))
+            .filter(|(id, process)| {
+                found.contains(id) || self.is_in_group(*id) || self.has_mark(*id, process)
+            })
             .map(|(id, _)| id)
             .collect()
     }
@@ -179,7 +189,8 @@ impl Processes {
 
     fn has_mark(&self, id: Pid, process: &Process) -> bool {
         let held = |variable: &OsString| {
-            let value = variable.as_bytes().strip_prefix(HELD.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            let value =
+                variable.as_bytes().strip_prefix(HELD.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
             value.is_some_and(|ids| ids.split(|byte| *byte == b' ').any(|id| id == self.mark.as_bytes()))
         };
         process.environ().iter().any(held) || self.limit.is_some_and(|limit| mark::is_on(id, limit))
@@ -201,8 +212,8 @@ pub fn terminate(processes: &[Pid]) {
     }
 }
 
-/// The step between `luagate run` and the command: the command gets a signal if its parent dies, and is executed. `unblock`: the
-/// signals that were blocked for the start of this step.
+/// The step between `luagate run` and the command: the command gets a signal if its parent dies, and is
+/// executed. `unblock`: the signals that were blocked for the start of this step.
 pub fn launch(parent: i32, unblock: Vec<Signal>, command: &[OsString]) -> Result<u8, Ended> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
@@ -250,8 +261,8 @@ fn kind(variables: UpdateKind) -> ProcessRefreshKind {
     ProcessRefreshKind::nothing().with_environ(variables).without_tasks()
 }
 
-/// Nothing is read yet. By itself, `System` would keep half of all files that may be open for each reading, and would raise the limit
-/// of open files, also for the command.
+/// Nothing is read yet. By itself, `System` would keep half of all files that may be open for each reading,
+/// and would raise the limit of open files, also for the command.
 fn no_processes() -> System {
     static KEEPS_NO_FILES: Once = Once::new();
     KEEPS_NO_FILES.call_once(|| {

@@ -1,4 +1,5 @@
-//! The texts that this process writes to stderr. Its thread writes, so a stderr that is blocked delays nothing else.
+//! The texts that this process writes to stderr. Its thread writes, so a stderr that is blocked delays
+//! nothing else.
 
 use super::thread;
 use crate::ended::Ended;
@@ -19,7 +20,8 @@ const CLEAR: &str = "\r\x1b[K";
 enum Text {
     /// A message that stays.
     Message(String),
-    /// The line that shows the wait. On a terminal it is replaced by the next one; elsewhere only the first one is shown.
+    /// The line that shows the wait. On a terminal it is replaced by the next one; elsewhere only the first
+    /// one is shown.
     Line(String),
     NoLine {
         is_last: bool,
@@ -81,7 +83,8 @@ fn write_all(texts: &Receiver<Text>) {
             Text::Message(text) => format!("luagate: {}\n", visible(&text)),
             Text::Line(text) if is_terminal && !is_over => {
                 is_shown = true;
-                let width = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns).max(20));
+                let width =
+                    crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns).max(20));
                 let text: String = format!("luagate: {}", visible(&text)).chars().take(width - 1).collect();
                 format!("{CLEAR}{text}")
             }

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 /// The longest time between two looks at the permits. A suspended machine is noticed after that.
 const TICK: Duration = Duration::from_millis(100);
-/// The time between two renewals: a permit that was revoked, or that a server has forgotten, is noticed after that.
+/// The time between two renewals: a permit that was revoked, or that a server has forgotten, is noticed after
+/// that.
 const RENEWAL: Duration = Duration::from_secs(1);
 /// A time between two looks that shows that this process did not run.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -84,8 +85,8 @@ impl<'a> Running<'a> {
         let mark = permits.first().map(Permit::id).unwrap_or_default();
         caller.stops.store(caller.may_stop(), Ordering::Release);
         let others = take(&mut caller.others);
-        let started =
-            Processes::start(&args.command, &variables, mark, has_group, others).and_then(|(processes, start_sign)| {
+        let started = Processes::start(&args.command, &variables, mark, has_group, others).and_then(
+            |(processes, start_sign)| {
                 caller.guard.watches(&processes);
                 if let Some(signal) = caller.ended_by() {
                     processes.give_up(start_sign); // the signal may have come before the command was there to get it
@@ -93,7 +94,8 @@ impl<'a> Running<'a> {
                 }
                 start_sign.give();
                 Ok(processes)
-            });
+            },
+        );
         let processes = match started {
             Ok(processes) => processes,
             Err(ended) => {
@@ -104,7 +106,18 @@ impl<'a> Running<'a> {
         };
         let (permits, last_look) = (Permits::new(permits), clock::now());
         let (reason, has_reported, last_left) = (None, false, Duration::ZERO);
-        Ok(Running { caller, args, deadline, processes, permits, names, reason, has_reported, last_left, last_look })
+        Ok(Running {
+            caller,
+            args,
+            deadline,
+            processes,
+            permits,
+            names,
+            reason,
+            has_reported,
+            last_left,
+            last_look,
+        })
     }
 
     /// Returns the exit status, after the command has ended and the permits are released.
@@ -151,10 +164,12 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// The command was stopped. At a terminal this process stops too, so that the shell goes on. Returns when it is continued.
-    /// Meanwhile nothing renews the lease.
+    /// The command was stopped. At a terminal this process stops too, so that the shell goes on. Returns when
+    /// it is continued. Meanwhile nothing renews the lease.
     fn has_stopped(&mut self, by: i32) {
-        let Some(terminal) = self.caller.terminal.as_ref().filter(|_| self.caller.stops.load(Ordering::Acquire)) else {
+        let Some(terminal) =
+            self.caller.terminal.as_ref().filter(|_| self.caller.stops.load(Ordering::Acquire))
+        else {
             return;
         };
         let wanted_terminal = [Signal::SIGTTIN, Signal::SIGTTOU].map(|signal| signal as i32).contains(&by);
@@ -227,8 +242,9 @@ impl<'a> Running<'a> {
             released.iter().any(|released| matches!(released, Ok(Released::Gone)))
         } else {
             let text = listed(left.clone());
-            let report =
-                format!("the command goes on: {text}. The permit of {names} is not released, and ends with its lease");
+            let report = format!(
+                "the command goes on: {text}. The permit of {names} is not released, and ends with its lease"
+            );
             self.caller.report.tell(report);
             self.permits.leave();
             false
@@ -254,7 +270,8 @@ impl<'a> Running<'a> {
         Err(Ended::new(LOST, format!("the permit of {names} was lost and {what}: {why}")))
     }
 
-    /// Ends what the command has left behind: TERM, and KILL later. Returns the processes that could not be ended.
+    /// Ends what the command has left behind: TERM, and KILL later. Returns the processes that could not be
+    /// ended.
     fn end_left_behind(&mut self) -> Vec<Pid> {
         let mut left = self.processes.left_behind();
         if left.is_empty() {
@@ -277,7 +294,8 @@ impl<'a> Running<'a> {
                 kill_at = kill_at.min(now);
             }
             self.look();
-            if let Ok(Event::Signal { signal, .. }) = self.caller.events.recv_timeout(Duration::from_millis(5))
+            if let Ok(Event::Signal { signal, .. }) =
+                self.caller.events.recv_timeout(Duration::from_millis(5))
                 && signals::ends(signal)
             {
                 kill_at = clock::now();

@@ -30,7 +30,8 @@ const RECEIVED: [Signal; 11] = [
 /// Those that ask a program to stop.
 pub const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
-/// Sends an event for each signal from now on. A signal that this process ignores stays ignored, as after `nohup`.
+/// Sends an event for each signal from now on. A signal that this process ignores stays ignored, as after
+/// `nohup`.
 pub fn listen(events: Sender<Event>) -> Result<(), Ended> {
     let received = not_ignored(RECEIVED);
     let received = received.chain([Signal::SIGCHLD]).map(|signal| signal as i32);
@@ -60,8 +61,8 @@ pub fn stop_if(condition: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps signals away from this thread and from the threads that it starts. A signal would interrupt a call to the server,
-/// which then looks like a broken connection. The thread of `listen` receives them.
+/// Keeps signals away from this thread and from the threads that it starts. A signal would interrupt a call
+/// to the server, which then looks like a broken connection. The thread of `listen` receives them.
 pub fn block() {
     let _ = SigSet::all().thread_block();
 }
@@ -76,8 +77,9 @@ pub fn stops(signal: Signal) -> bool {
     STOPPING.contains(&signal)
 }
 
-/// Ends this process by the signal that has ended its command or its wait, so that a shell notices it: after Ctrl-C it ends the
-/// script too. The first process of a container, which no signal ends, exits with 128 + n instead.
+/// Ends this process by the signal that has ended its command or its wait, so that a shell notices it: after
+/// Ctrl-C it ends the script too. The first process of a container, which no signal ends, exits with 128 + n
+/// instead.
 pub fn end_by(signal: Signal) {
     if getpid().as_raw() == 1 {
         std::process::exit(128 + signal as i32);
@@ -91,9 +93,11 @@ pub fn end_by(signal: Signal) {
     }
 }
 
-/// The end after a signal has ended the command. A real-time signal has no name here: then the exit status is 128 + n.
+/// The end after a signal has ended the command. A real-time signal has no name here: then the exit status is
+/// 128 + n.
 pub fn ended_by(signal: i32) -> Ended {
-    Signal::try_from(signal).map_or_else(|_| Ended::silently(128_u8.saturating_add(signal as u8)), Ended::by_signal)
+    Signal::try_from(signal)
+        .map_or_else(|_| Ended::silently(128_u8.saturating_add(signal as u8)), Ended::by_signal)
 }
 
 /// Those of these signals that this process does not ignore. All where the system does not tell.

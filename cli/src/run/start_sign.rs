@@ -1,4 +1,5 @@
-//! The sign for which the launch step waits before it executes the command: a byte through a pipe. The pipe ends with `luagate run`.
+//! The sign for which the launch step waits before it executes the command: a byte through a pipe. The pipe
+//! ends with `luagate run`.
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::close;
@@ -29,7 +30,9 @@ impl StartSign {
 
 /// Blocks until the start sign. Returns whether it was given.
 pub fn is_given() -> bool {
-    let Some(file) = env::var(START_SIGN).ok().and_then(|number| number.parse::<i32>().ok()) else { return false };
+    let Some(file) = env::var(START_SIGN).ok().and_then(|number| number.parse::<i32>().ok()) else {
+        return false;
+    };
     let opened = File::open(format!("/dev/fd/{file}"));
     let _ = close(file);
     opened.is_ok_and(|mut opened| opened.read_exact(&mut [0]).is_ok())

@@ -1,5 +1,5 @@
-//! The terminal of this process, and its job control. The command stays in the process group of luagate there, so Ctrl-C,
-//! Ctrl-Z, `bg` and `fg` reach both, also in a pipeline.
+//! The terminal of this process, and its job control. The command stays in the process group of luagate
+//! there, so Ctrl-C, Ctrl-Z, `bg` and `fg` reach both, also in a pipeline.
 
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::{getpgid, getpgrp, getppid, getsid, tcgetpgrp};
@@ -37,8 +37,8 @@ impl Terminal {
     }
 }
 
-/// Whether no shell could continue this process after a stop: no process outside its group, in the same session, is a parent of
-/// the group. Then the system stops none of its processes either. See setpgid(2).
+/// Whether no shell could continue this process after a stop: no process outside its group, in the same
+/// session, is a parent of the group. Then the system stops none of its processes either. See setpgid(2).
 pub fn is_orphaned() -> bool {
     let (group, session) = (getpgrp(), getsid(None));
     let mut parent = getppid();

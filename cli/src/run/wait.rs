@@ -72,8 +72,8 @@ impl Wait {
         self.cancel.cancel();
     }
 
-    /// A stop or the end of this process also stops the release of its place or permit: waits for it, but not for long. Returns
-    /// whether it is confirmed by then.
+    /// A stop or the end of this process also stops the release of its place or permit: waits for it, but not
+    /// for long. Returns whether it is confirmed by then.
     pub fn await_left(&self) -> bool {
         self.has_left.recv_timeout(LEAVE).unwrap_or(false)
     }
@@ -133,8 +133,8 @@ impl Waiter {
         }
     }
 
-    /// The time that is left for the wait. `None`: without a limit. It is zero only if the caller does not wait: a wait whose time
-    /// was used up by connecting asks once and is reported as a wait.
+    /// The time that is left for the wait. `None`: without a limit. It is zero only if the caller does not
+    /// wait: a wait whose time was used up by connecting asks once and is reported as a wait.
     fn left(&self) -> Option<Duration> {
         let left = |wait: Duration| wait.saturating_sub(self.begun.elapsed()).max(Duration::from_nanos(1));
         self.args.wait.map(|wait| if wait.is_zero() { wait } else { left(wait) })
@@ -170,9 +170,11 @@ impl Waiter {
     ) -> Result<Vec<Permit>, Ended> {
         // A new id for each turn: a release of the last turn may come late.
         let id = format!("{}/{}", self.label, uuid::Uuid::new_v4());
-        let settings = claim::Settings { args: &self.args, label: &self.label, id: &id, cancel, ticket: ticket.take() };
+        let settings =
+            claim::Settings { args: &self.args, label: &self.label, id: &id, cancel, ticket: ticket.take() };
         let lost = events.clone();
-        let semaphores = claim::semaphores(gate, &self.claims, &settings, move || drop(lost.send(Event::Lost)));
+        let semaphores =
+            claim::semaphores(gate, &self.claims, &settings, move || drop(lost.send(Event::Lost)));
         let may_wait = self.args.wait.is_none_or(|wait| !wait.is_zero());
         if may_wait {
             refuse_own(&semaphores)?;
@@ -194,8 +196,8 @@ impl Waiter {
     }
 }
 
-/// A command that runs under a permit would wait for itself if it asked for the same permit, or if it came behind a waiter that
-/// cannot be granted while the command holds its permit.
+/// A command that runs under a permit would wait for itself if it asked for the same permit, or if it came
+/// behind a waiter that cannot be granted while the command holds its permit.
 fn refuse_own(semaphores: &[(Semaphore, u32)]) -> Result<(), Ended> {
     let held = std::env::var(HELD).unwrap_or_default();
     let held: Vec<&str> = held.split(' ').filter(|id| !id.is_empty()).collect();
@@ -207,7 +209,9 @@ fn refuse_own(semaphores: &[(Semaphore, u32)]) -> Result<(), Ended> {
         let why = match own {
             0 => continue,
             _ if !fits(*permits) => "it would wait for itself",
-            _ if !state.waiters.iter().all(|waiter| fits(waiter.permits)) => "a waiter before it waits for that permit",
+            _ if !state.waiters.iter().all(|waiter| fits(waiter.permits)) => {
+                "a waiter before it waits for that permit"
+            }
             _ => continue,
         };
         return Err(Ended::usage(format!(

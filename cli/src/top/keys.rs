@@ -46,8 +46,12 @@ impl Model {
             (KeyCode::Esc, true) => self.opened = None,
             (KeyCode::Esc, false) => self.set_filter(None),
             (KeyCode::Enter | KeyCode::Char('x'), false) => self.open(),
-            (KeyCode::Char('s'), false) => self.set_order(Order { sort: next(self.order.sort), ..self.order }),
-            (KeyCode::Char('r'), false) => self.set_order(Order { reverse: !self.order.reverse, ..self.order }),
+            (KeyCode::Char('s'), false) => {
+                self.set_order(Order { sort: next(self.order.sort), ..self.order })
+            }
+            (KeyCode::Char('r'), false) => {
+                self.set_order(Order { reverse: !self.order.reverse, ..self.order })
+            }
             (KeyCode::Char('/'), false) => {
                 self.editing = Some(self.filter.as_ref().map(|typed| typed.text.clone()).unwrap_or_default());
             }
@@ -61,7 +65,8 @@ impl Model {
         let Some(opened) = &self.opened else { return };
         match opened.selected() {
             Some(owner) if owner.can_be_revoked => {
-                let (name, id, description) = (opened.name.clone(), owner.id.clone(), owner.description.clone());
+                let (name, id, description) =
+                    (opened.name.clone(), owner.id.clone(), owner.description.clone());
                 self.question = Some(Question { name, id, description });
             }
             Some(_) => self.message = Some("released already; nobody holds it".to_owned()),
@@ -77,7 +82,9 @@ impl Model {
                 self.message = Some(format!("revoking {} ...", question.id));
                 return Action::Revoke { name: question.name, id: question.id };
             }
-            KeyCode::Char('n') | KeyCode::Esc => self.message = Some("not confirmed, nothing was changed".to_owned()),
+            KeyCode::Char('n') | KeyCode::Esc => {
+                self.message = Some("not confirmed, nothing was changed".to_owned())
+            }
             _ => self.question = Some(question),
         }
         Action::Nothing

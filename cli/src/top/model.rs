@@ -82,8 +82,11 @@ pub struct Typed {
 impl Typed {
     /// A text without `*` and `?` is searched anywhere in the names.
     pub fn new(text: &str) -> Typed {
-        let pattern =
-            if text.contains(['*', '?']) { WildMatch::new(text) } else { WildMatch::new(&format!("*{text}*")) };
+        let pattern = if text.contains(['*', '?']) {
+            WildMatch::new(text)
+        } else {
+            WildMatch::new(&format!("*{text}*"))
+        };
         Typed { text: text.to_owned(), pattern }
     }
 }
@@ -139,7 +142,8 @@ impl Model {
     pub fn take(&mut self, report: Report, now: SystemTime) {
         match report {
             Report::Failed(error) => {
-                let since = self.outage.as_ref().map(|outage| outage.since).or(self.last_reading).unwrap_or(now);
+                let since =
+                    self.outage.as_ref().map(|outage| outage.since).or(self.last_reading).unwrap_or(now);
                 self.outage = Some(Outage { since, error });
                 return;
             }

@@ -4,7 +4,8 @@ use luagate::admin::Name;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The time between the starts of two calls. A call takes the server 0.08 ms, so this is 3 % of one of its cores.
+/// The time between the starts of two calls. A call takes the server 0.08 ms, so this is 3 % of one of its
+/// cores.
 const PACE: Duration = Duration::from_micros(2_500);
 /// Added to it for each holder and waiter in the reply. Each takes the server 0.0035 ms.
 const PACE_OF_AN_ENTRY: Duration = Duration::from_micros(120);
@@ -75,7 +76,8 @@ impl Plan {
     pub fn show(&mut self, visible: Vec<Name>, opened: Option<Name>, now: Instant) {
         let mut before = std::mem::take(&mut self.visible);
         let due = |name: Name| (before.remove(&name).unwrap_or(now), name);
-        self.visible = visible.into_iter().take(MOST_VISIBLE).map(due).map(|(due, name)| (name, due)).collect();
+        self.visible =
+            visible.into_iter().take(MOST_VISIBLE).map(due).map(|(due, name)| (name, due)).collect();
         let before = self.opened.take();
         self.opened = opened.map(|name| match before {
             Some((known, due)) if known == name => (name, due),
@@ -172,8 +174,8 @@ impl Plan {
     }
 }
 
-/// The pause after a call that took this time and listed this number of holders and waiters. A slow server gets fewer
-/// calls.
+/// The pause after a call that took this time and listed this number of holders and waiters. A slow server
+/// gets fewer calls.
 pub fn pause(took: Duration, entries: usize) -> Duration {
     let entries = u32::try_from(entries).unwrap_or(u32::MAX);
     let pace = PACE.saturating_add(PACE_OF_AN_ENTRY.saturating_mul(entries));
@@ -257,7 +259,9 @@ mod tests {
     #[test]
     fn searches_are_rare() {
         let begins = |plan: &mut Plan, from: Instant| {
-            (0..1_000).map(|second| from + Duration::from_secs(second)).find(|now| plan.next(*now) == Work::Search)
+            (0..1_000)
+                .map(|second| from + Duration::from_secs(second))
+                .find(|now| plan.next(*now) == Work::Search)
         };
         let (mut fast, now) = plan(&[], Duration::from_millis(1));
         assert_eq!(begins(&mut fast, now), Some(now + Duration::from_secs(10)));

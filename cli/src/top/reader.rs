@@ -139,7 +139,9 @@ impl Reader {
         let page = if is_opened { PAGE_OPENED } else { PAGE };
         let state = match unreadable::inspect(&self.gate, &name, 0, page)? {
             Ok(state) => state,
-            Err(Unreadable { name, error }) => return Ok((Some(Report::Unreadable(name, first_line(&error))), 0)),
+            Err(Unreadable { name, error }) => {
+                return Ok((Some(Report::Unreadable(name, first_line(&error))), 0));
+            }
         };
         let entries = state.holders.len() + state.waiters.len();
         let report = if is_opened {

@@ -19,8 +19,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long the screen may take to end after a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A screen that is restored at the end, also after an error. After a panic, the hook of ratatui has restored it. The screen
-/// of ratatui itself is not dropped: that panics if the terminal has gone.
+/// A screen that is restored at the end, also after an error. After a panic, the hook of ratatui has restored
+/// it. The screen of ratatui itself is not dropped: that panics if the terminal has gone.
 pub struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
@@ -62,8 +62,9 @@ pub struct End {
 }
 
 impl End {
-    /// Watches for signals and the end of the terminal. A separate thread ends the process if the screen does not end
-    /// soon: crossterm reads a terminal that has gone again and again, and waits for the rest of an escape sequence.
+    /// Watches for signals and the end of the terminal. A separate thread ends the process if the screen does
+    /// not end soon: crossterm reads a terminal that has gone again and again, and waits for the rest of an
+    /// escape sequence.
     pub fn watch() -> Result<End, Ended> {
         // As crossterm chooses it.
         let stdin = io::stdin();

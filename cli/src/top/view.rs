@@ -143,11 +143,19 @@ fn narrow(widths: &mut [u16], cut: usize, room: u16) {
     }
 }
 
-/// Draws rows of cells. The last column gets the room that is left. `cut`: the column that leaves some for the others. If it
-/// is the first one, a name, it gets the room of those that do not fit.
-fn draw_table(frame: &mut Frame, area: Rect, head: &[&str], rows: Vec<Vec<String>>, scroll: &Scroll, cut: usize) {
+/// Draws rows of cells. The last column gets the room that is left. `cut`: the column that leaves some for
+/// the others. If it is the first one, a name, it gets the room of those that do not fit.
+fn draw_table(
+    frame: &mut Frame,
+    area: Rect,
+    head: &[&str],
+    rows: Vec<Vec<String>>,
+    scroll: &Scroll,
+    cut: usize,
+) {
     let width = |text: &str| u16::try_from(Line::raw(text).width()).unwrap_or(u16::MAX);
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| visible(cell)).collect()).collect();
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| visible(cell)).collect()).collect();
     let mut widths: Vec<u16> = head.iter().map(|text| width(text)).collect();
     for row in &rows {
         for (widest, cell) in widths.iter_mut().zip(row) {

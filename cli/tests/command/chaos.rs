@@ -1,6 +1,6 @@
-//! KILL, STOP and CONT of every process, while the server is stopped, killed and silent: the limit is never exceeded. Of each
-//! `luagate run` either the guard is attacked, or the other processes are: the page of the command names what both together
-//! can lead to.
+//! KILL, STOP and CONT of every process, while the server is stopped, killed and silent: the limit is never
+//! exceeded. Of each `luagate run` either the guard is attacked, or the other processes are: the page of the
+//! command names what both together can lead to.
 
 use super::fault::{assert_limit, run, server, target};
 use super::tool::{Text, signal_to};
@@ -81,8 +81,11 @@ fn attack(random: &mut Random, targets: &Targets, is_over: &AtomicBool, attacks:
         };
         let Some((luagate, attacks_guard)) = target else { continue };
         let is_guard = |name: &str| name == "permit-guard";
-        let mut victims: Vec<u32> =
-            below(luagate).into_iter().filter(|(_, name)| is_guard(name) == attacks_guard).map(|(id, _)| id).collect();
+        let mut victims: Vec<u32> = below(luagate)
+            .into_iter()
+            .filter(|(_, name)| is_guard(name) == attacks_guard)
+            .map(|(id, _)| id)
+            .collect();
         if !attacks_guard {
             victims.extend([luagate, luagate]);
         }
@@ -138,7 +141,8 @@ fn the_limit_holds_while_every_process_is_killed_stopped_and_continued() {
     let seed = crate::support::workers::seed();
     println!("attacks from seed {seed}");
     scope(|scope| {
-        let (folder, targets, is_over, attacks, target) = (folder.path(), &targets, &is_over, &attacks, &target);
+        let (folder, targets, is_over, attacks, target) =
+            (folder.path(), &targets, &is_over, &attacks, &target);
         for number in 0..RUNS {
             scope.spawn(move || keep_running(target, folder, seed + number, targets, is_over));
         }

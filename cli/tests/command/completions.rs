@@ -112,7 +112,10 @@ fn fish_completes_a_line() {
         fish.args(["--no-config", "-c", &format!("luagate completions fish | source; complete -C'{line}'")]);
         fish.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).env("PATH", path());
         let ended = fish.done();
-        assert!(ended.out().lines().any(|line| line.split('\t').next() == Some(expected)), "{line}: {ended:?}");
+        assert!(
+            ended.out().lines().any(|line| line.split('\t').next() == Some(expected)),
+            "{line}: {ended:?}"
+        );
     }
 }
 

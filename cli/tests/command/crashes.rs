@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 /// The process id of the guard of this `luagate run`, apart from `other`.
 fn guard(run: &Running, other: Option<u32>) -> u32 {
     eventually("the guard", || {
-        let children = Command::new("ps").args(["-o", "pid=,comm=", "--ppid", &run.id().to_string()]).output().unwrap();
+        let children =
+            Command::new("ps").args(["-o", "pid=,comm=", "--ppid", &run.id().to_string()]).output().unwrap();
         let children = children.out();
-        let guards =
-            children.lines().filter_map(|line| line.trim().split_once(' ').filter(|line| line.1 == "permit-guard"));
+        let guards = children
+            .lines()
+            .filter_map(|line| line.trim().split_once(' ').filter(|line| line.1 == "permit-guard"));
         guards.filter_map(|(id, _)| id.parse().ok()).find(|id| Some(*id) != other)
     })
 }

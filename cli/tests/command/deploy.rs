@@ -1,4 +1,5 @@
-//! Promise: the files in `examples/deploy` are valid, and the command lines in them do what their comments say.
+//! Promise: the files in `examples/deploy` are valid, and the command lines in them do what their comments
+//! say.
 
 use super::tool::{Run, Running, Shared, Text, bare};
 use crate::own;
@@ -37,7 +38,10 @@ fn command_of_cronjob() -> Vec<String> {
     assert_eq!(variable["name"], "LUAGATE_URL");
     assert!(variable["valueFrom"]["secretKeyRef"]["key"].is_string(), "{variable}");
     let words = container["command"].as_array().unwrap();
-    words.iter().map(|word| word.as_str().unwrap_or_else(|| panic!("not a text: {word}")).to_owned()).collect()
+    words
+        .iter()
+        .map(|word| word.as_str().unwrap_or_else(|| panic!("not a text: {word}")).to_owned())
+        .collect()
 }
 
 #[test]
@@ -67,8 +71,9 @@ fn unit(programs: &Shared) -> String {
 /// It writes its first and its last line under the permit.
 fn shop(programs: &Shared) {
     let log = programs.path("log").display().to_string();
-    let text =
-        format!("trap 'echo ends >>{log}; exit 0' TERM\necho \"begins $*\" >>{log}\nwhile :; do sleep 0.1; done");
+    let text = format!(
+        "trap 'echo ends >>{log}; exit 0' TERM\necho \"begins $*\" >>{log}\nwhile :; do sleep 0.1; done"
+    );
     programs.script("shop", &text);
     std::fs::write(programs.path("shop.env"), "LUAGATE_URL=redis://server/\n").unwrap();
 }
@@ -85,7 +90,9 @@ fn the_unit_runs_its_service_on_one_machine_and_the_other_takes_over() {
     eventually("the service runs", || (lines(&programs) == ["begins --port 8080"]).then_some(()));
     let second = run(&server, &programs, &command);
     let mutex = Gate::open(&server.url).unwrap().mutex("shop");
-    let state = eventually("the other machine waits", || mutex.inspect().ok().filter(|state| state.waiter_count == 1));
+    let state = eventually("the other machine waits", || {
+        mutex.inspect().ok().filter(|state| state.waiter_count == 1)
+    });
     assert!(state.holders[0].id.starts_with("host7@"), "{state}");
     first.signal("TERM"); // as systemd does with KillMode=mixed
     let ended = first.output();
@@ -105,8 +112,10 @@ fn systemd_accepts_the_unit() {
     let programs = Shared::new();
     shop(&programs);
     std::fs::write(programs.path("shop.service"), unit(&programs)).unwrap();
-    let verified =
-        Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(programs.path("shop.service")).done();
+    let verified = Command::new("systemd-analyze")
+        .args(["verify", "--man=no"])
+        .arg(programs.path("shop.service"))
+        .done();
     assert_eq!(verified.code(), 0, "{verified:?}");
     assert!(!verified.err().contains("shop.service"), "{verified:?}");
 }

@@ -1,4 +1,5 @@
-//! `doctor`: each fault of a server is named, a good server gets no complaint, and nothing stays on the server.
+//! `doctor`: each fault of a server is named, a good server gets no complaint, and nothing stays on the
+//! server.
 
 use super::tool::{Run, Text, bare, luagate, words};
 use crate::own;
@@ -13,11 +14,14 @@ const GOOD: [&str; 2] = ["--appendonly", "yes"];
 
 /// The checks with this result, as `check: found` and the advice.
 fn with_result(output: &Output, result: &str) -> Vec<(String, String)> {
-    let report: Value = serde_json::from_str(&output.out()).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let report: Value =
+        serde_json::from_str(&output.out()).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["result"] == result);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     checks
-        .map(|check| (format!("{}: {}", text(&check["check"]), text(&check["found"])), text(&check["advice"])))
+        .map(|check| {
+            (format!("{}: {}", text(&check["check"]), text(&check["found"])), text(&check["advice"]))
+        })
         .collect()
 }
 
@@ -51,7 +55,8 @@ fn a_good_server_gets_no_complaint_and_keeps_nothing() {
     let text = ended.out();
     assert_eq!(ended.code(), 0, "{ended:?}");
     assert_eq!(ended.err(), "");
-    let topics: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("ok       ")?.split(' ').next()).collect();
+    let topics: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("ok       ")?.split(' ').next()).collect();
     let expected = [
         "version",
         "eviction",
@@ -84,14 +89,19 @@ fn the_json_has_the_documented_shape() {
         assert_eq!(check["advice"].is_string(), check["result"] != "ok", "{check}");
     }
     let [(found, advice)] = &with_result(&ended, "warning")[..] else { panic!("{ended:?}") };
-    assert!(found.starts_with("persistence: neither") && advice.contains("appendonly yes"), "{found} {advice}");
+    assert!(
+        found.starts_with("persistence: neither") && advice.contains("appendonly yes"),
+        "{found} {advice}"
+    );
 }
 
 #[test]
 fn the_json_is_printed_for_every_status() {
-    for (url, prefix, status) in
-        [("redis://127.0.0.1:1/", "test", 69), ("redis://127.0.0.1:1/", "a/b", 64), ("nothing://", "test", 64)]
-    {
+    for (url, prefix, status) in [
+        ("redis://127.0.0.1:1/", "test", 69),
+        ("redis://127.0.0.1:1/", "a/b", 64),
+        ("nothing://", "test", 64),
+    ] {
         let mut command = bare();
         let ended = command.env("LUAGATE_URL", url).args(words("doctor --json --prefix")).arg(prefix).done();
         assert_eq!(ended.code(), status, "{ended:?}");
@@ -178,7 +188,9 @@ fn what_only_the_tool_or_a_part_of_the_library_needs_is_a_warning() {
         for simulates in ["", " -acl"] {
             let ended = run_as(as_user(&server, &format!("{rules}{simulates}")));
             assert_eq!(ended.code(), 1, "{rules}{simulates}: {ended:?}");
-            let [(found, _)] = &with_result(&ended, "warning")[..] else { panic!("{rules}{simulates}: {ended:?}") };
+            let [(found, _)] = &with_result(&ended, "warning")[..] else {
+                panic!("{rules}{simulates}: {ended:?}")
+            };
             assert_eq!(found, &format!("permissions: the permission {missing} is missing"), "{simulates}");
         }
     }
@@ -217,11 +229,15 @@ fn a_replica_is_broken_and_its_master_tells_its_state() {
     let ended = json(&replica);
     assert_eq!(ended.code(), 2, "{ended:?}");
     let broken = with_result(&ended, "broken");
-    assert!(broken.iter().any(|(found, _)| found.starts_with("replication: this server is a replica")), "{ended:?}");
+    assert!(
+        broken.iter().any(|(found, _)| found.starts_with("replication: this server is a replica")),
+        "{ended:?}"
+    );
     assert!(broken.iter().any(|(found, _)| found.starts_with("scripts: ")), "{ended:?}");
     let found = eventually("the master reports its replica", || {
         let ended = json(&master);
-        let found = with_result(&ended, "ok").into_iter().find(|(found, _)| found.starts_with("replication: "));
+        let found =
+            with_result(&ended, "ok").into_iter().find(|(found, _)| found.starts_with("replication: "));
         found.filter(|(found, _)| found.contains("replicas: ")).map(|(found, _)| found)
     });
     assert!(found.contains(replica.address()) && found.contains("bytes behind"), "{found}");
@@ -267,8 +283,11 @@ fn a_server_without_messages_is_a_warning() {
 fn every_master_of_a_cluster_is_checked() {
     let cluster = own!(Cluster::new());
     let url = format!("redis+cluster://{}", cluster.addresses().join(","));
-    let ended =
-        bare().env("LUAGATE_URL", url).env("LUAGATE_PREFIX", &cluster.prefix).args(words("doctor --json")).done();
+    let ended = bare()
+        .env("LUAGATE_URL", url)
+        .env("LUAGATE_PREFIX", &cluster.prefix)
+        .args(words("doctor --json"))
+        .done();
     assert_eq!(with_result(&ended, "broken"), [], "{ended:?}");
     let report: Value = serde_json::from_str(&ended.out()).unwrap();
     let checked = report["checks"].as_array().unwrap().iter().filter(|check| check["check"] == "messages");
@@ -276,7 +295,8 @@ fn every_master_of_a_cluster_is_checked() {
     let masters: BTreeSet<&str> = cluster.masters().iter().map(|node| cluster.addresses()[*node]).collect();
     assert_eq!(checked, masters, "{ended:?}");
     for (node, mut con) in cluster.connections() {
-        let keys: Vec<String> = redis::cmd("KEYS").arg(format!("{}:*", cluster.prefix)).query(&mut con).unwrap();
+        let keys: Vec<String> =
+            redis::cmd("KEYS").arg(format!("{}:*", cluster.prefix)).query(&mut con).unwrap();
         assert_eq!(keys, [""; 0], "node {node}");
     }
 }
@@ -285,7 +305,8 @@ fn every_master_of_a_cluster_is_checked() {
 fn sentinels_and_sockets_lead_to_the_server() {
     let server = own!(Server::private_tcp(&GOOD));
     let sentinel = StubSentinel::naming(&server);
-    let socket: Vec<String> = redis::cmd("CONFIG").arg(&["GET", "unixsocket"]).query(&mut server.connection()).unwrap();
+    let socket: Vec<String> =
+        redis::cmd("CONFIG").arg(&["GET", "unixsocket"]).query(&mut server.connection()).unwrap();
     for url in [format!("redis+sentinel://{}/any", sentinel.address), format!("unix://{}", socket[1])] {
         let ended = bare().env("LUAGATE_URL", &url).arg("doctor").done();
         assert_eq!(ended.code(), 0, "{url}: {ended:?}");

@@ -53,7 +53,10 @@ fn as_the_first_process_it_gives_128_and_the_number_of_the_signal() {
             .args(words(FIRST))
             .arg(env!("CARGO_BIN_EXE_luagate"))
             .args(words("run a -- sh -c"));
-        first.arg(format!("kill -{signal} $$")).env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix);
+        first
+            .arg(format!("kill -{signal} $$"))
+            .env("LUAGATE_URL", &server.url)
+            .env("LUAGATE_PREFIX", &server.prefix);
         let ended = first.env(MARK, mark()).started().output();
         assert_eq!(ended.status.code(), Some(status), "{signal}: {ended:?}");
     }
@@ -70,12 +73,16 @@ fn it_ends_if_the_system_refuses_threads() {
     let held = server.gate().mutex("a").lock().unwrap();
     for most in 1..=12 {
         let mut run = Command::new("env");
-        let run = run.args(words(OTHER)).args(["bash", "-c", "ulimit -u $0; exec \"$@\""]).arg(most.to_string());
+        let run =
+            run.args(words(OTHER)).args(["bash", "-c", "ulimit -u $0; exec \"$@\""]).arg(most.to_string());
         let run = run.arg(shared.path("luagate")).args(words("run -w 0.5s a -- echo ok"));
         let run = run.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).env(MARK, mark());
         let ended = run.started().output();
         assert!([69, 75].contains(&ended.code()), "{most}: {ended:?}");
-        assert!(ended.err().starts_with("luagate: ") && !ended.err().contains("panicked"), "{most}: {ended:?}");
+        assert!(
+            ended.err().starts_with("luagate: ") && !ended.err().contains("panicked"),
+            "{most}: {ended:?}"
+        );
     }
     held.release().unwrap();
 }
@@ -89,13 +96,21 @@ fn it_ends_with_a_reason_if_the_system_refuses_files() {
             let mut run = Command::new("bash");
             run.args(["-c", "ulimit -n $0; exec \"$@\""]).arg(most.to_string());
             run.arg(env!("CARGO_BIN_EXE_luagate")).args(words(arguments)).env(MARK, mark());
-            let ended = run.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).started().output();
+            let ended =
+                run.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).started().output();
             if ended.code() == 0 && !ended.out().is_empty() {
-                assert_eq!(luagate(&server).arg("release").args(words(&ended.out())).done().code(), 0, "{ended:?}");
+                assert_eq!(
+                    luagate(&server).arg("release").args(words(&ended.out())).done().code(),
+                    0,
+                    "{ended:?}"
+                );
             } else if ended.code() != 0 {
                 assert_eq!(ended.code(), 69, "{most}: {arguments}: {ended:?}");
                 refused += u32::from(ended.err().contains("the system refused a "));
-                assert!(ended.err().starts_with("luagate: ") && !ended.err().contains("panicked"), "{most}: {ended:?}");
+                assert!(
+                    ended.err().starts_with("luagate: ") && !ended.err().contains("panicked"),
+                    "{most}: {ended:?}"
+                );
             }
             for name in ["a", "b"] {
                 assert!(!server.gate().mutex(name).is_locked().unwrap(), "{most}: {arguments}: {ended:?}");
@@ -119,7 +134,8 @@ fn what_the_command_leaves_behind_is_ended_although_few_files_may_be_open() {
     let process = shared.path("process");
     for most in 10..=20 {
         let behind = format!("sleep 60 </dev/null >/dev/null 2>&1 & echo $! >{}; exit 7", process.display());
-        let ended = bash(&server, &format!("ulimit -n {most}; exec \"$0\" run -q -w 1s a -- bash -c '{behind}'"));
+        let ended =
+            bash(&server, &format!("ulimit -n {most}; exec \"$0\" run -q -w 1s a -- bash -c '{behind}'"));
         assert_eq!(ended.code(), 7, "{most}: {ended:?}");
         let process = shared.text("process");
         let goes_on = super::signals::exists(&process);
@@ -161,7 +177,8 @@ fn ctrl_c_at_the_grant_is_not_lost() {
     for attempt in 0..60 {
         let held = mutex.lock().unwrap();
         let mut terminal = Terminal::new(10, 80);
-        let mut run = terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "-q", "a", "--", "sleep", "60"]);
+        let mut run =
+            terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "-q", "a", "--", "sleep", "60"]);
         waits(mutex.to_lock().0, 1);
         held.release().unwrap();
         std::thread::sleep(Duration::from_micros(attempt * 100));

@@ -14,8 +14,8 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A scrape is answered from memory, within 100 ms. Tests allow more, since other programs may use the machine, but less
-/// than the read timeout of 2 s: an answer that waits for the server takes longer.
+/// A scrape is answered from memory, within 100 ms. Tests allow more, since other programs may use the
+/// machine, but less than the read timeout of 2 s: an answer that waits for the server takes longer.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// The command as a service.
@@ -89,7 +89,8 @@ impl Drop for Exporter {
 /// The value of the only metric that begins so.
 #[track_caller]
 fn value(text: &str, metric: &str) -> f64 {
-    let line = text.lines().find(|line| line.strip_prefix(metric).is_some_and(|rest| rest.starts_with([' ', '{'])));
+    let line =
+        text.lines().find(|line| line.strip_prefix(metric).is_some_and(|rest| rest.starts_with([' ', '{'])));
     let line = line.unwrap_or_else(|| panic!("no {metric} in\n{text}"));
     line.rsplit_once(' ').unwrap().1.parse().unwrap()
 }
@@ -124,7 +125,9 @@ fn metrics_show_what_is_held_and_who_waits() {
         let text = exporter.metrics();
         assert!(!text.contains("luagate_limit{name=\"config\""), "{text}");
         // The times grow.
-        for metric in ["luagate_oldest_holder_seconds{name=\"market", "luagate_longest_wait_seconds{name=\"market"] {
+        for metric in
+            ["luagate_oldest_holder_seconds{name=\"market", "luagate_longest_wait_seconds{name=\"market"]
+        {
             let read = || {
                 let text = exporter.metrics();
                 let line = text.lines().find(|line| line.starts_with(metric)).unwrap().to_owned();
@@ -182,7 +185,9 @@ fn the_busiest_names_have_metrics_and_the_others_are_counted() {
     });
     let text = once(&server, "--most 3");
     let shown: Vec<&str> = text.lines().filter(|line| line.starts_with("luagate_in_use{")).collect();
-    let row = |name: &str, permits: u32| format!("luagate_in_use{{name=\"{name}\",kind=\"semaphore\"}} {permits}.0");
+    let row = |name: &str, permits: u32| {
+        format!("luagate_in_use{{name=\"{name}\",kind=\"semaphore\"}} {permits}.0")
+    };
     assert_eq!(shown, [row("a", 1), row("b", 3), row("d", 2)], "{text}");
     assert_eq!((value(&text, "luagate_names"), value(&text, "luagate_names_omitted")), (4.0, 1.0));
     for permit in held {
@@ -194,7 +199,8 @@ fn the_busiest_names_have_metrics_and_the_others_are_counted() {
 fn the_first_scrape_waits_for_the_first_reading_which_leaves_the_server_time() {
     let server = Server::any();
     let gate = server.gate();
-    let held: Vec<_> = (0..1_000).map(|number| gate.semaphore(&format!("n{number}"), 1).acquire().unwrap()).collect();
+    let held: Vec<_> =
+        (0..1_000).map(|number| gate.semaphore(&format!("n{number}"), 1).acquire().unwrap()).collect();
     let exporter = Exporter::start(&server, "");
     let text = exporter.metrics();
     assert_eq!(text.lines().filter(|line| line.starts_with("luagate_in_use{")).count(), 1_000);
@@ -223,11 +229,14 @@ fn a_scrape_is_answered_while_the_server_is_paused_or_down() {
         assert!(text.contains(row), "{text}");
         text
     };
-    for (fault, end) in
-        [(Server::pause as fn(&mut Server), Server::resume as fn(&mut Server)), (Server::kill, Server::start_again)]
-    {
+    for (fault, end) in [
+        (Server::pause as fn(&mut Server), Server::resume as fn(&mut Server)),
+        (Server::kill, Server::start_again),
+    ] {
         fault(&mut server);
-        let text = eventually("an outage is shown", || Some(scrape()).filter(|text| text.contains("luagate_up 0.0\n")));
+        let text = eventually("an outage is shown", || {
+            Some(scrape()).filter(|text| text.contains("luagate_up 0.0\n"))
+        });
         let at = value(&text, "luagate_reading_timestamp_seconds");
         for _ in 0..20 {
             let text = scrape();
@@ -237,7 +246,8 @@ fn a_scrape_is_answered_while_the_server_is_paused_or_down() {
         end(&mut server);
         eventually("the end of the outage", || {
             let text = scrape();
-            (value(&text, "luagate_up") == 1.0 && value(&text, "luagate_reading_timestamp_seconds") > at).then_some(())
+            (value(&text, "luagate_up") == 1.0 && value(&text, "luagate_reading_timestamp_seconds") > at)
+                .then_some(())
         });
     }
     println!("the longest of the scrapes took {longest:?}");
@@ -365,8 +375,8 @@ fn without_scrapes_the_server_is_not_read() {
     assert!(text.contains("luagate_limit{name=\"a\",kind=\"semaphore\"} 4.0\n"), "{text}");
 }
 
-/// With 0.1 ms for a script these calls take at most 5 % of one of the server's cores. How long a script takes depends on
-/// the machine.
+/// With 0.1 ms for a script these calls take at most 5 % of one of the server's cores. How long a script
+/// takes depends on the machine.
 #[test]
 fn twenty_thousand_names_cost_the_server_at_most_400_scripts_and_25_searches_a_second() {
     let server = own!(Server::private(&[]));
@@ -399,7 +409,10 @@ fn twenty_thousand_names_cost_the_server_at_most_400_scripts_and_25_searches_a_s
     let (after, seconds) = (calls(&server), begun.elapsed().as_secs_f64());
     let [scripts, searches] = [0, 1].map(|index| (after[index] - before[index]) as f64 / seconds);
     assert!(scripts <= 405.0 && searches <= 26.0, "{scripts:.0} scripts and {searches:.1} searches a second");
-    assert!(scripts >= 100.0 && searches > 0.0, "idle: {scripts:.0} scripts and {searches:.1} searches a second");
+    assert!(
+        scripts >= 100.0 && searches > 0.0,
+        "idle: {scripts:.0} scripts and {searches:.1} searches a second"
+    );
 }
 
 #[test]
@@ -409,10 +422,16 @@ fn the_names_of_every_master_of_a_cluster_have_metrics() {
     let gate = Gate::builder(&url).prefix(&cluster.prefix).open().unwrap();
     let names: Vec<String> = cluster.masters().iter().map(|node| cluster.name_on(*node)).collect();
     let held: Vec<_> = names.iter().map(|name| gate.mutex(name).lock().unwrap()).collect();
-    let ended =
-        bare().env("LUAGATE_URL", &url).env("LUAGATE_PREFIX", &cluster.prefix).args(words("export --once")).done();
+    let ended = bare()
+        .env("LUAGATE_URL", &url)
+        .env("LUAGATE_PREFIX", &cluster.prefix)
+        .args(words("export --once"))
+        .done();
     for name in &names {
-        assert!(ended.out().contains(&format!("luagate_in_use{{name=\"{name}\",kind=\"mutex\"}} 1.0\n")), "{ended:?}");
+        assert!(
+            ended.out().contains(&format!("luagate_in_use{{name=\"{name}\",kind=\"mutex\"}} 1.0\n")),
+            "{ended:?}"
+        );
     }
     assert_eq!(value(&ended.out(), "luagate_names"), 3.0);
     for lock in held {
@@ -463,7 +482,8 @@ fn the_dashboard_and_the_rules_of_the_guide_use_metrics_that_exist() {
     assert_eq!(metrics_in(section), printed, "the guide explains every metric, and no other");
     let (_, rules) = section.split_once("```yaml\n").unwrap();
     let rules = rules.split_once("```").unwrap().0;
-    let expressions: Vec<&str> = rules.lines().filter_map(|line| line.trim().strip_prefix("expr: ")).collect();
+    let expressions: Vec<&str> =
+        rules.lines().filter_map(|line| line.trim().strip_prefix("expr: ")).collect();
     assert_eq!(expressions.len(), rules.matches("alert: ").count());
     for expression in expressions {
         assert!(!metrics_in(expression).is_empty(), "{expression}");

@@ -1,4 +1,5 @@
-//! While the server is stopped, killed or silent, the limit is never exceeded: by a record of every start and end.
+//! While the server is stopped, killed or silent, the limit is never exceeded: by a record of every start and
+//! end.
 
 use super::tool::{Run, Text, luagate, words};
 use crate::support::proxy::Proxy;
@@ -38,13 +39,16 @@ pub fn work(job: &str, arguments: &[String]) {
     }
 }
 
-/// For each permit and the time that its command takes, when the first process of its command began and when the last one was still running.
+/// For each permit and the time that its command takes, when the first process of its command began and when
+/// the last one was still running.
 fn record(folder: &Path) -> BTreeMap<String, (u64, u64)> {
     let mut intervals: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         let bytes = std::fs::read(entry.path()).unwrap();
-        let Some((begun, last)) = bytes.split_at_checked(8).filter(|(_, last)| last.len() == 8) else { continue };
+        let Some((begun, last)) = bytes.split_at_checked(8).filter(|(_, last)| last.len() == 8) else {
+            continue;
+        };
         let [begun, last] = [begun, last].map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
         let name = entry.file_name().into_string().unwrap();
         let (id_and_time, _) = name.rsplit_once('.').unwrap();
@@ -62,12 +66,13 @@ fn most_at_once(intervals: &BTreeMap<String, (u64, u64)>) -> usize {
 
 #[test]
 fn the_record_shows_an_exceeded_limit() {
-    let intervals =
-        [("a", 1, 5), ("b", 5, 9), ("c", 6, 7), ("d", 8, 8)].map(|(id, begun, last)| (id.to_owned(), (begun, last)));
+    let intervals = [("a", 1, 5), ("b", 5, 9), ("c", 6, 7), ("d", 8, 8)]
+        .map(|(id, begun, last)| (id.to_owned(), (begun, last)));
     assert_eq!(most_at_once(&intervals.into()), 2);
 }
 
-/// A command under a permit, which writes that it runs. It ignores TERM, and starts a process that does so too.
+/// A command under a permit, which writes that it runs. It ignores TERM, and starts a process that does so
+/// too.
 pub fn run(server: &Server, folder: &Path, random: &mut Random, options: &str) -> std::process::Command {
     // Some commands do not end by themselves before their lease would.
     let time = if random.below(3) == 0 { LONG } else { 300 + random.below(1_000) }.to_string();
@@ -81,7 +86,13 @@ pub fn run(server: &Server, folder: &Path, random: &mut Random, options: &str) -
 }
 
 /// Runs commands one after the other until the end.
-fn keep_running(server: &Server, folder: &Path, seed: u64, is_over: &AtomicBool, statuses: &Mutex<BTreeMap<i32, u32>>) {
+fn keep_running(
+    server: &Server,
+    folder: &Path,
+    seed: u64,
+    is_over: &AtomicBool,
+    statuses: &Mutex<BTreeMap<i32, u32>>,
+) {
     let mut random = Random::new(seed);
     while !is_over.load(Ordering::Relaxed) {
         let ended = run(server, folder, &mut random, "--lease 3s -w 20s").done();

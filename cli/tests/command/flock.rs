@@ -7,9 +7,14 @@ use std::process::{Command, Output};
 /// The same script under both locks.
 fn both(server: &Server, flock: &str, luagate_run: &str, script: &str) -> [Output; 2] {
     let shared = Shared::new();
-    let by_flock = Command::new("flock").args(words(flock)).arg(shared.path("lock")).args(["sh", "-c", script]).done();
-    let by_luagate =
-        luagate(server).arg("run").args(words(luagate_run)).args(words("flocked -- sh -c")).arg(script).done();
+    let by_flock =
+        Command::new("flock").args(words(flock)).arg(shared.path("lock")).args(["sh", "-c", script]).done();
+    let by_luagate = luagate(server)
+        .arg("run")
+        .args(words(luagate_run))
+        .args(words("flocked -- sh -c"))
+        .arg(script)
+        .done();
     [by_flock, by_luagate]
 }
 
@@ -48,7 +53,8 @@ fn a_lock_in_use_gives_the_chosen_status() {
     for options in ["-n -E 9", "-w 0.1 -E 9"] {
         let flock = Command::new("flock").args(words(options)).arg(&lock).arg("true").done();
         let options = options.replace("-n", "--try");
-        let luagate = luagate(&server).arg("run").args(words(&options)).args(words("-q flocked -- true")).done();
+        let luagate =
+            luagate(&server).arg("run").args(words(&options)).args(words("-q flocked -- true")).done();
         assert_eq!((flock.code(), flock.err()), (luagate.code(), luagate.err()), "{options}");
         assert_eq!(luagate.code(), 9);
     }
@@ -62,7 +68,8 @@ fn readers_share_and_writers_do_not() {
         let shared = Shared::new();
         let lock = shared.path("lock");
         let script = format!("flock {inner} -n \"$0\" true");
-        let flock = Command::new("flock").arg(outer).arg(&lock).args(["sh", "-c", &script]).arg(&lock).done().code();
+        let flock =
+            Command::new("flock").arg(outer).arg(&lock).args(["sh", "-c", &script]).arg(&lock).done().code();
         let long = |option: &str| if option == "-s" { "--shared" } else { "--exclusive" };
         let script = format!("\"$0\" run {} --try -q -E 1 nested -- true", long(inner));
         let run = luagate(&server)

@@ -8,13 +8,14 @@ use std::process::{Command, Output};
 /// The lines of the shell examples that call `luagate`, and the complete calls in the rows of tables.
 fn examples(text: &str) -> Vec<&str> {
     let blocks = text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let cells = text.lines().filter(|line| line.starts_with("| ")).flat_map(|row| row.split('`').skip(1).step_by(2));
+    let cells =
+        text.lines().filter(|line| line.starts_with("| ")).flat_map(|row| row.split('`').skip(1).step_by(2));
     let cells = cells.filter(|call| call.contains(" -- ") && !call.contains(['…', '$']));
     blocks.flat_map(str::lines).chain(cells).filter(|line| line.starts_with("luagate ")).collect()
 }
 
-/// Runs an example. Without a server, one that is right ends with the status for that, and one with a wrong argument with
-/// another.
+/// Runs an example. Without a server, one that is right ends with the status for that, and one with a wrong
+/// argument with another.
 fn without_server(example: &str) -> Output {
     let folder = Path::new(env!("CARGO_BIN_EXE_luagate")).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
@@ -42,9 +43,9 @@ fn the_arguments_of_every_example_are_valid() {
 
 #[test]
 fn the_example_of_each_help_is_valid() {
-    for command in
-        ["run", "try", "acquire", "release", "refresh", "ls", "inspect", "revoke", "resize", "latch", "doctor"]
-    {
+    for command in [
+        "run", "try", "acquire", "release", "refresh", "ls", "inspect", "revoke", "resize", "latch", "doctor",
+    ] {
         let help = bare().args([command, "--help"]).done().out();
         let example = help.split("Example: ").nth(1).unwrap().lines().next().unwrap();
         let ended = without_server(&example.replace(" --url redis://server/", ""));

@@ -46,7 +46,9 @@ fn each_command_has_a_man_page_with_all_sections_and_the_date_of_the_release() {
     for folder in &folders {
         assert_eq!(bare().arg("man").arg(folder.path()).done().code(), 0);
     }
-    let read = |name: &str| folders.each_ref().map(|folder| std::fs::read_to_string(folder.path().join(name)).unwrap());
+    let read = |name: &str| {
+        folders.each_ref().map(|folder| std::fs::read_to_string(folder.path().join(name)).unwrap())
+    };
     for command in COMMANDS {
         let words: Vec<&str> = command.split(' ').filter(|word| !["", "a"].contains(word)).collect();
         let name = [&["luagate"][..], &words].concat().join("-");
@@ -70,9 +72,14 @@ fn each_command_has_a_man_page_with_all_sections_and_the_date_of_the_release() {
         assert!(!page.contains("guard"), "{name}");
     }
     let [page, _] = read("luagate-run.1");
-    for text in
-        ["max\\-waiting", "[\\-n LIMIT] NAME... \\-\\- COMMAND", "\\fB79\\fR", "LUAGATE_FENCE", "WINCH", "./trade"]
-    {
+    for text in [
+        "max\\-waiting",
+        "[\\-n LIMIT] NAME... \\-\\- COMMAND",
+        "\\fB79\\fR",
+        "LUAGATE_FENCE",
+        "WINCH",
+        "./trade",
+    ] {
         assert!(page.contains(text), "{text}:\n{page}");
     }
     assert!(!folders[0].path().join("luagate-guard.1").exists());

@@ -124,7 +124,8 @@ fn a_job_that_was_continued_in_the_background_leaves_the_terminal_to_the_shell()
         let mut shell = Shell::start(&server, shell);
         let end = shared.path("end");
         let _ = std::fs::remove_file(&end);
-        let script = format!("echo be''gun; while [ ! -e {0} ]; do sleep 0.01; done; echo o''ver", end.display());
+        let script =
+            format!("echo be''gun; while [ ! -e {0} ]; do sleep 0.01; done; echo o''ver", end.display());
         shell.type_in(&format!("luagate run x -- sh -c '{script}'"));
         shell.shows("begun");
         shell.press(CTRL_Z);
@@ -162,7 +163,9 @@ fn fg_gives_the_terminal_to_a_command_whose_wait_was_in_the_background() {
     shell.type_in("bg");
     waits(server.gate().mutex("x").to_lock().0, 1);
     held.release().unwrap();
-    eventually("the command wants the terminal", || (shell.answers().matches("Stopped").count() == 2).then_some(()));
+    eventually("the command wants the terminal", || {
+        (shell.answers().matches("Stopped").count() == 2).then_some(())
+    });
     shell.type_in("fg");
     shell.type_in("hello");
     shell.shows("got:hello.");
@@ -255,7 +258,10 @@ fn a_waiter_that_is_continued_has_its_old_place_again() {
     let mut shell = Shell::start(&server, SHELLS[0]);
     for name in ["first", "second"] {
         let waiting = mutex.inspect().unwrap().waiter_count;
-        shell.type_in(&format!("luagate run -q x -- sh -c 'echo {name} >>{}' &", shared.path("order").display()));
+        shell.type_in(&format!(
+            "luagate run -q x -- sh -c 'echo {name} >>{}' &",
+            shared.path("order").display()
+        ));
         waits(mutex.to_lock().0, waiting + 1);
     }
     shell.type_in("kill -TSTP %1");
@@ -271,7 +277,8 @@ fn a_waiter_that_is_continued_has_its_old_place_again() {
     assert_eq!(order, "first\nsecond\n");
 }
 
-/// The release of the stop is confirmed late, when the command is continued. It must not count as the release of the end.
+/// The release of the stop is confirmed late, when the command is continued. It must not count as the release
+/// of the end.
 #[test]
 fn a_waiter_that_was_stopped_during_an_outage_and_ends_during_another_leaves_the_line() {
     let server = crate::own!(Server::private_tcp(&[]));
@@ -303,7 +310,8 @@ fn in_a_terminal_without_a_shell_ctrl_z_stops_nothing() {
     let server = Server::any();
     let mut terminal = Terminal::new(10, 80);
     let script = "echo ready; read a; echo got:$a.";
-    let mut run = terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "a", "--", "sh", "-c", script]);
+    let mut run =
+        terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "a", "--", "sh", "-c", script]);
     terminal.shows("ready", |text| text.contains("ready"));
     terminal.type_in(CTRL_Z);
     terminal.type_in("hello\n");

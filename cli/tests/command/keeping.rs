@@ -32,7 +32,8 @@ pub fn is_locked(server: &Server, name: &str) -> bool {
 fn keeper(name: &str) -> Option<u32> {
     std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
         let text = |file| std::fs::read_to_string(entry.path().join(file)).ok();
-        let is_keeper = text("comm")? == "permit-keeper\n" && text("cmdline")?.ends_with(&format!("\0{name}\0"));
+        let is_keeper =
+            text("comm")? == "permit-keeper\n" && text("cmdline")?.ends_with(&format!("\0{name}\0"));
         is_keeper.then(|| entry.file_name().to_str()?.parse().ok())?
     })
 }
@@ -102,9 +103,12 @@ fn a_permit_stays_held_after_acquire_has_ended_until_it_is_released() {
 #[test]
 fn a_permit_of_every_kind_is_released_by_its_id() {
     let server = Server::any();
-    for (options, kind) in
-        [("-n 5 -p 2", Kind::Semaphore), ("", Kind::Mutex), ("--shared", Kind::RwLock), ("--exclusive", Kind::RwLock)]
-    {
+    for (options, kind) in [
+        ("-n 5 -p 2", Kind::Semaphore),
+        ("", Kind::Mutex),
+        ("--shared", Kind::RwLock),
+        ("--exclusive", Kind::RwLock),
+    ] {
         let name = name();
         let printed = acquire(&server, options, &name);
         assert!(is_held(&server, kind, &name), "{options}");
@@ -148,9 +152,13 @@ fn the_keeper_has_left_the_terminal_and_the_files_of_acquire() {
     let server = Server::any();
     let name = name();
     let (reader, writer) = std::io::pipe().unwrap();
-    let url = format!("{}{}user=none&pass=secret", server.url, if server.url.contains('?') { "&" } else { "?" });
+    let url =
+        format!("{}{}user=none&pass=secret", server.url, if server.url.contains('?') { "&" } else { "?" });
     let mut shell = Command::new("sh");
-    shell.args(["-c", "exec 7>&1; env --block-signal=TERM,HUP \"$0\" acquire --lease 2s --pid $1 \"$2\" >/dev/null"]);
+    shell.args([
+        "-c",
+        "exec 7>&1; env --block-signal=TERM,HUP \"$0\" acquire --lease 2s --pid $1 \"$2\" >/dev/null",
+    ]);
     shell.arg(env!("CARGO_BIN_EXE_luagate")).arg(std::process::id().to_string()).arg(&name);
     shell.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).env("REDIS_URL", url);
     assert!(shell.env(MARK, mark()).stdout(writer).status().unwrap().success());
@@ -161,7 +169,8 @@ fn the_keeper_has_left_the_terminal_and_the_files_of_acquire() {
     }
     let pipe = std::fs::read_link(format!("/proc/self/fd/{}", reader.as_raw_fd())).unwrap();
     let files = std::fs::read_dir(folder.join("fd")).unwrap().flatten();
-    let is_inherited = |file: std::fs::DirEntry| std::fs::read_link(file.path()).is_ok_and(|link| link == pipe);
+    let is_inherited =
+        |file: std::fs::DirEntry| std::fs::read_link(file.path()).is_ok_and(|link| link == pipe);
     assert!(!files.into_iter().any(is_inherited), "a reader of the pipe would wait for the keeper");
     assert_eq!(std::fs::read_link(folder.join("cwd")).unwrap().to_str(), Some("/"));
     let stat = std::fs::read_to_string(folder.join("stat")).unwrap();
@@ -210,7 +219,10 @@ fn the_permit_is_released_when_the_process_ends_and_not_when_another_one_does() 
     process.wait().unwrap();
     // By default, the parent.
     let mut shell = Command::new("sh");
-    shell.args(["-c", "\"$0\" acquire --lease 60s \"$1\" && read line"]).arg(env!("CARGO_BIN_EXE_luagate")).arg(&name);
+    shell
+        .args(["-c", "\"$0\" acquire --lease 60s \"$1\" && read line"])
+        .arg(env!("CARGO_BIN_EXE_luagate"))
+        .arg(&name);
     shell.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).env(MARK, mark());
     let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -264,7 +276,10 @@ fn blocked(server: &Server, name: &str) -> (std::io::PipeReader, Running) {
     // As many bytes as a pipe has room for.
     writer.write_all(&vec![b'x'; 65_536]).unwrap();
     let mut shell = Command::new("sh");
-    shell.args(["-c", "exec \"$0\" acquire --lease 60s \"$1\" >&0"]).arg(env!("CARGO_BIN_EXE_luagate")).arg(name);
+    shell
+        .args(["-c", "exec \"$0\" acquire --lease 60s \"$1\" >&0"])
+        .arg(env!("CARGO_BIN_EXE_luagate"))
+        .arg(name);
     shell.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).env(MARK, mark());
     let started = shell.stdin(OwnedFd::from(writer)).started();
     eventually("it holds", || is_locked(server, name).then_some(()));
@@ -298,7 +313,10 @@ fn if_acquire_is_ended_at_the_grant_the_permit_is_released_at_once() {
         held.release().unwrap();
         eventually("it holds", || {
             let holders = server.gate().mutex(&name).inspect().unwrap().holders;
-            holders.first().is_some_and(|holder| holder.label().is_some_and(|label| label.contains(':'))).then_some(())
+            holders
+                .first()
+                .is_some_and(|holder| holder.label().is_some_and(|label| label.contains(':')))
+                .then_some(())
         });
         acquire.signal(signal);
         let begun = Instant::now();
@@ -329,7 +347,12 @@ fn nothing_is_acquired_if_the_output_is_closed() {
     for options in ["", "--no-keeper --lease 5s"] {
         let name = name();
         let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("exec \"$0\" acquire {options} \"$1\" >&-"), env!("CARGO_BIN_EXE_luagate"), &name]);
+        shell.args([
+            "-c",
+            &format!("exec \"$0\" acquire {options} \"$1\" >&-"),
+            env!("CARGO_BIN_EXE_luagate"),
+            &name,
+        ]);
         shell.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).env(MARK, mark());
         let ended = shell.done();
         assert_eq!(ended.code(), 1, "{options}: {ended:?}");
@@ -350,7 +373,8 @@ fn as_the_first_process_of_a_container_acquire_starts_no_keeper() {
         let mut first = Command::new("env");
         let first = first.args(words(FIRST)).arg(env!("CARGO_BIN_EXE_luagate")).args(words("acquire -q"));
         let first = first.args(words(options)).arg("a").env(MARK, mark());
-        let ended = first.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).started().output();
+        let ended =
+            first.env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix).started().output();
         assert_eq!(ended.code(), status, "{options}: {ended:?}");
         assert_eq!(is_locked(&server, "a"), status == 0, "{options}: {ended:?}");
     }
@@ -376,7 +400,12 @@ fn connected(server: &Server, name: &str, id: &str) -> (BufReader<UnixStream>, C
     connected_by(super::tool::bare(), server, name, id)
 }
 
-fn connected_by(mut keeper: Command, server: &Server, name: &str, id: &str) -> (BufReader<UnixStream>, Child) {
+fn connected_by(
+    mut keeper: Command,
+    server: &Server,
+    name: &str,
+    id: &str,
+) -> (BufReader<UnixStream>, Child) {
     let (socket, other) = UnixStream::pair().unwrap();
     let keeper = keeper.args(["keeper", name]).stdin(OwnedFd::from(other)).spawn().unwrap();
     let start = std::fs::read_to_string(format!("/proc/{}/stat", std::process::id())).unwrap();
@@ -444,7 +473,10 @@ fn a_keeper_to_which_the_system_refuses_threads_tells_acquire() {
         drop(socket);
         eventually("the keeper has ended", || keeper.try_wait().unwrap());
         // Of the keeper itself, or of the library, which cannot connect then.
-        if ["permits no further thread", "no thread could be started"].iter().any(|text| answer.contains(text)) {
+        if ["permits no further thread", "no thread could be started"]
+            .iter()
+            .any(|text| answer.contains(text))
+        {
             refused += 1;
         } else {
             assert!(answer.starts_with("{\"Ok\"") || answer.starts_with("{\"Err\":[79,"), "{most}: {answer}");
@@ -478,7 +510,8 @@ fn a_keeper_starts_although_the_program_was_removed() {
     let server = Server::any();
     let (shared, name) = (Shared::new(), name());
     let program = shared.path("luagate");
-    // By another process: no thread of this test that starts a process at the moment keeps it open for writing.
+    // By another process: no thread of this test that starts a process at the moment keeps it open for
+    // writing.
     assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_luagate")).arg(&program).status().unwrap().success());
     let mut shell = Command::new("sh");
     shell
@@ -505,5 +538,8 @@ fn without_a_keeper_only_refresh_renews_the_lease() {
     assert_eq!(luagate(&server).args(["refresh", "--lease", "1s"]).args(&printed[..2]).done().code(), 0);
     eventually("the lease has ended", || (!is_locked(&server, &name)).then_some(()));
     let late = luagate(&server).arg("refresh").args(&printed).done();
-    assert_eq!((late.code(), late.err()), (1, format!("luagate: {} neither holds nor waits for {name}\n", printed[1])));
+    assert_eq!(
+        (late.code(), late.err()),
+        (1, format!("luagate: {} neither holds nor waits for {name}\n", printed[1]))
+    );
 }

@@ -22,13 +22,22 @@ fn masked(mut value: Value) -> Value {
         Value::Array(list) => list.iter_mut().for_each(|item| *item = masked(item.take())),
         Value::Object(fields) => {
             for (name, value) in fields.iter_mut() {
-                let is_varying =
-                    ["age_ms", "patience_ms", "remaining_ms", "fence", "ticket", "oldest_holder_ms", "longest_wait_ms"];
+                let is_varying = [
+                    "age_ms",
+                    "patience_ms",
+                    "remaining_ms",
+                    "fence",
+                    "ticket",
+                    "oldest_holder_ms",
+                    "longest_wait_ms",
+                ];
                 *value = match value.take() {
                     Value::Number(number) if is_varying.contains(&name.as_str()) => {
                         json!(if number.is_u64() { "number" } else { "?" })
                     }
-                    Value::String(id) if name == "id" => json!(format!("{}/uuid", id.split_once('/').unwrap().0)),
+                    Value::String(id) if name == "id" => {
+                        json!(format!("{}/uuid", id.split_once('/').unwrap().0))
+                    }
                     value => masked(value),
                 };
             }
@@ -87,8 +96,8 @@ fn ls_lists_every_kind_and_its_json_has_the_documented_shape() {
 fn ls_filters_and_sorts() {
     let server = Server::any();
     let gate = gate(&server);
-    let permits =
-        [("a:1", 1), ("a:2", 3), ("b:1", 2)].map(|(name, count)| gate.semaphore(name, 5).acquire_many(count).unwrap());
+    let permits = [("a:1", 1), ("a:2", 3), ("b:1", 2)]
+        .map(|(name, count)| gate.semaphore(name, 5).acquire_many(count).unwrap());
     gate.stored_semaphore("a:3").resize(4).unwrap();
     let lock = gate.mutex("a:1").lock().unwrap();
     // The names are read one after the other, so ages that are almost the same have no order.
@@ -99,7 +108,8 @@ fn ls_filters_and_sorts() {
     let names = |arguments: &str| -> Vec<String> {
         let found = json_of(&server, &format!("ls --json {arguments}"));
         let rows = found["names"].as_array().unwrap().iter();
-        rows.map(|row| format!("{} {}", row["kind"].as_str().unwrap(), row["name"].as_str().unwrap())).collect()
+        rows.map(|row| format!("{} {}", row["kind"].as_str().unwrap(), row["name"].as_str().unwrap()))
+            .collect()
     };
     assert_eq!(names("a:*"), ["semaphore a:1", "mutex a:1", "semaphore a:2", "semaphore a:3"]);
     assert_eq!(names("a:* --busy --kind semaphore"), ["semaphore a:1", "semaphore a:2"]);
@@ -123,7 +133,8 @@ fn inspect_shows_who_holds_since_when_and_who_waits() {
     let gate = gate(&server);
     let permit = gate.semaphore("a", 1).acquire().unwrap();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| gate.semaphore("a", 1).label("batch").acquire().unwrap().release().unwrap());
+        let waiter =
+            scope.spawn(|| gate.semaphore("a", 1).label("batch").acquire().unwrap().release().unwrap());
         waits(&gate.semaphore("a", 1), 1);
         let expected = json!({ "names": [{
             "name": "a", "kind": "semaphore", "limit": 1, "pinned": false, "in_use": 1, "holders": 1, "waiting": 1,
@@ -140,7 +151,8 @@ fn inspect_shows_who_holds_since_when_and_who_waits() {
         assert_eq!(masked(json_of(&server, "inspect a --json")), expected);
         let text = luagate(&server).args(words("inspect a")).done().out();
         assert!(text.starts_with("semaphore a: in use 1/1, waiting 1\n"), "{text}");
-        let is_waiter = |line: &str| line.starts_with("1        1        ") && line.contains("s     -       batch/");
+        let is_waiter =
+            |line: &str| line.starts_with("1        1        ") && line.contains("s     -       batch/");
         assert!(text.contains(permit.id()) && text.lines().any(is_waiter), "{text}");
         permit.release().unwrap();
         waiter.join().unwrap();
@@ -152,7 +164,8 @@ fn inspect_shows_who_holds_since_when_and_who_waits() {
 #[test]
 fn inspect_reads_more_than_a_page() {
     let server = Server::any();
-    let semaphore = gate(&server).semaphore("a", 3_000).lease(Lease::fixed(std::time::Duration::from_secs(600)));
+    let semaphore =
+        gate(&server).semaphore("a", 3_000).lease(Lease::fixed(std::time::Duration::from_secs(600)));
     let permits: Vec<_> = (0..1_200).map(|_| semaphore.acquire().unwrap()).collect();
     let state = json_of(&server, "inspect a --json --most 5000");
     assert_eq!(state["names"][0]["holder_list"].as_array().unwrap().len(), 1_200);
@@ -178,7 +191,8 @@ fn on_a_cluster_all_nodes_are_listed_and_used() {
     let gate = Gate::builder(&url).prefix(&cluster.prefix).open().unwrap();
     let held: Vec<_> = names.iter().map(|name| gate.semaphore(name, 2).acquire().unwrap()).collect();
     let found: Value = serde_json::from_str(&luagate().args(["ls", "--json"]).done().out()).unwrap();
-    let found: Vec<&str> = found["names"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    let found: Vec<&str> =
+        found["names"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(found, names);
     for name in &names {
         let ended = luagate().args(["try", "-n", "2", name, "--", "true"]).done();

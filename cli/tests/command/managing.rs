@@ -45,8 +45,8 @@ fn on_a_terminal_revoke_shows_what_it_found_and_asks() {
 fn a_text_that_means_several_ids_revokes_nothing() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("a", 5);
-    let permits =
-        ["host:7", "host:71", "host:72", "host:72"].map(|label| semaphore.clone().label(label).acquire().unwrap());
+    let permits = ["host:7", "host:71", "host:72", "host:72"]
+        .map(|label| semaphore.clone().label(label).acquire().unwrap());
     let ambiguous = luagate(&server).args(words("revoke a host:7 host --yes")).done();
     assert_eq!(ambiguous.code(), 64, "{ambiguous:?}");
     assert!(ambiguous.err().contains("host: 4 ids begin with it"), "{ambiguous:?}");
@@ -80,7 +80,11 @@ fn all_holders_or_all_waiters_are_revoked_of_the_chosen_kind() {
     assert_eq!(luagate(&server).args(words("revoke a --holders -y --kind semaphore")).done().code(), 0);
     held.refresh().unwrap_err();
     let nobody = luagate(&server).args(words("revoke a --holders -y --kind semaphore")).done();
-    assert_eq!((nobody.code(), nobody.err().contains("nobody holds or waits for a as asked")), (1, true), "{nobody:?}");
+    assert_eq!(
+        (nobody.code(), nobody.err().contains("nobody holds or waits for a as asked")),
+        (1, true),
+        "{nobody:?}"
+    );
     mutex.refresh().unwrap();
     mutex.release().unwrap();
 }
@@ -112,16 +116,20 @@ fn only_a_semaphore_that_is_stored_gets_another_limit() {
     for arguments in ["nothing 3", "nothing 3 --expected 0", "nothing 3 --expected 5", "nothing --unpin"] {
         let refused = resize(arguments);
         assert_eq!((refused.code(), refused.out()), (1, String::new()), "{arguments}");
-        let expected =
-            "luagate: nothing: no semaphore with this name is stored. Check it with `luagate ls`, or --create";
+        let expected = "luagate: nothing: no semaphore with this name is stored. Check it with `luagate ls`, or --create";
         assert!(refused.err().starts_with(expected), "{arguments}: {refused:?}");
     }
     let gate = server.gate();
     let locks = (gate.mutex("m").lock().unwrap(), gate.rwlock("rw").read().unwrap());
-    for (arguments, kind) in [("m 3", "m is a mutex"), ("m --unpin", "m is a mutex"), ("rw 3", "rw is a rwlock")] {
+    for (arguments, kind) in
+        [("m 3", "m is a mutex"), ("m --unpin", "m is a mutex"), ("rw 3", "rw is a rwlock")]
+    {
         let refused = resize(arguments);
         assert_eq!(refused.code(), 1, "{refused:?}");
-        assert!(refused.err().starts_with(&format!("luagate: {kind}, whose limit cannot be changed.")), "{refused:?}");
+        assert!(
+            refused.err().starts_with(&format!("luagate: {kind}, whose limit cannot be changed.")),
+            "{refused:?}"
+        );
     }
     assert_eq!(server.all_keys().iter().filter(|key| key.contains("semaphore")).count(), 0);
     drop(locks);
@@ -141,7 +149,8 @@ fn only_a_semaphore_that_is_stored_gets_another_limit() {
 #[test]
 fn a_latch_opens_after_all_have_counted_down() {
     let server = Server::any();
-    let latch = |arguments: &str| luagate(&server).args(words("latch nightly -n 2")).args(words(arguments)).done();
+    let latch =
+        |arguments: &str| luagate(&server).args(words("latch nightly -n 2")).args(words(arguments)).done();
     assert_eq!(latch("show").out(), "2\n");
     assert_eq!(latch("down --id one").out(), "1\n");
     assert_eq!(latch("down --id one").out(), "1\n", "an id counts once");

@@ -50,7 +50,8 @@ fn an_error_names_the_options() {
             ("ls --url redis://", 64, "the URL of the server: "),
             ("inspect a{b", 64, "contains a brace"),
         ] {
-            // On a busy machine a wait of 1 ms can end before the server has answered. Then its outcome is unknown.
+            // On a busy machine a wait of 1 ms can end before the server has answered. Then its outcome is
+            // unknown.
             let ended = eventually("an answer in time", || {
                 let ended = luagate(&server).args(words(arguments)).done();
                 (!arguments.contains("-w 1ms") || ended.code() != 69).then_some(ended)

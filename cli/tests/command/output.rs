@@ -1,4 +1,5 @@
-//! Output that nobody reads, or that cannot be written: the work is finished, the status says what happened, nothing panics.
+//! Output that nobody reads, or that cannot be written: the work is finished, the status says what happened,
+//! nothing panics.
 
 use super::tool::{Run, Text, bare, luagate, words};
 use crate::support::Server;
@@ -64,7 +65,10 @@ fn output_that_cannot_be_written_is_an_error() {
         let Some(full) = full() else { return };
         let ended = luagate(&server).args(words(arguments)).stdout(full).stderr(Stdio::piped()).done();
         assert_eq!(ended.code(), 1, "{arguments}: {ended:?}");
-        assert!(ended.err().starts_with("luagate: cannot write to the standard output: No space"), "{ended:?}");
+        assert!(
+            ended.err().starts_with("luagate: cannot write to the standard output: No space"),
+            "{ended:?}"
+        );
         assert_eq!(ended.err().lines().count(), 1, "{arguments}: {ended:?}");
     }
     drop(permit);
@@ -88,10 +92,15 @@ fn all_are_revoked_although_nobody_reads_the_output() {
 #[test]
 fn a_message_that_cannot_be_written_does_not_change_the_status() {
     let server = Server::any();
-    let without_stderr = |command: &mut Command, stderr: Stdio| command.stderr(stderr).status().unwrap().code();
-    for (arguments, status) in
-        [("revoke a nobody -y", 1), ("resize", 64), ("walk", 64), ("latch nightly delete", 0), ("ls --prefix a/b", 64)]
-    {
+    let without_stderr =
+        |command: &mut Command, stderr: Stdio| command.stderr(stderr).status().unwrap().code();
+    for (arguments, status) in [
+        ("revoke a nobody -y", 1),
+        ("resize", 64),
+        ("walk", 64),
+        ("latch nightly delete", 0),
+        ("ls --prefix a/b", 64),
+    ] {
         for stderr in [Some(closed()), full()].into_iter().flatten() {
             let status_found = without_stderr(luagate(&server).args(words(arguments)), stderr);
             assert_eq!(status_found, Some(status), "{arguments}");
@@ -122,7 +131,8 @@ fn a_blocked_message_does_not_delay_the_end() {
     ] {
         let (_reader, writer) = blocked();
         let begun = Instant::now();
-        let mut child = luagate(&server).args(words(arguments)).stdout(Stdio::null()).stderr(writer).spawn().unwrap();
+        let mut child =
+            luagate(&server).args(words(arguments)).stdout(Stdio::null()).stderr(writer).spawn().unwrap();
         let ended = crate::support::within(crate::support::SOON, || child.try_wait().unwrap());
         let _ = child.kill();
         let _ = child.wait();

@@ -1,4 +1,5 @@
-//! The file with the password, which is read at each connection: its content may change while the command runs.
+//! The file with the password, which is read at each connection: its content may change while the command
+//! runs.
 
 use super::keeping::{has_ended, is_locked, name};
 use super::secrets::{CALLS, shows};
@@ -50,7 +51,8 @@ fn every_command_logs_in_with_the_password_of_the_file() {
     rotate(&server, "hunter2");
     let url = server.url.replace("//", &format!("//{USER}@"));
     let shared = Shared::new();
-    for (text, fits) in [("hunter2", true), ("hunter2\n", true), ("hunter2\r\n", true), ("hunter23\n", false)] {
+    for (text, fits) in [("hunter2", true), ("hunter2\n", true), ("hunter2\r\n", true), ("hunter23\n", false)]
+    {
         store(&shared, text);
         for call in CALLS {
             let mut variable = bare();
@@ -60,7 +62,8 @@ fn every_command_logs_in_with_the_password_of_the_file() {
             option.args(["--url", &url, "--password-file"]).arg(shared.path("password"));
             let from_option = option.args(words(call)).done();
             for ended in [from_variable, from_option] {
-                let is_refused = ended.err().contains("cannot log in") || ended.out().contains("cannot log in");
+                let is_refused =
+                    ended.err().contains("cannot log in") || ended.out().contains("cannot log in");
                 let may_be_refused = !fits && !call.starts_with("complete");
                 assert_eq!(is_refused, may_be_refused, "{call}: {ended:?}");
                 assert!(!shows(&ended), "{call}: {ended:?}");
@@ -74,7 +77,8 @@ fn a_file_that_cannot_be_used_is_reported_at_once_without_its_text() {
     let server = own!(Server::private_tcp(&[]));
     let shared = Shared::new();
     let run = |file: &Path| {
-        let ended = luagate(&server).arg("--password-file").arg(file).args(words("run -w 10m a -- true")).done();
+        let ended =
+            luagate(&server).arg("--password-file").arg(file).args(words("run -w 10m a -- true")).done();
         assert_eq!(ended.code(), 69, "{ended:?}");
         assert!(!shows(&ended), "{ended:?}");
         ended.err()
@@ -115,7 +119,11 @@ fn the_keeper_of_acquire_keeps_its_permit_when_the_password_changes() {
     let before = end();
     eventually("the lease is renewed", || (end() > before + Duration::from_secs(1)).then_some(()));
     let mut release = luagate(&target);
-    release.arg("--password-file").arg(shared.path("password")).arg("release").args(printed.split_whitespace());
+    release
+        .arg("--password-file")
+        .arg(shared.path("password"))
+        .arg("release")
+        .args(printed.split_whitespace());
     assert_eq!(release.done().code(), 0);
     assert!(!is_locked(&server, &name));
     has_ended(&name);
@@ -128,8 +136,11 @@ fn run_waits_while_the_server_refuses_the_password() {
     rotate(&server, "new");
     store(&shared, "old");
     let mut run = luagate(&target);
-    let run =
-        run.arg("--password-file").arg(shared.path("password")).args(words("run -w 10m a -- echo done")).started();
+    let run = run
+        .arg("--password-file")
+        .arg(shared.path("password"))
+        .args(words("run -w 10m a -- echo done"))
+        .started();
     eventually("it tries the old password", || is_refused(&server));
     store(&shared, "new");
     let ended = run.output();

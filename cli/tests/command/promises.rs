@@ -1,4 +1,5 @@
-//! What `luagate run` promises about the command, its processes and the permit, under faults of the machine and the server.
+//! What `luagate run` promises about the command, its processes and the permit, under faults of the machine
+//! and the server.
 
 use super::signals::{exists, mutex, script};
 use super::tool::{Run, Running, Shared, Text, luagate, waits, words};
@@ -37,7 +38,8 @@ fn a_permit_that_was_revoked_or_forgotten_is_noticed_within_a_second_and_a_half(
 #[test]
 fn a_waiter_gets_the_permit_that_it_was_granted_while_the_server_was_stopped() {
     let mut server = crate::own!(Server::private(&[]));
-    let holder = script(&server, &Shared::new(), "--lease 4s", "echo $$ >$0/pid; while :; do sleep 0.01; done");
+    let holder =
+        script(&server, &Shared::new(), "--lease 4s", "echo $$ >$0/pid; while :; do sleep 0.01; done");
     eventually("it is held", || mutex(&server).is_locked().unwrap().then_some(()));
     let waiter = luagate(&server).args(words("run -q --lease 60s -w 40s a -- echo granted")).started();
     waits(mutex(&server).to_lock().0, 1);
@@ -58,8 +60,10 @@ fn a_step_of_the_wall_clock_does_not_end_the_command() {
     if let Err(reason) = clock::give_own(&mut run, &shared.path("")) {
         return crate::support::skip_since(&reason);
     }
-    let run =
-        run.args(words("run --lease 2s a -- sh -c")).arg("echo $$ >$0/pid; read line; exit 3").arg(shared.path(""));
+    let run = run
+        .args(words("run --lease 2s a -- sh -c"))
+        .arg("echo $$ >$0/pid; read line; exit 3")
+        .arg(shared.path(""));
     let mut run = run.stdin(Stdio::piped()).started();
     shared.text("pid");
     clock::set(&shared.path(""), 3_600);
@@ -162,12 +166,17 @@ fn a_command_that_would_wait_behind_a_waiter_for_its_own_permit_is_refused() {
         let other = (status == 75).then(|| server.gate().semaphore("c", 4).acquire().unwrap());
         let mut run = luagate(&server);
         let outer = inner.replace("-w 1s ", "");
+        let run = run
+            .arg("run")
+            .args(words(&outer))
+            .args(words("-- sh -c"))
+            .arg("echo >$0/begun; read line; exec \"$@\"");
         let run =
-            run.arg("run").args(words(&outer)).args(words("-- sh -c")).arg("echo >$0/begun; read line; exec \"$@\"");
-        let run = run.arg(shared.path("")).args([program, "run", "-q"]).args(words(inner)).args(words("-- true"));
+            run.arg(shared.path("")).args([program, "run", "-q"]).args(words(inner)).args(words("-- true"));
         let mut run = run.stdin(Stdio::piped()).started();
         shared.text("begun");
-        let waiter = luagate(&server).args(words("run -q")).args(words(waiter)).args(words("-- true")).started();
+        let waiter =
+            luagate(&server).args(words("run -q")).args(words(waiter)).args(words("-- true")).started();
         waits(&semaphore, 1);
         run.type_in("go\n");
         let ended = run.output();
@@ -189,16 +198,19 @@ fn as_the_first_process_of_a_container_it_takes_ended_processes_away_also_during
     run.args(words("run -q a -- sh -c")).arg("exit 4");
     let run = run.started();
     let init = eventually("the first process", || {
-        let children = Command::new("ps").args(["-o", "pid=", "--ppid", &run.id().to_string()]).output().unwrap().out();
+        let children =
+            Command::new("ps").args(["-o", "pid=", "--ppid", &run.id().to_string()]).output().unwrap().out();
         children.trim().parse::<u32>().ok()
     });
     waits(mutex(&server).to_lock().0, 1);
     // A process in the container whose parent ends becomes a child of the first one.
-    let orphans = ["--target", &init.to_string(), "--pid", "sh", "-c", "for n in 1 2 3; do (sleep 0.01 &) ; done"]
-        .map(str::to_owned);
+    let orphans =
+        ["--target", &init.to_string(), "--pid", "sh", "-c", "for n in 1 2 3; do (sleep 0.01 &) ; done"]
+            .map(str::to_owned);
     assert!(Command::new("nsenter").args(orphans).env(MARK, mark()).status().unwrap().success());
     eventually("no zombie is left", || {
-        let states = Command::new("ps").args(["-o", "stat=", "--ppid", &init.to_string()]).output().unwrap().out();
+        let states =
+            Command::new("ps").args(["-o", "stat=", "--ppid", &init.to_string()]).output().unwrap().out();
         (!states.contains('Z')).then_some(())
     });
     held.release().unwrap();
@@ -226,7 +238,8 @@ fn only_processes_that_the_command_has_started_are_ended() {
     }
 }
 
-/// Runs `luagate` as a user who may not end the command: that one belongs to root, as with sudo. `None`: not possible here.
+/// Runs `luagate` as a user who may not end the command: that one belongs to root, as with sudo. `None`: not
+/// possible here.
 fn of_another_user(server: &Server, shared: &Shared, options: &str, text: &str) -> Option<Running> {
     let mut made = Command::new("sh");
     made.arg("-c").arg(
@@ -262,7 +275,10 @@ fn what_cannot_be_ended_because_it_belongs_to_another_user_is_told() {
     let ended = run.output();
     assert_eq!(ended.code(), 79, "{ended:?}");
     let err = shared.text("err");
-    assert!(err.contains(&format!("cannot end what belongs to another user: process {}", pid.trim())), "{err}");
+    assert!(
+        err.contains(&format!("cannot end what belongs to another user: process {}", pid.trim())),
+        "{err}"
+    );
     assert_eq!(err.lines().count(), 2, "{err}");
 }
 
@@ -299,7 +315,10 @@ fn a_limit_that_differs_from_the_one_in_force_is_told() {
     server.gate().semaphore("a", 3).resize(5).unwrap();
     let ended = luagate(&server).args(words("run -n 3 a -- true")).done();
     let remedy = "Pass -n 5, or change it with `luagate resize a 3`";
-    assert_eq!((ended.code(), ended.err()), (0, format!("luagate: the limit of a in force is 5, not 3. {remedy}\n")));
+    assert_eq!(
+        (ended.code(), ended.err()),
+        (0, format!("luagate: the limit of a in force is 5, not 3. {remedy}\n"))
+    );
     assert_eq!(luagate(&server).args(words("run -q -n 3 a -- true")).done().err(), "");
     assert_eq!(luagate(&server).args(words("run -n 5 a -- true")).done().err(), "");
 }
@@ -322,7 +341,8 @@ fn a_script_without_an_interpreter_is_run_by_the_shell() {
     let server = Server::any();
     let shared = Shared::new();
     let script = shared.script("work", "exit 1");
-    let made = Command::new("sh").args(["-c", "printf 'echo \"got $1\"; exit 6\\n' >\"$0\""]).arg(&script).status();
+    let made =
+        Command::new("sh").args(["-c", "printf 'echo \"got $1\"; exit 6\\n' >\"$0\""]).arg(&script).status();
     assert!(made.unwrap().success());
     let ended = luagate(&server).args(words("run a --")).arg(&script).arg("it").done();
     assert_eq!((ended.code(), ended.out()), (6, "got it\n".to_owned()));

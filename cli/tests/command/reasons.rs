@@ -9,7 +9,8 @@ use serde_json::Value;
 /// A command that holds the mutex `a` until its input ends, and its permit.
 fn holder(server: &Server, arguments: &[&str]) -> (Running, Holder) {
     let mut run = luagate(server);
-    let run = run.arg("run").args(arguments).args(words("a -- cat")).stdin(std::process::Stdio::piped()).started();
+    let run =
+        run.arg("run").args(arguments).args(words("a -- cat")).stdin(std::process::Stdio::piped()).started();
     let found = eventually("a holder", || server.gate().mutex("a").inspect().unwrap().holders.pop());
     (run, found)
 }
@@ -27,7 +28,10 @@ fn the_label_contains_host_process_and_reason_and_every_list_shows_them() {
     let place = label.strip_prefix("anna@").unwrap().strip_suffix(",release+4.2,+ticket+17").unwrap();
     assert!(place.ends_with(&format!(":{}", run.id())), "{label}");
     let json = holder_json(&server);
-    assert_eq!((json["label"].as_str(), json["reason"].as_str()), (Some(label), Some("release 4.2, ticket 17")));
+    assert_eq!(
+        (json["label"].as_str(), json["reason"].as_str()),
+        (Some(label), Some("release 4.2, ticket 17"))
+    );
     let shown = format!("anna@{place} \"release 4.2, ticket 17\"");
     let list = luagate(&server).args(words("ls a")).done().out();
     assert!(list.contains(&shown), "{list}");
@@ -66,9 +70,13 @@ fn revoke_finds_a_holder_by_its_label_and_by_its_host_and_process() {
 fn a_reason_of_up_to_80_bytes_is_read_as_it_was_written() {
     let server = Server::any();
     let longest = "ü".repeat(40);
-    for reason in
-        [&*longest, &"x y".repeat(26), "100 % + 5,a/b@c:1?x=\"y\"", "two\nlines\u{202e}\u{200b}\u{3000}🦀", "日本"]
-    {
+    for reason in [
+        &*longest,
+        &"x y".repeat(26),
+        "100 % + 5,a/b@c:1?x=\"y\"",
+        "two\nlines\u{202e}\u{200b}\u{3000}🦀",
+        "日本",
+    ] {
         let (run, found) = holder(&server, &["--reason", reason]);
         assert!(found.id.len() <= 200, "{}", found.id);
         assert_eq!(holder_json(&server)["reason"], reason, "{}", found.id);
@@ -92,8 +100,9 @@ fn a_reason_of_up_to_80_bytes_is_read_as_it_was_written() {
 fn labels_of_other_clients_are_shown_with_escapes() {
     let server = Server::any();
     let semaphore = server.gate().semaphore("a", 1);
-    let evil =
-        semaphore.clone().id("evil\u{202e}\u{200b}@h:1,%1B[2J+%E2%80%AE%22/c0ffee00-0000-4000-8000-000000000000");
+    let evil = semaphore
+        .clone()
+        .id("evil\u{202e}\u{200b}@h:1,%1B[2J+%E2%80%AE%22/c0ffee00-0000-4000-8000-000000000000");
     let held = evil.acquire().unwrap();
     let waiter = luagate(&server).args(words("run -n 1 -w 1.5s a -- true")).done().err();
     let list = luagate(&server).args(words("ls a")).done().out();

@@ -43,7 +43,8 @@ fn the_command_knows_which_permit_is_of_which_name() {
         let print = "echo \"$LUAGATE_NAME $LUAGATE_ID $LUAGATE_FENCE\" >\"$0\"; read line";
         let run = run.arg(print).arg(shared.path("permits")).stdin(Stdio::piped()).started();
         let permits = shared.text("permits");
-        let [first, other, id, id_of_other, fence, fence_of_other] = permits.split_whitespace().collect::<Vec<_>>()[..]
+        let [first, other, id, id_of_other, fence, fence_of_other] =
+            permits.split_whitespace().collect::<Vec<_>>()[..]
         else {
             panic!("{permits}")
         };
@@ -51,7 +52,11 @@ fn the_command_knows_which_permit_is_of_which_name() {
         for (name, id, fence) in [(first, id, fence), (other, id_of_other, fence_of_other)] {
             let state = server.gate().semaphore(name, 2).inspect().unwrap();
             let holder = &state.holders[0];
-            assert_eq!((holder.id.as_str(), holder.fence.to_string().as_str()), (id, fence), "{names}: {name}");
+            assert_eq!(
+                (holder.id.as_str(), holder.fence.to_string().as_str()),
+                (id, fence),
+                "{names}: {name}"
+            );
         }
         run.signal("TERM");
         assert_eq!(run.output().code(), 143);
@@ -132,8 +137,19 @@ fn a_command_with_a_head_start_comes_before_one_that_came_earlier() {
     let held = server.gate().semaphore("a", 1).acquire().unwrap();
     let waiters = [("plain", "0s"), ("urgent", "1d")].map(|(name, head_start)| {
         let mut run = luagate(&server);
-        let run =
-            run.args(["run", "-n", "1", "--head-start", head_start, "a", "--", "sh", "-c", "echo $0 >>\"$1\"", name]);
+        let run = run.args([
+            "run",
+            "-n",
+            "1",
+            "--head-start",
+            head_start,
+            "a",
+            "--",
+            "sh",
+            "-c",
+            "echo $0 >>\"$1\"",
+            name,
+        ]);
         let waiter = run.arg(shared.path("order")).started();
         waits(&server.gate().semaphore("a", 1), if name == "plain" { 1 } else { 2 });
         waiter
@@ -175,7 +191,8 @@ fn a_password_is_not_in_the_process_list() {
     for option in [vec!["--url".to_owned(), url.clone()], vec![format!("--url={url}")]] {
         let mut run = super::tool::bare();
         let run = run.args(["--prefix", &server.prefix, "run"]).args(option).args(words("a -- sh -c"));
-        let run = run.arg("echo \"${LUAGATE_HIDDEN_URL-none}\" >\"$0\"; read line").arg(shared.path("started"));
+        let run =
+            run.arg("echo \"${LUAGATE_HIDDEN_URL-none}\" >\"$0\"; read line").arg(shared.path("started"));
         let run = run.stdin(Stdio::piped()).started();
         assert_eq!(shared.text("started"), "none\n");
         let arguments = std::fs::read(format!("/proc/{}/cmdline", run.id())).unwrap();

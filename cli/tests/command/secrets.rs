@@ -112,10 +112,20 @@ fn no_process_of_the_command_shows_the_password_in_its_arguments() {
     let shared = Shared::new();
     let name = format!("kept{}", std::process::id());
     let mut acquire = bare();
-    let acquired = acquire.args(["--url", &url, "acquire", &name, "--pid"]).arg(std::process::id().to_string()).done();
+    let acquired =
+        acquire.args(["--url", &url, "acquire", &name, "--pid"]).arg(std::process::id().to_string()).done();
     assert!(acquired.status.success(), "{acquired:?}");
     let mut run = bare();
-    run.args(["--url", &url, "run", "ran", "--", "sh", "-c", "env >\"$0.new\"; mv \"$0.new\" \"$0\"; read line"]);
+    run.args([
+        "--url",
+        &url,
+        "run",
+        "ran",
+        "--",
+        "sh",
+        "-c",
+        "env >\"$0.new\"; mv \"$0.new\" \"$0\"; read line",
+    ]);
     let run = run.arg(shared.path("environment")).stdin(Stdio::piped()).started();
     let environment = shared.text("environment");
     // The variables of the user stay; the one that hides the URL does not.
@@ -126,7 +136,15 @@ fn no_process_of_the_command_shows_the_password_in_its_arguments() {
     }
     let words = String::from_utf8_lossy(&acquired.stdout).into_owned();
     let mut release = bare();
-    assert!(release.env("LUAGATE_URL", &url).arg("release").args(words.split_whitespace()).done().status.success());
+    assert!(
+        release
+            .env("LUAGATE_URL", &url)
+            .arg("release")
+            .args(words.split_whitespace())
+            .done()
+            .status
+            .success()
+    );
     run.signal("TERM");
     assert_eq!(run.output().code(), 143);
 }
@@ -139,7 +157,9 @@ fn the_command_leaves_no_file_and_no_socket() {
     for call in CALLS.into_iter().chain(["completions bash", "run -w 1s a -- sh -c 'kill -9 $PPID'"]) {
         let mut command = bare();
         command.args(words(call)).env("LUAGATE_URL", &url).current_dir(folder.path());
-        for variable in ["HOME", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"] {
+        for variable in
+            ["HOME", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"]
+        {
             command.env(variable, folder.path());
         }
         command.done();

@@ -12,7 +12,8 @@ pub fn mutex(server: &Server) -> luagate::Mutex {
     server.gate().mutex("a")
 }
 
-/// Runs this shell script under the mutex `a`. It has ended its preparation once it has written its process id.
+/// Runs this shell script under the mutex `a`. It has ended its preparation once it has written its process
+/// id.
 pub fn script(server: &Server, shared: &Shared, options: &str, text: &str) -> Running {
     let mut run = luagate(server);
     let run = run.arg("run").args(words(options)).args(words("a -- sh -c")).arg(text).arg(shared.path(""));
@@ -98,7 +99,8 @@ fn a_signal_ends_a_wait_and_leaves_nothing() {
 fn processes_that_the_command_leaves_behind_are_ended_before_the_permit_is_free() {
     let server = Server::any();
     let shared = Shared::new();
-    let behind = "(trap 'echo TERM >$0/got' TERM; echo $$ >$0/first; while :; do sleep 0.01; done) >/dev/null 2>&1 &
+    let behind =
+        "(trap 'echo TERM >$0/got' TERM; echo $$ >$0/first; while :; do sleep 0.01; done) >/dev/null 2>&1 &
         (trap '' TERM; exec sh -c 'echo $$ >$0/second; while :; do sleep 0.01; done' $0) >/dev/null 2>&1 &
         while [ ! -s $0/first ] || [ ! -s $0/second ]; do sleep 0.01; done; exit 4";
     let run = script(&server, &shared, "", behind);
@@ -140,7 +142,8 @@ fn in_the_foreground_the_command_stays_in_the_process_group() {
     let shared = Shared::new();
     let run = script(&server, &shared, "--foreground", "ps -o pgid= -p $$ >$0/group; read line; exit 3");
     let group = shared.text("group");
-    let own = std::process::Command::new("ps").args(["-o", "pgid=", "-p", &run.id().to_string()]).output().unwrap();
+    let own =
+        std::process::Command::new("ps").args(["-o", "pgid=", "-p", &run.id().to_string()]).output().unwrap();
     assert_eq!(group.trim(), own.out().trim());
     run.signal("TERM");
     assert_eq!(run.output().code(), 143);
@@ -150,10 +153,10 @@ fn in_the_foreground_the_command_stays_in_the_process_group() {
 fn if_luagate_is_killed_its_command_is_ended() {
     let server = Server::any();
     let shared = Shared::new();
-    let stubborn =
-        "trap '' TERM; sh -c 'echo $$ >$0/grandchild; while :; do sleep 0.01; done' $0 & echo $$ >$0/pid; wait";
+    let stubborn = "trap '' TERM; sh -c 'echo $$ >$0/grandchild; while :; do sleep 0.01; done' $0 & echo $$ >$0/pid; wait";
     for signal in ["KILL", "STOP"] {
-        // The guard ends the command a sixteenth of the lease before its end, which a busy machine must not miss.
+        // The guard ends the command a sixteenth of the lease before its end, which a busy machine must not
+        // miss.
         let run = script(&server, &shared, "--lease 6s", stubborn);
         let (pid, grandchild) = (shared.text("pid"), shared.text("grandchild"));
         let holder = mutex(&server).inspect().unwrap().holders.pop().unwrap();
@@ -197,7 +200,8 @@ fn the_guard_goes_by_the_last_lease_although_several_lines_have_piled_up() {
             at % 1_000 * 1_000_000
         )
     };
-    let started = format!("{{\"Started\":{{\"leader\":{},\"has_group\":true,\"mark\":\"none\"}}}}\n", command.id());
+    let started =
+        format!("{{\"Started\":{{\"leader\":{},\"has_group\":true,\"mark\":\"none\"}}}}\n", command.id());
     let mut input = guard.stdin.take().unwrap();
     input.write_all([started, ends(first), ends(last)].concat().as_bytes()).unwrap();
     eventually("the first lease has ended", || (now() > first + 500).then_some(()));
@@ -220,9 +224,12 @@ fn after_nohup_the_command_ignores_hup_too() {
     let server = Server::any();
     let shared = Shared::new();
     let mut run = std::process::Command::new("nohup");
-    run.arg(env!("CARGO_BIN_EXE_luagate")).env("LUAGATE_URL", &server.url).env("LUAGATE_PREFIX", &server.prefix);
+    run.arg(env!("CARGO_BIN_EXE_luagate"))
+        .env("LUAGATE_URL", &server.url)
+        .env("LUAGATE_PREFIX", &server.prefix);
     run.env(MARK, mark());
-    let run = run.args(words("run a -- sh -c")).arg("echo $$ >$0/pid; read line; exit 3").arg(shared.path(""));
+    let run =
+        run.args(words("run a -- sh -c")).arg("echo $$ >$0/pid; read line; exit 3").arg(shared.path(""));
     let run = run.stdin(Stdio::piped()).started();
     shared.text("pid");
     run.signal("HUP");
@@ -230,8 +237,8 @@ fn after_nohup_the_command_ignores_hup_too() {
     assert_eq!(run.output().code(), 143, "not 129");
 }
 
-/// Leaves processes behind, as a test that fails or is killed does: a server, and a command whose `luagate run` and guard are
-/// stopped.
+/// Leaves processes behind, as a test that fails or is killed does: a server, and a command whose `luagate
+/// run` and guard are stopped.
 pub fn leave() {
     let mut server = Server::private(&[]).unwrap();
     let shared = Shared::new();
@@ -239,8 +246,10 @@ pub fn leave() {
     let run = self::script(&server, &shared, "", script);
     let mut ids = vec![server.id(), run.id()];
     ids.extend([shared.text("away"), shared.text("pid")].map(|id| id.trim().parse::<u32>().unwrap()));
-    let guard =
-        std::process::Command::new("ps").args(["-o", "pid=", "--ppid", &run.id().to_string()]).output().unwrap();
+    let guard = std::process::Command::new("ps")
+        .args(["-o", "pid=", "--ppid", &run.id().to_string()])
+        .output()
+        .unwrap();
     let children: Vec<u32> = guard.out().split_whitespace().map(|id| id.parse().unwrap()).collect();
     assert!(children.len() > 1, "the command and the guard: {children:?}");
     for id in children.iter().chain([&run.id()]) {

@@ -108,7 +108,8 @@ fn status_75_or_the_chosen_one_if_no_permit_was_obtained() {
         let ended = luagate(&server).args(words(arguments)).done();
         assert_eq!(ended.code(), status, "{arguments}: {ended:?}");
         assert!(ended.err().starts_with("luagate: "), "{arguments}: {ended:?}");
-        let ended = luagate(&server).args(words(arguments).take(1)).arg("-q").args(words(arguments).skip(1)).done();
+        let ended =
+            luagate(&server).args(words(arguments).take(1)).arg("-q").args(words(arguments).skip(1)).done();
         assert_eq!((ended.code(), ended.err()), (status, String::new()), "{arguments}");
     }
     held.release().unwrap();
@@ -135,7 +136,8 @@ fn status_79_if_the_permit_is_revoked() {
     let server = Server::any();
     let shared = Shared::new();
     let mut run = luagate(&server);
-    run.args(words("run --lease 3s a -- sh -c")).arg("trap '' TERM; echo $$ >\"$0\"; while :; do sleep 0.01; done");
+    run.args(words("run --lease 3s a -- sh -c"))
+        .arg("trap '' TERM; echo $$ >\"$0\"; while :; do sleep 0.01; done");
     let run = run.arg(shared.path("pid")).started();
     shared.text("pid");
     let mutex = server.gate().mutex("a");

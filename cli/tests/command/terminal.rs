@@ -37,7 +37,9 @@ impl Terminal {
     pub fn start(&self, server: &Server, program: &str, arguments: &[&str]) -> Box<dyn Child + Send + Sync> {
         let mut command = CommandBuilder::new(program);
         command.args(arguments);
-        for (name, value) in [("LUAGATE_URL", &*server.url), ("LUAGATE_PREFIX", &server.prefix), (MARK, mark())] {
+        for (name, value) in
+            [("LUAGATE_URL", &*server.url), ("LUAGATE_PREFIX", &server.prefix), (MARK, mark())]
+        {
             command.env(name, value);
         }
         command.env("TERM", "xterm");
@@ -69,7 +71,11 @@ impl Terminal {
     }
 
     pub fn resize(&self, rows: u16, cols: u16) {
-        self.screen.lock().unwrap().screen_mut().set_size(NonZero::new(rows).unwrap(), NonZero::new(cols).unwrap());
+        self.screen
+            .lock()
+            .unwrap()
+            .screen_mut()
+            .set_size(NonZero::new(rows).unwrap(), NonZero::new(cols).unwrap());
         self.pair.master.resize(PtySize { rows, cols, ..PtySize::default() }).unwrap();
     }
 }

@@ -15,8 +15,8 @@ pub fn luagate(server: &Server) -> Command {
     command
 }
 
-/// The command without an address. Each signal has its default effect, though a shell may ignore some of them for its jobs in the
-/// background, and with them for these tests.
+/// The command without an address. Each signal has its default effect, though a shell may ignore some of them
+/// for its jobs in the background, and with them for these tests.
 pub fn bare() -> Command {
     let program = env!("CARGO_BIN_EXE_luagate");
     let mut command = Command::new(program);
@@ -24,8 +24,14 @@ pub fn bare() -> Command {
         command = Command::new("env");
         command.args(["--default-signal", program]);
     }
-    for name in ["LUAGATE_URL", "REDIS_URL", "LUAGATE_PASSWORD_FILE", "LUAGATE_PREFIX", "LUAGATE_NAME", "LUAGATE_HELD"]
-    {
+    for name in [
+        "LUAGATE_URL",
+        "REDIS_URL",
+        "LUAGATE_PASSWORD_FILE",
+        "LUAGATE_PREFIX",
+        "LUAGATE_NAME",
+        "LUAGATE_HELD",
+    ] {
         command.env_remove(name);
     }
     command.env(leftovers::MARK, leftovers::mark()).stdin(Stdio::null());
@@ -152,7 +158,8 @@ impl Shared {
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
         use std::os::unix::fs::PermissionsExt;
         let path = self.path(name);
-        // By another process: no thread of this test that starts a process at the moment keeps it open for writing.
+        // By another process: no thread of this test that starts a process at the moment keeps it open for
+        // writing.
         let made = Command::new("sh")
             .args(["-c", "printf '%s' \"$1\" >\"$2\"", "sh"])
             .arg(format!("#!/bin/sh\n{text}\n"))

@@ -27,7 +27,8 @@ struct Top {
 impl Top {
     fn start(server: &Server, arguments: &str) -> Top {
         let terminal = Terminal::new(20, 110);
-        let all: Vec<&str> = ["top", "--interval", "100ms"].into_iter().chain(arguments.split_whitespace()).collect();
+        let all: Vec<&str> =
+            ["top", "--interval", "100ms"].into_iter().chain(arguments.split_whitespace()).collect();
         let process = terminal.start(server, PROGRAM, &all);
         Top { terminal, process }
     }
@@ -37,7 +38,8 @@ impl Top {
     fn shows(&self, expected: &[&str]) -> String {
         self.terminal.shows(&format!("{expected:?}"), |text| {
             let rows = rows(text);
-            rows.len() == expected.len() && rows.iter().zip(expected).all(|(row, start)| row.starts_with(start))
+            rows.len() == expected.len()
+                && rows.iter().zip(expected).all(|(row, start)| row.starts_with(start))
         })
     }
 
@@ -76,7 +78,12 @@ fn names_their_usage_and_changes_are_shown() {
     let reader = gate.rwlock("config").read().unwrap();
     let top = Top::start(&server, "");
     let held = "> config rwlock 1 reading 0";
-    let text = top.shows(&[held, "deploy mutex 1/1 0", "market:1 semaphore 2/5 0", "market:2 semaphore 0/7* 0 - - -"]);
+    let text = top.shows(&[
+        held,
+        "deploy mutex 1/1 0",
+        "market:1 semaphore 2/5 0",
+        "market:2 semaphore 0/7* 0 - - -",
+    ]);
     assert!(text.starts_with("4 of 4 names, sort name, server "), "{text}");
     assert!(text.lines().nth(1).unwrap().starts_with("last reading "), "{text}");
     let head: Vec<&str> = text.lines().nth(2).unwrap().split_whitespace().collect();
@@ -88,7 +95,12 @@ fn names_their_usage_and_changes_are_shown() {
     two.release().unwrap();
     more.release().unwrap();
     mutex.release().unwrap();
-    top.shows(&[held, "deploy mutex 0/1 0 - - -", "market:1 semaphore 0/5 0 - - -", "market:2 semaphore 0/8* 0"]);
+    top.shows(&[
+        held,
+        "deploy mutex 0/1 0 - - -",
+        "market:1 semaphore 0/5 0 - - -",
+        "market:2 semaphore 0/8* 0",
+    ]);
     reader.release().unwrap();
 }
 
@@ -138,7 +150,8 @@ fn enter_opens_a_name_and_esc_goes_back() {
     assert!(text.contains(&permit.fence().to_string()), "{text}");
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| semaphore.clone().label("batch").acquire().unwrap());
-        let text = top.terminal.shows("the waiter", |text| text.contains("waits 1  1") && text.contains("  batch/"));
+        let text =
+            top.terminal.shows("the waiter", |text| text.contains("waits 1  1") && text.contains("  batch/"));
         assert!(text.starts_with("semaphore market: in use 2/2, waiting 1, "), "{text}");
         permit.release().unwrap();
         let granted = waiter.join().unwrap();
@@ -219,7 +232,8 @@ fn after_a_resize_the_screen_is_drawn_again() {
     let top = Top::start(&server, "");
     let expected = |count: usize| -> Vec<String> {
         let rows = names.iter().take(count).enumerate();
-        rows.map(|(index, name)| format!("{}{name} semaphore 0/3*", if index == 0 { "> " } else { "" })).collect()
+        rows.map(|(index, name)| format!("{}{name} semaphore 0/3*", if index == 0 { "> " } else { "" }))
+            .collect()
     };
     // Four lines are not rows.
     for (height, width) in [(20, 110), (12, 70), (30, 140)] {
@@ -268,7 +282,8 @@ fn while_the_server_is_away_the_table_stays_and_then_it_goes_on() {
 fn without_a_server_it_ends_before_it_changes_the_terminal() {
     let mut server = crate::own!(Server::private_tcp(&[]));
     server.kill();
-    let pair = NativePtySystem::default().openpty(PtySize { rows: 20, cols: 110, ..PtySize::default() }).unwrap();
+    let pair =
+        NativePtySystem::default().openpty(PtySize { rows: 20, cols: 110, ..PtySize::default() }).unwrap();
     let mut command = CommandBuilder::new(PROGRAM);
     command.args(["top", "--url", &server.url]);
     command.env("TERM", "xterm");
@@ -288,9 +303,11 @@ fn at_the_end_the_terminal_is_restored() {
     let server = Server::any();
     gate(&server).stored_semaphore("a").resize(3).unwrap();
     let shared = Shared::new();
-    let script = shared.script("start", &format!("echo $$ >'{}'; exec {PROGRAM} top", shared.path("pid").display()));
+    let script =
+        shared.script("start", &format!("echo $$ >'{}'; exec {PROGRAM} top", shared.path("pid").display()));
     // The last one is a signal during a key whose escape sequence does not end.
-    for (end, status) in [("q", "0"), ("\x03", "0"), ("TERM", "143"), ("HUP", "129"), ("INT", "130"), ("\x1b[", "143")]
+    for (end, status) in
+        [("q", "0"), ("\x03", "0"), ("TERM", "143"), ("HUP", "129"), ("INT", "130"), ("\x1b[", "143")]
     {
         let mut terminal = Terminal::new(20, 110);
         let mut shell = terminal.start(&server, "bash", &["--norc", "-i"]);
@@ -298,7 +315,8 @@ fn at_the_end_the_terminal_is_restored() {
         terminal.shows("the shell", |text| text.contains("\nhere"));
         // The variable is expanded, so the screen shows it only in the output.
         let start = script.display();
-        terminal.type_in(&format!("{start}; echo status $? after top; [ $(stty -g) = $before ] && echo same\r"));
+        terminal
+            .type_in(&format!("{start}; echo status $? after top; [ $(stty -g) = $before ] && echo same\r"));
         terminal.shows("the table", |text| text.contains("> a") && !text.contains("here"));
         let signal = |signal| assert!(signal_to(shared.text("pid").trim().parse().unwrap(), signal));
         match end {
@@ -310,7 +328,8 @@ fn at_the_end_the_terminal_is_restored() {
             "TERM" | "HUP" | "INT" => signal(end),
             key => terminal.type_in(key),
         }
-        let text = terminal.shows("the shell again", |text| text.contains("\nsame") && text.contains("\nhere"));
+        let text =
+            terminal.shows("the shell again", |text| text.contains("\nsame") && text.contains("\nhere"));
         assert!(text.contains(&format!("\nstatus {status} after top\n")), "{text}");
         assert!(!text.contains("arrows select"), "{text}");
         terminal.type_in("exit\r");
@@ -324,13 +343,17 @@ fn it_ends_with_its_terminal() {
     gate(&server).stored_semaphore("a").resize(3).unwrap();
     // In a session of its own, the command gets no signal when the terminal goes.
     for before in ["", "setsid -w "] {
-        let pair = NativePtySystem::default().openpty(PtySize { rows: 20, cols: 110, ..PtySize::default() }).unwrap();
+        let pair = NativePtySystem::default()
+            .openpty(PtySize { rows: 20, cols: 110, ..PtySize::default() })
+            .unwrap();
         let shared = Shared::new();
         let pid = shared.path("pid");
         let start = shared.script("start", &format!("echo $$ >'{}'; exec {PROGRAM} top", pid.display()));
         let mut command = CommandBuilder::new("sh");
         command.args(["-c", &format!("{before}{}", start.display())]);
-        for (name, value) in [("LUAGATE_URL", &*server.url), ("LUAGATE_PREFIX", &server.prefix), (MARK, mark())] {
+        for (name, value) in
+            [("LUAGATE_URL", &*server.url), ("LUAGATE_PREFIX", &server.prefix), (MARK, mark())]
+        {
             command.env(name, value);
         }
         command.env("TERM", "xterm");
@@ -346,7 +369,8 @@ fn it_ends_with_its_terminal() {
         drop((reader, pair.master));
         let pid = shared.text("pid");
         let state = || {
-            let ps = std::process::Command::new("ps").args(["-o", "stat=", "-p", pid.trim()]).output().unwrap();
+            let ps =
+                std::process::Command::new("ps").args(["-o", "stat=", "-p", pid.trim()]).output().unwrap();
             String::from_utf8(ps.stdout).unwrap()
         };
         // Perhaps nobody has asked for its status yet.
@@ -396,7 +420,8 @@ fn without_a_terminal_it_asks_for_once() {
     assert!(ended.err().contains("--once"), "{ended:?}");
     // A terminal that shows the table, and none for keys.
     let terminal = Terminal::new(20, 110);
-    let mut process = terminal.start(&server, "setsid", &["-w", "sh", "-c", &format!("{PROGRAM} top </dev/null")]);
+    let mut process =
+        terminal.start(&server, "setsid", &["-w", "sh", "-c", &format!("{PROGRAM} top </dev/null")]);
     let ended = within(SOON, || process.try_wait().unwrap()).expect("it ends");
     assert_eq!(ended.exit_code(), 64);
     terminal.shows("why", |text| text.contains("no terminal for keys"));
@@ -410,8 +435,8 @@ fn calls(server: &Server, command: &str) -> f64 {
     count.map_or(0.0, |count| count.parse().unwrap())
 }
 
-/// With 0.1 ms for a script these calls take at most 4 % of one of the server's cores. How long a script takes depends on the
-/// machine.
+/// With 0.1 ms for a script these calls take at most 4 % of one of the server's cores. How long a script
+/// takes depends on the machine.
 #[test]
 fn ten_thousand_names_cost_the_server_at_most_400_scripts_and_5_searches_a_second() {
     let server = crate::own!(Server::private(&[]));
@@ -433,7 +458,8 @@ fn ten_thousand_names_cost_the_server_at_most_400_scripts_and_5_searches_a_secon
     };
     // It still reads most of them for the first time, which costs as much as later.
     let is_found = || top.terminal.text().starts_with("10000 of 10000 names").then_some(());
-    within(Duration::from_secs(60), is_found).unwrap_or_else(|| panic!("not found:\n{}", top.terminal.text()));
+    within(Duration::from_secs(60), is_found)
+        .unwrap_or_else(|| panic!("not found:\n{}", top.terminal.text()));
     let counts = || ["evalsha", "scan"].map(|command| calls(&server, command));
     let (before, begun) = (counts(), Instant::now());
     let more = || (begun.elapsed() >= Duration::from_secs(12)).then_some(());

@@ -49,7 +49,10 @@ fn the_others_are_listed_and_a_warning_names_it() {
     }
     let text = luagate(&server).args(words("export --once")).done().out();
     assert!(text.contains("luagate_in_use{name=\"good\",kind=\"semaphore\"} 1.0\n"), "{text}");
-    assert!(text.contains("\nluagate_unreadable_names 4.0\n") && text.contains("\nluagate_up 1.0\n"), "{text}");
+    assert!(
+        text.contains("\nluagate_unreadable_names 4.0\n") && text.contains("\nluagate_up 1.0\n"),
+        "{text}"
+    );
     drop(permit);
 }
 
@@ -58,7 +61,11 @@ fn many_are_counted() {
     let server = Server::any();
     let mut con = server.connection();
     for number in 0..30 {
-        redis::cmd("SET").arg(format!("{}:mutex:{{n{number:02}}}", server.prefix)).arg(1).exec(&mut con).unwrap();
+        redis::cmd("SET")
+            .arg(format!("{}:mutex:{{n{number:02}}}", server.prefix))
+            .arg(1)
+            .exec(&mut con)
+            .unwrap();
     }
     let ended = luagate(&server).arg("ls").done();
     assert_eq!((ended.code(), ended.err().lines().count()), (0, 11), "{ended:?}");
@@ -71,8 +78,9 @@ fn the_live_table_shows_why() {
     let (permit, _) = planted(&server);
     let mut terminal = Terminal::new(20, 200);
     let mut top = terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["top"]);
-    terminal
-        .shows("the names", |text| text.contains("good ") && text.contains("a key of this name holds another type"));
+    terminal.shows("the names", |text| {
+        text.contains("good ") && text.contains("a key of this name holds another type")
+    });
     terminal.type_in("q");
     assert_eq!(eventually("the end", || top.try_wait().unwrap()).exit_code(), 0);
     drop(permit);

@@ -1,4 +1,5 @@
-//! Names, ids and labels of other clients: no escape sequence and no invisible character reaches a terminal or a log.
+//! Names, ids and labels of other clients: no escape sequence and no invisible character reaches a terminal
+//! or a log.
 
 use super::terminal::Terminal;
 use super::tool::{Run, Text, luagate, words};
@@ -65,7 +66,8 @@ fn escapes_are_shown_in_their_place() {
     assert!(text.contains(SHOWN), "{text}");
     let list = luagate(&server).arg("ls").done().out();
     assert!(list.contains("x\\u{202e}y  ") && list.contains("we\\u{200b}b"), "{list}");
-    let json: Value = serde_json::from_str(&luagate(&server).args(words("inspect a --json")).done().out()).unwrap();
+    let json: Value =
+        serde_json::from_str(&luagate(&server).args(words("inspect a --json")).done().out()).unwrap();
     assert_eq!(json["names"][0]["holder_list"][0]["id"], ID, "a program gets the exact id");
     drop(permit);
 }
@@ -76,7 +78,10 @@ fn such_a_holder_is_revoked_by_what_is_shown_and_by_its_id() {
     for id in [SHOWN, ID, "a\\u{1b}"] {
         let permit = planted(&server);
         let revoked = luagate(&server).args(["revoke", "a", id, "--yes"]).done();
-        assert_eq!((revoked.code(), revoked.out()), (0, format!("revoked the permit of {SHOWN} for semaphore a\n")));
+        assert_eq!(
+            (revoked.code(), revoked.out()),
+            (0, format!("revoked the permit of {SHOWN} for semaphore a\n"))
+        );
         drop(permit);
     }
     let permit = planted(&server);

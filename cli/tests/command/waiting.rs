@@ -30,12 +30,16 @@ fn without_a_terminal_one_line_shows_the_place_and_the_holders() {
     let (run, quiet) = (run.output(), quiet.output());
     assert_eq!((run.out(), quiet.out(), quiet.err()), ("done\n".into(), "done\n".into(), String::new()));
     let err = run.err();
-    assert!(err.starts_with("luagate: waiting for a since ") && err.contains(" of 2, held by web1 ("), "{err}");
+    assert!(
+        err.starts_with("luagate: waiting for a since ") && err.contains(" of 2, held by web1 ("),
+        "{err}"
+    );
     assert!(err.contains(": place 1 of") || err.contains(": place 2 of"), "{err}");
     assert_eq!(err.lines().count(), 1, "{err}");
 }
 
-/// Commands may share a stderr, as in the log of a script. Their lines do not mix, since one call of the system writes a line.
+/// Commands may share a stderr, as in the log of a script. Their lines do not mix, since one call of the
+/// system writes a line.
 #[test]
 fn each_line_is_written_at_once() {
     let server = Server::any();
@@ -76,8 +80,11 @@ fn a_place_beyond_the_waiters_that_are_read_is_shown_as_above_them() {
     let [meta, ..] = raw.keys.list();
     let name = meta.split(['{', '}']).nth(1).unwrap();
     let terminal = Terminal::new(10, 100);
-    let mut run =
-        terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "-n", "1", "-w", "1s", name, "--", "true"]);
+    let mut run = terminal.start(
+        &server,
+        env!("CARGO_BIN_EXE_luagate"),
+        &["run", "-n", "1", "-w", "1s", name, "--", "true"],
+    );
     terminal.shows("the line", |text| text.contains(": place above 1000 of 1001, held by holder ("));
     assert_eq!(run.wait().unwrap().exit_code(), 75);
 }
@@ -88,8 +95,11 @@ fn on_a_terminal_the_line_is_updated_in_place_and_removed() {
     let semaphore = gate(&server).semaphore("a", 1);
     let held = semaphore.acquire().unwrap();
     let terminal = Terminal::new(10, 100);
-    let mut run =
-        terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "-n", "1", "a", "--", "echo", "done"]);
+    let mut run = terminal.start(
+        &server,
+        env!("CARGO_BIN_EXE_luagate"),
+        &["run", "-n", "1", "a", "--", "echo", "done"],
+    );
     // For how many seconds it has waited, if the whole screen is the line.
     let seconds = |text: &str| -> Option<u64> {
         let (since, rest) = text.strip_prefix("luagate: waiting for a since ")?.split_once("s: ")?;
@@ -107,9 +117,9 @@ fn on_a_terminal_the_line_is_updated_in_place_and_removed() {
 fn the_command_reads_from_the_terminal_and_gets_its_keys() {
     let server = Server::any();
     let mut terminal = Terminal::new(10, 80);
-    let script =
-        "read line; echo \"read $line\"; trap 'echo interrupted; exit 6' INT; echo ready; while :; do sleep 0.01; done";
-    let mut run = terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "a", "--", "sh", "-c", script]);
+    let script = "read line; echo \"read $line\"; trap 'echo interrupted; exit 6' INT; echo ready; while :; do sleep 0.01; done";
+    let mut run =
+        terminal.start(&server, env!("CARGO_BIN_EXE_luagate"), &["run", "a", "--", "sh", "-c", script]);
     terminal.type_in("hello\n");
     terminal.shows("the line that was read", |text| text.contains("read hello") && text.contains("ready"));
     terminal.type_in("\x03");

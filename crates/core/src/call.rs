@@ -8,8 +8,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A call of one script as a value, with the type of its answer. Each function of `scripts::semaphore`, `scripts::latch` and
-/// `scripts::autocomplete` has a type with the same arguments that implements this trait. Only luagate implements it.
+/// A call of one script as a value, with the type of its answer. Each function of `scripts::semaphore`,
+/// `scripts::latch` and `scripts::autocomplete` has a type with the same arguments that implements this
+/// trait. Only luagate implements it.
 pub trait Call {
     /// What the script answers.
     type Answer;
@@ -29,8 +30,9 @@ pub trait Call {
     fn answer(&self, reply: Value) -> Result<Self::Answer, CallError>;
 }
 
-/// A call in the form in which it is sent: the command `EVALSHA`. `EVAL` is the same with the text in place of the
-/// SHA-1.
+#[doc(hidden)]
+/// A call in the form in which it is sent: the command `EVALSHA`. `EVAL` is the same with the text in place
+/// of the SHA-1.
 #[derive(Clone)]
 pub struct Packed {
     script: &'static Script,
@@ -43,8 +45,9 @@ pub struct Packed {
     key: Range<usize>,
 }
 
-/// The keys of a call in the form in which they are sent: their number, then each key. They are packed once for many
-/// calls.
+#[doc(hidden)]
+/// The keys of a call in the form in which they are sent: their number, then each key. They are packed once
+/// for many calls.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PackedKeys {
     words: Arc<[u8]>,
@@ -116,6 +119,7 @@ impl Packed {
     }
 }
 
+#[doc(hidden)]
 /// An argument of a script.
 pub enum Argument<'a> {
     Bytes(&'a [u8]),

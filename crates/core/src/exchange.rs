@@ -1,9 +1,10 @@
-//! Runs calls by the SHA-1 of their scripts, in as few packets as the server allows, and reads their outcomes.
+//! Runs calls by the SHA-1 of their scripts, in as few packets as the server allows, and reads their
+//! outcomes.
 //!
-//! A server answers `NOSCRIPT` if it does not know a script: after a restart, `SCRIPT FLUSH`, a failover, or when it has
-//! evicted the script. Then the first of these calls is repeated with the text (`EVAL`), which also stores the script, and
-//! the others follow by their SHA-1 in the same packet. A server reads a long packet in pieces, and may forget the script
-//! in between. Even then each round completes at least one call.
+//! A server answers `NOSCRIPT` if it does not know a script: after a restart, `SCRIPT FLUSH`, a failover, or
+//! when it has evicted the script. Then the first of these calls is repeated with the text (`EVAL`), which
+//! also stores the script, and the others follow by their SHA-1 in the same packet. A server reads a long
+//! packet in pieces, and may forget the script in between. Even then each round completes at least one call.
 
 use super::call::Packed;
 use super::reply::error_of;
@@ -120,8 +121,8 @@ impl<'a> Exchange<'a> {
         self.replies
     }
 
-    /// The reply to each call, and why they do not count yet: too few replicas confirmed them. `replicas`: those that had to
-    /// confirm. `ended`: why there are no replies to the last packet.
+    /// The reply to each call, and why they do not count yet: too few replicas confirmed them. `replicas`:
+    /// those that had to confirm. `ended`: why there are no replies to the last packet.
     pub fn results(
         mut self,
         replicas: Option<&MinReplicas>,
@@ -186,7 +187,8 @@ impl MinReplicas {
         let confirmed = match reply.map(error_in) {
             Some(Ok(Value::Int(confirmed))) => u32::try_from(confirmed).unwrap_or_default(),
             Some(Err(refused)) if refused.kind() == FailureKind::Permission => return Err(refused),
-            // The calls have run, and nothing is known of the replicas: for example, the server is a replica itself by now.
+            // The calls have run, and nothing is known of the replicas: for example, the server is a replica
+            // itself by now.
             Some(Err(unknown)) => return Err(unknown.of_kind(FailureKind::TooFewReplicas)),
             Some(Ok(_)) | None => 0,
         };
@@ -242,7 +244,9 @@ mod tests {
     #[test]
     fn a_grant_that_too_few_replicas_confirm_does_not_count() {
         let replicas = MinReplicas { count: 2, timeout: Duration::from_millis(10) };
-        for (confirmed, counts) in [(Some(Ok(Value::Int(2))), true), (Some(Ok(Value::Int(1))), false), (None, false)] {
+        for (confirmed, counts) in
+            [(Some(Ok(Value::Int(2))), true), (Some(Ok(Value::Int(1))), false), (None, false)]
+        {
             let call = call();
             let calls = [&call];
             let mut exchange = Exchange::new(&calls);

@@ -91,15 +91,15 @@ impl CallError {
         }
     }
 
-    /// Whether the call had too little time. This includes the case that no connection could be made in the time that
-    /// was left.
+    /// Whether the call had too little time. This includes the case that no connection could be made in the
+    /// time that was left.
     pub fn is_late(&self) -> bool {
         use FailureKind::*;
         self.failure().is_some_and(|failure| matches!(failure.kind(), TimedOut | Unreachable))
     }
 
-    /// Whether no other call may use the connection of this call. If only the time is over, it still works, and the reply may
-    /// come.
+    /// Whether no other call may use the connection of this call. If only the time is over, it still works,
+    /// and the reply may come.
     pub fn ends_connection(&self) -> bool {
         self.failure().is_some_and(Failure::ends_connection)
     }
@@ -164,14 +164,18 @@ impl Failure {
         self.0.may_have_run
     }
 
-    /// Whether no other call may use the connection: it broke, its order of replies is not known any more, its server no
-    /// longer is a master, or it is not logged in any more.
+    /// Whether no other call may use the connection: it broke, its order of replies is not known any more,
+    /// its server no longer is a master, or it is not logged in any more.
     pub fn ends_connection(&self) -> bool {
         use FailureKind::*;
-        matches!(self.0.kind, Disconnected | Unreachable | NotRedis | UnexpectedReply | ReadOnly | Authentication)
+        matches!(
+            self.0.kind,
+            Disconnected | Unreachable | NotRedis | UnexpectedReply | ReadOnly | Authentication
+        )
     }
 
-    /// Whether the server refuses calls only for now: the same call can succeed soon, and nobody has to do anything.
+    /// Whether the server refuses calls only for now: the same call can succeed soon, and nobody has to do
+    /// anything.
     pub fn is_refusal_for_now(&self) -> bool {
         use FailureKind::*;
         matches!(self.0.kind, NotReady | ReadOnly)
@@ -183,8 +187,8 @@ impl Failure {
         self.is_refusal_for_now() || matches!(self.0.kind, Disconnected | Unreachable | TimedOut)
     }
 
-    /// Whether a caller that has a place in line keeps it: also while a password is being changed, and while the server's
-    /// memory is full, since a release gives it a permit then, too.
+    /// Whether a caller that has a place in line keeps it: also while a password is being changed, and while
+    /// the server's memory is full, since a release gives it a permit then, too.
     pub(crate) fn keeps_place(&self) -> bool {
         use FailureKind::*;
         self.is_passing() || matches!(self.0.kind, Authentication | OutOfMemory)

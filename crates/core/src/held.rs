@@ -16,8 +16,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The fence, if the caller chose the id. Then each call contains the fence, since the id may be in use again when
-    /// the call runs.
+    /// The fence, if the caller chose the id. Then each call contains the fence, since the id may be in use
+    /// again when the call runs.
     pub fn own_fence(&self) -> Option<u64> {
         self.lease.own_id.then_some(self.fence)
     }
@@ -53,8 +53,8 @@ pub struct HeldPermit {
     pub identity: Arc<Identity>,
     pub permits: u32,
     deadline: Deadline,
-    /// For each refresh that is in progress: the lease that it asks for, and when that lease would end. This end may be
-    /// earlier than the deadline, and the server may have run the refresh already.
+    /// For each refresh that is in progress: the lease that it asks for, and when that lease would end. This
+    /// end may be earlier than the deadline, and the server may have run the refresh already.
     under_way: Vec<(u64, Deadline)>,
     /// The longest lease that was ever granted or asked for; `None`: permanent.
     longest: Option<Duration>,
@@ -101,7 +101,8 @@ impl HeldPermit {
         ends.fold(self.deadline, Deadline::earlier)
     }
 
-    /// The longest time from its grant or from a refresh to the end of its lease. `None`: the lease may be permanent.
+    /// The longest time from its grant or from a refresh to the end of its lease. `None`: the lease may be
+    /// permanent.
     pub fn longest(&self) -> Option<Duration> {
         self.longest
     }
@@ -116,8 +117,8 @@ impl HeldPermit {
         matches!(self.state, HeldState::Held | HeldState::Lost { is_reported: false })
     }
 
-    /// The time that is left: zero if the permit is lost, `None` if it is permanent. `true`: the loss is new to the
-    /// holder. It stays lost, even if a clock is set back later.
+    /// The time that is left: zero if the permit is lost, `None` if it is permanent. `true`: the loss is new
+    /// to the holder. It stays lost, even if a clock is set back later.
     pub fn remaining(&mut self, now: Moment) -> (Option<Duration>, bool) {
         if !self.is_valid() {
             return (Some(Duration::ZERO), false);
@@ -141,8 +142,8 @@ impl HeldPermit {
         }
     }
 
-    /// A refresh with this lease is no longer in progress. If several ask for the same lease, the last one is removed:
-    /// the others then end earlier rather than later.
+    /// A refresh with this lease is no longer in progress. If several ask for the same lease, the last one is
+    /// removed: the others then end earlier rather than later.
     pub fn answered(&mut self, lease_ms: u64) {
         let mut under_way = self.under_way.iter();
         if let Some(index) = under_way.rposition(|(other, _)| *other == lease_ms) {
@@ -150,8 +151,8 @@ impl HeldPermit {
         }
     }
 
-    /// A refresh with this lease will have no answer. If the server ran it, the lease may end earlier now. If several ask
-    /// for the same lease, it may be the first of them.
+    /// A refresh with this lease will have no answer. If the server ran it, the lease may end earlier now. If
+    /// several ask for the same lease, it may be the first of them.
     pub fn unanswered(&mut self, lease_ms: u64) {
         let mut under_way = self.under_way.iter();
         if let Some(index) = under_way.position(|(other, _)| *other == lease_ms) {
@@ -160,8 +161,8 @@ impl HeldPermit {
         }
     }
 
-    /// Takes a confirmed refresh. Returns `false` if the fence is of another permit, or if this permit has been
-    /// reported as lost: a lost permit must never become valid again.
+    /// Takes a confirmed refresh. Returns `false` if the fence is of another permit, or if this permit has
+    /// been reported as lost: a lost permit must never become valid again.
     pub fn extend(&mut self, grant: &Grant, sent: Moment, now: Moment) -> bool {
         let is_other = grant.fence != self.identity.fence;
         if is_other || !self.is_valid() || self.deadline().is_past(now) {
@@ -170,8 +171,9 @@ impl HeldPermit {
         let from = if fault!("a new lease counts from its reply") { now } else { sent };
         let deadline = Deadline::after(from, grant.left());
         self.longest = longer(self.longest, grant.left());
-        // Replies may be taken in another order than the server ran the calls. The call that it ran last counts. If both
-        // ran in the same ms, the order is known only if one was sent after the reply to the other.
+        // Replies may be taken in another order than the server ran the calls. The call that it ran last
+        // counts. If both ran in the same ms, the order is known only if one was sent after the reply to the
+        // other.
         let is_after = self.taken_at.is_none_or(|taken| taken <= sent.instant());
         let is_last = grant.now > self.replied_at || grant.now == self.replied_at && is_after;
         self.deadline = if is_last { deadline } else { deadline.earlier(self.deadline) };
@@ -180,13 +182,15 @@ impl HeldPermit {
         true
     }
 
-    /// A call that releases it is about to be sent. Returns `false` if there is nothing to release. A lost permit is
-    /// released too, since the server may count its lease longer, or for ever.
+    /// A call that releases it is about to be sent. Returns `false` if there is nothing to release. A lost
+    /// permit is released too, since the server may count its lease longer, or for ever.
     pub fn begin_release(&mut self, now: Moment) -> bool {
         self.has_ended |= self.deadline().is_past(now);
         let (state, is_sent) = match self.state {
             HeldState::Held => (HeldState::Releasing { unanswered: 1 }, true),
-            HeldState::Releasing { unanswered } => (HeldState::Releasing { unanswered: unanswered + 1 }, true),
+            HeldState::Releasing { unanswered } => {
+                (HeldState::Releasing { unanswered: unanswered + 1 }, true)
+            }
             HeldState::Lost { .. } => (HeldState::Lost { is_reported: true }, true),
             over @ (HeldState::Released | HeldState::Gone | HeldState::HandedOn) => (over, false),
         };
@@ -194,9 +198,9 @@ impl HeldPermit {
         is_sent
     }
 
-    /// Its release was answered. `found`: there was something to release. `repeated`: the server may have run it twice.
-    /// Returns whether this shows that it had been lost, which is new to the holder. If the release was sent more than once, and
-    /// first while the permit was held, an earlier copy has released it.
+    /// Its release was answered. `found`: there was something to release. `repeated`: the server may have run
+    /// it twice. Returns whether this shows that it had been lost, which is new to the holder. If the release
+    /// was sent more than once, and first while the permit was held, an earlier copy has released it.
     pub fn released(&mut self, found: bool, repeated: bool) -> bool {
         let may_be_copy = repeated || matches!(self.state, HeldState::Releasing { unanswered: 2.. });
         let may_be_copy = may_be_copy && !fault!("rule 5: a copy of a release shows a loss");
@@ -218,8 +222,8 @@ impl HeldPermit {
         self.state = HeldState::HandedOn;
     }
 
-    /// The server reports that the id no longer holds the permit. Returns whether the loss must be reported, and whether it
-    /// is new to the holder.
+    /// The server reports that the id no longer holds the permit. Returns whether the loss must be reported,
+    /// and whether it is new to the holder.
     pub fn lose(&mut self) -> (bool, bool) {
         let (is_watched, is_new) = (self.is_watched(), self.is_valid());
         if is_watched || is_new {

@@ -29,9 +29,9 @@ pub fn label_of(id: &str) -> Option<&str> {
     Uuid::try_parse(uuid).ok().map(|_| label)
 }
 
-/// The channel on which one client receives its grants. The server stores it with each waiter, so it is short. Among
-/// 10,000 clients, two have the same channel once in hundreds of millions of cases. Then both also receive messages of
-/// the other, and ignore them.
+/// The channel on which one client receives its grants. The server stores it with each waiter, so it is
+/// short. Among 10,000 clients, two have the same channel once in hundreds of millions of cases. Then both
+/// also receive messages of the other, and ignore them.
 pub fn new_inbox(prefix: &str) -> String {
     format!("{prefix}:inbox:{}", random_word(9, Uuid::new_v4()))
 }
@@ -45,8 +45,8 @@ pub fn secret_of(random: Uuid) -> String {
 fn random_word(length: usize, random: Uuid) -> String {
     const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let (high, low) = random.as_u64_pair();
-    // The version is in the low half of `high`, the variant in the top bits of `low`. The 48 and 60 bits used here
-    // contain neither.
+    // The version is in the low half of `high`, the variant in the top bits of `low`. The 48 and 60 bits used
+    // here contain neither.
     let mut bits = (u128::from(high >> 16) << 60) | u128::from(low & ((1 << 60) - 1));
     let mut word = String::with_capacity(length);
     for _ in 0..length {

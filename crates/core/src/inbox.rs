@@ -1,10 +1,11 @@
-//! The messages that the scripts publish, the mailbox of each wait, and the inbox of a client, which finds the wait that a
-//! message belongs to. The wait may be in progress, or may have been given up; then its grant is released.
+//! The messages that the scripts publish, the mailbox of each wait, and the inbox of a client, which finds
+//! the wait that a message belongs to. The wait may be in progress, or may have been given up; then its grant
+//! is released.
 //!
-//! A message is a hint that also contains the grant. It may be lost, delayed or repeated. Therefore each waiter also
-//! asks again without a message. A message can also be forged, since any client that knows the channel can publish on
-//! it. Therefore each wait in line has a secret that only this client and the semaphore's keys contain. Messages that
-//! are not signed with the secret are ignored.
+//! A message is a hint that also contains the grant. It may be lost, delayed or repeated. Therefore each
+//! waiter also asks again without a message. A message can also be forged, since any client that knows the
+//! channel can publish on it. Therefore each wait in line has a secret that only this client and the
+//! semaphore's keys contain. Messages that are not signed with the secret are ignored.
 
 use super::id::secret_of;
 use super::keys::Keys;
@@ -20,8 +21,9 @@ use uuid::Uuid;
 /// The time for which a grant may still arrive for a wait that was given up, unless its release is confirmed.
 pub const MEMORY: Duration = Duration::from_secs(120);
 
-/// How many waits that were given up are remembered at most. Then the oldest one is forgotten. If a grant to it arrives
-/// all the same, nobody releases it, and it ends with its lease. The first lease of a permanent permit ends too.
+/// How many waits that were given up are remembered at most. Then the oldest one is forgotten. If a grant to
+/// it arrives all the same, nobody releases it, and it ends with its lease. The first lease of a permanent
+/// permit ends too.
 pub const MOST_GIVEN_UP: usize = 10_000;
 
 /// All waits of a client, and those that were given up. `W`: the driver's data for a wait.
@@ -59,9 +61,15 @@ impl<W> Default for Inbox<W> {
 }
 
 impl<W> Inbox<W> {
-    /// Adds a wait in line. `make` creates it with its secret, which is made of `random`. `None`: this id already waits
-    /// for this semaphore.
-    pub fn add(&mut self, keys: &Keys, id: &str, random: Uuid, make: impl FnOnce(String) -> Arc<W>) -> Option<Arc<W>> {
+    /// Adds a wait in line. `make` creates it with its secret, which is made of `random`. `None`: this id
+    /// already waits for this semaphore.
+    pub fn add(
+        &mut self,
+        keys: &Keys,
+        id: &str,
+        random: Uuid,
+        make: impl FnOnce(String) -> Arc<W>,
+    ) -> Option<Arc<W>> {
         if self.find(keys, id).is_some() {
             return None;
         }
@@ -107,8 +115,9 @@ impl<W> Inbox<W> {
         same.find(|wait| wait.key == keys.meta)
     }
 
-    /// Records that the wait in progress was given up, so that a later grant to it is released. Returns its number. `None`: no
-    /// such wait is in progress. Then the server knows no inbox, and no message about a grant can arrive.
+    /// Records that the wait in progress was given up, so that a later grant to it is released. Returns its
+    /// number. `None`: no such wait is in progress. Then the server knows no inbox, and no message about a
+    /// grant can arrive.
     pub fn give_up(&mut self, now: Instant, keys: &Keys, id: &str) -> Option<GivenUpNumber> {
         let secret = self.find(keys, id)?.secret.clone()?;
         self.forget_of(id, |given_up| given_up.keys == *keys);
@@ -139,7 +148,8 @@ impl<W> Inbox<W> {
         same.into_iter().filter_map(|number| self.forget(number)).last()
     }
 
-    /// If the message is a grant to a wait that was given up, returns the release of that grant, until its lease ends.
+    /// If the message is a grant to a wait that was given up, returns the release of that grant, until its
+    /// lease ends.
     pub fn release_of<C>(&mut self, received: &Received, now: Instant) -> Option<PendingRelease<C>> {
         let message = &received.message;
         if message.fence == 0 {
@@ -156,10 +166,11 @@ impl<W> Inbox<W> {
 /// The mailbox of one wait.
 #[derive(Clone, Debug, Default)]
 pub struct Mailbox {
-    /// The secret that signs the messages to this wait. `None`: for a latch, whose messages are only hints to ask
-    /// again.
+    /// The secret that signs the messages to this wait. `None`: for a latch, whose messages are only hints to
+    /// ask again.
     pub secret: Option<String>,
-    /// The channel named in the last call that asked for messages. Messages on other channels are not handled.
+    /// The channel named in the last call that asked for messages. Messages on other channels are not
+    /// handled.
     channel: String,
     pub messages: VecDeque<(Message, Moment)>,
     /// A hint to ask again: messages may be missing.
@@ -187,8 +198,8 @@ impl Mailbox {
         Mailbox { secret, ..Mailbox::default() }
     }
 
-    /// The inbox as an argument for the scripts: the channel, and the secret that signs the messages. From now on only
-    /// messages on this channel are handled.
+    /// The inbox as an argument for the scripts: the channel, and the secret that signs the messages. From
+    /// now on only messages on this channel are handled.
     pub fn inbox(&mut self, channel: &str) -> String {
         channel.clone_into(&mut self.channel);
         match &self.secret {
@@ -197,8 +208,8 @@ impl Mailbox {
         }
     }
 
-    /// Takes a message if it is signed for this wait. Returns whether it is. Copies of a message that is already in the
-    /// mailbox are dropped.
+    /// Takes a message if it is signed for this wait. Returns whether it is. Copies of a message that is
+    /// already in the mailbox are dropped.
     pub fn put(&mut self, channel: &str, received: &Received, now: Moment) -> bool {
         let Some(secret) = &self.secret else {
             self.called = true;
@@ -208,7 +219,8 @@ impl Mailbox {
             return false;
         }
         if self.channel != channel {
-            // From a server that had the semaphore before. It may not know yet that another server has it now.
+            // From a server that had the semaphore before. It may not know yet that another server has it
+            // now.
             self.called = true;
         } else if !self.messages.iter().any(|(m, _)| *m == received.message) {
             self.messages.push_back((received.message.clone(), now));
@@ -243,8 +255,8 @@ impl Mailbox {
 /// More bytes than any message of the scripts has, even with the longest id or key.
 const LONGEST: usize = 512;
 
-/// A grant, or with fence 0 a hint to ask again at `at` (0: now). A hint without `at`: the place in line was taken
-/// away.
+/// A grant, or with fence 0 a hint to ask again at `at` (0: now). A hint without `at`: the place in line was
+/// taken away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub id: String,
@@ -300,8 +312,8 @@ impl<'a> Received<'a> {
         Some(Received { message: Message::parse(text)?, text, signature })
     }
 
-    /// Whether the sender knew this secret of a wait, as the scripts do. SHA-1 allows a forger to extend a signed text
-    /// without the secret. Such a text has bytes after its last number, and `read` rejects it.
+    /// Whether the sender knew this secret of a wait, as the scripts do. SHA-1 allows a forger to extend a
+    /// signed text without the secret. Such a text has bytes after its last number, and `read` rejects it.
     pub fn is_signed_with(&self, secret: &str) -> bool {
         let Some(signature) = self.signature else {
             return false;
@@ -365,6 +377,8 @@ mod tests {
         let long = "a".repeat(LONGEST - numbers.len()) + numbers;
         assert!(Received::read(long.as_bytes()).is_some());
         assert!(Received::read(format!("a{long}").as_bytes()).is_none());
-        assert!(Received::read(b"a 1 17 5000 4000\x80\x00 41a9f2e61851758a6ae3a4b0dae93b27188e47e7").is_none());
+        assert!(
+            Received::read(b"a 1 17 5000 4000\x80\x00 41a9f2e61851758a6ae3a4b0dae93b27188e47e7").is_none()
+        );
     }
 }

@@ -1,13 +1,15 @@
-//! Arguments that are not valid. Their texts are here, and not in `luagate`: each belongs to the rule that it explains.
+//! Arguments that are not valid. Their texts are here, and not in `luagate`: each belongs to the rule that it
+//! explains.
 
 use std::fmt;
 
-/// The highest limit of a semaphore and the highest count of a latch. The writer of a reader-writer lock takes as many
-/// permits.
+#[doc(hidden)]
+/// The highest limit of a semaphore and the highest count of a latch. The writer of a reader-writer lock
+/// takes as many permits.
 pub const MOST: u32 = i32::MAX as u32;
 
-/// An invalid argument: its name, the defect and the accepted input. Nothing was sent, or the script refused the call
-/// and changed nothing.
+/// An invalid argument: its name, the defect and the accepted input. Nothing was sent, or the script refused
+/// the call and changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
     what: String,
@@ -15,10 +17,12 @@ pub struct Invalid {
 }
 
 impl Invalid {
+    #[doc(hidden)]
     pub fn new(what: &str, why: impl Into<String>) -> Invalid {
         Invalid { what: what.to_owned(), why: why.into() }
     }
 
+    #[doc(hidden)]
     /// Checks a number of permits or of calls. `remedy` follows the text.
     pub fn check_count(what: &str, count: u32, remedy: &str) -> Result<(), Invalid> {
         if (1..=MOST).contains(&count) {
@@ -27,6 +31,7 @@ impl Invalid {
         Err(Invalid::new(what, format!("{count} is out of range. Accepted: 1 to {MOST}{remedy}")))
     }
 
+    #[doc(hidden)]
     /// The same error, with the place of the argument before the reason.
     pub fn within(self, place: &str) -> Invalid {
         Invalid { why: format!("{place}: {}", self.why), ..self }

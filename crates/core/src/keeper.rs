@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The minimum time to wait for the reply to a refresh of several permits, even if one of them is about to end.
+/// The minimum time to wait for the reply to a refresh of several permits, even if one of them is about to
+/// end.
 pub const SHORTEST_REFRESH: Duration = Duration::from_millis(50);
 
 /// A renewal that is due within this time is sent together with one that is due now.
@@ -22,7 +23,8 @@ pub type Number = u64;
 /// Work to do for permits at a certain time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeeperTask {
-    /// Renew the permits that this server granted. A server that does not answer must not delay renewals on others.
+    /// Renew the permits that this server granted. A server that does not answer must not delay renewals on
+    /// others.
     Renew(usize),
     /// Report lost permits. This does not wait for any reply.
     Report,
@@ -79,7 +81,13 @@ impl KeptPermit {
 }
 
 /// Moves a permit to another time in a plan, or removes it from the plan.
-fn replan(plans: &mut Plans, task: KeeperTask, number: Number, planned: &mut Option<Instant>, at: Option<Instant>) {
+fn replan(
+    plans: &mut Plans,
+    task: KeeperTask,
+    number: Number,
+    planned: &mut Option<Instant>,
+    at: Option<Instant>,
+) {
     if *planned == at {
         return;
     }
@@ -94,7 +102,8 @@ fn replan(plans: &mut Plans, task: KeeperTask, number: Number, planned: &mut Opt
 }
 
 impl Keeper {
-    /// Starts to watch a permit that server `node` granted. `is_reported`: its holder has a callback for its loss.
+    /// Starts to watch a permit that server `node` granted. `is_reported`: its holder has a callback for its
+    /// loss.
     pub fn keep(&mut self, held: HeldPermit, node: usize, is_reported: bool, now: Moment) -> Number {
         self.last += 1;
         let number = self.last;
@@ -120,13 +129,15 @@ impl Keeper {
         }
     }
 
-    /// A call that releases the permit is about to be sent. `false`: there is nothing to release. From now on it is not
-    /// watched. A renewal that is in progress has no effect: the script does not refresh a released id.
+    /// A call that releases the permit is about to be sent. `false`: there is nothing to release. From now on
+    /// it is not watched. A renewal that is in progress has no effect: the script does not refresh a released
+    /// id.
     pub fn begin_release(&mut self, number: Number, now: Moment) -> bool {
         self.change(number, |held| held.begin_release(now)).unwrap_or_default()
     }
 
-    /// Its release was answered. `found`: there was something to release. `repeated`: the server may have run it twice.
+    /// Its release was answered. `found`: there was something to release. `repeated`: the server may have run
+    /// it twice.
     pub fn released(&mut self, number: Number, found: bool, repeated: bool) {
         let is_new = self.change(number, |held| held.released(found, repeated)).unwrap_or_default();
         self.tell(number, is_new, false);
@@ -148,11 +159,12 @@ impl Keeper {
         }
     }
 
-    /// Plans the next work for a permit: its renewal after a third of the time that is left, its loss at the end.
+    /// Plans the next work for a permit: its renewal after a third of the time that is left, its loss at the
+    /// end.
     fn plan_next(&mut self, number: Number, now: Moment) {
         if let Some(kept) = self.permits.get(&number) {
-            // The time that is left can differ from the lease. It is shorter after `refresh_for` with a short lease, or
-            // if the grant message was delayed. It can also be longer.
+            // The time that is left can differ from the lease. It is shorter after `refresh_for` with a short
+            // lease, or if the grant message was delayed. It can also be longer.
             let lease = kept.lease();
             let end = kept.held.deadline().instant();
             let left = end.map_or(lease, |end| end.saturating_duration_since(now.instant()));
@@ -185,7 +197,8 @@ impl Keeper {
     /// Plans the renewals of this server's permits for now, or of the first `most` of them.
     pub fn hasten(&mut self, node: usize, most: usize, now: Moment) {
         let planned = self.plans.get(&KeeperTask::Renew(node)).into_iter().flatten().take(most);
-        let later: Vec<_> = planned.filter(|(at, _)| *at > now.instant()).map(|(_, number)| *number).collect();
+        let later: Vec<_> =
+            planned.filter(|(at, _)| *at > now.instant()).map(|(_, number)| *number).collect();
         later.into_iter().for_each(|number| self.plan(number, Some(now.instant())));
     }
 
@@ -213,8 +226,8 @@ impl Keeper {
         }
     }
 
-    /// The permits that are due for a task. A permit that is lost by now is recorded as a [`Loss`] and not returned.
-    /// For `Report` that is true of all. `None`: nothing is due.
+    /// The permits that are due for a task. A permit that is lost by now is recorded as a [`Loss`] and not
+    /// returned. For `Report` that is true of all. `None`: nothing is due.
     pub fn due(&mut self, task: KeeperTask, now: Moment) -> Option<Vec<Number>> {
         self.next(task).filter(|at| *at <= now.instant())?;
         let soon = match task {
@@ -239,10 +252,14 @@ impl Keeper {
         Some(due)
     }
 
-    /// The permits of this batch that are still watched, and until when to wait for the reply: until the first of them
-    /// is lost. A permit that is almost lost must not prevent the renewal of the others; therefore the wait has a
-    /// minimum.
-    pub fn batch(&mut self, numbers: &[Number], now: Moment) -> (Vec<(Number, Arc<Identity>)>, Option<Instant>) {
+    /// The permits of this batch that are still watched, and until when to wait for the reply: until the
+    /// first of them is lost. A permit that is almost lost must not prevent the renewal of the others;
+    /// therefore the wait has a minimum.
+    pub fn batch(
+        &mut self,
+        numbers: &[Number],
+        now: Moment,
+    ) -> (Vec<(Number, Arc<Identity>)>, Option<Instant>) {
         let kept = numbers.iter().filter_map(|number| {
             let kept = self.permits.get(number)?;
             Some((*number, kept))
@@ -300,7 +317,13 @@ impl Keeper {
         result
     }
 
-    fn refresh(&mut self, number: Number, lease_ms: u64, outcome: Refreshed, now: Moment) -> Result<(), NotRefreshed> {
+    fn refresh(
+        &mut self,
+        number: Number,
+        lease_ms: u64,
+        outcome: Refreshed,
+        now: Moment,
+    ) -> Result<(), NotRefreshed> {
         let Some(kept) = self.permits.get_mut(&number) else {
             return Ok(());
         };
@@ -314,7 +337,8 @@ impl Keeper {
         }
     }
 
-    /// The server reports that the permit is lost, or its deadline has passed. `wanted`: the holder must be notified.
+    /// The server reports that the permit is lost, or its deadline has passed. `wanted`: the holder must be
+    /// notified.
     pub fn lose(&mut self, number: Number, wanted: bool) {
         if let Some(kept) = self.permits.get_mut(&number) {
             let (is_watched, is_new) = kept.held.lose();

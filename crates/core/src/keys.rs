@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 /// The three keys of a semaphore, in one hash slot: `<prefix>:<kind>:{<name>}` and its two companions.
 ///
-/// A name is 1 to 200 bytes without white space, control characters or braces. Names that must share a hash slot have a
-/// group: `{group}:name`.
+/// A name is 1 to 200 bytes without white space, control characters or braces. Names that must share a hash
+/// slot have a group: `{group}:name`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keys {
+    #[doc(hidden)]
     pub meta: Arc<str>,
+    #[doc(hidden)]
     pub holders: Arc<str>,
+    #[doc(hidden)]
     pub queue: Arc<str>,
     pub(super) packed: PackedKeys,
 }
@@ -34,8 +37,8 @@ impl Keys {
         Keys::of("mutex", prefix, name)
     }
 
-    /// The keys of the reader-writer lock `name` under `prefix`: a semaphore whose callers declare the limit 2147483647. A reader
-    /// asks for one permit, a writer for all of them.
+    /// The keys of the reader-writer lock `name` under `prefix`: a semaphore whose callers declare the limit
+    /// 2147483647. A reader asks for one permit, a writer for all of them.
     ///
     /// # Errors
     /// [`Invalid`] if the name or the prefix is not valid. It names the argument and the accepted values.
@@ -43,6 +46,7 @@ impl Keys {
         Keys::of("rwlock", prefix, name)
     }
 
+    #[doc(hidden)]
     pub fn of(kind: &str, prefix: &str, name: &str) -> Result<Keys, Invalid> {
         let meta = key_of(kind, prefix, name)?;
         let holders = key_of(&format!("{kind}.holders"), prefix, name)?;
@@ -55,14 +59,15 @@ impl Keys {
         })
     }
 
-    /// The hash tag of these keys, without the braces: the group of the name, or the whole name if it has no group. A
-    /// key of yours that contains `{tag}` is on the same node of a cluster. So one script can use it together with
-    /// these keys.
+    /// The hash tag of these keys, without the braces: the group of the name, or the whole name if it has no
+    /// group. A key of yours that contains `{tag}` is on the same node of a cluster. So one script can use it
+    /// together with these keys.
     pub fn tag(&self) -> &str {
         let tag = self.meta.split_once('{').and_then(|(_, tag)| tag.split_once('}'));
         tag.map_or("", |(tag, _)| tag)
     }
 
+    #[doc(hidden)]
     /// The name that these keys were made of.
     pub fn name(&self) -> &str {
         parts(&self.meta).1
@@ -75,10 +80,11 @@ impl Keys {
     }
 }
 
-/// The two keys of a latch, in one hash slot: `<prefix>:latch:{<name>}` and its companion. The rules for names are
-/// those of [`Keys`].
+/// The two keys of a latch, in one hash slot: `<prefix>:latch:{<name>}` and its companion. The rules for
+/// names are those of [`Keys`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LatchKeys {
+    #[doc(hidden)]
     pub latch: String,
     waiters: String,
     pub(super) packed: PackedKeys,
@@ -101,7 +107,8 @@ impl LatchKeys {
     }
 }
 
-/// The key of a user's recent contacts: `<prefix>:recent:{<user>}`. The rules for `user` are those for names, see
+/// The key of a user's recent contacts: `<prefix>:recent:{<user>}`. The rules for `user` are those for names,
+/// see
 /// [`Keys`].
 ///
 /// # Errors
@@ -110,8 +117,8 @@ pub fn recent_key(prefix: &str, user: &str) -> Result<String, Invalid> {
     key_of("recent", prefix, user)
 }
 
-/// The key of a group that is searched by prefix: `<prefix>:prefix:{<group>}`. The rules for `group` are those for
-/// names, see [`Keys`].
+/// The key of a group that is searched by prefix: `<prefix>:prefix:{<group>}`. The rules for `group` are
+/// those for names, see [`Keys`].
 ///
 /// # Errors
 /// [`Invalid`] if the group or the prefix is not valid. It names the argument and the accepted values.
@@ -119,6 +126,7 @@ pub fn prefix_key(prefix: &str, group: &str) -> Result<String, Invalid> {
     key_of("prefix", prefix, group)
 }
 
+#[doc(hidden)]
 /// The kind and the name in a key that was made by this module.
 pub fn parts(key: &str) -> (&str, &str) {
     // A prefix or a kind contains no brace.
@@ -128,6 +136,7 @@ pub fn parts(key: &str) -> (&str, &str) {
     (kind, name.unwrap_or(tagged))
 }
 
+#[doc(hidden)]
 /// The kind and the name in a key of any origin. `None` if it is not a valid key under this prefix.
 pub fn parts_under<'a>(prefix: &str, key: &'a str) -> Option<(&'a str, &'a str)> {
     let (kind, name) = parts(key);
@@ -139,6 +148,7 @@ fn key_of(kind: &str, prefix: &str, name: &str) -> Result<String, Invalid> {
     Ok(format!("{prefix}:{kind}:{}", tagged(name)?))
 }
 
+#[doc(hidden)]
 /// Whether this is a valid name of a semaphore.
 pub fn is_valid(name: &str) -> bool {
     tagged(name).is_ok()
@@ -163,7 +173,9 @@ fn tagged(name: &str) -> Result<String, Invalid> {
 fn check_plain(name: &str) -> Result<(), Invalid> {
     check_word("name", name)?;
     if name.contains(['{', '}']) {
-        let why = format!("{name:?} contains a brace. Accepted: braces only around a group, as in `{{group}}:name`");
+        let why = format!(
+            "{name:?} contains a brace. Accepted: braces only around a group, as in `{{group}}:name`"
+        );
         return Err(Invalid::new("name", why));
     }
     Ok(())
@@ -176,12 +188,14 @@ pub(super) fn check_word(what: &'static str, word: &str) -> Result<(), Invalid> 
     }
     let is_plain = word.bytes().all(|byte| byte.is_ascii_graphic()); // faster, and true for most names
     if !is_plain && word.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        let why = format!("{word:?} contains white space or a control character. Accepted: all other characters");
+        let why =
+            format!("{word:?} contains white space or a control character. Accepted: all other characters");
         return Err(Invalid::new(what, why));
     }
     Ok(())
 }
 
+#[doc(hidden)]
 pub fn check_prefix(prefix: &str) -> Result<(), Invalid> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
     if prefix.is_empty() || prefix.len() > 64 || !prefix.chars().all(allowed) {
@@ -202,13 +216,14 @@ const DIGITS: usize = 40;
 
 /// Makes a valid name of any text: a URL, a path, a text of any length. Does not block.
 ///
-/// A valid name is returned unchanged. In any other text `{` and `}` become `(` and `)`; white space and control
-/// characters become `_`. Then the text is cut, and `~` and the SHA-1 of the whole original text follow. The result has
-/// at most 200 bytes. The group of `{group}:anything` stays, if it is a valid group of at most 100 bytes.
+/// A valid name is returned unchanged. In any other text `{` and `}` become `(` and `)`; white space and
+/// control characters become `_`. Then the text is cut, and `~` and the SHA-1 of the whole original text
+/// follow. The result has at most 200 bytes. The group of `{group}:anything` stays, if it is a valid group of
+/// at most 100 bytes.
 ///
-/// The same text always has the same name. Two texts have the same name only in two cases: their SHA-1 is the same, or
-/// one of them is the name of the other, since `name_from(&name_from(text))` is `name_from(text)`. Neither happens by
-/// chance. But a person who chooses the texts can cause both on purpose.
+/// The same text always has the same name. Two texts have the same name only in two cases: their SHA-1 is the
+/// same, or one of them is the name of the other, since `name_from(&name_from(text))` is `name_from(text)`.
+/// Neither happens by chance. But a person who chooses the texts can cause both on purpose.
 ///
 /// ```
 /// use luagate::name_from;
@@ -259,9 +274,14 @@ mod tests {
 
     #[test]
     fn a_foreign_key_has_no_name() {
-        for key in
-            ["my:app:mutex:{a b}", "my:app:mutex:{a}b", "my:app:mutex:{}", "my:app:mutex", "my:app:{a}", "my:app"]
-        {
+        for key in [
+            "my:app:mutex:{a b}",
+            "my:app:mutex:{a}b",
+            "my:app:mutex:{}",
+            "my:app:mutex",
+            "my:app:{a}",
+            "my:app",
+        ] {
             assert_eq!(parts_under("my:app", key), None, "{key}");
         }
     }

@@ -13,8 +13,8 @@ pub enum FailureKind {
     /// The server requires a user name or a password, or refused the given ones, or the function of
     /// `GateBuilder::credentials` failed.
     Authentication,
-    /// The user of this connection lacks a permission. `luagate doctor` names it. The text is the server's: since Redis 7.2
-    /// it names the command, and never the keys or the channel.
+    /// The user of this connection lacks a permission. `luagate doctor` names it. The text is the server's:
+    /// since Redis 7.2 it names the command, and never the keys. It names the channel of messages.
     Permission,
     /// No TLS connection could be made: a certificate was not accepted, or only one of both sides uses TLS.
     Tls,
@@ -30,8 +30,9 @@ pub enum FailureKind {
     WrongVersion,
     /// The key is on another node of a cluster.
     Moved,
-    /// The server, or a proxy before it, cannot run the call now: it loads its data, runs another script, has too few
-    /// replicas (`NOREPLICAS`), cannot save its data (`MISCONF`), searches for its master, or moves a slot.
+    /// The server, or a proxy before it, cannot run the call now: it loads its data, runs another script, has
+    /// too few replicas (`NOREPLICAS`), cannot save its data (`MISCONF`), searches for its master, or moves a
+    /// slot.
     NotReady,
     /// The program at this address does not use the protocol of Redis.
     NotRedis,

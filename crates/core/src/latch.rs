@@ -54,12 +54,16 @@ impl Call for CountDown<'_> {
 
     fn answer(&self, reply: Value) -> Result<CountDownAnswer, CallError> {
         read(reply, |reply| match reply.word()? {
-            "counted" => {
-                Ok(CountDownAnswer::Counted { left: reply.number()?, count: reply.number()?, now: reply.number()? })
-            }
-            "already" => {
-                Ok(CountDownAnswer::Already { left: reply.number()?, count: reply.number()?, now: reply.number()? })
-            }
+            "counted" => Ok(CountDownAnswer::Counted {
+                left: reply.number()?,
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
+            "already" => Ok(CountDownAnswer::Already {
+                left: reply.number()?,
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
             other => Err(unexpected(&other)),
         })
     }
@@ -169,7 +173,11 @@ impl Call for Count<'_> {
         read(reply, |reply| match reply.word()? {
             "none" => Ok(CountAnswer::None { now: reply.number()? }),
             "open" => Ok(CountAnswer::Open { count: reply.number()?, now: reply.number()? }),
-            "closed" => Ok(CountAnswer::Closed { left: reply.number()?, count: reply.number()?, now: reply.number()? }),
+            "closed" => Ok(CountAnswer::Closed {
+                left: reply.number()?,
+                count: reply.number()?,
+                now: reply.number()?,
+            }),
             other => Err(unexpected(&other)),
         })
     }

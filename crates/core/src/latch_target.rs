@@ -12,8 +12,9 @@ use crate::failure::CallError;
 use crate::value::Value;
 use std::time::{Duration, Instant};
 
-/// Each hint after which the latch was still closed delays the next call by this much more, up to `MAX_BACKOFF`. Any
-/// client that knows the channel can publish hints, and must not be able to cause unlimited calls.
+/// Each hint after which the latch was still closed delays the next call by this much more, up to
+/// `MAX_BACKOFF`. Any client that knows the channel can publish hints, and must not be able to cause
+/// unlimited calls.
 const BACKOFF: Duration = Duration::from_millis(10);
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
@@ -65,7 +66,15 @@ pub enum LatchAnswer {
 
 impl LatchTarget {
     pub fn new(keys: &LatchKeys, count: u32, life_ms: u64, now: Instant) -> LatchTarget {
-        LatchTarget { keys: keys.clone(), count, life_ms, last: None, asked: now, called: false, false_calls: 0 }
+        LatchTarget {
+            keys: keys.clone(),
+            count,
+            life_ms,
+            last: None,
+            asked: now,
+            called: false,
+            false_calls: 0,
+        }
     }
 
     fn wait<'a>(&'a self, inbox: &'a str) -> Wait<'a> {

@@ -1,5 +1,5 @@
-//! The remaining time of a lease, measured only by this machine's clocks. A lease ends here too early rather than too
-//! late.
+//! The remaining time of a lease, measured only by this machine's clocks. A lease ends here too early rather
+//! than too late.
 
 use crate::invalid::Invalid;
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ pub type ServerTime = u64;
 /// The default lease. It is renewed while the permit exists.
 pub const DEFAULT: Duration = Duration::from_secs(30);
 
-/// The shortest lease that can be renewed. A renewal is sent after a third of it; the rest is for its reply and a
-/// retry.
+/// The shortest lease that can be renewed. A renewal is sent after a third of it; the rest is for its reply
+/// and a retry.
 pub const SHORTEST_RENEWED: Duration = Duration::from_millis(30);
 
 /// The shortest lease: one of 1 ms ends here at once, since 1 ms is subtracted from each.
@@ -48,7 +48,8 @@ impl Moment {
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     pub at: Moment,
-    /// An earlier attempt was not answered, so the server may have run the call twice: the time since the first attempt.
+    /// An earlier attempt was not answered, so the server may have run the call twice: the time since the
+    /// first attempt.
     pub repeated: Option<Duration>,
 }
 
@@ -57,12 +58,16 @@ pub struct Sent {
 pub struct Deadline(Option<Moment>);
 
 impl Deadline {
-    /// The end of a lease that the server reported in reply to a call sent at `sent`. The lease counts from before the
-    /// call was sent, less 1 ms, which the server's rounding may have added. `None`: a permanent lease.
+    /// The end of a lease that the server reported in reply to a call sent at `sent`. The lease counts from
+    /// before the call was sent, less 1 ms, which the server's rounding may have added. `None`: a permanent
+    /// lease.
     pub fn after(sent: Moment, left: Option<Duration>) -> Deadline {
         let end = |left: Duration| {
             let left = left.saturating_sub(Duration::from_millis(1));
-            Some(Moment { monotonic: sent.monotonic.checked_add(left)?, total: sent.total.checked_add(left)? })
+            Some(Moment {
+                monotonic: sent.monotonic.checked_add(left)?,
+                total: sent.total.checked_add(left)?,
+            })
         };
         Deadline(left.and_then(end)) // an end outside the clock's range is never reached
     }
@@ -70,16 +75,17 @@ impl Deadline {
     /// The earlier of two.
     pub fn earlier(self, other: Deadline) -> Deadline {
         match (self.0, other.0) {
-            (Some(a), Some(b)) => {
-                Deadline(Some(Moment { monotonic: a.monotonic.min(b.monotonic), total: a.total.min(b.total) }))
-            }
+            (Some(a), Some(b)) => Deadline(Some(Moment {
+                monotonic: a.monotonic.min(b.monotonic),
+                total: a.total.min(b.total),
+            })),
             (end, None) | (None, end) => Deadline(end),
         }
     }
 
-    /// The time that is left: zero if the lease has ended, `None` if it never ends. The clock that shows less time
-    /// decides. The monotonic clock stops while a machine is suspended. The other one may be set back: on some systems it
-    /// is the wall clock.
+    /// The time that is left: zero if the lease has ended, `None` if it never ends. The clock that shows less
+    /// time decides. The monotonic clock stops while a machine is suspended. The other one may be set back:
+    /// on some systems it is the wall clock.
     pub fn remaining(&self, now: Moment) -> Option<Duration> {
         let end = self.0?;
         let monotonic = end.monotonic.saturating_duration_since(now.monotonic);
@@ -109,8 +115,8 @@ pub struct LeaseOptions {
 }
 
 impl LeaseOptions {
-    /// The lease that the first call asks for. A permanent lease begins with 30 s, so that a permit whose reply was
-    /// lost ends by itself. No lease ends before the minimum hold.
+    /// The lease that the first call asks for. A permanent lease begins with 30 s, so that a permit whose
+    /// reply was lost ends by itself. No lease ends before the minimum hold.
     pub fn first_lease_ms(&self) -> u64 {
         let lease_ms = match self.lease_ms {
             0 if fault!("a permanent permit is one before it is confirmed") => 0,
@@ -134,7 +140,10 @@ pub fn checked_ms(what: &str, time: Duration) -> Result<u64, Invalid> {
 fn in_range(what: &str, time: Duration, least: u64, remedy: &str) -> Result<u64, Invalid> {
     match u64::try_from(time.as_millis()) {
         Ok(ms) if (least..=LONGEST_MS).contains(&ms) => Ok(ms),
-        _ => Err(Invalid::new(what, format!("{time:?} is out of range. Accepted: {least} ms to 100 years{remedy}"))),
+        _ => Err(Invalid::new(
+            what,
+            format!("{time:?} is out of range. Accepted: {least} ms to 100 years{remedy}"),
+        )),
     }
 }
 
@@ -166,7 +175,8 @@ mod tests {
         // The machine was suspended: the monotonic clock stopped.
         assert!(!end.is_past(later(1, sent.total + Duration::from_secs(29))));
         assert!(end.is_past(later(1, sent.total + Duration::from_secs(30))));
-        // The wall clock, on a system without a better one, was set back by an hour. The monotonic clock still counts.
+        // The wall clock, on a system without a better one, was set back by an hour. The monotonic clock
+        // still counts.
         assert!(end.is_past(later(30, sent.total - HOUR)));
     }
 

@@ -1,13 +1,16 @@
-//! What luagate decides without a connection, a thread or a clock: calls and replies, ids, keys, leases, waits, held permits,
-//! releases, and routes. Time and random numbers are arguments. It has no texts for users, except those of arguments that are
-//! not valid.
+//! What luagate decides without a connection, a thread or a clock: calls and replies, ids, keys, leases,
+//! waits, held permits, releases, and routes. Time and random numbers are arguments. It has no texts for
+//! users, except those of arguments that are not valid.
 //!
 //! An internal crate of [luagate](https://crates.io/crates/luagate), which may change in any version.
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "programs use luagate, which documents what it exports")]
 // No input of a caller, a server or a network makes this crate panic. Its tests may panic.
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 // `clippy.toml` lists what this crate may not use.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 

@@ -1,5 +1,5 @@
-//! What an error that a server or a proxy replies means. `lua/errors.json` says the same for clients in every language,
-//! with the reasons; a test compares both.
+//! What an error that a server or a proxy replies means. `lua/errors.json` says the same for clients in every
+//! language, with the reasons; a test compares both.
 
 use crate::kind::FailureKind;
 use crate::value::Refusal;
@@ -156,10 +156,14 @@ mod tests {
             ("@user_script: 1: -READONLY You can't write against a read only replica.", ReadOnly),
             ("@user_script: 1: -MISCONF Redis is configured to save RDB snapshots", NotReady),
             ("WRONGTYPE Operation against a key holding the wrong kind of value", WrongType),
-            ("@user_script: 1: The user executing the script can't run this command or subcommand", Permission),
+            (
+                "@user_script: 1: The user executing the script can't run this command or subcommand",
+                Permission,
+            ),
             ("attempt to index a nil value", Other),
         ] {
-            let refusal = Refusal::read(&format!("ERR Error running script (call to f_0): @user_script:1: {error}"));
+            let refusal =
+                Refusal::read(&format!("ERR Error running script (call to f_0): @user_script:1: {error}"));
             assert_eq!(Meaning::of(&refusal).kind, kind, "{error}");
         }
         assert_eq!(Meaning::of(&Refusal::read("ERR no READONLY here")).kind, Other);

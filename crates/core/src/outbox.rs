@@ -1,5 +1,5 @@
-//! All releases of a client that the server has not confirmed, as a state machine. It decides when and where each is sent,
-//! and which calls wait for it.
+//! All releases of a client that the server has not confirmed, as a state machine. It decides when and where
+//! each is sent, and which calls wait for it.
 //!
 //! A release is in one state, and has one owner:
 //!
@@ -52,8 +52,8 @@ pub struct Outbox<C> {
     failures: u64,
     /// The servers to which the gate's own thread sends a batch.
     busy: BTreeSet<NodeId>,
-    /// Servers that did not answer, each with the end and the length of its pause. Releases for other servers do not
-    /// wait for them.
+    /// Servers that did not answer, each with the end and the length of its pause. Releases for other servers
+    /// do not wait for them.
     pub pauses: BTreeMap<NodeId, (Instant, Duration)>,
     /// When the last attempt ends, once the gate is dropped.
     closes: Option<Instant>,
@@ -104,8 +104,8 @@ pub enum Next<C> {
     Post(Post<C>),
     /// It is over, and [`Outbox::confirm`] follows. `found`: there was something to release.
     Confirmed { found: bool },
-    /// It is due. The gate's own thread has to look. `closes`: this connection must be closed, since the server does not answer
-    /// there, and the id of the lost call will be used again.
+    /// It is due. The gate's own thread has to look. `closes`: this connection must be closed, since the
+    /// server does not answer there, and the id of the lost call will be used again.
     Due { closes: Option<C> },
 }
 
@@ -163,7 +163,8 @@ pub struct Mark {
     pub failures: u64,
 }
 
-/// Whether a call may be sent although a release before it has failed. `is_own`: the release is of its own id.
+/// Whether a call may be sent although a release before it has failed. `is_own`: the release is of its own
+/// id.
 pub fn may_go_on(is_own: bool, error: &CallError) -> bool {
     !is_own && !error.is_late() // the call itself would wait in vain too
 }
@@ -229,8 +230,8 @@ impl<C: Clone + PartialEq> Entry<C> {
         self.is_due() && self.release.lost.first().is_none()
     }
 
-    /// Forgets lost calls on connections that are closed. If the server was silent there, the call may have run until now, and
-    /// the release is due, whatever has confirmed it. Returns whether it was silent.
+    /// Forgets lost calls on connections that are closed. If the server was silent there, the call may have
+    /// run until now, and the release is due, whatever has confirmed it. Returns whether it was silent.
     fn look(&mut self, now: Instant, is_open: &impl Fn(&C) -> bool) -> bool {
         let was_silent = (self.is_due() || self.is_confirmed()) && self.release.forget_closed(now, is_open);
         if was_silent {
@@ -241,7 +242,8 @@ impl<C: Clone + PartialEq> Entry<C> {
 }
 
 impl<C: Clone + PartialEq> Outbox<C> {
-    /// Adds a release, and posts it if it can be posted. `current`: the connection for calls of its name, if there is one.
+    /// Adds a release, and posts it if it can be posted. `current`: the connection for calls of its name, if
+    /// there is one.
     pub fn post(
         &mut self,
         release: PendingRelease<C>,
@@ -275,7 +277,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
         self.last
     }
 
-    /// The call of a due release, behind a call that it undoes, or on this connection. `None`: a driver must send it.
+    /// The call of a due release, behind a call that it undoes, or on this connection. `None`: a driver must
+    /// send it.
     fn next_post(
         &mut self,
         number: u64,
@@ -285,7 +288,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
     ) -> Option<Post<C>> {
         let entry = self.entries.get_mut(&number)?;
         entry.look(now, is_open);
-        let lost = entry.release.lost.first().filter(|_| !fault!("rule 3: a release does not follow its lost call"));
+        let lost =
+            entry.release.lost.first().filter(|_| !fault!("rule 3: a release does not follow its lost call"));
         let on = lost.cloned().or(current)?;
         let call = entry.release.call(&entry.steps, self.scripts)?;
         entry.state = EntryState::Posted(on.clone());
@@ -357,7 +361,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
         self.closes.is_some() && self.entries.is_empty()
     }
 
-    /// Takes the reply to a call that a driver has sent for a release. Returns the next call; `None`: it is over, and
+    /// Takes the reply to a call that a driver has sent for a release. Returns the next call; `None`: it is
+    /// over, and
     /// [`confirm`](Outbox::confirm) follows.
     pub fn sent(&mut self, number: u64, reply: Value) -> Result<Option<Packed>, CallError> {
         let Some(entry) = self.entries.get_mut(&number) else {
@@ -373,8 +378,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
         entry.release.call(&entry.steps, self.scripts)
     }
 
-    /// The driver of these releases has ended. Those that are not confirmed are due. `node`: it was the gate's own thread, which now
-    /// pauses for this server, or not.
+    /// The driver of these releases has ended. Those that are not confirmed are due. `node`: it was the
+    /// gate's own thread, which now pauses for this server, or not.
     pub fn unsent(&mut self, numbers: &[u64], node: Option<NodeId>, now: Instant) {
         let is_unsent = |entry: &Entry<C>| !entry.is_confirmed();
         let unsent = numbers.iter().filter(|number| self.entries.get(number).is_some_and(is_unsent));
@@ -488,8 +493,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
         Mark { last: self.last, failures: self.failures }
     }
 
-    /// Whether a call for this key that was sent after `mark`, and is answered, may have run before a release that
-    /// precedes it: that failed, or is posted on another connection.
+    /// Whether a call for this key that was sent after `mark`, and is answered, may have run before a release
+    /// that precedes it: that failed, or is posted on another connection.
     pub fn is_overtaken(&self, key: &[u8], mark: Mark) -> bool {
         self.failures != mark.failures
             || self.is_posted(key, mark) && !fault!("rule 2: an answer counts that came before a release")
@@ -528,7 +533,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
         }
         let nodes = self.entries.iter().filter(|(_, entry)| entry.is_due());
         let mut nodes = nodes.map(|(number, entry)| (*number, node_of(entry.release.keys.meta.as_bytes())));
-        let Some((first, node)) = nodes.find(|(_, node)| !self.busy.contains(node) && !self.is_paused(*node, now))
+        let Some((first, node)) =
+            nodes.find(|(_, node)| !self.busy.contains(node) && !self.is_paused(*node, now))
         else {
             let looks = self.entries.values().any(Entry::is_confirmed).then(|| now + LONGEST_PAUSE);
             let ends = self.pauses.values().map(|(end, _)| *end).filter(|end| *end > now);
@@ -546,7 +552,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
     /// Looks which connections of lost calls are closed.
     fn look(&mut self, now: Instant, is_open: &impl Fn(&C) -> bool) {
         let entries = self.entries.iter_mut();
-        let due: Vec<u64> = entries.filter_map(|(number, entry)| entry.look(now, is_open).then_some(*number)).collect();
+        let due: Vec<u64> =
+            entries.filter_map(|(number, entry)| entry.look(now, is_open).then_some(*number)).collect();
         due.into_iter().for_each(|number| self.note(number));
     }
 
@@ -560,7 +567,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
         [first].into_iter().chain(later.map(|(number, _)| *number).take(most)).collect()
     }
 
-    /// Whether a due release waits for the end of the pause of its server. `next` has returned this time, or an earlier one.
+    /// Whether a due release waits for the end of the pause of its server. `next` has returned this time, or
+    /// an earlier one.
     pub fn waits(&self, number: u64, node_of: impl Fn(&[u8]) -> NodeId, now: Instant) -> bool {
         let entry = self.entries.get(&number).filter(|entry| entry.release.lost.is_empty());
         entry.is_some_and(|entry| self.is_paused(node_of(entry.release.keys.meta.as_bytes()), now))
@@ -570,11 +578,14 @@ impl<C: Clone + PartialEq> Outbox<C> {
         self.pauses.get(&node).is_some_and(|(end, _)| *end > now)
     }
 
-    /// A connection on which a lost call may still run, though the release of that call is confirmed. Once it is closed, the
-    /// release is sent once more. Otherwise it can take as long as the server is silent.
+    /// A connection on which a lost call may still run, though the release of that call is confirmed. Once it
+    /// is closed, the release is sent once more. Otherwise it can take as long as the server is silent.
     pub fn silent(&self, is_open: impl Fn(&C) -> bool) -> Option<C> {
         let confirmed = self.entries.values().filter(|entry| entry.is_confirmed());
-        confirmed.flat_map(|entry| entry.release.lost.silent()).find(|connection| is_open(connection)).cloned()
+        confirmed
+            .flat_map(|entry| entry.release.lost.silent())
+            .find(|connection| is_open(connection))
+            .cloned()
     }
 
     /// Whether all are confirmed.

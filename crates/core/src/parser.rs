@@ -150,7 +150,8 @@ mod tests {
         let bytes =
             b"+OK\r\n:-7\r\n$3\r\na\r\n\r\n*2\r\n*0\r\n*2\r\n$-1\r\n:9223372036854775807\r\n*-1\r\n+PONG\r\n$0\r\n\r\n\
             :-9223372036854775808\r\n";
-        let nested = Value::Array(vec![Value::Array(vec![]), Value::Array(vec![Value::Nil, Value::Int(i64::MAX)])]);
+        let nested =
+            Value::Array(vec![Value::Array(vec![]), Value::Array(vec![Value::Nil, Value::Int(i64::MAX)])]);
         let expected = [
             Value::SimpleString("OK".to_owned()),
             Value::Int(-7),

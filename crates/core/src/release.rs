@@ -1,4 +1,5 @@
-//! One release that the server has not confirmed: what it releases, where it must run, and the calls that it takes.
+//! One release that the server has not confirmed: what it releases, where it must run, and the calls that it
+//! takes.
 
 use super::call::{Call, Packed};
 use super::held::Identity;
@@ -9,7 +10,8 @@ use crate::failure::CallError;
 use crate::value::Value;
 use std::time::{Duration, Instant};
 
-/// A release that the server has not confirmed. `C`: a connection. Its calls run in the order in which they are sent.
+/// A release that the server has not confirmed. `C`: a connection. Its calls run in the order in which they
+/// are sent.
 #[derive(Clone, Debug)]
 pub struct PendingRelease<C> {
     pub keys: Keys,
@@ -19,8 +21,8 @@ pub struct PendingRelease<C> {
     pub is_own_id: bool,
     /// The calls that it undoes. Their answers are missing.
     pub lost: LostCalls<C>,
-    /// After this time the server has freed the id by itself, if no lost call is left. `None`: a permanent lease, whose release
-    /// is repeated until the gate is dropped.
+    /// After this time the server has freed the id by itself, if no lost call is left. `None`: a permanent
+    /// lease, whose release is repeated until the gate is dropped.
     pub until: Option<Instant>,
     /// For how long the server keeps what a lost call causes, or a refresh that runs late.
     pub longest: Duration,
@@ -31,16 +33,17 @@ pub struct PendingRelease<C> {
 /// The number of a wait that was given up.
 pub type GivenUpNumber = u64;
 
-/// The object of a release. A release may reach the server late, when its id is in use again. It must not release that
-/// later grant.
+/// The object of a release. A release may reach the server late, when its id is in use again. It must not
+/// release that later grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseTarget {
-    /// Everything that the id has. Only for an id that this client made for one call, and that no later call uses.
+    /// Everything that the id has. Only for an id that this client made for one call, and that no later call
+    /// uses.
     Whatever,
     /// The permit with this fence.
     Fence(u64),
-    /// Everything that the id has, except the permit with this fence (0: none). A lookup finds the fence or the ticket, and
-    /// the release names it.
+    /// Everything that the id has, except the permit with this fence (0: none). A lookup finds the fence or
+    /// the ticket, and the release names it.
     Other(u64),
 }
 
@@ -67,7 +70,8 @@ impl<C: PartialEq> LostCalls<C> {
         }
     }
 
-    /// A call on this connection is answered, so all calls before it have run. Returns whether one of these was there.
+    /// A call on this connection is answered, so all calls before it have run. Returns whether one of these
+    /// was there.
     pub fn answered_on(&mut self, connection: &C) -> bool {
         let index = self.open.iter().position(|other| other == connection);
         index.map(|index| self.open.remove(index)).is_some()
@@ -131,7 +135,12 @@ impl<C> PendingRelease<C> {
     }
 
     /// The release of what these calls may still cause for an id that holds the permit with this fence.
-    pub fn of_other(granted: &Identity, lost: LostCalls<C>, longest: Duration, now: Instant) -> PendingRelease<C> {
+    pub fn of_other(
+        granted: &Identity,
+        lost: LostCalls<C>,
+        longest: Duration,
+        now: Instant,
+    ) -> PendingRelease<C> {
         let target = ReleaseTarget::Other(granted.fence);
         PendingRelease { target, lost, longest, ..PendingRelease::of_permit(granted, Some(longest), now) }
     }
@@ -219,15 +228,17 @@ impl<C: PartialEq> PendingRelease<C> {
         self.until.is_some_and(|until| until <= now) && self.lost.is_empty()
     }
 
-    /// There is no answer to its posted call. A refresh before it on the same connection may have run until now.
+    /// There is no answer to its posted call. A refresh before it on the same connection may have run until
+    /// now.
     pub fn unanswered(&mut self, now: Instant) {
         if self.until.is_some() {
             self.until = self.until.max(now.checked_add(self.longest));
         }
     }
 
-    /// Its lost calls on connections that are closed may have run, and, without the knowledge of this client, may still run.
-    /// So nothing is certain when it is confirmed. Returns whether the server was silent on one of these connections.
+    /// Its lost calls on connections that are closed may have run, and, without the knowledge of this client,
+    /// may still run. So nothing is certain when it is confirmed. Returns whether the server was silent on
+    /// one of these connections.
     pub fn forget_closed(&mut self, now: Instant, is_open: impl Fn(&C) -> bool) -> bool {
         let lost = self.lost.len();
         let was_silent = self.lost.forget_closed(is_open);
@@ -272,8 +283,11 @@ impl Steps {
     fn released(&mut self, answer: &ReleaseAnswer) {
         self.has_found_nothing = *answer == ReleaseAnswer::Gone;
         let may_be_granted_since = self.lookups == 1;
-        self.next =
-            if self.has_found_nothing && may_be_granted_since { ReleaseCall::LookUp } else { ReleaseCall::Nothing };
+        self.next = if self.has_found_nothing && may_be_granted_since {
+            ReleaseCall::LookUp
+        } else {
+            ReleaseCall::Nothing
+        };
     }
 }
 

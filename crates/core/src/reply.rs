@@ -8,8 +8,8 @@ use crate::value::{Refusal, Value};
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Classifies a failed call: the script refused an argument or the stored state, the server did not run it, or no reply
-/// arrived.
+/// Classifies a failed call: the script refused an argument or the stored state, the server did not run it,
+/// or no reply arrived.
 pub fn error_of(failure: Failure) -> CallError {
     if let Some(refusal) = failure.refusal() {
         if refusal.code() == "LUAGATE" {
@@ -30,9 +30,12 @@ pub fn error_of(failure: Failure) -> CallError {
     if failure.may_have_run() { CallError::Unknown(failure) } else { CallError::Failed(failure) }
 }
 
-/// Reads a complete reply of a script. A reply with an extra field breaks the contract and is an error. Never panics,
-/// for any reply.
-pub fn read<T>(value: Value, fields: impl FnOnce(&mut Reply) -> Result<T, CallError>) -> Result<T, CallError> {
+/// Reads a complete reply of a script. A reply with an extra field breaks the contract and is an error. Never
+/// panics, for any reply.
+pub fn read<T>(
+    value: Value,
+    fields: impl FnOnce(&mut Reply) -> Result<T, CallError>,
+) -> Result<T, CallError> {
     let mut reply = match value {
         Value::Array(fields) => Reply { shown: String::new(), fields: fields.into_iter() },
         other => return Err(unexpected(&other)),

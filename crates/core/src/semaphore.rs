@@ -34,8 +34,8 @@ impl Grant {
         grant.checked()
     }
 
-    /// Reads a grant by this call. It must have the lease that the call asked for, or a longer one because of a minimum
-    /// hold.
+    /// Reads a grant by this call. It must have the lease that the call asked for, or a longer one because of
+    /// a minimum hold.
     fn read_of_lease(reply: &mut Reply, lease_ms: u64, at_least_ms: Option<u64>) -> Result<Grant, CallError> {
         let grant = Grant::read(reply)?;
         let end = (lease_ms > 0).then(|| grant.now.saturating_add(lease_ms.max(at_least_ms.unwrap_or(0))));
@@ -53,13 +53,15 @@ impl Grant {
         if self.permits > 0 && self.fence > 0 && lives { Ok(self) } else { Err(unexpected(&self)) }
     }
 
-    /// The time since the grant at the server's `now`, or up to 1 ms less. A fence is the server's time in microseconds, or
-    /// higher. `None`: it is ahead of the clock, so the time is unknown.
+    /// The time since the grant at the server's `now`, or up to 1 ms less. A fence is the server's time in
+    /// microseconds, or higher. `None`: it is ahead of the clock, so the time is unknown.
     pub(super) fn age(&self) -> Option<Duration> {
         let now = self.now.saturating_mul(1_000);
-        (self.fence < now.saturating_add(1_000)).then(|| Duration::from_micros(now.saturating_sub(self.fence)))
+        (self.fence < now.saturating_add(1_000))
+            .then(|| Duration::from_micros(now.saturating_sub(self.fence)))
     }
 
+    #[doc(hidden)]
     /// The time that was left of the lease at the server's `now`; `None`: permanent.
     pub fn left(&self) -> Option<Duration> {
         self.expires_at.map(|end| between(self.now, end))
@@ -84,33 +86,37 @@ impl Usage {
 /// The arguments of `acquire`.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// The id of the caller: 1 to 200 bytes without white space or control characters. An id holds at most one permit
-    /// of a semaphore.
+    /// The id of the caller: 1 to 200 bytes without white space or control characters. An id holds at most
+    /// one permit of a semaphore.
     pub id: &'a str,
-    /// How many permits: 1 to the limit in force. `None`: all that are free now, at least 1; such a caller never waits
-    /// in line.
+    /// How many permits: 1 to the limit in force. `None`: all that are free now, at least 1; such a caller
+    /// never waits in line.
     pub permits: Option<u32>,
-    /// The limit that this caller declares; the first grant stores it. 0: declares none, the stored limit applies.
+    /// The limit that this caller declares; the first grant stores it. 0: declares none, the stored limit
+    /// applies.
     pub limit: u32,
-    /// The lease in ms, up to 100 years: the permit ends after this time unless it is refreshed. 0: permanent.
+    /// The lease in ms, up to 100 years: the permit ends after this time unless it is refreshed. 0:
+    /// permanent.
     pub lease_ms: u64,
-    /// How long the caller stays in line after this call, in ms, up to a day (60 s with no inbox). 0: does not wait.
+    /// How long the caller stays in line after this call, in ms, up to a day (60 s with no inbox). 0: does
+    /// not wait.
     pub wait_ms: u64,
-    /// The channel to which the server sends a message when it grants. Subscribe to it before this call. Any client
-    /// that may publish on the channel can send a forged grant message. Therefore append a secret of this wait:
-    /// `<channel>#<secret>`. Then each message ends with the SHA-1 of the secret and the text before it, as
-    /// `lua/README.md` describes. Empty: no messages, the caller only asks again.
+    /// The channel to which the server sends a message when it grants. Subscribe to it before this call. Any
+    /// client that may publish on the channel can send a forged grant message. Therefore append a secret of
+    /// this wait: `<channel>#<secret>`. Then each message ends with the SHA-1 of the secret and the text
+    /// before it, as `lua/README.md` describes. Empty: no messages, the caller only asks again.
     pub inbox: &'a str,
-    /// 0, or the ticket of an earlier answer: restores the place of a waiter if the server lost it. One that no server gave
-    /// counts as 0.
+    /// 0, or the ticket of an earlier answer: restores the place of a waiter if the server lost it. One that
+    /// no server gave counts as 0.
     pub ticket: u64,
-    /// Joins the line only while fewer than this number wait; 0: no maximum. A caller that is in line already stays in
-    /// line.
+    /// Joins the line only while fewer than this number wait; 0: no maximum. A caller that is in line already
+    /// stays in line.
     pub max_waiting: u32,
-    /// Minimum hold, in ms, up to 100 years: permits that are released earlier count as in use until this time after
-    /// the grant. 0: none. The lease is at least as long.
+    /// Minimum hold, in ms, up to 100 years: permits that are released earlier count as in use until this
+    /// time after the grant. 0: none. The lease is at least as long.
     pub at_least_ms: u64,
-    /// Head start, in ms, up to a day: the caller joins the line as if it had come that much earlier. 0: none.
+    /// Head start, in ms, up to a day: the caller joins the line as if it had come that much earlier. 0:
+    /// none.
     pub head_start_ms: u64,
 }
 
@@ -141,8 +147,8 @@ pub enum AcquireAnswer {
     Held(Grant, Usage),
     /// The caller waits in line.
     Queued {
-        /// The number that orders all waiters: the smallest ticket is granted first. Fences of this place in line are above
-        /// the ticket plus the head start in µs.
+        /// The number that orders all waiters: the smallest ticket is granted first. Fences of this place in
+        /// line are above the ticket plus the head start in µs.
         ticket: u64,
         /// The position in line now, from 1.
         position: u64,
@@ -153,11 +159,11 @@ pub enum AcquireAnswer {
         /// The server's time at this reply.
         now: ServerTime,
     },
-    /// Not granted and not in line. Either the caller does not wait, and too little is free or others wait; or the line
-    /// is full.
+    /// Not granted and not in line. Either the caller does not wait, and too little is free or others wait;
+    /// or the line is full.
     Denied {
-        /// The time in ms until the next lease expires, unless it is renewed. If the line is full, this is the earliest
-        /// possible time. `None`: no current lease ever expires.
+        /// The time in ms until the next lease expires, unless it is renewed. If the line is full, this is
+        /// the earliest possible time. `None`: no current lease ever expires.
         next_expiry: Option<u64>,
         /// How full the semaphore is.
         usage: Usage,
@@ -208,7 +214,11 @@ impl Call for Acquire<'_> {
         let optional = [u64::from(ask.max_waiting), ask.at_least_ms, ask.head_start_ms];
         let unused = optional.iter().rev().take_while(|value| **value == 0).count();
         let used = arguments.len() - unused;
-        Packed::new(&scripts[ScriptName::Acquire], &self.keys.packed, arguments.get(..used).unwrap_or(&arguments))
+        Packed::new(
+            &scripts[ScriptName::Acquire],
+            &self.keys.packed,
+            arguments.get(..used).unwrap_or(&arguments),
+        )
     }
 
     fn answer(&self, reply: Value) -> Result<AcquireAnswer, CallError> {
@@ -364,9 +374,11 @@ impl Call for Lookup<'_> {
     fn answer(&self, reply: Value) -> Result<LookupAnswer, CallError> {
         read(reply, |reply| match reply.word()? {
             "held" => Ok(LookupAnswer::Held(Grant::read(reply)?)),
-            "queued" => {
-                Ok(LookupAnswer::Queued { ticket: reply.number()?, position: reply.number()?, now: reply.number()? })
-            }
+            "queued" => Ok(LookupAnswer::Queued {
+                ticket: reply.number()?,
+                position: reply.number()?,
+                now: reply.number()?,
+            }),
             "gone" => Ok(LookupAnswer::Gone { now: reply.number()? }),
             other => Err(unexpected(&other)),
         })
@@ -407,8 +419,8 @@ pub struct HolderRow {
     pub fence: u64,
     /// The end of its lease; `None`: never.
     pub expires_at: Option<ServerTime>,
-    /// The permits were released before the end of their minimum hold. They have no holder, and are in use until
-    /// `expires_at`.
+    /// The permits were released before the end of their minimum hold. They have no holder, and are in use
+    /// until `expires_at`.
     pub cooling_down: bool,
 }
 
@@ -525,9 +537,11 @@ impl Call for Resize<'_> {
 
     fn answer(&self, reply: Value) -> Result<ResizeAnswer, CallError> {
         read(reply, |reply| match reply.word()? {
-            "resized" => {
-                Ok(ResizeAnswer::Resized { old: reply.number()?, new: reply.number()?, in_use: reply.number()? })
-            }
+            "resized" => Ok(ResizeAnswer::Resized {
+                old: reply.number()?,
+                new: reply.number()?,
+                in_use: reply.number()?,
+            }),
             "unchanged" => Ok(ResizeAnswer::Unchanged { current: reply.number()?, in_use: reply.number()? }),
             other => Err(unexpected(&other)),
         })
@@ -541,10 +555,11 @@ pub struct AskOne<'a> {
     pub keys: &'a Keys,
     /// How many permits: 1 to the limit in force.
     pub permits: u32,
-    /// The limit that this caller declares; a grant stores it if none is stored. 0: declares none, the stored limit
-    /// applies.
+    /// The limit that this caller declares; a grant stores it if none is stored. 0: declares none, the stored
+    /// limit applies.
     pub limit: u32,
-    /// The lease in ms, up to 100 years: the permit ends after this time unless it is refreshed. 0: permanent.
+    /// The lease in ms, up to 100 years: the permit ends after this time unless it is refreshed. 0:
+    /// permanent.
     pub lease_ms: u64,
     /// Minimum hold, in ms; 0: none. See [`Ask::at_least_ms`].
     pub at_least_ms: u64,
@@ -578,15 +593,15 @@ pub enum TryAcquireSeveralAnswer {
     Denied {
         /// The first semaphore with too few free permits or with waiters; from 0.
         index: usize,
-        /// The time in ms until its next lease expires, unless it is renewed. `None`: no current lease on it ever
-        /// expires.
+        /// The time in ms until its next lease expires, unless it is renewed. `None`: no current lease on it
+        /// ever expires.
         next_expiry: Option<u64>,
         /// The server's time at this reply.
         now: ServerTime,
         /// How full each is.
         lines: Vec<Line>,
-        /// At how many of them the id has a permit all the same, by an earlier run of this call whose reply was lost.
-        /// If not 0, release the id at each.
+        /// At how many of them the id has a permit all the same, by an earlier run of this call whose reply
+        /// was lost. If not 0, release the id at each.
         still_held: usize,
     },
     /// The call asked one of the semaphores for more permits than its limit in force. None is granted.
@@ -618,7 +633,8 @@ impl Call for TryAcquireSeveral<'_> {
         let keys: Vec<&str> = self.asked.iter().flat_map(|one| one.keys.list()).collect();
         let mut arguments: Vec<Argument> = vec![self.id.into()];
         for one in self.asked {
-            let at_least_ms = if fault!("the minimum hold of several is ignored") { 0 } else { one.at_least_ms };
+            let at_least_ms =
+                if fault!("the minimum hold of several is ignored") { 0 } else { one.at_least_ms };
             arguments.extend([one.permits.into(), one.limit.into(), one.lease_ms.into(), at_least_ms.into()]);
         }
         Packed::new(&scripts[ScriptName::TryAcquireSeveral], &PackedKeys::new(&keys), &arguments)
@@ -632,7 +648,8 @@ impl Call for TryAcquireSeveral<'_> {
                 index: self.index(reply)?,
                 next_expiry: reply.number_or_never()?,
                 now: reply.number()?,
-                lines: self.rows(reply, |row| Ok(Line { usage: Usage::read(row)?, waiting: row.number()? }))?,
+                lines: self
+                    .rows(reply, |row| Ok(Line { usage: Usage::read(row)?, waiting: row.number()? }))?,
                 still_held: reply.number()?,
             }),
             "above_limit" => Ok(TryAcquireSeveralAnswer::AboveLimit {
@@ -647,12 +664,17 @@ impl Call for TryAcquireSeveral<'_> {
 }
 
 impl TryAcquireSeveral<'_> {
-    /// The id's permit of each semaphore. It may have held one of them before, with another number of permits and
-    /// another lease.
+    /// The id's permit of each semaphore. It may have held one of them before, with another number of permits
+    /// and another lease.
     fn grants(&self, reply: &mut Reply) -> Result<Vec<(Grant, Usage)>, CallError> {
         let now = reply.number()?;
         self.rows(reply, |row| {
-            let grant = Grant { permits: row.number()?, fence: row.number()?, expires_at: row.number_or_never()?, now };
+            let grant = Grant {
+                permits: row.number()?,
+                fence: row.number()?,
+                expires_at: row.number_or_never()?,
+                now,
+            };
             Ok((grant.checked()?, Usage::read(row)?))
         })
     }

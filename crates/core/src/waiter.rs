@@ -1,8 +1,8 @@
 //! One wait as a state machine, from its first call to its end. A wait is for permits or for a latch.
 //!
-//! The driver executes an [`Action`] and reports the result as an [`Event`]. All rules of waiting are in this module:
-//! when to ask again, how long to retry while the server cannot be reached, what to do when the time is over, and what
-//! to give back.
+//! The driver executes an [`Action`] and reports the result as an [`Event`]. All rules of waiting are in this
+//! module: when to ask again, how long to retry while the server cannot be reached, what to do when the time
+//! is over, and what to give back.
 
 use super::call::{Call, Packed};
 use super::held::Identity;
@@ -20,8 +20,8 @@ use crate::kind::FailureKind;
 use crate::value::Value;
 use std::time::{Duration, Instant};
 
-/// The waiter's deadline on the server, as time after each call: a waiter that does not ask again leaves the line then.
-/// So a waiter whose process has ended leaves the line within this time.
+/// The waiter's deadline on the server, as time after each call: a waiter that does not ask again leaves the
+/// line then. So a waiter whose process has ended leaves the line within this time.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How much longer than the wait's deadline its last call may take.
@@ -174,7 +174,8 @@ impl<T: WaitTarget> Waiter<T> {
         }
     }
 
-    /// Whether the server may have stored something for this wait, which must be given back if the driver drops it now.
+    /// Whether the server may have stored something for this wait, which must be given back if the driver
+    /// drops it now.
     pub fn may_leave_something(&self) -> bool {
         match self.state {
             WaiterState::Sleeps => self.may_come_late || self.target.is_queued(),
@@ -204,8 +205,11 @@ impl<T: WaitTarget> Waiter<T> {
             }
             (WaiterState::Asks(ask), Event::Answered { answer, sent }) => {
                 self.unreachable_since = None;
-                let sent =
-                    if fault!("a lease counts from the reply to its call") { Sent { at: now, ..sent } } else { sent };
+                let sent = if fault!("a lease counts from the reply to its call") {
+                    Sent { at: now, ..sent }
+                } else {
+                    sent
+                };
                 let step = self.target.answered(ask, answer, sent, now);
                 self.go_on(step)
             }
@@ -217,7 +221,9 @@ impl<T: WaitTarget> Waiter<T> {
             {
                 Action::Done { result: Err(self.target.timed_out()), give_back: GiveBack::default() }
             }
-            (_, Event::Mail(Mail::Timer)) if self.is_over(now.instant()) => self.ask(AskKind::Last, now.instant()),
+            (_, Event::Mail(Mail::Timer)) if self.is_over(now.instant()) => {
+                self.ask(AskKind::Last, now.instant())
+            }
             (_, Event::Mail(Mail::Timer)) => self.ask(AskKind::InLine, now.instant()),
         }
     }
@@ -250,8 +256,8 @@ impl<T: WaitTarget> Waiter<T> {
         self.sleep()
     }
 
-    /// Handles a failed call. A wait continues for a while if the server refuses it only for now; with a place in line also
-    /// if the server cannot be reached.
+    /// Handles a failed call. A wait continues for a while if the server refuses it only for now; with a
+    /// place in line also if the server cannot be reached.
     fn unanswered(&mut self, ask: AskKind, error: CallError, now: Moment) -> ActionOf<T> {
         let now = now.instant();
         let is_over = ask == AskKind::Last || self.is_over(now);
@@ -269,8 +275,8 @@ impl<T: WaitTarget> Waiter<T> {
             return self.sleep();
         }
         let give_back = GiveBack { now: false, later: self.may_come_late || is_queued };
-        // The server answered until just now. So the call failed because the time was over, and that is the error to
-        // return.
+        // The server answered until just now. So the call failed because the time was over, and that is the
+        // error to return.
         let answered_until_now = failing.is_none_or(|failing| failing <= LAST_CALL);
         let error = if is_over && is_queued && answered_until_now && error.is_late() {
             self.target.timed_out()
@@ -399,7 +405,14 @@ pub struct Granted {
 
 impl Granted {
     /// A permit that a call sent at `sent` was granted, without a wait.
-    pub fn new(keys: &Keys, id: &str, lease: LeaseOptions, grant: Grant, limit: u32, sent: Moment) -> Granted {
+    pub fn new(
+        keys: &Keys,
+        id: &str,
+        lease: LeaseOptions,
+        grant: Grant,
+        limit: u32,
+        sent: Moment,
+    ) -> Granted {
         let identity = Identity { keys: keys.clone(), id: id.to_owned(), fence: grant.fence, lease };
         Granted { identity, grant, limit, deadline: Deadline::after(sent, grant.left()), ticket: None }
     }
@@ -427,7 +440,10 @@ impl PermitTarget {
 
     /// The same permits for a new wait, which has the place in line of this one.
     pub fn again(&self) -> PermitTarget {
-        PermitTarget { entry: QueueEntry { ticket: self.entry.ticket, ..QueueEntry::default() }, ..self.clone() }
+        PermitTarget {
+            entry: QueueEntry { ticket: self.entry.ticket, ..QueueEntry::default() },
+            ..self.clone()
+        }
     }
 
     /// The call that asks for the permits.
@@ -453,8 +469,14 @@ impl PermitTarget {
         }
     }
 
-    /// Handles the answer to a caller that does not wait. `true`: everything that the id has must be given back.
-    pub fn at_once(&mut self, answer: AcquireAnswer, sent: Sent, now: Moment) -> (Result<Granted, NotGranted>, bool) {
+    /// Handles the answer to a caller that does not wait. `true`: everything that the id has must be given
+    /// back.
+    pub fn at_once(
+        &mut self,
+        answer: AcquireAnswer,
+        sent: Sent,
+        now: Moment,
+    ) -> (Result<Granted, NotGranted>, bool) {
         if let AcquireAnswer::Denied { usage, .. } = answer
             && let Err(mismatch) = self.check_limit(usage.limit)
         {
@@ -477,14 +499,17 @@ impl PermitTarget {
         PendingRelease::of_call(&self.keys, &self.id, self.lease.own_id, lost, self.longest(), now)
     }
 
-    /// The time after which the server has freed the id by itself, if no call follows: a place in line may be granted at its
-    /// end.
+    /// The time after which the server has freed the id by itself, if no call follows: a place in line may be
+    /// granted at its end.
     pub fn longest(&self) -> Duration {
         PATIENCE.saturating_add(Duration::from_millis(self.lease.first_lease_ms()))
     }
 
     fn granted(&self, grant: Grant, limit: u32, sent: Moment) -> Granted {
-        Granted { ticket: self.ticket(), ..Granted::new(&self.keys, &self.id, self.lease, grant, limit, sent) }
+        Granted {
+            ticket: self.ticket(),
+            ..Granted::new(&self.keys, &self.id, self.lease, grant, limit, sent)
+        }
     }
 
     /// `None`: it has not been in line.
@@ -502,38 +527,47 @@ impl PermitTarget {
         }
     }
 
-    /// Whether a permit that the id holds was granted to this caller. Its message or reply was lost then. An id has one place
-    /// in line or one permit, whoever chose it, so the grant to a wait that is in line is its own. A fence that is not
-    /// above its ticket is of an earlier permit, which the server has restored.
+    /// Whether a permit that the id holds was granted to this caller. Its message or reply was lost then. An
+    /// id has one place in line or one permit, whoever chose it, so the grant to a wait that is in line is
+    /// its own. A fence that is not above its ticket is of an earlier permit, which the server has restored.
     ///
-    /// A caller that is not in line has its own grant if a reply was lost, and the permit was granted since the first attempt.
-    /// This time includes the way of the reply, so a permit that was granted shortly before would fit too. But such a permit
-    /// of this client is released, and its fence is known.
+    /// A caller that is not in line has its own grant if a reply was lost, and the permit was granted since
+    /// the first attempt. This time includes the way of the reply, so a permit that was granted shortly
+    /// before would fit too. But such a permit of this client is released, and its fence is known.
     fn is_own(&self, grant: &Grant, repeated: Option<Duration>, floor: u64) -> bool {
-        let is_of_place =
-            self.is_queued() && self.is_new(grant.fence) && !fault!("a wait takes its own grant for another one");
+        let is_of_place = self.is_queued()
+            && self.is_new(grant.fence)
+            && !fault!("a wait takes its own grant for another one");
         let is_of_attempt = || repeated.zip(grant.age()).is_some_and(|(repeated, age)| age <= repeated);
         !self.lease.own_id || grant.fence > floor && (is_of_place || is_of_attempt())
     }
 
     /// Whether a late release would change this answer. `floor`: as in [`QueueEntry`].
-    pub fn is_doubtful(&self, ask: AskKind, answer: &AcquireAnswer, repeated: Option<Duration>, floor: u64) -> bool {
+    pub fn is_doubtful(
+        &self,
+        ask: AskKind,
+        answer: &AcquireAnswer,
+        repeated: Option<Duration>,
+        floor: u64,
+    ) -> bool {
         match answer {
             AcquireAnswer::Denied { .. } => ask != AskKind::First, // it joins the line next
             AcquireAnswer::Held(grant, _) => !self.is_own(grant, repeated, floor),
-            AcquireAnswer::Granted(..) | AcquireAnswer::Queued { .. } | AcquireAnswer::AboveLimit { .. } => false,
+            AcquireAnswer::Granted(..) | AcquireAnswer::Queued { .. } | AcquireAnswer::AboveLimit { .. } => {
+                false
+            }
         }
     }
 
-    /// Whether a release that precedes this call has run after it, on another connection: the answer is of a permit that this
-    /// client releases.
+    /// Whether a release that precedes this call has run after it, on another connection: the answer is of a
+    /// permit that this client releases.
     pub fn is_of_released(&self, answer: &AcquireAnswer, floor: u64) -> bool {
         matches!(answer, AcquireAnswer::Held(grant, _) if self.lease.own_id && grant.fence <= floor)
     }
 
-    /// Whether the server gave this fence after the place in line: the ticket is the next fence of that time, lower by
-    /// the head start. An earlier process may have joined under the same id with a smaller head start. Then the fence is also
-    /// new if it was given after the last reply.
+    /// Whether the server gave this fence after the place in line: the ticket is the next fence of that time,
+    /// lower by the head start. An earlier process may have joined under the same id with a smaller head
+    /// start. Then the fence is also new if it was given after the last reply.
     fn is_new(&self, fence: u64) -> bool {
         let ticket = self.entry.ticket;
         let joined = ticket.saturating_add(self.head_start_ms.saturating_mul(1_000));
@@ -551,8 +585,8 @@ impl PermitTarget {
     /// A hint to ask again, or a message that the place in line was taken away.
     fn hinted(&mut self, message: &Message, asked: (Moment, ServerTime)) -> StepOf<PermitTarget> {
         let (sent, server_time) = asked;
-        // The message is older than the last answer, and contains nothing new. So a subscriber that replays messages
-        // cannot cause calls.
+        // The message is older than the last answer, and contains nothing new. So a subscriber that replays
+        // messages cannot cause calls.
         if message.now < server_time {
             return Step::Continue;
         }
@@ -613,7 +647,9 @@ impl WaitTarget for PermitTarget {
                 let pause = Duration::from_millis(retry_after).min(RECHECK);
                 Step::AskAt(sent.instant() + pause)
             }
-            AcquireAnswer::Queued { .. } => Step::Done(Err(CallError::Unknown(Failure::queued_out_of_turn()).into())),
+            AcquireAnswer::Queued { .. } => {
+                Step::Done(Err(CallError::Unknown(Failure::queued_out_of_turn()).into()))
+            }
             AcquireAnswer::Denied { .. } if ask == AskKind::First => Step::AskAt(sent.instant()),
             AcquireAnswer::Denied { next_expiry, usage, waiting, .. } => {
                 let denied = Denied { usage, waiting, next_expiry };
@@ -646,8 +682,14 @@ impl WaitTarget for PermitTarget {
         let (sent, server_time) = asked;
         let by_call = Deadline::after(sent, message.at.map(|end| between(server_time, end)));
         let by_message = Deadline::after(received, message.at.map(|end| between(message.now, end)));
-        let deadline = if fault!("a lease counts from its message") { by_message } else { by_call.earlier(by_message) };
-        let grant = Grant { permits: message.permits, fence: message.fence, expires_at: message.at, now: message.now };
+        let deadline =
+            if fault!("a lease counts from its message") { by_message } else { by_call.earlier(by_message) };
+        let grant = Grant {
+            permits: message.permits,
+            fence: message.fence,
+            expires_at: message.at,
+            now: message.now,
+        };
         let granted = Granted { deadline, ..self.granted(grant, self.entry.usage.limit, sent) };
         // Older than the last answer: the grant was taken away again, or the server's clock was set back.
         let is_old = message.now < server_time && !fault!("a grant that was taken away is accepted");
@@ -697,8 +739,8 @@ impl WaitTarget for PermitTarget {
         self.entry.floor = self.entry.floor.max(fence);
     }
 
-    /// The release of an id of the application looks up what it finds. A new place with the same ticket could be taken for the
-    /// old one.
+    /// The release of an id of the application looks up what it finds. A new place with the same ticket could
+    /// be taken for the old one.
     fn kept_ticket(&self) -> u64 {
         if self.lease.own_id { 0 } else { self.entry.ticket }
     }

@@ -1,6 +1,6 @@
-//! After a change in `lua/`: writes each script in the form that the server receives, its SHA-1, and the copies of both and
-//! of the list of errors for the clients. With a folder as its argument it only writes each script with all comments there, for
-//! luacheck.
+//! After a change in `lua/`: writes each script in the form that the server receives, its SHA-1, and the
+//! copies of both and of the list of errors for the clients. With a folder as its argument it only writes
+//! each script with all comments there, for luacheck.
 
 #[path = "../../../tests/support/includes.rs"]
 mod includes;
@@ -75,7 +75,8 @@ fn main() -> Result<()> {
         return write_scripts(Path::new(&folder), &names.map(commented).collect());
     }
     let whole = |name: String| {
-        let text = includes::whole(&source(&name), part).unwrap_or_else(|error| panic!("lua/{name}.lua: {error}"));
+        let text =
+            includes::whole(&source(&name), part).unwrap_or_else(|error| panic!("lua/{name}.lua: {error}"));
         (name, text)
     };
     let scripts: BTreeMap<String, String> = names.map(whole).collect();

@@ -20,7 +20,8 @@ pub(crate) enum Effect {
     Grow,
 }
 
-/// The effect of a command, or the error for a wrong number of arguments. `None` if the command is not implemented.
+/// The effect of a command, or the error for a wrong number of arguments. `None` if the command is not
+/// implemented.
 pub(crate) fn effect(command: &str, arguments: &[Bytes]) -> Option<Result<Effect, String>> {
     use Effect::{Grow, Read, Write};
     // The arity as Redis counts it: with the name of the command; negative for a minimum.
@@ -54,7 +55,8 @@ pub(crate) fn keys_of<'a>(command: &str, arguments: &'a [Bytes]) -> &'a [Bytes] 
     }
 }
 
-/// Executes a command of which [`effect`] is known. The first letter of its name says for which type of value it is.
+/// Executes a command of which [`effect`] is known. The first letter of its name says for which type of value
+/// it is.
 pub(crate) fn execute(store: &mut Store, command: &str, arguments: &[Bytes]) -> Reply {
     let execute = match command.as_bytes() {
         [b'H', ..] => hash::execute,

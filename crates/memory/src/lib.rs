@@ -1,4 +1,5 @@
-//! An in-memory Redis server for tests. It has the commands that the Lua scripts of luagate call, and a few others.
+//! An in-memory Redis server for tests. It has the commands that the Lua scripts of luagate call, and a few
+//! others.
 //!
 //! ```
 //! let mut server = luagate_memory::Server::new()?;
@@ -11,7 +12,10 @@
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs, unreachable_pub)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
 
 mod commands;
 mod interpreter;

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A connection is closed when its client reads nothing for this long, since the other clients wait meanwhile.
+/// A connection is closed when its client reads nothing for this long, since the other clients wait
+/// meanwhile.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A [`Server`] on a port. Dropping it closes all connections and ends its threads.
@@ -61,7 +62,10 @@ impl Listener {
     ///
     /// # Errors
     /// When the system has no free port, or no thread.
-    pub fn new(server: Server, date: impl Fn() -> SystemTime + Send + Sync + 'static) -> io::Result<Listener> {
+    pub fn new(
+        server: Server,
+        date: impl Fn() -> SystemTime + Send + Sync + 'static,
+    ) -> io::Result<Listener> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let shared = Arc::new(ListenerState {

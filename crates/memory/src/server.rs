@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A Redis server as a value. Each command is a function call.
 ///
-/// It implements `redis::ConnectionLike`, and runs scripts in Lua 5.1. It does nothing between commands, and its clock
-/// does not advance: a simulation decides what happens, when, and in which order.
+/// It implements `redis::ConnectionLike`, and runs scripts in Lua 5.1. It does nothing between commands, and
+/// its clock does not advance: a simulation decides what happens, when, and in which order.
 pub struct Server {
     interpreter: Interpreter,
     state: Arc<Mutex<ServerState>>,
@@ -25,7 +25,8 @@ impl Server {
     /// When there is no memory for the Lua interpreter.
     pub fn new() -> std::io::Result<Server> {
         let state = Arc::<Mutex<ServerState>>::default();
-        let interpreter = Interpreter::new(state.clone()).map_err(|error| std::io::Error::other(error.to_string()))?;
+        let interpreter =
+            Interpreter::new(state.clone()).map_err(|error| std::io::Error::other(error.to_string()))?;
         lock(&state).store.set_micros(1_577_836_800_000_000);
         Ok(Server { interpreter, state })
     }
@@ -59,8 +60,8 @@ impl Server {
         }
     }
 
-    /// Sets whether its memory is full. Then it denies commands that need more, like Redis with `maxmemory` and
-    /// `noeviction`.
+    /// Sets whether its memory is full. Then it denies commands that need more, like Redis with `maxmemory`
+    /// and `noeviction`.
     pub fn set_full(&mut self, full: bool) {
         self.state().full = full;
     }
@@ -124,8 +125,10 @@ fn lowercase(name: &[u8]) -> String {
 
 /// Splits the keys from the arguments of a script.
 fn split_keys<'a>(count: &[u8], rest: &'a [Bytes]) -> Result<(&'a [Bytes], &'a [Bytes]), String> {
-    let count = usize::try_from(integer(count)?).map_err(|_| "ERR Number of keys can't be negative".to_owned())?;
-    rest.split_at_checked(count).ok_or_else(|| "ERR Number of keys can't be greater than number of args".to_owned())
+    let count =
+        usize::try_from(integer(count)?).map_err(|_| "ERR Number of keys can't be negative".to_owned())?;
+    rest.split_at_checked(count)
+        .ok_or_else(|| "ERR Number of keys can't be greater than number of args".to_owned())
 }
 
 impl ConnectionLike for Server {
@@ -133,7 +136,12 @@ impl ConnectionLike for Server {
         self.request(redis::parse_redis_value(command)?)
     }
 
-    fn req_packed_commands(&mut self, mut commands: &[u8], offset: usize, count: usize) -> RedisResult<Vec<Value>> {
+    fn req_packed_commands(
+        &mut self,
+        mut commands: &[u8],
+        offset: usize,
+        count: usize,
+    ) -> RedisResult<Vec<Value>> {
         let mut replies = Vec::new();
         let mut parser = redis::Parser::new();
         for index in 0..offset + count {

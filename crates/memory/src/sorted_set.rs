@@ -61,7 +61,8 @@ pub(crate) fn parse_score_bound(text: &[u8]) -> Result<Bound<f64>, String> {
         [b'(', number @ ..] => (number, Bound::Excluded),
         number => (number, Bound::Included),
     };
-    // Redis parses it with `strtod`: it ends at a NUL, an empty text is 0, and a number out of range is infinite.
+    // Redis parses it with `strtod`: it ends at a NUL, an empty text is 0, and a number out of range is
+    // infinite.
     let number = number.split(|byte| *byte == 0).next().unwrap_or_default();
     let number = match number {
         b"" => Some(0.0),
@@ -86,7 +87,8 @@ fn parse_float(text: &[u8]) -> Option<f64> {
     parsed.ok().filter(|number: &f64| !number.is_nan())
 }
 
-/// Parses the score of ZADD. Unlike a bound, it must not be out of range: neither round to 0 nor become infinite.
+/// Parses the score of ZADD. Unlike a bound, it must not be out of range: neither round to 0 nor become
+/// infinite.
 pub(crate) fn parse_score(text: &[u8]) -> Result<Score, String> {
     let is_zero = || {
         let mut digits = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
@@ -101,8 +103,8 @@ pub(crate) fn parse_score(text: &[u8]) -> Result<Score, String> {
     score.ok_or_else(|| "ERR value is not a valid float".to_owned())
 }
 
-/// A number as the newest servers write it: an integer in full, any other number with the fewest digits that identify
-/// it. It has an exponent if it would have many zeros otherwise.
+/// A number as the newest servers write it: an integer in full, any other number with the fewest digits that
+/// identify it. It has an exponent if it would have many zeros otherwise.
 pub(crate) fn number_text(value: f64) -> String {
     const MAX_INTEGER: f64 = (i64::MAX / 2) as f64;
     let sign = if value.is_sign_negative() { "-" } else { "" };

@@ -64,7 +64,8 @@ impl ServerState {
                 Ok(reply)
             }
             ("PUBSUB", [what, channels @ ..]) if what.eq_ignore_ascii_case(b"NUMSUB") => {
-                let counts = channels.iter().flat_map(|channel| [bulk(channel.clone()), subscribers(channel)]);
+                let counts =
+                    channels.iter().flat_map(|channel| [bulk(channel.clone()), subscribers(channel)]);
                 Ok(Value::Array(counts.collect()))
             }
             ("PUBSUB", _) => Err(unknown(command)),

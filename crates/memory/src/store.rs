@@ -52,7 +52,8 @@ impl From<Data> for Entry {
     }
 }
 
-/// The content of a server: its keys, their values and expiry times, and its clock. Equal stores behave alike.
+/// The content of a server: its keys, their values and expiry times, and its clock. Equal stores behave
+/// alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Store {
     keys: BTreeMap<Bytes, Entry>,
@@ -76,14 +77,14 @@ impl Store {
         self.keys.keys().map(Vec::as_slice)
     }
 
-    /// The expiry time of a key, in ms since 1970. `None` if the key does not exist, `Some(None)` if it does not
-    /// expire.
+    /// The expiry time of a key, in ms since 1970. `None` if the key does not exist, `Some(None)` if it does
+    /// not expire.
     pub fn expires_at(&self, key: &[u8]) -> Option<Option<u64>> {
         self.keys.get(key).map(|entry| entry.expires_at)
     }
 
-    /// Copies a key from another store, like a restore. Removes the key, like an eviction, if the other store does not
-    /// have it or if it has expired by the time of this store.
+    /// Copies a key from another store, like a restore. Removes the key, like an eviction, if the other store
+    /// does not have it or if it has expired by the time of this store.
     pub fn restore_key(&mut self, key: &[u8], from: &Store) {
         let entry = from.keys.get(key);
         match entry.filter(|entry| entry.lives(self.micros)) {
@@ -132,8 +133,8 @@ impl Store {
     }
 }
 
-/// How to read and to change a collection. A key that does not exist reads as an empty collection. For a change, it is
-/// created; a collection that is empty after the change is removed.
+/// How to read and to change a collection. A key that does not exist reads as an empty collection. For a
+/// change, it is created; a collection that is empty after the change is removed.
 macro_rules! collection {
     ($read:ident, $change:ident, $kind:ident, $type:ty) => {
         impl Store {
@@ -146,7 +147,11 @@ macro_rules! collection {
                 }
             }
 
-            pub(crate) fn $change<T>(&mut self, key: &[u8], change: impl FnOnce(&mut $type) -> T) -> Result<T, String> {
+            pub(crate) fn $change<T>(
+                &mut self,
+                key: &[u8],
+                change: impl FnOnce(&mut $type) -> T,
+            ) -> Result<T, String> {
                 let entry = self.keys.entry(key.to_vec());
                 let entry = entry.or_insert_with(|| Data::$kind(<$type>::new()).into());
                 let Data::$kind(data) = &mut entry.data else {

@@ -1,5 +1,5 @@
-//! The parameters of a URL, as in `?db=2&user=name`. Each one is used or refused: programs in other languages may use it,
-//! and would then not see what this program holds.
+//! The parameters of a URL, as in `?db=2&user=name`. Each one is used or refused: programs in other languages
+//! may use it, and would then not see what this program holds.
 
 use redis::ConnectionInfo;
 use std::borrow::Cow;
@@ -16,8 +16,11 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    /// Reads the pairs of a name and a value. An error contains no value, and no name that may be a piece of a password.
-    pub(super) fn read<'a>(pairs: impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)>) -> Result<Parameters, String> {
+    /// Reads the pairs of a name and a value. An error contains no value, and no name that may be a piece of
+    /// a password.
+    pub(super) fn read<'a>(
+        pairs: impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)>,
+    ) -> Result<Parameters, String> {
         let (mut found, mut protocol) = (Parameters::default(), None);
         for (name, value) in pairs {
             match &*name {
@@ -51,7 +54,12 @@ impl Parameters {
 }
 
 /// Sets a value that was not set before.
-fn set<T>(name: &str, to: &mut Option<T>, value: &str, read: impl FnOnce(&str) -> Option<T>) -> Result<(), String> {
+fn set<T>(
+    name: &str,
+    to: &mut Option<T>,
+    value: &str,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<(), String> {
     if to.is_some() {
         return Err(format!("the parameter {name} is given twice. Accepted: once"));
     }
@@ -59,10 +67,12 @@ fn set<T>(name: &str, to: &mut Option<T>, value: &str, read: impl FnOnce(&str) -
     match (to, name) {
         (Some(_), _) => Ok(()),
         (None, "db") => Err("the database is not a number. Accepted: db=0, db=1 and so on".to_owned()),
-        (None, "protocol") => Err("the protocol is not 2, 3, resp2 or resp3. Accepted: protocol=2".to_owned()),
-        (None, name) => {
-            Err(format!("the parameter {name} has no value, or one that is not UTF-8. Accepted: {name}=value"))
+        (None, "protocol") => {
+            Err("the protocol is not 2, 3, resp2 or resp3. Accepted: protocol=2".to_owned())
         }
+        (None, name) => Err(format!(
+            "the parameter {name} has no value, or one that is not UTF-8. Accepted: {name}=value"
+        )),
     }
 }
 
@@ -75,7 +85,8 @@ fn version(value: &str) -> Option<()> {
     ["2", "3", "resp2", "resp3"].contains(&value).then_some(())
 }
 
-/// The error of an unknown parameter. After a password it may be a piece of it, behind a `&` that is not escaped.
+/// The error of an unknown parameter. After a password it may be a piece of it, behind a `&` that is not
+/// escaped.
 fn unknown(name: &str, value: &str, follows_password: bool) -> String {
     let is_plain = name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.".contains(letter));
     if follows_password {

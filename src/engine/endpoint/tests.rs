@@ -16,7 +16,8 @@ fn connect_to(port: u16, login: &str, db: &str) -> Result<Box<dyn Stream>, Failu
     connect(&endpoint, SOON, &mut TimeLimit::new(SOON))
 }
 
-/// A server that reads a packet for each of `replies`, and sends this reply to it. Passes the packets to the test.
+/// A server that reads a packet for each of `replies`, and sends this reply to it. Passes the packets to the
+/// test.
 fn replying(replies: &[&'static str]) -> (u16, Receiver<String>) {
     let (sender, packets) = channel();
     let replies = replies.to_vec();
@@ -82,10 +83,22 @@ fn an_error_at_the_start_has_the_kind_of_its_cause() {
             "refused the user name or password",
         ),
         (":old@", "", "-ERR invalid password\r\n", Authentication, "refused the user name or password"),
-        (":old@", "", "-ERR Client sent AUTH, but no password is set\r\n", Authentication, "refused the user name"),
+        (
+            ":old@",
+            "",
+            "-ERR Client sent AUTH, but no password is set\r\n",
+            Authentication,
+            "refused the user name",
+        ),
         ("", "3", "-NOAUTH Authentication required.\r\n", Authentication, "cannot log in"),
         ("", "99", "-ERR DB index is out of range\r\n", Other, "DB index is out of range"),
-        ("", "3", "-NOPERM this user has no permissions to run the 'select' command\r\n", Permission, "'select'"),
+        (
+            "",
+            "3",
+            "-NOPERM this user has no permissions to run the 'select' command\r\n",
+            Permission,
+            "'select'",
+        ),
         (login, "", "-ERR max number of clients reached\r\n", NotReady, "max number of clients"),
         ("", "3", "-LOADING Redis is loading the dataset in memory\r\n", NotReady, "loading"),
         (login, "", "HTTP/1.1 400 Bad Request\r\n\r\n", NotRedis, "not Redis or Valkey"),

@@ -47,7 +47,10 @@ fn the_time_of_a_read_is_at_most_2_ms_longer_than_asked_for() {
         let within = Duration::from_micros(1_000 + random.below(250_000));
         socket.bound(within).unwrap();
         let timeout = Duration::from_nanos(socket.read_timeout.load(Ordering::Relaxed));
-        assert!(timeout >= within && timeout <= within + Duration::from_millis(2), "{timeout:?} for {within:?}");
+        assert!(
+            timeout >= within && timeout <= within + Duration::from_millis(2),
+            "{timeout:?} for {within:?}"
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! The settings of TLS, made once for all connections of a gate: the certificates that the client trusts, the one that it
-//! presents, and the cryptography.
+//! The settings of TLS, made once for all connections of a gate: the certificates that the client trusts, the
+//! one that it presents, and the cryptography.
 
 use super::reason;
 use luagate_core::failure::{CallError, Failure};
@@ -21,7 +21,8 @@ pub(crate) fn config_for(
     if addresses.is_empty() {
         return Ok(None);
     }
-    let insecure = |address: &&ConnectionAddr| matches!(address, ConnectionAddr::TcpTls { insecure: true, .. });
+    let insecure =
+        |address: &&ConnectionAddr| matches!(address, ConnectionAddr::TcpTls { insecure: true, .. });
     let config = if addresses.iter().any(insecure) {
         Err(Failure::new(FailureKind::Tls, reason::INSECURE))
     } else {
@@ -64,7 +65,8 @@ impl Certificates {
         check("root_certificates", pem)?;
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| unreadable(format!("root certificates: {error}")))?;
+            let certificate =
+                certificate.map_err(|error| unreadable(format!("root certificates: {error}")))?;
             roots.add(certificate).map_err(|error| unreadable(format!("root certificates: {error}")))?;
         }
         Ok(Some(roots))
@@ -104,7 +106,8 @@ fn check(what: &str, pem: &[u8]) -> Result<(), Invalid> {
 pub(crate) struct Config(Arc<ClientConfig>);
 
 impl Config {
-    /// `roots`: the certificates to trust, by default those of the system. `own`: the certificate of this client.
+    /// `roots`: the certificates to trust, by default those of the system. `own`: the certificate of this
+    /// client.
     pub(super) fn new(roots: Option<RootCertStore>, own: Option<ClientIdentity>) -> Result<Config, Failure> {
         let provider = provider()?;
         let roots = roots.map_or_else(of_system, Ok)?;
@@ -114,9 +117,9 @@ impl Config {
             .map_err(|error| reason::failed(reason::of_rustls(&error), error))?;
         let builder = builder.with_root_certificates(roots);
         let config = match own {
-            Some(ClientIdentity { chain, key }) => {
-                builder.with_client_auth_cert(chain, key).map_err(|error| reason::failed(reason::MIXED_UP, error))?
-            }
+            Some(ClientIdentity { chain, key }) => builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| reason::failed(reason::MIXED_UP, error))?,
             None => builder.with_no_client_auth(),
         };
         Ok(Config(Arc::new(config)))
@@ -184,8 +187,8 @@ mod ring {
 }
 use ring as aws_lc_rs;
 
-/// The providers that rustls was compiled with, for all crates of the program. No `cfg` of this crate shows that. But a
-/// module that exists in rustls hides the one with the same name above.
+/// The providers that rustls was compiled with, for all crates of the program. No `cfg` of this crate shows
+/// that. But a module that exists in rustls hides the one with the same name above.
 fn compiled_in() -> [Option<CryptoProvider>; 2] {
     #[allow(unused_imports, reason = "neither may be there")]
     use rustls::crypto::*;

@@ -1,7 +1,8 @@
 //! TLS: checks before a connection is made, and the reasons why one could not be made.
 //!
 //! `redis` makes the handshake with the first bytes that it sends, so a failed handshake looks like a broken
-//! connection. Therefore a new connection sends `PING` and waits for the reply. The error then contains the reason.
+//! connection. Therefore a new connection sends `PING` and waits for the reply. The error then contains the
+//! reason.
 
 #[cfg(feature = "tls")]
 mod config;

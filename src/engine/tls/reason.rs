@@ -36,13 +36,16 @@ pub(crate) fn failure_of(error: &RedisError) -> Option<Failure> {
 
 /// `None` if the network failed.
 fn of_cause(error: &RedisError) -> Option<&'static str> {
-    let cause = std::error::Error::source(error)?.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
+    let cause =
+        std::error::Error::source(error)?.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?;
     if let Some(io) = cause.downcast_ref::<std::io::Error>() {
         return io.get_ref()?.downcast_ref().map(of_rustls);
     }
     // Errors that are not from the network occur before anything is sent.
     if cause.is::<rustls::pki_types::InvalidDnsNameError>() {
-        return Some("the host in the address is not a valid name for a certificate. Use a DNS name or an IP address");
+        return Some(
+            "the host in the address is not a valid name for a certificate. Use a DNS name or an IP address",
+        );
     }
     Some(UNREADABLE)
 }
@@ -104,7 +107,9 @@ fn of_alert(alert: AlertDescription) -> &'static str {
             "the server refuses the client's certificate. Pass one of a CA that the server trusts with `client_certificate`"
         }
         ProtocolVersion | InsufficientSecurity => NOTHING_IN_COMMON,
-        UnrecognisedName => "the server does not know the host in the address. Use a name that the server knows",
+        UnrecognisedName => {
+            "the server does not know the host in the address. Use a name that the server knows"
+        }
         _ => "the server ended the handshake. Read the log of the server",
     }
 }

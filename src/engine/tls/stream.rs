@@ -1,9 +1,10 @@
-//! A connection with TLS. Both directions share the state of rustls, which needs a lock. No thread holds it while it
-//! reads or writes the socket, so neither direction waits for the other one.
+//! A connection with TLS. Both directions share the state of rustls, which needs a lock. No thread holds it
+//! while it reads or writes the socket, so neither direction waits for the other one.
 //!
-//! Records must be sent in the order in which they were encrypted. Therefore a writer holds a second lock from the
-//! encryption of its bytes until they are written. Reading may also produce records: alerts, for example. If nobody
-//! writes, the reader sends them. Otherwise the writer does, before it gives its lock back.
+//! Records must be sent in the order in which they were encrypted. Therefore a writer holds a second lock
+//! from the encryption of its bytes until they are written. Reading may also produce records: alerts, for
+//! example. If nobody writes, the reader sends them. Otherwise the writer does, before it gives its lock
+//! back.
 
 use crate::clock::{machine_now, since};
 use crate::engine::socket::{Socket, TimeLimit};
@@ -25,7 +26,11 @@ pub(in crate::engine) struct TlsStream {
 
 impl TlsStream {
     /// Makes the handshake.
-    pub(in crate::engine) fn connect(socket: Socket, tls: ClientConnection, limit: TimeLimit) -> io::Result<TlsStream> {
+    pub(in crate::engine) fn connect(
+        socket: Socket,
+        tls: ClientConnection,
+        limit: TimeLimit,
+    ) -> io::Result<TlsStream> {
         let mut stream = TlsStream {
             socket,
             tls: Mutex::new(tls),

@@ -49,14 +49,18 @@ impl Authority {
         params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
         params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
         let key = KeyPair::generate().unwrap();
-        ClientIdentity { chain: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
+        ClientIdentity {
+            chain: params.signed_by(&key, &self.issuer).unwrap().pem(),
+            key: key.serialize_pem(),
+        }
     }
 
     fn identity(&self) -> ClientIdentity {
         self.sign("127.0.0.1", (2020, 4000))
     }
 
-    /// The settings of a server with this certificate. `requires`: each client must show a certificate of this CA.
+    /// The settings of a server with this certificate. `requires`: each client must show a certificate of
+    /// this CA.
     fn server(
         &self,
         identity: &ClientIdentity,
@@ -179,15 +183,22 @@ fn assert_fails(opened: Result<Box<dyn Stream>, CallError>, words: &str) {
 
 #[test]
 fn a_server_with_an_unacceptable_certificate_is_reported_with_the_reason() {
-    let (authority, other, same_name) = (Authority::new("one"), Authority::new("other"), Authority::new("one"));
+    let (authority, other, same_name) =
+        (Authority::new("one"), Authority::new("other"), Authority::new("one"));
     let current = (2020, 4000);
     for version in [&TLS13, &TLS12] {
         let url = |identity: &ClientIdentity| answering(authority.server(identity, version, false));
         let good = url(&authority.identity());
         open(&good, &trusting(&authority), SOON).unwrap();
         assert_fails(open(&good, &trusting(&other), SOON), "CA of the server's certificate is not trusted");
-        assert_fails(open(&good, &trusting(&same_name), SOON), "CA of the server's certificate is not trusted");
-        assert_fails(open(&good, &Certificates::default(), SOON), "CA of the server's certificate is not trusted");
+        assert_fails(
+            open(&good, &trusting(&same_name), SOON),
+            "CA of the server's certificate is not trusted",
+        );
+        assert_fails(
+            open(&good, &Certificates::default(), SOON),
+            "CA of the server's certificate is not trusted",
+        );
         for (host, years, words) in [
             ("127.0.0.1", (2001, 2002), "the server's certificate has expired"),
             ("127.0.0.1", (3001, 3002), "the server's certificate is not valid yet"),
@@ -206,15 +217,22 @@ fn a_server_that_refuses_the_certificate_of_the_client_is_reported_with_the_reas
         let url = answering(authority.server(&authority.identity(), version, true));
         open(&url, &showing(&authority, &authority.identity()), SOON).unwrap();
         assert_fails(open(&url, &trusting(&authority), SOON), "requires a certificate of this client");
-        assert_fails(open(&url, &showing(&authority, &other.identity()), SOON), "refuses the client's certificate");
-        assert_fails(open(&url, &showing(&authority, &expired), SOON), "the client's certificate has expired");
+        assert_fails(
+            open(&url, &showing(&authority, &other.identity()), SOON),
+            "refuses the client's certificate",
+        );
+        assert_fails(
+            open(&url, &showing(&authority, &expired), SOON),
+            "the client's certificate has expired",
+        );
     }
 }
 
 #[test]
 fn a_server_without_tls_is_reported() {
     let port = serve(|mut stream| {
-        let _ = stream.read(&mut [0; 1_000]).and_then(|_| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
+        let _ =
+            stream.read(&mut [0; 1_000]).and_then(|_| stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"));
     });
     let opened = open(&format!("rediss://127.0.0.1:{port}/"), &trusting(&Authority::new("one")), SOON);
     assert_fails(opened, "the server does not use TLS at this port");
@@ -247,7 +265,10 @@ fn certificates_that_cannot_be_used_are_refused_before_anything_is_sent() {
     let mixed = ClientIdentity { chain: own.chain.clone(), key: other.key };
     assert_fails(open(nobody, &showing(&authority, &mixed), SOON), "do not belong together");
     assert_fails(open("rediss://a..b/", &trusting(&authority), SOON), "not a valid name for a certificate");
-    assert_fails(open("rediss://127.0.0.1:1/#insecure", &trusting(&authority), SOON), "would trust every server");
+    assert_fails(
+        open("rediss://127.0.0.1:1/#insecure", &trusting(&authority), SOON),
+        "would trust every server",
+    );
     let no_pem = "no PEM".to_owned();
     let mut no_roots = Certificates::default();
     no_roots.trust(no_pem.as_bytes());
@@ -270,8 +291,9 @@ fn certificates_that_cannot_be_used_are_refused_before_anything_is_sent() {
 fn the_settings_of_connections_show_no_key() {
     let authority = Authority::new("one");
     let own = authority.identity();
-    let endpoints =
-        Address::parse("rediss://me:hunter2@127.0.0.1/").unwrap().with_certificates(&showing(&authority, &own));
+    let endpoints = Address::parse("rediss://me:hunter2@127.0.0.1/")
+        .unwrap()
+        .with_certificates(&showing(&authority, &own));
     let shown = format!("{:?}", endpoints.unwrap());
     let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
     let bytes = format!("{:?}", &key.secret_der()[40..60]);

@@ -1,5 +1,5 @@
-//! Promise: with the permissions of the guide's ACL line every operation works on one server. If one is missing, the
-//! error says so.
+//! Promise: with the permissions of the guide's ACL line every operation works on one server. If one is
+//! missing, the error says so.
 
 use super::everything::everything;
 use super::{as_user, assert_refused, line, permit};
@@ -47,7 +47,8 @@ fn a_missing_permission_is_an_error_of_this_kind() {
     }
 }
 
-/// A proxy that makes the server miss every script on EVALSHA. The client must send the script text each time.
+/// A proxy that makes the server miss every script on EVALSHA. The client must send the script text each
+/// time.
 fn forgetful(server: &Server) -> String {
     let target = server.url.trim_start_matches("redis://").trim_end_matches('/').to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,5 @@
-//! Promise: on a cluster, with sentinels and with replicas, the guide's ACL line and the matching rows of its table are
-//! enough. If a permission is missing, the error says so.
+//! Promise: on a cluster, with sentinels and with replicas, the guide's ACL line and the matching rows of its
+//! table are enough. If a permission is missing, the error says so.
 
 use super::everything::wait;
 use super::{assert_refused, permit};
@@ -50,7 +50,8 @@ fn assert_nothing_refused(con: &mut Connection) {
 /// Much longer than a pause of a busy machine.
 const CONFIRMED: Duration = Duration::from_secs(5);
 
-/// What a cluster needs in addition to one server: finding a node, following a redirection, confirmation by replicas.
+/// What a cluster needs in addition to one server: finding a node, following a redirection, confirmation by
+/// replicas.
 fn everything_on(cluster: &Cluster) -> Result<(), Error> {
     let url = format!("redis+cluster://luagate:password@{}", cluster.addresses()[0]);
     let gate = Gate::builder(&url).read_timeout(CONFIRMED * 2).min_replicas(1, CONFIRMED).open()?;

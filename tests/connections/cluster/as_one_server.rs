@@ -1,5 +1,5 @@
-//! Promise: semaphores on every node of a cluster work as on one server. Operations on many permits send one packet to
-//! each node.
+//! Promise: semaphores on every node of a cluster work as on one server. Operations on many permits send one
+//! packet to each node.
 
 use super::{LEASE, MINUTE, gate, wait_in_line, waits};
 use crate::own;
@@ -51,8 +51,12 @@ fn every_kind_of_lock_works_on_every_node() {
         autocomplete::Recent::new(&gate, name).add("contact").unwrap();
         let short = gate.semaphore(name, 1).lease(Lease::renewed(Duration::from_secs(2)));
         let permit = short.try_acquire().unwrap();
-        eventually("time passes", || (permit.remaining().unwrap() < Duration::from_millis(1_700)).then_some(()));
-        eventually("it is renewed", || (permit.remaining().unwrap() > Duration::from_millis(1_900)).then_some(()));
+        eventually("time passes", || {
+            (permit.remaining().unwrap() < Duration::from_millis(1_700)).then_some(())
+        });
+        eventually("it is renewed", || {
+            (permit.remaining().unwrap() > Duration::from_millis(1_900)).then_some(())
+        });
     }
     let grouped = gate.mutexes(["{g}:a", "{g}:b"]);
     grouped.try_acquire().unwrap().release().unwrap();

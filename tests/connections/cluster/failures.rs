@@ -1,5 +1,5 @@
-//! Promise: when a node of a cluster stalls, crashes or is cut off, calls to other nodes are not delayed. Its holders
-//! and waiters continue on the next master.
+//! Promise: when a node of a cluster stalls, crashes or is cut off, calls to other nodes are not delayed. Its
+//! holders and waiters continue on the next master.
 
 use super::{LEASE, builder, gate, slot_of, url, wait_in_line, waits};
 use crate::own;
@@ -144,8 +144,8 @@ fn workers_continue_while_a_master_is_cut_off_and_returns() {
     workers.finish(&cluster, &workers::broken_connections());
 }
 
-/// The processor time that the thread for releases has used, or the threads of a runtime, in hundredths of a second, as
-/// Linux counts it.
+/// The processor time that the thread for releases has used, or the threads of a runtime, in hundredths of a
+/// second, as Linux counts it.
 #[cfg(target_os = "linux")]
 fn time_of_releases() -> u64 {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();

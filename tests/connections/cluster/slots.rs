@@ -1,5 +1,5 @@
-//! Promise: slots of a cluster can move while there are holders and waiters. No call fails because of it, and no permit
-//! stays held.
+//! Promise: slots of a cluster can move while there are holders and waiters. No call fails because of it, and
+//! no permit stays held.
 
 use super::{LEASE, MINUTE, builder, gate, slot_of};
 use crate::own;
@@ -51,12 +51,14 @@ fn a_slot_moves_under_load_without_errors() {
         }
         let more = || {
             let before = turns.load(Ordering::SeqCst);
-            eventually("the threads make progress", || (turns.load(Ordering::SeqCst) > before + 20).then_some(()));
+            eventually("the threads make progress", || {
+                (turns.load(Ordering::SeqCst) > before + 20).then_some(())
+            });
         };
         for to in [masters[1], masters[2], masters[0]] {
             let moving = cluster.begin_move(slot, to);
-            // New keys are created on the target node, existing keys stay on the source. The client meets both kinds of
-            // replies.
+            // New keys are created on the target node, existing keys stay on the source. The client meets
+            // both kinds of replies.
             std::thread::sleep(Duration::from_millis(50));
             moving.move_keys(&cluster);
             moving.end(&cluster);
@@ -146,8 +148,11 @@ fn a_call_that_may_have_run_is_released_although_the_slots_new_owner_refused_it(
     let (from, to) = (masters[0], masters[1]);
     let name = cluster.name_on(from);
     let slot = slot_of(&cluster, &name);
-    let raw =
-        |node| Raw { con: cluster.connection(node), keys: Keys::semaphore(&cluster.prefix, &name).unwrap(), limit: 1 };
+    let raw = |node| Raw {
+        con: cluster.connection(node),
+        keys: Keys::semaphore(&cluster.prefix, &name).unwrap(),
+        limit: 1,
+    };
     let (mut before, mut after) = (raw(from), raw(to));
     let mut admin = cluster.connection(to);
     let mut require = |password: &str| {

@@ -25,7 +25,9 @@ fn an_untrusted_server_certificate_is_reported_with_what_to_do() {
 #[test]
 fn an_expired_or_future_server_certificate_is_reported() {
     let authority = Authority::new("one");
-    for (years, words) in [((2001, 2002), ["has expired", "Renew it"]), ((3001, 3002), ["not valid yet", "clock"])] {
+    for (years, words) in
+        [((2001, 2002), ["has expired", "Renew it"]), ((3001, 3002), ["not valid yet", "clock"])]
+    {
         let identity = authority.sign("127.0.0.1", years);
         let server = own_tls!(authority.server(&identity, &[]));
         let gate = both(&server.url, &authority, &authority.identity());
@@ -63,7 +65,9 @@ fn invalid_certificates_are_refused() {
     let authority = Authority::new("one");
     let (own, other) = (authority.identity(), authority.identity());
     let server = own_tls!(authority.server(&own, &[]));
-    let mixed = Gate::builder(&server.url).root_certificates(&authority.pem).client_certificate(&own.chain, &other.key);
+    let mixed = Gate::builder(&server.url)
+        .root_certificates(&authority.pem)
+        .client_certificate(&own.chain, &other.key);
     assert_reported(mixed.open(), &["do not belong together"]);
     let url = &server.url;
     let plain = url.replace("rediss:", "redis:");
@@ -87,7 +91,8 @@ fn a_host_name_that_no_certificate_can_contain_is_reported() {
 
 #[test]
 fn unreadable_system_certificates_are_reported_with_their_file() {
-    let output = process("open", &["rediss://127.0.0.1:1/"]).env("SSL_CERT_FILE", "/no/such/file").output().unwrap();
+    let output =
+        process("open", &["rediss://127.0.0.1:1/"]).env("SSL_CERT_FILE", "/no/such/file").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     for word in ["cannot make a TLS connection", "SSL_CERT_FILE", "/no/such/file"] {
         assert!(said.contains(word), "no {word} in: {said}");

@@ -1,5 +1,5 @@
-//! Promise: if client and server cannot speak TLS with each other, an error with the reason is returned within the
-//! timeout.
+//! Promise: if client and server cannot speak TLS with each other, an error with the reason is returned
+//! within the timeout.
 
 use super::{assert_reported, both, failure};
 use crate::own;

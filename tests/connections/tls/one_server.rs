@@ -12,7 +12,8 @@ fn everything_works_with_a_private_ca_and_a_client_certificate() {
     for version in ["TLSv1.3", "TLSv1.2"] {
         let arguments = ["--tls-protocols", version];
         let server = own_tls!(authority.server(&authority.identity(), &arguments));
-        let gate = both(&server.url, &authority, &authority.identity()).prefix(&server.prefix).open().unwrap();
+        let gate =
+            both(&server.url, &authority, &authority.identity()).prefix(&server.prefix).open().unwrap();
         use_it(&server, &gate);
     }
 }

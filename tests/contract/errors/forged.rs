@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-/// The address of a server that gives each packet to `reply`. `None` ends the connection; an empty reply is no reply.
+/// The address of a server that gives each packet to `reply`. `None` ends the connection; an empty reply is
+/// no reply.
 pub(super) fn server(reply: impl Fn(&str) -> Option<Vec<u8>> + Clone + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -95,7 +95,8 @@ fn several(printed: &mut Printed, gate: &Gate) {
     printed.error(gate.several([(&a, 1), (&ended, 1)]).acquire_timeout(LATER));
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| gate.several([(&a, 1), (&b, 1)]).acquire_timeout(LATER));
-        let id = eventually("it waits", || b.inspect().unwrap().waiters.first().map(|waiter| waiter.id.clone()));
+        let id =
+            eventually("it waits", || b.inspect().unwrap().waiters.first().map(|waiter| waiter.id.clone()));
         printed.error(gate.several([(&b.clone().max_waiting(1), 1)]).acquire_timeout(LATER));
         b.revoke(&id).unwrap();
         let revoked: Result<_, AcquireError> = waiter.join().unwrap();

@@ -19,11 +19,14 @@ impl Row {
         let [first, between @ .., last] = self.parts.as_slice() else {
             return text == self.text;
         };
-        let Some(mut rest) = text.strip_prefix(first.as_str()).and_then(|rest| rest.strip_suffix(last.as_str())) else {
+        let Some(mut rest) =
+            text.strip_prefix(first.as_str()).and_then(|rest| rest.strip_suffix(last.as_str()))
+        else {
             return false;
         };
         for part in between {
-            let Some(at) = rest.char_indices().nth(1).and_then(|(one, _)| Some(rest[one..].find(part.as_str())? + one))
+            let Some(at) =
+                rest.char_indices().nth(1).and_then(|(one, _)| Some(rest[one..].find(part.as_str())? + one))
             else {
                 return false;
             };
@@ -50,7 +53,8 @@ pub(super) struct Page {
 }
 
 /// The words before another error.
-const BEFORE_AN_ERROR: [&str; 2] = ["unknown whether the server ran the call: ", "the release is not confirmed: "];
+const BEFORE_AN_ERROR: [&str; 2] =
+    ["unknown whether the server ran the call: ", "the release is not confirmed: "];
 
 impl Page {
     pub(super) fn read(page: &str) -> Page {
@@ -62,8 +66,10 @@ impl Page {
             let Some(text) = cell.filter(|cell| cell.starts_with('`') && !title.is_empty()) else {
                 continue;
             };
-            let text =
-                text.strip_prefix("`` ").and_then(|text| text.strip_suffix(" ``")).unwrap_or(text.trim_matches('`'));
+            let text = text
+                .strip_prefix("`` ")
+                .and_then(|text| text.strip_suffix(" ``"))
+                .unwrap_or(text.trim_matches('`'));
             match title {
                 "Details" => details.push(Row::new(text)),
                 _ => errors.push(Row::new(text)),
@@ -117,7 +123,8 @@ pub(super) fn variants(source: &str) -> Vec<(String, String)> {
     let named = enums.flat_map(|text| {
         let name = text.lines().map(str::trim).find(|line| line.ends_with(" {") && !line.starts_with("//"));
         let name = name.unwrap_or_default().trim_end_matches(" {").to_owned();
-        let variants = text.lines().map(str::trim).filter(|line| !line.starts_with("//") && line.contains(") \""));
+        let variants =
+            text.lines().map(str::trim).filter(|line| !line.starts_with("//") && line.contains(") \""));
         variants
             .map(move |line| (name.clone(), line.split('(').next().unwrap_or_default().to_owned()))
             .collect::<Vec<_>>()
@@ -127,7 +134,8 @@ pub(super) fn variants(source: &str) -> Vec<(String, String)> {
 
 /// The variants without fields of the enum that begins so.
 pub(super) fn names_in(source: &str, start: &str) -> Vec<String> {
-    let body = source.split_once(start).and_then(|(_, rest)| rest.split_once('}')).map_or("", |(body, _)| body);
+    let body =
+        source.split_once(start).and_then(|(_, rest)| rest.split_once('}')).map_or("", |(body, _)| body);
     let names = body.lines().map(str::trim).filter(|line| !line.starts_with("//") && line.ends_with(','));
     names.map(|name| name.trim_end_matches(',').to_owned()).collect()
 }

@@ -52,7 +52,9 @@ pub(super) fn print(printed: &mut Printed) {
 
 fn semaphores(printed: &mut Printed, caller: &mut Caller) {
     let right = ["id", "1", "1", "1000", "0", "", "0", "0", "0"];
-    for (at, value) in [(0, ""), (1, "x"), (2, "-1"), (2, "0"), (4, "60001"), (5, "a b"), (5, "#secret"), (8, "x")] {
+    for (at, value) in
+        [(0, ""), (1, "x"), (2, "-1"), (2, "0"), (4, "60001"), (5, "a b"), (5, "#secret"), (8, "x")]
+    {
         let mut arguments = right;
         arguments[at] = value;
         caller.error(printed, "semaphore/acquire", KEYS, &arguments);

@@ -178,14 +178,17 @@ fn forked(gate: &Gate) -> (String, String) {
     (kind.to_owned(), text.to_owned())
 }
 
-/// A node that gives `slots` in reply to `CLUSTER SLOTS`, with its own port in place of `PORT`, and `reply` to scripts.
+/// A node that gives `slots` in reply to `CLUSTER SLOTS`, with its own port in place of `PORT`, and `reply`
+/// to scripts.
 fn node(slots: &'static str, reply: &'static str) -> String {
     let port = Arc::new(AtomicUsize::new(0));
     let own = port.clone();
     let address = forged::server(move |words| {
         let reply = match words {
             words if words.contains("PING") => "+PONG\r\n".to_owned(),
-            words if words.contains("SLOTS") => slots.replace("PORT", &own.load(Ordering::Relaxed).to_string()),
+            words if words.contains("SLOTS") => {
+                slots.replace("PORT", &own.load(Ordering::Relaxed).to_string())
+            }
             _ => reply.to_owned(),
         };
         Some(reply.into_bytes())

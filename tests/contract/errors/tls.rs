@@ -23,8 +23,9 @@ pub(super) fn print(printed: &mut Printed) {
     alerts(printed);
     let address = replying("+OK\r\n");
     // A server without TLS reads the handshake as the start of a long command and waits for the rest.
-    let waits =
-        forged::server(|words| Some(if words.starts_with("PING") { b"+PONG\r\n".to_vec() } else { Vec::new() }));
+    let waits = forged::server(|words| {
+        Some(if words.starts_with("PING") { b"+PONG\r\n".to_vec() } else { Vec::new() })
+    });
     printed.call(forged::soon(&format!("rediss://{waits}/")).open());
     printed.call(gate(&forged::server(|_| Some(b"-ERR what?\r\n".to_vec()))).open());
     let alert = forged::server(|_| Some(vec![21, 3, 1, 0, 2, 2, 50]));
@@ -51,7 +52,9 @@ fn server(identity: &Identity) -> String {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut connection = ServerConnection::new(config.clone()).unwrap();
-            std::thread::spawn(move || while connection.complete_io(&mut stream).is_ok_and(|(read, _)| read > 0) {});
+            std::thread::spawn(
+                move || while connection.complete_io(&mut stream).is_ok_and(|(read, _)| read > 0) {},
+            );
         }
     });
     address
@@ -61,7 +64,9 @@ fn certificates_of_the_server(printed: &mut Printed) {
     let (authority, other) = (Authority::new("one"), Authority::new("other"));
     let trusting = |identity: &Identity| gate(&server(identity)).root_certificates(&authority.pem);
     printed.call(gate(&server(&authority.identity())).root_certificates(&other.pem).open());
-    for (host, years) in [("127.0.0.1", (2001, 2002)), ("127.0.0.1", (3001, 3002)), ("redis.example", (2020, 4000))] {
+    for (host, years) in
+        [("127.0.0.1", (2001, 2002)), ("127.0.0.1", (3001, 3002)), ("redis.example", (2020, 4000))]
+    {
         printed.call(trusting(&authority.sign(host, years)).open());
     }
     // The certificate of a CA is not one of a server.

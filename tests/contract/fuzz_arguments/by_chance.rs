@@ -1,5 +1,5 @@
-//! Promise: a random call gets a reply of the contract, or a clear error and changes nothing. Whatever tickets callers pass, each
-//! grant can be refreshed and released by its fence.
+//! Promise: a random call gets a reply of the contract, or a clear error and changes nothing. Whatever
+//! tickets callers pass, each grant can be refreshed and released by its fence.
 
 use super::calls::{call, ticket};
 use super::{Call, KEYS, Script, ends_in_white_space, load, run, scripts};
@@ -59,7 +59,9 @@ fn contents(con: &mut Connection, prefix: &str) -> Vec<Content> {
     for (key, kind) in keys.iter().zip(kinds.chunks(2)) {
         match &kind[1] {
             Value::SimpleString(kind) if kind == "hash" => read.cmd("HGETALL").arg(key),
-            Value::SimpleString(kind) if kind == "zset" => read.cmd("ZRANGE").arg(key).arg((0, -1, "WITHSCORES")),
+            Value::SimpleString(kind) if kind == "zset" => {
+                read.cmd("ZRANGE").arg(key).arg((0, -1, "WITHSCORES"))
+            }
             _ => read.cmd("LRANGE").arg(key).arg((0, -1)), // the scripts create no other type
         };
     }
@@ -74,8 +76,8 @@ fn contents(con: &mut Connection, prefix: &str) -> Vec<Content> {
     contents.collect()
 }
 
-/// Whether nothing changed, except for keys that expired in between. `took`: the time from before to after, which a pause of the
-/// machine makes long.
+/// Whether nothing changed, except for keys that expired in between. `took`: the time from before to after,
+/// which a pause of the machine makes long.
 fn is_same(before: &[Content], after: &[Content], took: Duration) -> bool {
     let mut pairs = before.iter().zip(after);
     pairs.all(|(before, after)| match before.ttl {

@@ -46,10 +46,11 @@ fn right(argument: &str) -> BoxedStrategy<Vec<u8>> {
     }
 }
 
-/// No ticket, the first and the last accepted number, and tickets that no server gave: half a minute, two minutes or a year
-/// ahead of the clock.
+/// No ticket, the first and the last accepted number, and tickets that no server gave: half a minute, two
+/// minutes or a year ahead of the clock.
 pub fn ticket() -> BoxedStrategy<Vec<u8>> {
-    let ahead = |seconds| (UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(seconds)).as_micros().to_string();
+    let ahead =
+        |seconds| (UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(seconds)).as_micros().to_string();
     let invented = select(vec![30, 120, 31_536_000]).prop_map(ahead);
     let fixed = select(vec!["0", "1", "4503599627370496", "9007199254740991"]).prop_map(str::to_owned);
     prop_oneof![fixed, invented].prop_map(String::into_bytes).boxed()
@@ -57,8 +58,8 @@ pub fn ticket() -> BoxedStrategy<Vec<u8>> {
 
 /// Numbers, and texts that resemble numbers.
 const NUMBERS: &[&str] = &[
-    "", "0", "00", "01", "-0", "-1", "-2", "+1", "1.0", "1.5", "0x3", "1e0", "1e3", "1e308", "1e999", " 2", "2 ",
-    "2\0", "\0", "2\n", "٣", "nan", "-nan", "inf", "-inf",
+    "", "0", "00", "01", "-0", "-1", "-2", "+1", "1.0", "1.5", "0x3", "1e0", "1e3", "1e308", "1e999", " 2",
+    "2 ", "2\0", "\0", "2\n", "٣", "nan", "-nan", "inf", "-inf",
 ];
 
 /// Words that are not valid here.
@@ -105,7 +106,8 @@ fn hostile() -> BoxedStrategy<Vec<u8>> {
 }
 
 fn arguments(script: &Script) -> BoxedStrategy<Vec<Vec<u8>>> {
-    let each: Vec<_> = script.argv.iter().map(|argument| prop_oneof![5 => right(argument), 1 => hostile()]).collect();
+    let each: Vec<_> =
+        script.argv.iter().map(|argument| prop_oneof![5 => right(argument), 1 => hostile()]).collect();
     let many = select(vec![0_usize, 1, 2, 999, 1_000, 1_001, 9_000]);
     prop_oneof![
         12 => each.clone(),
@@ -123,7 +125,11 @@ pub fn call() -> BoxedStrategy<Call> {
     select(scripts())
         .prop_flat_map(|script| {
             let (keys, arguments) = (keys(&script), arguments(&script));
-            (Just(script), keys, arguments).prop_map(|(script, keys, arguments)| Call { script, keys, arguments })
+            (Just(script), keys, arguments).prop_map(|(script, keys, arguments)| Call {
+                script,
+                keys,
+                arguments,
+            })
         })
         .boxed()
 }

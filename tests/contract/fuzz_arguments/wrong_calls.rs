@@ -1,4 +1,5 @@
-//! Promise: wrong keys, wrong numbers of keys or arguments, and keys of another type are refused with a clear error.
+//! Promise: wrong keys, wrong numbers of keys or arguments, and keys of another type are refused with a clear
+//! error.
 
 use super::{Call, ends_in_white_space, load, right_keys, run, scripts};
 use crate::support::Server;
@@ -7,7 +8,8 @@ use luagate::Lease;
 use redis::Connection;
 use std::time::Duration;
 
-/// Found by fuzzing, reduced: the caller must join a queue whose key has another type, and a lease has expired.
+/// Found by fuzzing, reduced: the caller must join a queue whose key has another type, and a lease has
+/// expired.
 #[test]
 fn a_queue_of_another_type_is_refused_before_an_expired_lease_is_removed() {
     let server = Server::any();
@@ -21,8 +23,12 @@ fn a_queue_of_another_type_is_refused_before_an_expired_lease_is_removed() {
     let [_, holders, queue] = keys.list();
     redis::cmd("SET").arg(queue).arg("no queue").exec(&mut con).unwrap();
     // Waits until the lease has ended by the server's clock.
-    let ends: u64 =
-        redis::cmd("ZRANGE").arg(holders).arg((0, 0, "WITHSCORES")).query::<(String, u64)>(&mut con).unwrap().1;
+    let ends: u64 = redis::cmd("ZRANGE")
+        .arg(holders)
+        .arg((0, 0, "WITHSCORES"))
+        .query::<(String, u64)>(&mut con)
+        .unwrap()
+        .1;
     let now = |con: &mut Connection| {
         let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(con).unwrap();
         seconds * 1_000 + micros / 1_000

@@ -1,5 +1,5 @@
-//! Promise: a call returns exactly what a valid reply says. Any other reply is an error, or is returned exactly as it
-//! is.
+//! Promise: a call returns exactly what a valid reply says. Any other reply is an error, or is returned
+//! exactly as it is.
 
 use super::operations::{OPERATIONS, run};
 use super::replies::{mutate, valid_reply};
@@ -23,7 +23,9 @@ fn check_all(value: &Value) -> Result<(), TestCaseError> {
 /// As `inspect` lists ids: bytes that are not valid UTF-8 appear as the replacement character.
 fn readable(value: &Value) -> Value {
     match value {
-        Value::BulkString(bytes) => Value::BulkString(String::from_utf8_lossy(bytes).into_owned().into_bytes()),
+        Value::BulkString(bytes) => {
+            Value::BulkString(String::from_utf8_lossy(bytes).into_owned().into_bytes())
+        }
         Value::Array(items) => Value::Array(items.iter().map(readable).collect()),
         other => other.clone(),
     }
@@ -79,7 +81,8 @@ fn an_almost_valid_grant_is_an_error() {
     let of = |numbers: &[i64]| reply("granted", numbers.iter().map(|n| Value::Int(*n)).collect());
     let (_, acquire) = OPERATIONS[0];
     assert!(run(acquire, &mut StandIn::answering(&of(&good))).is_ok());
-    for (place, wrong) in [(0, 3), (0, 0), (1, 0), (2, now), (2, -1), (2, now + 30_001), (2, -2), (3, -1), (5, 1 << 32)]
+    for (place, wrong) in
+        [(0, 3), (0, 0), (1, 0), (2, now), (2, -1), (2, now + 30_001), (2, -2), (3, -1), (5, 1 << 32)]
     {
         let mut numbers = good;
         numbers[place] = wrong;

@@ -15,7 +15,8 @@ proptest! {
         for (_, operation) in OPERATIONS {
             let mut con = StandIn::answering(&error);
             con.several = Ok(several.clone());
-            // If the script is not loaded, the client sends it and calls again: the last of two replies counts.
+            // If the script is not loaded, the client sends it and calls again: the last of two replies
+            // counts.
             match (run(*operation, &mut con), several.last()) {
                 (Ok(reported), Some(last)) if several.len() == 2 => prop_assert_eq!(&reported, last),
                 (Ok(reported), _) => prop_assert!(false, "{:?} after {:?}", reported, error),
@@ -37,7 +38,8 @@ fn a_connection_error_becomes_a_typed_error() {
     ];
     for kind in kinds {
         for (_, operation) in OPERATIONS {
-            let mut con = StandIn { single: Err(RedisError::from((kind, "broken"))), several: Ok(Vec::new()) };
+            let mut con =
+                StandIn { single: Err(RedisError::from((kind, "broken"))), several: Ok(Vec::new()) };
             assert!(run(*operation, &mut con).is_err());
         }
     }

@@ -4,7 +4,8 @@ use super::{StandIn, reply, text};
 
 use luagate::errors::CallError;
 use luagate::scripts::semaphore::{
-    self, AcquireAnswer, Ask, AskOne, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer, TryAcquireSeveralAnswer, Usage,
+    self, AcquireAnswer, Ask, AskOne, Grant, LookupAnswer, ReleaseAnswer, ResizeAnswer,
+    TryAcquireSeveralAnswer, Usage,
 };
 use luagate::scripts::{Keys, LatchKeys, autocomplete, latch};
 use redis::Value;
@@ -56,7 +57,9 @@ pub const OPERATIONS: &[(&str, Operation)] = &[
     }),
     ("semaphore/release", |con, keys, _| {
         Ok(match semaphore::release(con, keys, "id", 0, None)? {
-            ReleaseAnswer::Released { left, usage: u } => reply("released", [vec![int(left)], usage(&u)].concat()),
+            ReleaseAnswer::Released { left, usage: u } => {
+                reply("released", [vec![int(left)], usage(&u)].concat())
+            }
             ReleaseAnswer::Cancelled => reply("cancelled", vec![]),
             ReleaseAnswer::Gone => reply("gone", vec![]),
         })
@@ -72,8 +75,12 @@ pub const OPERATIONS: &[(&str, Operation)] = &[
     }),
     ("semaphore/resize", |con, keys, _| {
         Ok(match semaphore::resize(con, keys, 3, None)? {
-            ResizeAnswer::Resized { old, new, in_use } => reply("resized", vec![int(old), int(new), int(in_use)]),
-            ResizeAnswer::Unchanged { current, in_use } => reply("unchanged", vec![int(current), int(in_use)]),
+            ResizeAnswer::Resized { old, new, in_use } => {
+                reply("resized", vec![int(old), int(new), int(in_use)])
+            }
+            ResizeAnswer::Unchanged { current, in_use } => {
+                reply("unchanged", vec![int(current), int(in_use)])
+            }
         })
     }),
     ("semaphore/inspect", |con, keys, _| {
@@ -83,10 +90,9 @@ pub const OPERATIONS: &[(&str, Operation)] = &[
             let end = or_never(row.expires_at);
             Value::Array(vec![text(&row.id), int(row.permits), int(row.fence), end, cooling_down])
         });
-        let waiters = state
-            .waiters
-            .iter()
-            .map(|row| Value::Array(vec![text(&row.id), int(row.permits), int(row.ticket), int(row.patience_until)]));
+        let waiters = state.waiters.iter().map(|row| {
+            Value::Array(vec![text(&row.id), int(row.permits), int(row.ticket), int(row.patience_until)])
+        });
         Ok(Value::Array(vec![
             int(state.limit),
             int(u8::from(state.pinned)),
@@ -143,11 +149,15 @@ pub const OPERATIONS: &[(&str, Operation)] = &[
         Ok(match latch::count(con, keys)? {
             latch::CountAnswer::None { now } => reply("none", vec![int(now)]),
             latch::CountAnswer::Open { count, now } => reply("open", vec![int(count), int(now)]),
-            latch::CountAnswer::Closed { left, count, now } => reply("closed", vec![int(left), int(count), int(now)]),
+            latch::CountAnswer::Closed { left, count, now } => {
+                reply("closed", vec![int(left), int(count), int(now)])
+            }
         })
     }),
     ("autocomplete/recent_add", |con, _, _| Ok(int(autocomplete::recent_add(con, "key", "a", 1)?))),
-    ("autocomplete/recent_remove", |con, _, _| Ok(int(u8::from(autocomplete::recent_remove(con, "key", "a")?)))),
+    ("autocomplete/recent_remove", |con, _, _| {
+        Ok(int(u8::from(autocomplete::recent_remove(con, "key", "a")?)))
+    }),
     ("autocomplete/recent_match", |con, _, _| Ok(list(autocomplete::recent_match(con, "key", "a", 1)?))),
     ("autocomplete/prefix_add", |con, _, _| Ok(int(autocomplete::prefix_add(con, "key", &["a"])?))),
     ("autocomplete/prefix_remove", |con, _, _| Ok(int(autocomplete::prefix_remove(con, "key", &["a"])?))),

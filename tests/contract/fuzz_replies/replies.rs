@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 /// The replies of each script in the manifest, by word.
 fn manifest() -> BTreeMap<String, Vec<(String, Vec<String>)>> {
-    let manifest: serde_json::Value = serde_json::from_str(include_str!("../../../lua/manifest.json")).unwrap();
+    let manifest: serde_json::Value =
+        serde_json::from_str(include_str!("../../../lua/manifest.json")).unwrap();
     let scripts = manifest["scripts"].as_object().unwrap();
     let replies = scripts.iter().map(|(name, script)| {
         let words = script["replies"].as_object().unwrap().iter().map(|(word, fields)| {
@@ -20,7 +21,8 @@ fn manifest() -> BTreeMap<String, Vec<(String, Vec<String>)>> {
     replies.collect()
 }
 
-/// A valid value of this field. All times are close to `now`. The lease is the requested one, or any if `None`.
+/// A valid value of this field. All times are close to `now`. The lease is the requested one, or any if
+/// `None`.
 fn field(script: &str, name: &str, now: i64, lease: Option<i64>) -> BoxedStrategy<Value> {
     let count = || (0..=2_147_483_647_i64).prop_map(Value::Int);
     let count_from_1 = || (1..=2_147_483_647_i64).prop_map(Value::Int);
@@ -35,7 +37,8 @@ fn field(script: &str, name: &str, now: i64, lease: Option<i64>) -> BoxedStrateg
     let field = |name| field(script, name, now, lease);
     match name {
         "permits" if script == "semaphore/try_acquire_several" => {
-            let row = vec![count_from_1().boxed(), field("fence"), end().boxed(), count().boxed(), count().boxed()];
+            let row =
+                vec![count_from_1().boxed(), field("fence"), end().boxed(), count().boxed(), count().boxed()];
             proptest::collection::vec(row.prop_map(Value::Array), 2).prop_map(Value::Array).boxed()
         }
         "usages" => {
@@ -51,7 +54,8 @@ fn field(script: &str, name: &str, now: i64, lease: Option<i64>) -> BoxedStrateg
         "pinned" | "removed" => (0..=1_i64).prop_map(Value::Int).boxed(),
         "holders" => {
             let cooling_down = (0..=1_i64).prop_map(Value::Int);
-            rows(vec![id.boxed(), count().boxed(), field("fence"), end().boxed(), cooling_down.boxed()]).boxed()
+            rows(vec![id.boxed(), count().boxed(), field("fence"), end().boxed(), cooling_down.boxed()])
+                .boxed()
         }
         "waiters" => rows(vec![id.boxed(), count().boxed(), field("ticket"), count().boxed()]).boxed(),
         "contacts" | "members" => {
@@ -93,7 +97,9 @@ pub fn mutate(value: Value, at: &[usize], how: u8, other: &Value) -> Value {
         return match (how, value) {
             (0, Value::Int(number)) => Value::Int(number.wrapping_neg()),
             (1, Value::Int(number)) => text(&number.to_string()),
-            (2, Value::BulkString(bytes)) => Value::SimpleString(String::from_utf8_lossy(&bytes).into_owned()),
+            (2, Value::BulkString(bytes)) => {
+                Value::SimpleString(String::from_utf8_lossy(&bytes).into_owned())
+            }
             _ => other.clone(),
         };
     };

@@ -1,4 +1,5 @@
-//! The names in a Lua script, each with the variable that it stands for. It knows the part of Lua 5.1 that the scripts use.
+//! The names in a Lua script, each with the variable that it stands for. It knows the part of Lua 5.1 that
+//! the scripts use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,8 +87,8 @@ fn first_token(text: &str) -> (String, usize) {
 
 fn is_name(token: &str) -> bool {
     const WORDS: [&str; 21] = [
-        "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local", "nil", "not",
-        "or", "repeat", "return", "then", "true", "until", "while",
+        "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local",
+        "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
     ];
     token.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && !WORDS.contains(&token)
 }
@@ -308,7 +309,8 @@ impl Parser {
         }
     }
 
-    /// A name or an expression in parentheses, with the fields and calls that follow. Returns a name that nothing follows.
+    /// A name or an expression in parentheses, with the fields and calls that follow. Returns a name that
+    /// nothing follows.
     fn suffixed(&mut self) -> Option<(String, usize)> {
         let mut plain = None;
         if self.skip("(") {

@@ -1,7 +1,7 @@
 //! Whether the real output matches the page.
 //!
-//! Words, numbers of fields and other numbers must be equal. Fences, tickets and times differ in each run, so these
-//! rules apply:
+//! Words, numbers of fields and other numbers must be equal. Fences, tickets and times differ in each run, so
+//! these rules apply:
 //! - A number of 16 digits is a fence or a ticket. Two that are equal on the page must be equal here, and two that
 //!   differ must differ.
 //! - `now` must be a server time during the command.
@@ -71,7 +71,9 @@ impl Likeness {
                 let mut pairs = shown.iter().zip(real);
                 pairs.try_for_each(|(shown, real)| self.value(shown, real, "", now))
             }
-            (Kind::Word(shown), Value::Text(real)) => check(shown == real, || format!("{shown} is shown, not {real}")),
+            (Kind::Word(shown), Value::Text(real)) => {
+                check(shown == real, || format!("{shown} is shown, not {real}"))
+            }
             (Kind::Word(word), Value::Number(real)) => {
                 let shown = word.parse().map_err(|_| format!("{word}, not {real}"))?;
                 self.number(shown, *real, name, now)

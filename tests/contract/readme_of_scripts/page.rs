@@ -1,8 +1,9 @@
 //! The blocks of the page: shell input, and examples with their replies.
 //!
-//! In an example, a line that begins with `$ ` is a command. Three spaces separate it from a remark. The reply follows
-//! on the next lines, and the names of its values can follow below them. 20 spaces separate a remark there. If the
-//! remark ends in `hears:`, the next text is a message on the channel that the remark subscribes to.
+//! In an example, a line that begins with `$ ` is a command. Three spaces separate it from a remark. The
+//! reply follows on the next lines, and the names of its values can follow below them. 20 spaces separate a
+//! remark there. If the remark ends in `hears:`, the next text is a message on the channel that the remark
+//! subscribes to.
 
 use std::collections::BTreeSet;
 
@@ -77,8 +78,10 @@ impl Example {
         if self.remark.contains("hears") && self.remark.ends_with(':') && self.message.is_none() {
             let channel = self.remark.split("SUBSCRIBE ").nth(1);
             let channel = channel.expect("a remark names the channel of the message");
-            self.message =
-                Some(Message { channel: channel.split('`').next().unwrap().to_owned(), text: line.trim().to_owned() });
+            self.message = Some(Message {
+                channel: channel.split('`').next().unwrap().to_owned(),
+                text: line.trim().to_owned(),
+            });
             return;
         }
         let (line, remark) = line.split_once(&" ".repeat(20)).unwrap_or((line, ""));
@@ -89,7 +92,11 @@ impl Example {
             let above = self.reply.last_mut().expect("names are below values");
             above.names = Some(line.to_owned());
         } else {
-            self.reply.push(Line { values: line.trim_end().to_owned(), remark: remark.trim().to_owned(), names: None });
+            self.reply.push(Line {
+                values: line.trim_end().to_owned(),
+                remark: remark.trim().to_owned(),
+                names: None,
+            });
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A shell that runs the page's commands, and a subscription in another process, on the test's private server.
+//! A shell that runs the page's commands, and a subscription in another process, on the test's private
+//! server.
 
 use crate::support::SOON;
 use std::io::{BufRead, BufReader, Write};

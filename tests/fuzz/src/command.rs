@@ -1,4 +1,5 @@
-//! The files of the command that read foreign input, and what they use. The command is a program, so no other crate can use them.
+//! The files of the command that read foreign input, and what they use. The command is a program, so no other
+//! crate can use them.
 
 #![allow(dead_code, unused_imports, reason = "only the parsers are used here")]
 

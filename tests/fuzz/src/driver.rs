@@ -87,7 +87,8 @@ fn build(folder: &Path) -> Result<PathBuf, String> {
     Ok(folder.join(host).join("proof/luagate-fuzz"))
 }
 
-/// Returns the number of inputs. An error is the end of the log, with the command that shows the failure again.
+/// Returns the number of inputs. An error is the end of the log, with the command that shows the failure
+/// again.
 fn run(program: &Path, folder: &Path, target: &Target, seconds: u64) -> Result<String, String> {
     let (seeds, corpus) = (folder.join("seeds").join(target.name), folder.join("corpus").join(target.name));
     let log = folder.join(format!("{}.log", target.name));

@@ -1,7 +1,8 @@
-//! Fuzz targets: every parser of the library and of the command that reads foreign input, each with its promise.
+//! Fuzz targets: every parser of the library and of the command that reads foreign input, each with its
+//! promise.
 //!
-//! A target gets any bytes. It panics if the promise does not hold: no panic of the parser, a typed error for what it
-//! refuses, and what it accepts is the same after it was written and read again.
+//! A target gets any bytes. It panics if the promise does not hold: no panic of the parser, a typed error for
+//! what it refuses, and what it accepts is the same after it was written and read again.
 
 mod command;
 mod seeds;

@@ -1,7 +1,9 @@
-//! Runs the fuzz targets with libFuzzer, which finds new inputs by the code that they reach. It works with the stable toolchain.
+//! Runs the fuzz targets with libFuzzer, which finds new inputs by the code that they reach. It works with
+//! the stable toolchain.
 //!
-//! This program compiles itself again with `--cfg fuzzing` and counters of the covered code, and runs that. `./dev prove` does so
-//! for a minute each. The inputs that it has found stay in the folder of the build, and the next run begins with them.
+//! This program compiles itself again with `--cfg fuzzing` and counters of the covered code, and runs that.
+//! `./dev prove` does so for a minute each. The inputs that it has found stay in the folder of the build, and
+//! the next run begins with them.
 
 #![cfg_attr(fuzzing, no_main)]
 

@@ -9,10 +9,11 @@ use std::path::Path;
 fn steps() -> Vec<serde_json::Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lua/conformance");
     let files = std::fs::read_dir(folder).expect("the conformance cases").flatten().map(|entry| entry.path());
-    let cases = files.filter(|file| file.extension().is_some_and(|extension| extension == "json")).flat_map(|file| {
-        let text = std::fs::read_to_string(&file).expect("a file of cases");
-        serde_json::from_str::<Vec<serde_json::Value>>(&text).expect("a list of cases")
-    });
+    let cases =
+        files.filter(|file| file.extension().is_some_and(|extension| extension == "json")).flat_map(|file| {
+            let text = std::fs::read_to_string(&file).expect("a file of cases");
+            serde_json::from_str::<Vec<serde_json::Value>>(&text).expect("a list of cases")
+        });
     cases.flat_map(|case| case["steps"].as_array().cloned().unwrap_or_default()).collect()
 }
 
@@ -20,7 +21,9 @@ fn steps() -> Vec<serde_json::Value> {
 fn like(pattern: &serde_json::Value) -> Value {
     match pattern {
         serde_json::Value::Array(items) => Value::Array(items.iter().map(like).collect()),
-        serde_json::Value::String(text) if text.starts_with(['$', '<', '>', '*', '-']) => Value::Int(number(text)),
+        serde_json::Value::String(text) if text.starts_with(['$', '<', '>', '*', '-']) => {
+            Value::Int(number(text))
+        }
         serde_json::Value::String(text) => Value::BulkString(text.as_bytes().to_vec()),
         other => Value::Int(other.as_i64().unwrap_or_default()),
     }
@@ -41,8 +44,10 @@ fn number(pattern: &str) -> i64 {
 pub fn replies() -> Vec<Vec<u8>> {
     let steps = steps();
     let replies = steps.iter().filter_map(|step| step.get("reply")).map(|reply| encode(&like(reply)));
-    let errors =
-        steps.iter().filter_map(|step| step["error"].as_str()).map(|error| format!("-{error}\r\n").into_bytes());
+    let errors = steps
+        .iter()
+        .filter_map(|step| step["error"].as_str())
+        .map(|error| format!("-{error}\r\n").into_bytes());
     replies.chain(errors).collect::<BTreeSet<_>>().into_iter().collect()
 }
 

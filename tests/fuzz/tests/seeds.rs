@@ -1,5 +1,5 @@
-//! Promise: no parser of foreign input breaks its promise on its seeds, on their beginnings, and on seeds with a few other bytes.
-//! `./dev prove` searches for other inputs.
+//! Promise: no parser of foreign input breaks its promise on its seeds, on their beginnings, and on seeds
+//! with a few other bytes. `./dev prove` searches for other inputs.
 
 use luagate_fuzz::{TARGETS, Target};
 
@@ -32,7 +32,10 @@ fn check(target: &Target) {
                 0 => input.truncate(place),
                 1 => input.insert(place, BYTES[numbers.below(BYTES.len())]),
                 2 => input.extend_from_slice(&seeds[numbers.below(seeds.len())]),
-                _ => input[place..].iter_mut().take(1).for_each(|byte| *byte = BYTES[numbers.below(BYTES.len())]),
+                _ => input[place..]
+                    .iter_mut()
+                    .take(1)
+                    .for_each(|byte| *byte = BYTES[numbers.below(BYTES.len())]),
             }
             (target.run)(&input);
         }

@@ -54,7 +54,8 @@ pub fn missing_permission(client: &Client) -> Result<(), Failed> {
         let reply = refusal(client, &url, "p");
         reply.is_error("permission");
         let message = reply.get("message").to_lowercase();
-        // The Rust library shows the server's text, which names the command. Before Redis 7 it names no subcommand.
+        // The Rust library shows the server's text, which names the command. Before Redis 7 it names no
+        // subcommand.
         let command = missing.split('|').next().unwrap_or(missing);
         let named = if client.is_rust() {
             command.trim_start_matches('+')
@@ -72,8 +73,10 @@ pub fn missing_permission(client: &Client) -> Result<(), Failed> {
 fn listed(client: &Client) -> Result<Vec<String>, Failed> {
     let package = if client.base() == "asyncio" { "python" } else { client.base() };
     let text = std::fs::read_to_string(format!("{ROOT}/clients/{package}/README.md"))?;
-    let line =
-        text.lines().find(|line| line.starts_with("ACL SETUSER luagate reset on >password ")).ok_or("no line")?;
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("ACL SETUSER luagate reset on >password "))
+        .ok_or("no line")?;
     Ok(line.split(' ').filter(|rule| rule.starts_with(['~', '&', '+'])).map(str::to_owned).collect())
 }
 
@@ -84,13 +87,17 @@ fn of_scripts() -> Result<Vec<String>, Failed> {
         scripts += &std::fs::read_to_string(file?.path())?.to_lowercase();
     }
     let guide = std::fs::read_to_string(format!("{ROOT}/src/guide/production.md"))?;
-    let line = guide.lines().find(|line| line.contains("~luagate:* ") && line.contains("+evalsha")).ok_or("no line")?;
-    let is_called = |rule: &str| scripts.contains(&format!("'{}'", rule[1..].split('|').next().unwrap_or(rule)));
+    let line = guide
+        .lines()
+        .find(|line| line.contains("~luagate:* ") && line.contains("+evalsha"))
+        .ok_or("no line")?;
+    let is_called =
+        |rule: &str| scripts.contains(&format!("'{}'", rule[1..].split('|').next().unwrap_or(rule)));
     Ok(line.split(' ').filter(|rule| rule.starts_with('+') && is_called(rule)).map(str::to_owned).collect())
 }
 
-/// With the permissions that the README lists, every call works, and the server refuses nothing. It lists all commands of the
-/// scripts, and no others.
+/// With the permissions that the README lists, every call works, and the server refuses nothing. It lists all
+/// commands of the scripts, and no others.
 pub fn permissions_of_the_readme(client: &Client) -> Result<(), Failed> {
     const OF_CLIENTS: [&str; 5] = ["+ping", "+evalsha", "+eval", "+script|load", "+subscribe"];
     let mut rules = listed(client)?;
@@ -114,7 +121,8 @@ fn everything(driver: &mut Driver, server: &Server) -> Result<(), Failed> {
     let line = luagate::Gate::builder(&server.url).prefix("luagate").open()?.semaphore("line", 1);
     driver.call("try gate=g permit=p name=line lease=10").expect("granted");
     eventually("the lease ends", || (line.inspect().unwrap().in_use == 0).then_some(()));
-    let wants = ["name=line", "name=m kind=mutex", "name=w kind=write", "name=r kind=read", "name={g}:a name={g}:b"];
+    let wants =
+        ["name=line", "name=m kind=mutex", "name=w kind=write", "name=r kind=read", "name={g}:a name={g}:b"];
     for want in wants {
         driver.call(format!("try gate=g permit=p {want} label=a at_least=1 lease=20000+")).expect("granted");
         driver.call("refresh permit=p").expect("refreshed");

@@ -72,13 +72,19 @@ pub fn permanent(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client);
     let mut con = scene.server.connection();
     log_every_call(&mut con)?;
-    for call in ["try gate=g permit=p", "acquire gate=g permit=p timeout=10000", "try gate=g permit=p several=1"] {
+    for call in
+        ["try gate=g permit=p", "acquire gate=g permit=p timeout=10000", "try gate=g permit=p several=1"]
+    {
         let reply = scene.call(format!("{call} name=line lease=permanent"));
         let calls = calls_with(&mut con, reply.expect("granted").get("id"))?;
         // EVALSHA SHA1 3 KEY KEY KEY, and the arguments: id permits limit lease_ms.
         let lease_ms = calls.last().and_then(|first| first.get(6 + 3)).map(String::as_str);
         // A client that ends before it reads the reply leaves no permit behind that never ends.
-        assert_eq!(lease_ms, Some("30000"), "the lease must be permanent only when the client knows its permit");
+        assert_eq!(
+            lease_ms,
+            Some("30000"),
+            "the lease must be permanent only when the client knows its permit"
+        );
         scene.call("release permit=p").expect("released");
     }
     scene.call("acquire gate=g permit=p timeout=10000 name=line lease=permanent").expect("granted");
@@ -92,8 +98,11 @@ pub fn permanent(client: &Client) -> Result<(), Failed> {
 
 pub fn labels_and_revocation(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client);
-    let id =
-        scene.call("acquire gate=g permit=p timeout=10000 name=line label=anna").expect("granted").get("id").to_owned();
+    let id = scene
+        .call("acquire gate=g permit=p timeout=10000 name=line label=anna")
+        .expect("granted")
+        .get("id")
+        .to_owned();
     assert!(id.starts_with("anna/"), "{id}");
     let waiting = scene.driver.send("acquire gate=g permit=w timeout=60000 name=line label=bob");
     scene.waits("line", 1);
@@ -103,7 +112,12 @@ pub fn labels_and_revocation(client: &Client) -> Result<(), Failed> {
     let waiter = state.get("waiters").to_owned();
     assert!(waiter.starts_with("bob/"), "{waiter}");
     // A program has chosen this id, and it has no label.
-    Raw::named(&scene.server, "own", 1).grant(Ask { id: "my/own-id", limit: 1, lease_ms: 60_000, ..Ask::default() });
+    Raw::named(&scene.server, "own", 1).grant(Ask {
+        id: "my/own-id",
+        limit: 1,
+        lease_ms: 60_000,
+        ..Ask::default()
+    });
     for (name, label) in [("line", "anna"), ("own", "")] {
         assert_eq!(scene.call(format!("inspect gate=g name={name}")).expect("state").get("labels"), label);
     }
@@ -131,7 +145,9 @@ pub fn readers_and_writers(client: &Client) -> Result<(), Failed> {
     scene.call("release permit=w").expect("released");
     lock.try_write()?.release()?;
     // Together with a semaphore.
-    scene.call("acquire gate=g permit=s timeout=10000 name=book kind=write name=line limit=2").expect("granted");
+    scene
+        .call("acquire gate=g permit=s timeout=10000 name=book kind=write name=line limit=2")
+        .expect("granted");
     assert!(lock.try_read().is_err());
     scene.call("release permit=s").expect("released");
     Ok(())

@@ -15,11 +15,16 @@ pub struct Client {
 
 impl Client {
     pub fn all(languages: &[Language]) -> Vec<Client> {
-        let rust = ["rust", "rust_async"].map(|name| Client { name: name.to_owned(), language: None, variant: None });
+        let rust = ["rust", "rust_async"].map(|name| Client {
+            name: name.to_owned(),
+            language: None,
+            variant: None,
+        });
         let mut clients = Vec::from(rust);
         for language in languages {
             clients.push(Client::of(language));
-            let more: &[&str] = if language.name == "javascript" { &["ioredis", "ioredis-oldest"] } else { &[] };
+            let more: &[&str] =
+                if language.name == "javascript" { &["ioredis", "ioredis-oldest"] } else { &[] };
             for variant in more.iter().copied().chain(["oldest"]) {
                 let name = format!("{}_{variant}", language.name);
                 clients.push(Client { name, variant: Some(variant), ..Client::of(language) });

@@ -25,7 +25,8 @@ impl Reply {
         let received = Instant::now();
         let mut words = words.split(' ');
         let (call, word) = (words.next()?.to_owned(), words.next()?.to_owned());
-        let fields = words.filter_map(|word| word.split_once('=')).map(|(key, value)| (key.to_owned(), decode(value)));
+        let fields =
+            words.filter_map(|word| word.split_once('=')).map(|(key, value)| (key.to_owned(), decode(value)));
         let reply = Reply { word, fields: fields.collect(), received };
         Some((call, reply))
     }
@@ -75,7 +76,8 @@ pub struct Driver {
     calls: usize,
     /// All gates that it opened.
     gates: BTreeSet<String>,
-    /// Another test must not use it: it was paused, or ran a command that concerns the whole process. In Rust a permit outlives `close`.
+    /// Another test must not use it: it was paused, or ran a command that concerns the whole process. In Rust
+    /// a permit outlives `close`.
     is_used_up: bool,
 }
 
@@ -134,7 +136,8 @@ impl Driver {
     #[track_caller]
     pub fn end(&self, call: &Call) -> (Reply, Duration) {
         let reply = self.ends_within(call, BOUND);
-        let reply = reply.unwrap_or_else(|| panic!("no reply after {:?}: {}", call.sent.elapsed(), call.text));
+        let reply =
+            reply.unwrap_or_else(|| panic!("no reply after {:?}: {}", call.sent.elapsed(), call.text));
         let time = reply.received - call.sent;
         (reply, time)
     }
@@ -157,7 +160,11 @@ impl Driver {
         let (said, changed) = &*self.said;
         let silent = |said: &mut Said| !said.events.iter().any(|one| one == event) && !said.has_ended;
         let (said, _) = changed.wait_timeout_while(said.lock().unwrap(), BOUND, silent).unwrap();
-        assert!(said.events.iter().any(|one| one == event), "the driver did not say {event}: {:?}", said.events);
+        assert!(
+            said.events.iter().any(|one| one == event),
+            "the driver did not say {event}: {:?}",
+            said.events
+        );
     }
 
     /// Waits until the work of this call of `use` runs.
@@ -172,7 +179,8 @@ impl Driver {
         within(time, || self.child.try_wait().unwrap()).is_some_and(|status| status.success())
     }
 
-    /// Closes all gates and their clients. Returns whether each did so within this time, and another test can use the driver.
+    /// Closes all gates and their clients. Returns whether each did so within this time, and another test can
+    /// use the driver.
     pub fn closes_all(&mut self, time: Duration) -> bool {
         if self.is_used_up || self.stdin.is_none() || self.said.0.lock().unwrap().replies.len() < self.calls {
             return false;
@@ -220,7 +228,8 @@ pub fn decode(value: &str) -> String {
 /// The percent-encoded form of a value.
 pub fn encode(value: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%' && byte != b'=';
-    let encoded =
-        value.bytes().map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02x}") });
+    let encoded = value
+        .bytes()
+        .map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02x}") });
     encoded.collect()
 }

@@ -77,7 +77,9 @@ pub fn close_leaves_no_thread(client: &Client) -> Result<(), Failed> {
     for round in 0..6 {
         let gate = open(&url, &prefix).replace("gate=g", &format!("gate=g{round}"));
         scene.call(gate).expect("done");
-        scene.call(format!("acquire gate=g{round} permit=p timeout=10000 name=line lease=60000+")).expect("granted");
+        scene
+            .call(format!("acquire gate=g{round} permit=p timeout=10000 name=line lease=60000+"))
+            .expect("granted");
         let call = scene.driver.send(format!("acquire gate=g{round} permit=q name=line"));
         scene.waits("line", 1);
         scene.call("release permit=p").expect("released");

@@ -60,7 +60,9 @@ pub fn each(client: &Client) -> Result<(), Failed> {
         scene.driver.call("release permit=p").expect("released");
     }
     // A release is repeated in the background, also after an error that the caller gets.
-    for (name, error) in [("wrong", "WRONGTYPE Operation against a key"), ("other", "ERR an error that no row names")] {
+    for (name, error) in
+        [("wrong", "WRONGTYPE Operation against a key"), ("other", "ERR an error that no row names")]
+    {
         scene.proxy.refuse("release", error, 2);
         scene.driver.call(format!("use gate=g timeout=10000 name={name} lease=permanent hold=0 work=value"));
         scene.is_free(name)?;
@@ -89,7 +91,10 @@ pub fn writes_refused(client: &Client) -> Result<(), Failed> {
         scene.proxy.refuse("release", error, 3);
         scene.driver.call("release permit=w").expect("released");
         scene.proxy.refuse("refresh", error, 3);
-        scene.driver.call(format!("acquire gate=g permit=r timeout=60000 name={name} lease=6000+")).expect("granted");
+        scene
+            .driver
+            .call(format!("acquire gate=g permit=r timeout=60000 name={name} lease=6000+"))
+            .expect("granted");
         eventually("its renewal is refused", || (scene.proxy.refused() == 3).then_some(()));
         scene.driver.call("refresh permit=r").expect("refreshed");
         scene.driver.call("release permit=r").expect("released");

@@ -21,7 +21,8 @@ fn promote(replica: &Server) -> redis::RedisResult<()> {
     redis::cmd("REPLICAOF").arg("NO").arg("ONE").exec(&mut replica.connection())
 }
 
-/// The old master stays, as a replica. The client's connections to it stay open, and every write fails with READONLY.
+/// The old master stays, as a replica. The client's connections to it stay open, and every write fails with
+/// READONLY.
 pub fn moved(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client).has_waited();
     scene.call("acquire gate=g permit=p timeout=10000 name=kept lease=4000+").expect("granted");
@@ -81,7 +82,8 @@ pub fn busy(client: &Client) -> Result<(), Failed> {
     redis::cmd("CONFIG").arg(&["SET", "lua-time-limit", "1"]).exec(&mut scene.server.connection())?;
     let mut looping = scene.server.connection();
     let endless = std::thread::spawn(move || {
-        let _: redis::RedisResult<()> = redis::cmd("EVAL").arg("while true do end").arg(0).query(&mut looping);
+        let _: redis::RedisResult<()> =
+            redis::cmd("EVAL").arg("while true do end").arg(0).query(&mut looping);
     });
     let mut con = scene.server.connection();
     eventually("the script runs", || {

@@ -4,8 +4,8 @@ use super::client::Client;
 use super::scene::Scene;
 use libtest_mimic::Failed;
 
-/// Messages that no script publishes, and some that are not signed. The words in capitals stand for the id of the waiter, a fence, and
-/// times, as a script would choose them.
+/// Messages that no script publishes, and some that are not signed. The words in capitals stand for the id of
+/// the waiter, a fence, and times, as a script would choose them.
 const BROKEN: [&[u8]; 20] = [
     b"",
     b" ",
@@ -44,8 +44,9 @@ pub fn broken(client: &Client) -> Result<(), Failed> {
     let (seconds, _): (u64, u64) = redis::cmd("TIME").query(&mut con)?;
     let [now, end] = [1, 31].map(|later| ((seconds + later) * 1_000).to_string());
     let words = [("ID", &*id), ("FENCE", "9000000000000000"), ("NOW", &now), ("END", &end)];
-    let filled =
-        |message: &&[u8]| words.iter().fold(message.to_vec(), |text, (word, with)| replaced(&text, word, with));
+    let filled = |message: &&[u8]| {
+        words.iter().fold(message.to_vec(), |text, (word, with)| replaced(&text, word, with))
+    };
     for message in BROKEN.iter().map(filled).chain([long]) {
         for channel in &channels {
             let heard: u32 = redis::cmd("PUBLISH").arg(channel).arg(&message).query(&mut con)?;

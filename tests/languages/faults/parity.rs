@@ -1,4 +1,5 @@
-//! The table in `clients/README.md`: which client survives which fault, and why a fault cannot happen to a client.
+//! The table in `clients/README.md`: which client survives which fault, and why a fault cannot happen to a
+//! client.
 
 use super::client::Client;
 use super::language::ROOT;
@@ -30,7 +31,8 @@ fn table() -> String {
     for fault in FAULTS.iter().chain(&MORE) {
         write!(text, "\n| {} |", fault.name.replace('_', " ")).unwrap();
         for (client, _) in COLUMNS {
-            let found = EXCEPTIONS.iter().find(|(name, clients, _)| *name == fault.name && clients.contains(&client));
+            let found =
+                EXCEPTIONS.iter().find(|(name, clients, _)| *name == fault.name && clients.contains(&client));
             let Some((_, _, why)) = found else {
                 text += " ✓ |";
                 continue;

@@ -1,4 +1,5 @@
-//! Drivers that run already. A virtual machine computes for a second before its first call, so one driver serves several tests.
+//! Drivers that run already. A virtual machine computes for a second before its first call, so one driver
+//! serves several tests.
 
 use super::client::Client;
 use super::driver::Driver;

@@ -64,7 +64,9 @@ pub fn cancelled_calls(client: &Client) -> Result<(), Failed> {
     let (mut granted, mut cancelled) = (0, 0);
     for round in 0..25 {
         let calls: Vec<_> = (0..20)
-            .map(|place| scene.driver.send(format!("acquire gate=g permit=p{place} timeout=60000 name=line limit=3")))
+            .map(|place| {
+                scene.driver.send(format!("acquire gate=g permit=p{place} timeout=60000 name=line limit=3"))
+            })
             .collect();
         for (place, call) in calls.iter().enumerate() {
             std::thread::sleep(Duration::from_micros(random.below(1_500)));
@@ -75,7 +77,9 @@ pub fn cancelled_calls(client: &Client) -> Result<(), Failed> {
         let mut open = calls.iter().enumerate().collect::<Vec<_>>();
         while !open.is_empty() {
             open.retain(|(place, call)| {
-                let Some(reply) = scene.driver.ends_within(call, Duration::from_millis(20)) else { return true };
+                let Some(reply) = scene.driver.ends_within(call, Duration::from_millis(20)) else {
+                    return true;
+                };
                 if reply.word == "granted" {
                     granted += 1;
                     scene.driver.call(format!("release permit=p{place}")).expect("released");
@@ -111,7 +115,8 @@ pub fn interrupts(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A process forks while its gate is in use. Parent and child work on, and neither touches the other's permits.
+/// A process forks while its gate is in use. Parent and child work on, and neither touches the other's
+/// permits.
 pub fn fork(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client).has_waited();
     scene.call("acquire gate=g permit=p timeout=10000 name=parent lease=3000+").expect("granted");
@@ -122,7 +127,8 @@ pub fn fork(client: &Client) -> Result<(), Failed> {
     // The child has a renewal, a notice of loss and a subscription of its own.
     scene.call("acquire gate=g permit=c timeout=10000 name=child lease=3000+").expect("granted");
     scene.call("await_lost permit=c timeout=4500").expect("held");
-    let holder = scene.semaphore("child").inspect()?.holders.pop().ok_or("the child's permit is not renewed")?;
+    let holder =
+        scene.semaphore("child").inspect()?.holders.pop().ok_or("the child's permit is not renewed")?;
     scene.semaphore("child").revoke(&holder.id)?;
     scene.call("await_lost permit=c timeout=10000").expect("lost");
     let held = scene.semaphore("line").try_acquire()?;

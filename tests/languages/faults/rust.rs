@@ -1,5 +1,5 @@
-//! The driver of the Rust library. Both forms of the API run the same commands: `rust` with the blocking methods, and
-//! `rust_async` with futures on a runtime.
+//! The driver of the Rust library. Both forms of the API run the same commands: `rust` with the blocking
+//! methods, and `rust_async` with futures on a runtime.
 
 use super::driver::{decode, encode};
 use luagate::errors::{CallError, Denied, Failure, FailureKind, ReleaseError, RunError};
@@ -144,8 +144,9 @@ impl Program {
     fn answer(&self, line: &str) -> Answer {
         let mut words = line.split(' ');
         let (call, verb) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let keys =
-            Keys(words.filter_map(|word| word.split_once('=')).map(|(key, value)| (key, decode(value))).collect());
+        let keys = Keys(
+            words.filter_map(|word| word.split_once('=')).map(|(key, value)| (key, decode(value))).collect(),
+        );
         match verb {
             "open" => self.open(call, &keys),
             "acquire" | "try" => self.keep(call, verb, &keys),
@@ -311,7 +312,9 @@ impl Program {
             Some("mutex") => own(gate.mutex(name).to_lock()),
             Some("read") => own(gate.rwlock(name).to_read()),
             Some("write") => own(gate.rwlock(name).to_write()),
-            _ => (gate.semaphore(name, want.number("limit").unwrap_or(1)), want.number("permits").unwrap_or(1)),
+            _ => {
+                (gate.semaphore(name, want.number("limit").unwrap_or(1)), want.number("permits").unwrap_or(1))
+            }
         };
         if let Some(lease) = want.get("lease") {
             let ms = |text: &str| Duration::from_millis(text.parse().unwrap_or(0));
@@ -358,25 +361,31 @@ impl Program {
             let (semaphore, permits) = (semaphore.clone(), *permits);
             let permit = match (&self.runtime, timeout) {
                 (None, None) => semaphore.try_acquire_many(permits).map_err(Error::from),
-                (None, Some(timeout)) => semaphore.acquire_many_timeout(permits, timeout).map_err(Error::from),
-                (Some(_), None) => {
-                    self.run(call, async move { semaphore.try_acquire_many_async(permits).await.map_err(Error::from) })?
+                (None, Some(timeout)) => {
+                    semaphore.acquire_many_timeout(permits, timeout).map_err(Error::from)
                 }
+                (Some(_), None) => self.run(call, async move {
+                    semaphore.try_acquire_many_async(permits).await.map_err(Error::from)
+                })?,
                 (Some(_), Some(timeout)) => self.run(call, async move {
                     semaphore.acquire_many_timeout_async(permits, timeout).await.map_err(Error::from)
                 })?,
             };
             return permit.map(Held::One).map_err(error_of);
         }
-        let several = self.gate(keys)?.several(wants.iter().map(|(semaphore, permits)| (semaphore, *permits)));
-        let permits = match (&self.runtime, timeout) {
-            (None, None) => several.try_acquire().map_err(Error::from),
-            (None, Some(timeout)) => several.acquire_timeout(timeout).map_err(Error::from),
-            (Some(_), None) => self.run(call, async move { several.try_acquire_async().await.map_err(Error::from) })?,
-            (Some(_), Some(timeout)) => {
-                self.run(call, async move { several.acquire_timeout_async(timeout).await.map_err(Error::from) })?
-            }
-        };
+        let several =
+            self.gate(keys)?.several(wants.iter().map(|(semaphore, permits)| (semaphore, *permits)));
+        let permits =
+            match (&self.runtime, timeout) {
+                (None, None) => several.try_acquire().map_err(Error::from),
+                (None, Some(timeout)) => several.acquire_timeout(timeout).map_err(Error::from),
+                (Some(_), None) => {
+                    self.run(call, async move { several.try_acquire_async().await.map_err(Error::from) })?
+                }
+                (Some(_), Some(timeout)) => self.run(call, async move {
+                    several.acquire_timeout_async(timeout).await.map_err(Error::from)
+                })?,
+            };
         permits.map(Held::Several).map_err(error_of)
     }
 
@@ -403,7 +412,8 @@ impl Program {
             let held = self.acquire(call, "acquire", keys)?;
             let _ = writeln!(std::io::stdout().lock(), "{working}");
             std::thread::sleep(hold);
-            let is_lost = self.release_held(call, held).is_ok_and(|released| released == "released held=false");
+            let is_lost =
+                self.release_held(call, held).is_ok_and(|released| released == "released held=false");
             let reports = is_lost && returns && keys.get("check") == Some("1");
             return if reports { Err("error kind=lost".to_owned()) } else { Ok(answer) };
         }
@@ -441,7 +451,9 @@ fn state_of(state: &Inspection) -> String {
     let (limit, in_use, waiting) = (state.limit.unwrap_or(0), state.in_use, state.waiter_count);
     let labels: Vec<_> = state.holders.iter().map(|holder| encode(holder.label().unwrap_or(""))).collect();
     let (holders, waiters, labels) = (holders.join(","), waiters.join(","), labels.join(","));
-    format!("state limit={limit} in_use={in_use} waiting={waiting} holders={holders} waiters={waiters} labels={labels}")
+    format!(
+        "state limit={limit} in_use={in_use} waiting={waiting} holders={holders} waiters={waiters} labels={labels}"
+    )
 }
 
 fn failed(error: CallError) -> String {
@@ -467,7 +479,10 @@ fn kind_of(failure: &Failure) -> &'static str {
 fn error_of(error: Error) -> String {
     let usage = |denied: &Denied| {
         let next = denied.next_expiry.map_or(-1, |after| after.as_millis() as i64);
-        format!(" in_use={} limit={} waiting={} next_expiry={next}", denied.in_use, denied.limit, denied.waiting)
+        format!(
+            " in_use={} limit={} waiting={} next_expiry={next}",
+            denied.in_use, denied.limit, denied.waiting
+        )
     };
     let (kind, more) = match &error {
         Error::TimedOut(denied) => ("timed_out", usage(denied)),

@@ -81,7 +81,8 @@ impl Scene {
         self.gate.semaphore(name, 1)
     }
 
-    /// Waits until this number of callers waits for the semaphore, and the server has sent them their replies.
+    /// Waits until this number of callers waits for the semaphore, and the server has sent them their
+    /// replies.
     #[track_caller]
     pub fn waits(&self, name: &str, count: u64) {
         let semaphore = self.semaphore(name);

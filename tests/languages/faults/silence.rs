@@ -27,7 +27,8 @@ pub fn usage(reply: &Reply) -> [u64; 3] {
 
 /// A wait with a deadline, while the server is stopped. Returns how long it ran beyond the deadline.
 fn late(client: &Client, scene: &mut Scene, name: &str) -> Duration {
-    let call = scene.driver.send(format!("acquire gate=g permit=p timeout={} name={name}", TIMEOUT.as_millis()));
+    let call =
+        scene.driver.send(format!("acquire gate=g permit=p timeout={} name={name}", TIMEOUT.as_millis()));
     let (reply, time) = scene.driver.end(&call);
     // To a caller that is not in line yet, the Rust library reports that it does not know the outcome.
     if client.is_rust() {
@@ -52,7 +53,8 @@ pub fn before_the_first_wait(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
-/// With nothing but the address of the server: no timeouts, and the retries that the underlying client has by default.
+/// With nothing but the address of the server: no timeouts, and the retries that the underlying client has by
+/// default.
 pub fn with_default_settings(client: &Client) -> Result<(), Failed> {
     assert_in_time(LATE, || {
         let mut scene = Scene::on(client, server(&[]), " client=default").warm();
@@ -74,7 +76,8 @@ pub fn during_the_wait(client: &Client) -> Result<(), Failed> {
         attempt += 1;
         let name = format!("line-{attempt}"); // a call of an earlier attempt may reach the server late
         let held = scene.semaphore(&name).try_acquire().unwrap();
-        let call = scene.driver.send(format!("acquire gate=g permit=p timeout={} name={name}", TIMEOUT.as_millis()));
+        let call =
+            scene.driver.send(format!("acquire gate=g permit=p timeout={} name={name}", TIMEOUT.as_millis()));
         scene.waits(&name, 1);
         scene.server.pause();
         let (reply, time) = scene.driver.end(&call);
@@ -124,7 +127,8 @@ pub fn calls_without_a_deadline_end(client: &Client) -> Result<(), Failed> {
     scene.call("acquire gate=g permit=p timeout=10000 name=held lease=60000").expect("granted");
     scene.call("acquire gate=g permit=r timeout=10000 name=kept lease=60000").expect("granted");
     scene.server.pause();
-    let calls = ["try gate=g permit=q name=line", "refresh permit=r", "inspect gate=g name=line", "release permit=p"];
+    let calls =
+        ["try gate=g permit=q name=line", "refresh permit=r", "inspect gate=g name=line", "release permit=p"];
     let calls = calls.map(|text| scene.driver.send(text));
     for call in &calls {
         let (reply, time) = scene.driver.end(call);
@@ -156,8 +160,8 @@ pub fn a_cancelled_call_ends_at_once(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A waiter in line goes on without an answer for 10 s. It notices the silence when it asks again, about 5 s after it joined the
-/// line.
+/// A waiter in line goes on without an answer for 10 s. It notices the silence when it asks again, about 5 s
+/// after it joined the line.
 pub fn a_wait_in_line_ends_after_an_outage(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client).has_waited();
     let _held = scene.semaphore("line").try_acquire()?;
@@ -187,8 +191,8 @@ pub fn dead_connections_are_replaced(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The first attempt of a call reaches the server only after another attempt was denied. Its grant and its place in line are given
-/// up.
+/// The first attempt of a call reaches the server only after another attempt was denied. Its grant and its
+/// place in line are given up.
 pub fn late_call(client: &Client) -> Result<(), Failed> {
     for (verb, error) in [("try", "denied"), ("acquire timeout=5000", "timed_out")] {
         let mut scene = Scene::new(client).has_waited();
@@ -226,8 +230,8 @@ pub fn from_the_first_call_on(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Nobody listens at the address: the call ends at once, and the error says what to check. If connections are accepted and closed, it
-/// ends after some tries.
+/// Nobody listens at the address: the call ends at once, and the error says what to check. If connections are
+/// accepted and closed, it ends after some tries.
 pub fn no_server(client: &Client) -> Result<(), Failed> {
     let server = server(&[]);
     let proxy = Proxy::new(&server);

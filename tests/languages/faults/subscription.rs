@@ -39,8 +39,8 @@ pub fn silently_dead(client: &Client) -> Result<(), Failed> {
     reply.expect("granted");
     scene.call("release permit=p").expect("released");
     others.into_iter().for_each(|other| other.join().unwrap());
-    // The others are ahead, on a busy machine. The Rust library has one connection for calls and messages: it must first wait
-    // in vain for a reply.
+    // The others are ahead, on a busy machine. The Rust library has one connection for calls and messages: it
+    // must first wait in vain for a reply.
     let more = Duration::from_secs(if client.is_rust() { 3 } else { 1 });
     assert!(time <= NOTICED + more, "{time:?}");
     scene.is_free("line");
@@ -94,7 +94,8 @@ fn subscriptions(con: &mut redis::Connection) -> redis::RedisResult<Vec<String>>
     Ok(list.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
 }
 
-/// Each call of a waiter extends its stay in line, by the server's clock. On a busy machine some calls come later.
+/// Each call of a waiter extends its stay in line, by the server's clock. On a busy machine some calls come
+/// later.
 #[track_caller]
 fn asks_every_second(scene: &Scene) {
     const SECOND: std::ops::Range<u64> = 900..1_500;

@@ -72,8 +72,10 @@ pub const FAULTS: [Fault; 49] = [
 ];
 
 /// Faults that need what only some languages have.
-pub const MORE: [Fault; 2] =
-    [new("invalid_arguments", calls::arguments), new("other_kinds_of_client_objects", calls::kinds_of_clients)];
+pub const MORE: [Fault; 2] = [
+    new("invalid_arguments", calls::arguments),
+    new("other_kinds_of_client_objects", calls::kinds_of_clients),
+];
 
 const NO_FORK: &str = "a fork of this runtime is not supported by the language";
 const NO_LOOP: &str = "only asyncio binds objects to an event loop";
@@ -90,7 +92,11 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("second_event_loop", &["python", "javascript", "go", "java", "rust", "rust_async"], NO_LOOP),
     ("silent_server_and_a_cancelled_call", &["python"], "a thread in Python cannot be cancelled"),
     ("calls_are_cancelled_at_random", &["python"], "a thread in Python cannot be cancelled"),
-    ("interrupts_at_random", &["javascript", "go", "rust", "rust_async"], "the language interrupts no running code"),
+    (
+        "interrupts_at_random",
+        &["javascript", "go", "rust", "rust_async"],
+        "the language interrupts no running code",
+    ),
     (
         "silent_server_ends_a_wait_after_ten_seconds",
         &["rust", "rust_async"],
@@ -118,6 +124,7 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
 
 /// Why this fault cannot happen to this client.
 pub fn exception(fault: &str, client: &Client) -> Option<&'static str> {
-    let found = EXCEPTIONS.iter().find(|(name, clients, _)| *name == fault && clients.contains(&client.base()));
+    let found =
+        EXCEPTIONS.iter().find(|(name, clients, _)| *name == fault && clients.contains(&client.base()));
     found.map(|(_, _, why)| *why)
 }

@@ -35,7 +35,11 @@ fn server() -> Server {
 }
 
 /// A test. With a reason, it is reported as ignored.
-fn trial(name: String, missing: Option<&str>, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
+fn trial(
+    name: String,
+    missing: Option<&str>,
+    test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+) -> Trial {
     let trial = Trial::test(name, test);
     match missing {
         Some(why) => trial.with_kind(format!("skipped: {why}")).with_ignored_flag(true),

@@ -1,4 +1,5 @@
-//! Promise: the history checker accepts what a correct semaphore can show, with answered and unanswered calls.
+//! Promise: the history checker accepts what a correct semaphore can show, with answered and unanswered
+//! calls.
 
 use super::{illegal, judge, legal, legal_under};
 use crate::support::history::{History, Rule, Rules};
@@ -268,8 +269,8 @@ fn an_unanswered_refresh_may_show_in_a_later_release() {
     legal_under(&late, &lines);
 }
 
-/// An unknown grant that a denial reveals after a later grant. Any of many unanswered calls may have been granted too:
-/// there are too many orders to try each.
+/// An unknown grant that a denial reveals after a later grant. Any of many unanswered calls may have been
+/// granted too: there are too many orders to try each.
 #[test]
 fn a_grant_may_be_visible_only_in_a_later_denial() {
     let unknown = |at: u32| {
@@ -293,7 +294,8 @@ fn a_grant_may_be_visible_only_in_a_later_denial() {
     History::of(&lines).assert(&late);
 }
 
-/// Each of many calls may have been granted before its process was killed. Only one of these leases ended in time.
+/// Each of many calls may have been granted before its process was killed. Only one of these leases ended in
+/// time.
 #[test]
 fn a_grant_may_be_visible_only_by_the_end_of_its_lease() {
     let killed = |at: u32| {

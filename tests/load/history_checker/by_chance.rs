@@ -1,12 +1,12 @@
-//! Promise: for random histories the checker accepts all that a correct semaphore shows, and no shortcut misses an
-//! order.
+//! Promise: for random histories the checker accepts all that a correct semaphore shows, and no shortcut
+//! misses an order.
 
 use super::judge;
 use crate::support::history::{Call, Full, Granted, History, Lease, Op, Outcome, Rules};
 use crate::support::random::Random;
 
-/// A simulated correct semaphore. It makes random calls with overlapping time spans; each takes effect at one moment
-/// between its start and end.
+/// A simulated correct semaphore. It makes random calls with overlapping time spans; each takes effect at one
+/// moment between its start and end.
 struct Paper {
     random: Random,
     limit: u32,

@@ -1,4 +1,5 @@
-//! Promise: for the history checker a head start lets a caller overtake the waiters that came within it, and no others.
+//! Promise: for the history checker a head start lets a caller overtake the waiters that came within it, and
+//! no others.
 
 use super::{illegal, judge, legal, legal_under};
 use crate::support::history::{History, Rule, Rules};
@@ -153,7 +154,8 @@ fn a_ticket_differs_from_its_number_by_the_head_start() {
     }
     // By any clock its number is below its fence.
     let other_clock = Rules { same_clock: false, ..Rules::new(1) };
-    let waits = |ticket: u32| format!("b 24 31 acquire 1 1000 waits head-start 5 -> granted b 1 30000 {ticket} 0");
+    let waits =
+        |ticket: u32| format!("b 24 31 acquire 1 1000 waits head-start 5 -> granted b 1 30000 {ticket} 0");
     legal_under(&other_clock, &[HOLDS, &waits(24_999), RELEASES]);
     let history = History::of(&[HOLDS, &waits(25_001), RELEASES]);
     assert_eq!(judge(&history, &other_clock), Err(Rule::Fence));
@@ -161,8 +163,9 @@ fn a_ticket_differs_from_its_number_by_the_head_start() {
 
 #[test]
 fn a_denial_for_waiters_that_came_within_the_head_start_is_refused() {
-    let denied =
-        |head_start: u32| format!("c 24 26 acquire 1 1000 tries head-start {head_start} -> denied 2 3 1 answered");
+    let denied = |head_start: u32| {
+        format!("c 24 26 acquire 1 1000 tries head-start {head_start} -> denied 2 3 1 answered")
+    };
     legal(3, &[HOLDS_TWO, WANTS_TWO, &denied(8), RELEASES_TWO]);
     illegal(3, Rule::Refusal, &[HOLDS_TWO, WANTS_TWO, &denied(20), RELEASES_TWO]);
     // A waiter with a head start itself may be ahead.

@@ -24,8 +24,12 @@ fn the_recording_of_a_killed_process_is_complete() {
 fn the_recording_of_an_acquire_contains_its_head_start() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Recorder::create(folder.path());
-    let ops =
-        [0, 5].map(|head_start_ms| Op::Acquire { permits: Some(1), lease: Lease::Ms(500), waits: true, head_start_ms });
+    let ops = [0, 5].map(|head_start_ms| Op::Acquire {
+        permits: Some(1),
+        lease: Lease::Ms(500),
+        waits: true,
+        head_start_ms,
+    });
     ops.iter().for_each(|op| recorder.start("s", op).end(&Outcome::Cancelled));
     let calls = History::read(folder.path()).calls;
     assert_eq!(calls.iter().map(|call| &call.op).collect::<Vec<_>>(), ops.each_ref());

@@ -1,5 +1,5 @@
-//! Promise: the history checker refuses what no correct semaphore can show. It names the broken promise and shows the
-//! calls around it.
+//! Promise: the history checker refuses what no correct semaphore can show. It names the broken promise and
+//! shows the calls around it.
 
 use super::{illegal, judge};
 use crate::support::history::{History, Rule, Rules};
@@ -9,7 +9,10 @@ fn two_holders_under_a_limit_of_one_are_refused() {
     illegal(
         1,
         Rule::Limit,
-        &["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0", "b 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0"],
+        &[
+            "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
+            "b 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0",
+        ],
     );
 }
 
@@ -32,7 +35,10 @@ fn a_grant_before_the_lease_ended_is_refused() {
     illegal(
         1,
         Rule::Limit,
-        &["a 0 2 acquire 1 100 tries -> granted a 1 1000 0 0", "b 95 97 acquire 1 100 tries -> granted b 1 96000 0 0"],
+        &[
+            "a 0 2 acquire 1 100 tries -> granted a 1 1000 0 0",
+            "b 95 97 acquire 1 100 tries -> granted b 1 96000 0 0",
+        ],
     );
 }
 
@@ -41,7 +47,10 @@ fn a_denial_with_more_permits_in_use_than_the_limit_is_refused() {
     illegal(
         1,
         Rule::Limit,
-        &["a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0", "b 3 5 acquire 1 1000 tries -> denied 2 1 0 answered"],
+        &[
+            "a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0",
+            "b 3 5 acquire 1 1000 tries -> denied 2 1 0 answered",
+        ],
     );
 }
 
@@ -80,14 +89,19 @@ fn a_fence_granted_twice_is_refused() {
     illegal(
         2,
         Rule::Fence,
-        &["a 0 2 acquire 1 1000 tries -> granted a 1 1500 0 0", "b 1 3 acquire 1 1000 tries -> granted b 1 1500 0 0"],
+        &[
+            "a 0 2 acquire 1 1000 tries -> granted a 1 1500 0 0",
+            "b 1 3 acquire 1 1000 tries -> granted b 1 1500 0 0",
+        ],
     );
 }
 
 #[test]
 fn a_fence_below_that_of_an_earlier_grant_is_refused() {
-    let lines =
-        ["a 0 2 acquire 1 1000 tries -> granted a 1 5000 0 0", "b 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0"];
+    let lines = [
+        "a 0 2 acquire 1 1000 tries -> granted a 1 5000 0 0",
+        "b 3 5 acquire 1 1000 tries -> granted b 1 4000 0 0",
+    ];
     let other_clock = Rules { same_clock: false, ..Rules::new(2) };
     assert_eq!(judge(&History::of(&lines), &other_clock), Err(Rule::Fence));
     illegal(2, Rule::Fence, &lines); // the first fence is not the time of its call either

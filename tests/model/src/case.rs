@@ -87,7 +87,8 @@ impl Case {
         let foreign = foreign::new();
         let mailboxes = (setup.channels > 0).then(|| Mailboxes::new(&foreign, setup.channels));
         let receiver = mailboxes.clone().map(|mailboxes| mailboxes as _);
-        let connection = Arc::new(Connection::new(Box::new(End(wire.clone())), &foreign, READ_TIMEOUT, receiver));
+        let connection =
+            Arc::new(Connection::new(Box::new(End(wire.clone())), &foreign, READ_TIMEOUT, receiver));
         let served = connection.clone();
         world::spawn("own", false, move || served.serve());
         if setup.is_idle {
@@ -203,7 +204,8 @@ impl Caller {
     /// As `ask`, until the time is over.
     pub(crate) async fn ask_for(&self, replies: u8, limit: Duration) {
         let (packet, latest) = (self.packet(replies), now() + limit);
-        let outcome = self.common.connection.exchange(packet.bytes(), replies.into(), latest, Mode::Async).await;
+        let outcome =
+            self.common.connection.exchange(packet.bytes(), replies.into(), latest, Mode::Async).await;
         self.common.judge(packet, latest, &outcome);
         if is_missed(latest) {
             fail(format!("{packet:?} has ended {:?} too late", now() - latest));

@@ -57,8 +57,12 @@ impl Changes {
         let begun = now();
         let found = self.0.until(latest, mode, |changes| changes.get(count - 1).copied()).await;
         match (found, latest) {
-            (Some(at), _) if is_missed(at.max(begun)) => fail("a waiter was woken too late by a change".into()),
-            (_, Some(latest)) if is_missed(latest) => fail("a waiter was woken too late by its deadline".into()),
+            (Some(at), _) if is_missed(at.max(begun)) => {
+                fail("a waiter was woken too late by a change".into())
+            }
+            (_, Some(latest)) if is_missed(latest) => {
+                fail("a waiter was woken too late by its deadline".into())
+            }
             (None, Some(latest)) if now() >= latest => {}
             (None, _) => fail("a waiter gave up too early".into()),
             (Some(_), _) => {}

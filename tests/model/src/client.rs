@@ -63,7 +63,8 @@ impl Client {
 
     /// As `Semaphore::in_line`.
     async fn acquire(&self, kept: &KeptTicket) -> u64 {
-        let inbox: Inbox = Arc::new(Slot::of_machine(&self.remote.foreign, Mailbox::new(Some("secret".into()))));
+        let inbox: Inbox =
+            Arc::new(Slot::of_machine(&self.remote.foreign, Mailbox::new(Some("secret".into()))));
         let longest = Duration::from_millis(LEASE_MS);
         let waiter = Waiter::new(target(kept.ticket().unwrap_or(0)), None, longest, now());
         let mut wait = Wait { client: self, kept, inbox, waiter, is_over: false };
@@ -170,7 +171,9 @@ impl Wait<'_> {
         let sent = Sent { at: Clock::real().moment(), repeated: None };
         let (ticket, inbox) = (self.waiter.target.entry.ticket, self.inbox.clone());
         let in_line = ask == AskKind::InLine;
-        let call = move |remote: &Remote| remote.look(|semaphore| semaphore.acquire(ID, ticket, in_line, Some(&inbox)));
+        let call = move |remote: &Remote| {
+            remote.look(|semaphore| semaphore.acquire(ID, ticket, in_line, Some(&inbox)))
+        };
         let answer = self.client.remote.ask(call).await;
         tell(|| format!("gets {answer:?}"));
         Event::Answered { answer, sent }

@@ -63,8 +63,8 @@ impl Alarm {
         self.condvar.notify_all();
     }
 
-    /// The gate's own thread always wakes at its time. In most scenarios something must wake a caller, unless the clock
-    /// steps.
+    /// The gate's own thread always wakes at its time. In most scenarios something must wake a caller, unless
+    /// the clock steps.
     #[track_caller]
     pub(crate) fn sleep<'a, T>(&self, guard: MutexGuard<'a, T>, until: Option<Instant>) -> MutexGuard<'a, T> {
         let limit = if self.is_caller && !world::looks() { Limit::Deadline } else { Limit::Tick };

@@ -1,4 +1,5 @@
-//! A gate with its own thread: the threads and tasks that use it, and the promises that each execution must keep.
+//! A gate with its own thread: the threads and tasks that use it, and the promises that each execution must
+//! keep.
 
 use crate::clock::Clock;
 use crate::engine::mode::Mode;
@@ -41,7 +42,11 @@ impl Gate {
     }
 
     /// Starts a thread that uses the gate. It is dropped when its last user is over.
-    pub(crate) fn thread(self: &Arc<Gate>, name: &'static str, work: impl FnOnce(&Arc<Gate>) + Send + 'static) {
+    pub(crate) fn thread(
+        self: &Arc<Gate>,
+        name: &'static str,
+        work: impl FnOnce(&Arc<Gate>) + Send + 'static,
+    ) {
         let gate = self.clone();
         world::spawn(name, false, move || work(&gate));
     }

@@ -1,17 +1,19 @@
-//! Model checking of `src/engine`: of the connection with its writer, its reader and its own thread; of the gate's own
-//! thread with its jobs, its work and its timers; and of values for whose change threads and tasks wait. Also of
-//! `src/wait/polled.rs`, which gives back the grants of futures that are not polled.
+//! Model checking of `src/engine`: of the connection with its writer, its reader and its own thread; of the
+//! gate's own thread with its jobs, its work and its timers; and of values for whose change threads and tasks
+//! wait. Also of `src/wait/polled.rs`, which gives back the grants of futures that are not polled.
 //!
-//! The files of the library are compiled as they are, with the `cfg` `luagate_model`, which only makes some buffers and
-//! times smaller (`engine.rs`, `wait.rs`). In place of the library's locks, threads and clock, they use those of this crate
-//! (`sync.rs`, `clock.rs`). So the model decides the order in which threads run, and when time passes: see `world.rs`.
-//! The server is a thread of the model (`wire.rs`), and so are the callers (`case.rs`, `tasks.rs`, `mailboxes.rs`). The
-//! gate's own thread works for a gate of the model (`gate.rs`, `timed_job.rs`, `timer.rs`). `changes.rs` has a value for
-//! whose change callers wait. The futures belong to a client (`client.rs`, `releases.rs`) that uses the library's
-//! protocol. Their server has one permit (`remote.rs`, `semaphore.rs`), which another client wants too. The folder
-//! `scenarios` lists the work of the callers.
+//! The files of the library are compiled as they are, with the `cfg` `luagate_model`, which only makes some
+//! buffers and times smaller (`engine.rs`, `wait.rs`). In place of the library's locks, threads and clock,
+//! they use those of this crate (`sync.rs`, `clock.rs`). So the model decides the order in which threads run,
+//! and when time passes: see `world.rs`. The server is a thread of the model (`wire.rs`), and so are the
+//! callers (`case.rs`, `tasks.rs`, `mailboxes.rs`). The gate's own thread works for a gate of the model
+//! (`gate.rs`, `timed_job.rs`, `timer.rs`). `changes.rs` has a value for whose change callers wait. The
+//! futures belong to a client (`client.rs`, `releases.rs`) that uses the library's protocol. Their server has
+//! one permit (`remote.rs`, `semaphore.rs`), which another client wants too. The folder `scenarios` lists the
+//! work of the callers.
 //!
-//! A point `fault!` in the library is a planted fault: `planted.rs` lists them, each with the scenario that finds it.
+//! A point `fault!` in the library is a planted fault: `planted.rs` lists them, each with the scenario that
+//! finds it.
 //!
 //! # What is checked of the connection
 //! - Each call gets its own replies, or an error that the events of the scenario explain. A call that failed as not sent
@@ -46,15 +48,17 @@
 //! - A future that is polled again gets the permit. One that is dropped leaves nothing on the server.
 //! - No lock is held while its task is woken.
 //!
-//! Nobody is late: when no thread can run, time passes only up to the next moment at which somebody must be woken.
+//! Nobody is late: when no thread can run, time passes only up to the next moment at which somebody must be
+//! woken.
 //!
 //! # The bound
-//! In the default execution, a thread runs until it blocks. Then the next one in order runs. Time passes, or an event
-//! happens, only if no thread can run. [`explore`] runs every execution that deviates from this at no more than a given
-//! number of points: another thread runs, an event happens, time passes, or a read returns only a part. Most scenarios
-//! have two threads and a task, some have a third thread or a second task. The bound is two deviations for the connection
-//! and for futures, and three for the rest. [`sample`] runs random executions, without a bound, of three threads and two
-//! tasks that do anything, and of a future that is polled in any way.
+//! In the default execution, a thread runs until it blocks. Then the next one in order runs. Time passes, or
+//! an event happens, only if no thread can run. [`explore`] runs every execution that deviates from this at
+//! no more than a given number of points: another thread runs, an event happens, time passes, or a read
+//! returns only a part. Most scenarios have two threads and a task, some have a third thread or a second
+//! task. The bound is two deviations for the connection and for futures, and three for the rest. [`sample`]
+//! runs random executions, without a bound, of three threads and two tasks that do anything, and of a future
+//! that is polled in any way.
 //!
 //! # What is not checked
 //! - Locks and atomics behave as if all threads ran on one processor. The connection has atomics only for flags.
@@ -95,8 +99,8 @@ mod world;
 
 pub use run::{Failure, Report, explore, sample, story};
 pub use scenarios::{
-    ANYTHING, ANYTHING_WITH_FUTURE, ANYTHING_WITH_GATE, CALLS, FUTURES, IDLE, JOBS, MESSAGES, POSTS, Scenario, VALUES,
-    WORK,
+    ANYTHING, ANYTHING_WITH_FUTURE, ANYTHING_WITH_GATE, CALLS, FUTURES, IDLE, JOBS, MESSAGES, POSTS,
+    Scenario, VALUES, WORK,
 };
 
 /// What `wait` uses of the library.

@@ -17,10 +17,12 @@ pub(crate) trait Plan {
     fn repeat(&self) -> Box<dyn Plan>;
 }
 
-/// All executions with at most `most` deviations from the default. Each choice other than zero is one deviation.
+/// All executions with at most `most` deviations from the default. Each choice other than zero is one
+/// deviation.
 pub(crate) struct Deviations {
     most: usize,
-    /// The choices of the present execution, each with its number of options, up to the last one that may deviate.
+    /// The choices of the present execution, each with its number of options, up to the last one that may
+    /// deviate.
     path: Vec<(usize, usize)>,
     position: usize,
     used: usize,

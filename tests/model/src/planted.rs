@@ -72,7 +72,10 @@ pub const FAULTS: &[Fault] = &[
     fault("a timer does not shorten the thread's sleep", "the jobs are set late, a task sleeps"),
     fault("a task that is dropped is woken", "the jobs are set late, a task is dropped"),
     fault("work that is woken does not wake the thread", "work waits for a change"),
-    fault("a thread that could not be started is not started again", "the thread of the jobs cannot be started"),
+    fault(
+        "a thread that could not be started is not started again",
+        "the thread of the jobs cannot be started",
+    ),
     fault("a thread that has started without jobs never gets them", "the jobs are set late, a task sleeps"),
     fault("the time of a job is forgotten when another job ends", "jobs are called at a time"),
     fault("a timer copies its waker with a lock held", "tasks sleep"),

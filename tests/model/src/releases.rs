@@ -1,5 +1,5 @@
-//! In place of the library's `lease::releases`: the releases of the one id that waits. Each is one call, which is sent behind all
-//! earlier calls.
+//! In place of the library's `lease::releases`: the releases of the one id that waits. Each is one call,
+//! which is sent behind all earlier calls.
 
 use crate::remote::Remote;
 use luagate_core::release::{self, ReleaseCall};

@@ -1,5 +1,5 @@
-//! The server with the semaphore. One thread runs the calls of a client, another one brings the replies and messages back,
-//! both in their order. Another client uses the server directly.
+//! The server with the semaphore. One thread runs the calls of a client, another one brings the replies and
+//! messages back, both in their order. Another client uses the server directly.
 
 use crate::clock::Clock;
 use crate::engine::mode::Mode;
@@ -37,8 +37,13 @@ impl Remote {
     /// Starts the threads of the server and of the reader.
     pub(crate) fn open(foreign: &Foreign) -> Arc<Remote> {
         let (semaphore, packets) = (Arc::default(), Mutex::default());
-        let remote =
-            Arc::new(Remote { foreign: foreign.clone(), semaphore, packets, sent: new_id(), changed: new_id() });
+        let remote = Arc::new(Remote {
+            foreign: foreign.clone(),
+            semaphore,
+            packets,
+            sent: new_id(),
+            changed: new_id(),
+        });
         let (server, reader) = (remote.clone(), remote.clone());
         spawn("server", false, move || server.serve());
         spawn("reader", false, move || reader.read());

@@ -28,7 +28,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs all executions with at most `most` deviations, those with few of them first. `fault`: the name of a planted one.
+/// Runs all executions with at most `most` deviations, those with few of them first. `fault`: the name of a
+/// planted one.
 pub fn explore(scenario: &Scenario, most: usize, fault: Option<&'static str>) -> Report {
     let mut executions = 0;
     for most in 0..=most {
@@ -63,7 +64,11 @@ fn check(scenario: &Scenario, plan: Box<dyn Plan>, fault: Option<&'static str>) 
     let PacketOutcome { executions, failure, plan, .. } = run(scenario.run, plan, false);
     let failure = failure.map(|failure| {
         let again = run(scenario.run, plan.repeat(), true);
-        assert_eq!(again.failure.as_ref(), Some(&failure), "an execution with the same choices was different");
+        assert_eq!(
+            again.failure.as_ref(),
+            Some(&failure),
+            "an execution with the same choices was different"
+        );
         Failure { promise: format!("{}: {failure}", scenario.name), story: again.story }
     });
     planted::activate(None);

@@ -51,7 +51,13 @@ impl Semaphore {
     }
 
     /// `ticket`: 0, or that of an earlier answer. `inbox`: for a caller that waits in line.
-    pub(crate) fn acquire(&mut self, id: &str, ticket: u64, in_line: bool, inbox: Option<&Inbox>) -> AcquireAnswer {
+    pub(crate) fn acquire(
+        &mut self,
+        id: &str,
+        ticket: u64,
+        in_line: bool,
+        inbox: Option<&Inbox>,
+    ) -> AcquireAnswer {
         if let Some(fence) = self.fence_of(id) {
             return AcquireAnswer::Held(self.grant(fence), USAGE);
         }
@@ -77,8 +83,8 @@ impl Semaphore {
         AcquireAnswer::Queued { ticket, position, retry_after: 5_000, usage: USAGE, now }
     }
 
-    /// Releases the permit, or the place in line. `fence`: only the permit with this fence, or the place with this ticket.
-    /// Returns the message that the next holder gets.
+    /// Releases the permit, or the place in line. `fence`: only the permit with this fence, or the place with
+    /// this ticket. Returns the message that the next holder gets.
     pub(crate) fn release(&mut self, id: &str, fence: Option<u64>) -> Option<(Inbox, Message)> {
         let is_it = |number: u64| fence.is_none_or(|fence| fence == number);
         if self.line.extract_if(.., |waiting| waiting.id == id && is_it(waiting.ticket)).count() > 0 {

@@ -132,7 +132,11 @@ impl Default for Condvar {
 
 /// With a limit: the connection's own thread looks whether it must read, or a caller has a deadline.
 #[track_caller]
-pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, left: Option<Duration>) -> MutexGuard<'a, T> {
+pub(crate) fn wait<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    left: Option<Duration>,
+) -> MutexGuard<'a, T> {
     let left = left.filter(|_| world::looks());
     wait_until(condvar, guard, left.map(|left| Limit::Tick(world::now() + left)))
 }

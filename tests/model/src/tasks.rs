@@ -65,7 +65,12 @@ impl Tasks {
     }
 
     /// Adds a task. Returns its waker: the task is polled when it is woken.
-    pub(crate) fn add<F>(&mut self, case: &mut Case, ending: Ending, work: impl FnOnce(Caller) -> F) -> Arc<TaskWaker>
+    pub(crate) fn add<F>(
+        &mut self,
+        case: &mut Case,
+        ending: Ending,
+        work: impl FnOnce(Caller) -> F,
+    ) -> Arc<TaskWaker>
     where
         F: Future<Output = ()> + Send + 'static,
     {

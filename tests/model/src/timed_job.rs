@@ -38,7 +38,12 @@ pub(crate) struct TimedJob {
 
 impl TimedJob {
     pub(crate) fn new(worker: Worker) -> Arc<TimedJob> {
-        Arc::new(TimedJob { worker, state: Mutex::default(), is_working: AtomicBool::new(false), changed: new_id() })
+        Arc::new(TimedJob {
+            worker,
+            state: Mutex::default(),
+            is_working: AtomicBool::new(false),
+            changed: new_id(),
+        })
     }
 
     /// Adds an entry. Returns whether it is done. The caller calls the gate's own thread.

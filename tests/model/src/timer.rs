@@ -58,9 +58,10 @@ impl Future for Timer {
         let begun = *self.begun.get_or_insert_with(now);
         let mut old = None;
         if !self.waker.as_ref().is_some_and(|waker| waker.task.will_wake(cx.waker())) {
-            old = self
-                .waker
-                .replace(Arc::new(TimerWaker { task: cx.waker().clone(), is_removed: AtomicBool::new(false) }));
+            old = self.waker.replace(Arc::new(TimerWaker {
+                task: cx.waker().clone(),
+                is_removed: AtomicBool::new(false),
+            }));
         }
         if old.is_some() || self.watched.is_none() {
             self.watched = self.waker.clone().map(|waker| watched(waker.into()));

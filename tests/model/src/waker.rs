@@ -1,4 +1,5 @@
-//! A waker that fails the execution if it is copied or dropped while a lock is held: an executor may run any code then.
+//! A waker that fails the execution if it is copied or dropped while a lock is held: an executor may run any
+//! code then.
 #![allow(unsafe_code, reason = "the standard library has no safe waker that knows when it is copied")]
 
 use crate::world::foreign_at_once;
@@ -8,7 +9,8 @@ static FUNCTIONS: RawWakerVTable = RawWakerVTable::new(copy, wake, wake_by_ref, 
 
 /// A waker that wakes `waker`.
 pub(crate) fn watched(waker: Waker) -> Waker {
-    // SAFETY: the functions use the data as what `raw` has made it from, and keep the contract of `RawWakerVTable`.
+    // SAFETY: the functions use the data as what `raw` has made it from, and keep the contract of
+    // `RawWakerVTable`.
     unsafe { Waker::from_raw(raw(waker)) }
 }
 

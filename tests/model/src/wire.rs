@@ -1,4 +1,5 @@
-//! The stream to a server, and the server: it takes one packet at a time, and answers with what the packet asks for.
+//! The stream to a server, and the server: it takes one packet at a time, and answers with what the packet
+//! asks for.
 
 use crate::engine::stream::Stream;
 use crate::world::{Id, Limit, choose, fail, new_id, now, point, tell, wait_on, wake};
@@ -9,7 +10,8 @@ use std::time::Duration;
 
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
-/// A packet of one caller. The server answers with its numbers, so that each caller recognizes its own replies.
+/// A packet of one caller. The server answers with its numbers, so that each caller recognizes its own
+/// replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Packet {
     pub(crate) caller: u8,
@@ -25,8 +27,8 @@ impl Packet {
         vec![b'#', self.caller, self.number, self.replies]
     }
 
-    /// The packet that follows the replies to this one. The replies to several packets can be handled at the same time, so
-    /// these packets come in any order, and after later ones of their callers.
+    /// The packet that follows the replies to this one. The replies to several packets can be handled at the
+    /// same time, so these packets come in any order, and after later ones of their callers.
     pub(crate) fn second(self) -> Packet {
         Packet { caller: self.caller | 0x80, ..self }
     }
@@ -176,7 +178,8 @@ impl Wire {
     pub(crate) fn serve(&self) {
         loop {
             let line = self.line();
-            let is_over = line.is_shut || matches!(line.death, Some(Death::Closes | Death::ClosesWithinReply));
+            let is_over =
+                line.is_shut || matches!(line.death, Some(Death::Closes | Death::ClosesWithinReply));
             let waits = line.is_silent || line.sent.is_empty();
             drop(line);
             if is_over {
@@ -215,7 +218,9 @@ impl Line {
         };
         let mut others = self.taken.iter().filter(|taken| taken.caller == packet.caller);
         if let Some(last) = others.find(|taken| is_after(taken)) {
-            return Err(format!("the packets of a caller arrived in another order: {packet:?} after {last:?}"));
+            return Err(format!(
+                "the packets of a caller arrived in another order: {packet:?} after {last:?}"
+            ));
         }
         self.taken.push(packet);
         for answer in packet.answers() {

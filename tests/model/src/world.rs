@@ -1,13 +1,14 @@
 //! One execution: its threads, its clock, and the points at which another thread can run or time can pass.
 //!
-//! All threads are coroutines of `shuttle` on one thread of the system, and run one at a time. So everything between two
-//! points is one step. A point is before each lock, notification, atomic access and use of the stream.
+//! All threads are coroutines of `shuttle` on one thread of the system, and run one at a time. So everything
+//! between two points is one step. A point is before each lock, notification, atomic access and use of the
+//! stream.
 //!
-//! Time stands still while a thread can run. There are two exceptions. If no thread can run, time passes to the end of
-//! the next *tick*: a read of the stream, a look of the connection's own thread, a sleep of the gate's own thread, or the
-//! deadline of a value. And a scenario allows some steps of the clock at any point: to the end of a tick or of another
-//! limit. A wait without a tick never ends by itself. So if a notification is missing, the execution is a deadlock, or
-//! somebody is woken only after time has passed.
+//! Time stands still while a thread can run. There are two exceptions. If no thread can run, time passes to
+//! the end of the next *tick*: a read of the stream, a look of the connection's own thread, a sleep of the
+//! gate's own thread, or the deadline of a value. And a scenario allows some steps of the clock at any point:
+//! to the end of a tick or of another limit. A wait without a tick never ends by itself. So if a notification
+//! is missing, the execution is a deadlock, or somebody is woken only after time has passed.
 
 use crate::plan::Plan;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
@@ -90,7 +91,8 @@ struct World {
     idle_until: Instant,
     /// How often the clock may step although a thread can run.
     steps: usize,
-    /// Whether a limit ends if no thread can run: the connection's own thread looks again, a caller waits no longer.
+    /// Whether a limit ends if no thread can run: the connection's own thread looks again, a caller waits no
+    /// longer.
     looks: bool,
     /// How often the system cannot start a thread.
     lacks_threads: usize,
@@ -284,7 +286,8 @@ pub(crate) fn spawn(name: &'static str, is_event: bool, work: impl FnOnce() + Se
 
 /// Waits until all other threads are over.
 pub(crate) fn join_all() {
-    while with(|world| world.threads.iter().skip(1).any(|thread| !matches!(thread.state, ThreadState::Over))) {
+    while with(|world| world.threads.iter().skip(1).any(|thread| !matches!(thread.state, ThreadState::Over)))
+    {
         wait_on(END, None);
     }
 }
@@ -316,7 +319,12 @@ impl World {
         }
         self.executions += 1;
         self.threads.clear();
-        self.threads.push(Thread { name: "main", state: ThreadState::Ready, locks: 0, at: Location::caller() });
+        self.threads.push(Thread {
+            name: "main",
+            state: ThreadState::Ready,
+            locks: 0,
+            at: Location::caller(),
+        });
         (self.current, self.chosen) = (0, None);
         (self.now, self.idle_until) = (beginning(), beginning());
         (self.steps, self.looks, self.lacks_threads) = (0, false, 0);
@@ -334,8 +342,10 @@ impl World {
     }
 
     fn wake(&mut self, id: Id) -> usize {
-        let waiting =
-            self.threads.iter_mut().filter(|thread| matches!(thread.state, ThreadState::Waits(on, _) if on == id));
+        let waiting = self
+            .threads
+            .iter_mut()
+            .filter(|thread| matches!(thread.state, ThreadState::Waits(on, _) if on == id));
         waiting.map(|thread| thread.state = ThreadState::Ready).count()
     }
 
@@ -385,7 +395,8 @@ impl World {
         Some(thread)
     }
 
-    /// Finds what can happen next. The first is the default: the current thread, or the next one in order, or an event.
+    /// Finds what can happen next. The first is the default: the current thread, or the next one in order, or
+    /// an event.
     fn find_options(&mut self) {
         self.options.clear();
         let count = self.threads.len();
@@ -474,7 +485,11 @@ pub(crate) struct PacketOutcome {
 }
 
 /// Runs `work` in all executions of a plan, until one fails.
-pub(crate) fn run(work: impl Fn() + Send + Sync + 'static, plan: Box<dyn Plan>, has_story: bool) -> PacketOutcome {
+pub(crate) fn run(
+    work: impl Fn() + Send + Sync + 'static,
+    plan: Box<dyn Plan>,
+    has_story: bool,
+) -> PacketOutcome {
     with(|world| {
         *world = World::new();
         (world.plan, world.story) = (Some(plan), has_story.then(Vec::new));

@@ -1,5 +1,5 @@
-//! Promise: the connection and the gate's own thread work in every order of their threads and tasks, up to a bound. See
-//! the documentation of the crate.
+//! Promise: the connection and the gate's own thread work in every order of their threads and tasks, up to a
+//! bound. See the documentation of the crate.
 //!
 //! `LUAGATE_PROVE=long` allows one deviation more.
 
@@ -17,7 +17,10 @@ fn all_executions_keep_the_promises(scenarios: &[Scenario], most: usize) {
         let begun = Instant::now();
         let report = explore(scenario, most, None);
         let (name, executions) = (scenario.name, report.executions);
-        println!("{name}: {executions} executions with at most {most} deviations, in {:.1?}", begun.elapsed());
+        println!(
+            "{name}: {executions} executions with at most {most} deviations, in {:.1?}",
+            begun.elapsed()
+        );
         if let Some(failure) = report.failure {
             panic!("{failure}");
         }

@@ -17,7 +17,9 @@ fn planted_faults_are_found() {
         let scenario = scenarios.find(|scenario| scenario.name == fault.found_by);
         let report = scenario.map(|scenario| explore(scenario, fault.deviations, Some(fault.name)));
         match report.and_then(|report| report.failure.map(|failure| (report.executions, failure))) {
-            Some((executions, failure)) => println!("{}: in execution {executions}, {}", fault.name, failure.promise),
+            Some((executions, failure)) => {
+                println!("{}: in execution {executions}, {}", fault.name, failure.promise)
+            }
             None => missed.push(fault.name),
         }
     }

@@ -1,7 +1,8 @@
-//! Promise: the connection, and the thread of a gate, work when three threads and two tasks do anything, in random orders.
+//! Promise: the connection, and the thread of a gate, work when three threads and two tasks do anything, in
+//! random orders.
 //!
-//! `LUAGATE_SEED=17` runs only the execution of that seed and prints its story. `LUAGATE_PROVE=long` runs ten million, from
-//! a seed by the clock.
+//! `LUAGATE_SEED=17` runs only the execution of that seed and prints its story. `LUAGATE_PROVE=long` runs ten
+//! million, from a seed by the clock.
 
 use luagate_model::{ANYTHING, ANYTHING_WITH_FUTURE, ANYTHING_WITH_GATE, Scenario, sample, story};
 use std::time::{Instant, SystemTime};

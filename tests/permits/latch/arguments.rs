@@ -26,7 +26,9 @@ fn invalid_settings_of_a_latch_are_refused() {
     for count in [0, 1 << 31, u32::MAX] {
         all(gate.latch("a", count), "count");
     }
-    for life in [Duration::ZERO, Duration::from_micros(999), Duration::from_millis(3_155_760_000_001), Duration::MAX] {
+    for life in
+        [Duration::ZERO, Duration::from_micros(999), Duration::from_millis(3_155_760_000_001), Duration::MAX]
+    {
         all(gate.latch("a", 1).life(life), "life");
     }
     let latch = gate.latch("a", 1);

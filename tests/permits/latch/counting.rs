@@ -71,7 +71,8 @@ fn a_forked_child_neither_counts_nor_waits() {
     let server = Server::any();
     let latch = server.gate().latch("raw", 1);
     assert!(latch.wait_timeout(Duration::from_millis(50)).is_err());
-    let forked = |error: Error| matches!(error, Error::Failed(failure) if failure.kind() == FailureKind::Forked);
+    let forked =
+        |error: Error| matches!(error, Error::Failed(failure) if failure.kind() == FailureKind::Forked);
     let refused = in_child(|| {
         latch.count_down().is_err_and(|error| forked(error.into()))
             && latch.left().is_err_and(|error| forked(error.into()))

@@ -1,4 +1,5 @@
-//! Promise: the keys of a latch exist for the requested life. A latch whose keys are gone starts again with its count.
+//! Promise: the keys of a latch exist for the requested life. A latch whose keys are gone starts again with
+//! its count.
 
 use super::{REPORTED, Raw, waiter};
 use crate::own;

@@ -67,8 +67,10 @@ fn a_lost_subscription_is_reestablished() {
 fn a_user_without_channel_permissions_can_count_and_gets_a_permission_error_for_waits() {
     let user = "--user mute on >pw ~* resetchannels +@all";
     let server = own!(Server::private_tcp(&user.split(' ').collect::<Vec<_>>()));
-    let mute =
-        Gate::builder(&server.url.replace("redis://", "redis://mute:pw@")).prefix(&server.prefix).open().unwrap();
+    let mute = Gate::builder(&server.url.replace("redis://", "redis://mute:pw@"))
+        .prefix(&server.prefix)
+        .open()
+        .unwrap();
     let mut raw = Raw::new(&server, 2);
     let mute_latch = mute.latch("raw", 2);
     let latch = server.gate().latch("raw", 2);

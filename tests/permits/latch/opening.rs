@@ -1,5 +1,5 @@
-//! Promise: a latch opens for all current and later waiters, in every thread and process, and not before the last
-//! count.
+//! Promise: a latch opens for all current and later waiters, in every thread and process, and not before the
+//! last count.
 
 use super::{MINUTE, REPORTED, Raw, nanos, waiter};
 use crate::own;
@@ -23,7 +23,8 @@ fn the_last_count_opens_a_latch_for_every_thread_of_every_process() {
     let gate = server.gate();
     let latch = gate.latch("raw", 10);
     let (before_last, mut opened) = std::thread::scope(|scope| {
-        let waiters: Vec<_> = (0..20).map(|_| scope.spawn(|| latch.wait_timeout(MINUTE).map(|()| nanos()))).collect();
+        let waiters: Vec<_> =
+            (0..20).map(|_| scope.spawn(|| latch.wait_timeout(MINUTE).map(|()| nanos()))).collect();
         raw.await_waiters(5);
         let counters: Vec<_> = (0..9).map(|_| scope.spawn(|| latch.count_down())).collect();
         for counter in counters {
@@ -75,7 +76,8 @@ fn an_open_latch_lets_later_waits_return_at_once() {
         assert!(start.elapsed() < Duration::from_secs(1));
     }
     assert_eq!(latch.left().unwrap(), 0);
-    let subscribers: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw.con).unwrap();
+    let subscribers: String =
+        redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw.con).unwrap();
     assert_eq!(subscribers.trim(), "", "a subscription was opened for an open latch");
 }
 

@@ -1,4 +1,5 @@
-//! Promise: a wait for a latch continues after an outage. A server that stays unreachable is reported as an error.
+//! Promise: a wait for a latch continues after an outage. A server that stays unreachable is reported as an
+//! error.
 
 use super::{MINUTE, RECHECK, Raw, waiter, with_deaf_gate};
 use crate::own;
@@ -54,8 +55,11 @@ fn a_wait_for_a_latch_continues_after_an_outage() {
 #[test]
 fn a_server_that_stays_unreachable_ends_the_wait_with_an_error() {
     let mut server = own!(Server::private(&[]));
-    let gate =
-        Gate::builder(&server.url).prefix(&server.prefix).outage_timeout(Duration::from_millis(300)).open().unwrap();
+    let gate = Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .outage_timeout(Duration::from_millis(300))
+        .open()
+        .unwrap();
     let latch = gate.latch("raw", 1);
     let patient = server.gate().latch("raw", 1);
     let mut raw = Raw::new(&server, 1);

@@ -1,4 +1,5 @@
-//! Promise: the holder is notified of a loss in time and once. There is no notification for a released permit.
+//! Promise: the holder is notified of a loss in time and once. There is no notification for a released
+//! permit.
 
 use super::{LEASE, pass, watched};
 use crate::own;
@@ -86,7 +87,8 @@ fn a_panic_in_a_callback_stops_neither_renewal_nor_the_next_callback() {
     let semaphore = gate.semaphore("raw", 3).lease(Lease::renewed(LEASE));
     let (sender, receiver) = channel();
     let panicking = semaphore.clone().on_lost(|lost| panic!("on purpose, for {lost}")).acquire().unwrap();
-    let telling = semaphore.clone().on_lost(move |lost| sender.send(lost.clone()).unwrap()).acquire().unwrap();
+    let telling =
+        semaphore.clone().on_lost(move |lost| sender.send(lost.clone()).unwrap()).acquire().unwrap();
     let renewed = semaphore.acquire().unwrap();
     raw.assert_released(panicking.id());
     eventually("the first is lost", || panicking.is_lost().then_some(()));

@@ -1,4 +1,5 @@
-//! Promise: after renewal is stopped, a renewal that is on its way is the last one. `tests/memory` has more about it.
+//! Promise: after renewal is stopped, a renewal that is on its way is the last one. `tests/memory` has more
+//! about it.
 
 use super::LEASE;
 use crate::own;

@@ -1,5 +1,5 @@
-//! Promise: one script call of `try_acquire` grants permits of all semaphores or of none, and names the one that did
-//! not grant.
+//! Promise: one script call of `try_acquire` grants permits of all semaphores or of none, and names the one
+//! that did not grant.
 
 use super::{HELMET, SHIELD, SOON, SWORD, ask, assert_free, mutexes, raw};
 use crate::forked::in_child;
@@ -66,7 +66,9 @@ fn invalid_sets_are_refused_and_change_nothing() {
         (vec![SWORD, "a b"], "white space"),
     ];
     for (names, expected) in cases {
-        let Err(TryAcquireError::Invalid(invalid)) = gate.mutexes(&names).try_acquire() else { panic!("{names:?}") };
+        let Err(TryAcquireError::Invalid(invalid)) = gate.mutexes(&names).try_acquire() else {
+            panic!("{names:?}")
+        };
         assert!(invalid.to_string().contains(expected), "{invalid}");
         if expected == "one group" {
             continue; // `acquire_timeout` accepts them
@@ -195,7 +197,8 @@ fn the_function_of_the_script_refuses_invalid_arguments() {
     let (mut sword, mut shield) = (raw(&server, SWORD), raw(&server, SHIELD));
     let elsewhere = Keys::mutex(&server.prefix, "{other}:sword").unwrap();
     let (one, other) = (sword.keys.clone(), shield.keys.clone());
-    let many: Vec<Keys> = (0..65).map(|n| Keys::mutex(&server.prefix, &format!("{{trade}}:{n}")).unwrap()).collect();
+    let many: Vec<Keys> =
+        (0..65).map(|n| Keys::mutex(&server.prefix, &format!("{{trade}}:{n}")).unwrap()).collect();
     let both = vec![one.clone(), other.clone()];
     let cases: [(Vec<Keys>, &str, u64, &str); 6] = [
         (vec![], "id", 1, "keys"),
@@ -216,6 +219,9 @@ fn the_function_of_the_script_refuses_invalid_arguments() {
     assert_eq!(server.all_keys(), Vec::<String>::new());
     let _: () = shield.con.set(other.list()[1], "overwritten").unwrap();
     let error = ask(&mut [&mut sword, &mut shield], "id", 1_000).unwrap_err();
-    assert!(matches!(&error, CallError::Failed(failure) if failure.kind() == FailureKind::WrongType), "{error}");
+    assert!(
+        matches!(&error, CallError::Failed(failure) if failure.kind() == FailureKind::WrongType),
+        "{error}"
+    );
     assert_eq!(server.all_keys(), [other.list()[1]]);
 }

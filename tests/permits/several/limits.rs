@@ -1,5 +1,5 @@
-//! Promise: permits of several semaphores, with any limits and weights, are acquired together or not at all. A denial
-//! names the semaphore that blocks.
+//! Promise: permits of several semaphores, with any limits and weights, are acquired together or not at all.
+//! A denial names the semaphore that blocks.
 
 use super::SOON;
 use crate::support::{Server, eventually, timed_out};
@@ -56,12 +56,15 @@ fn reader_writer_locks_join_for_reading_and_for_writing() {
     let gate = server.gate();
     let [prices, stock] = ["{shop}:prices", "{shop}:stock"].map(|name| gate.rwlock(name));
     let order = gate.several([prices.to_read(), stock.to_write()]);
-    let ways: [&dyn Fn() -> SeveralPermits; 2] = [&|| order.try_acquire().unwrap(), &|| order.acquire().unwrap()];
+    let ways: [&dyn Fn() -> SeveralPermits; 2] =
+        [&|| order.try_acquire().unwrap(), &|| order.acquire().unwrap()];
     for acquire in ways {
         let held = acquire();
         prices.try_read().unwrap().release().unwrap();
         assert!(prices.try_write().is_err() && stock.try_read().is_err());
-        assert!(matches!(order.try_acquire(), Err(TryAcquireError::Denied(denied)) if denied.name == stock.name()));
+        assert!(
+            matches!(order.try_acquire(), Err(TryAcquireError::Denied(denied)) if denied.name == stock.name())
+        );
         assert_eq!(held.release().unwrap(), Released::Released);
         let writing = gate.several([prices.to_write(), stock.to_write()]).try_acquire().unwrap();
         assert_eq!(writing.release().unwrap(), Released::Released);
@@ -94,7 +97,8 @@ fn a_failed_wait_releases_everything() {
     assert_eq!((blocked.name.as_str(), blocked.in_use), (total.name(), 4));
     comes_to([&user, &total], [0, 4]);
     // More permits than the limit, another limit than declared, a full line: each error names the semaphore.
-    let Err(AcquireError::AboveLimit(above)) = gate.several([(&user, 1), (&total, 5)]).acquire_timeout(SOON) else {
+    let Err(AcquireError::AboveLimit(above)) = gate.several([(&user, 1), (&total, 5)]).acquire_timeout(SOON)
+    else {
         panic!("it was granted")
     };
     assert_eq!((above.name.as_str(), above.permits, above.limit), (total.name(), 5, 4));
@@ -120,14 +124,16 @@ fn a_try_above_or_with_another_limit_is_an_error_and_nothing_is_held() {
     let server = Server::any();
     let gate = server.gate();
     let (user, total) = limits(&gate);
-    let Err(TryAcquireError::AboveLimit(above)) = gate.several([(&user, 4), (&total, 1)]).try_acquire() else {
+    let Err(TryAcquireError::AboveLimit(above)) = gate.several([(&user, 4), (&total, 1)]).try_acquire()
+    else {
         panic!("it was granted")
     };
     assert_eq!((above.name.as_str(), above.permits, above.limit), (user.name(), 4, 3));
     let held = total.try_acquire().unwrap();
     let strict = gate.semaphore(total.name(), 9).strict();
     for permits in [1, 4] {
-        let Err(TryAcquireError::LimitMismatch(other)) = gate.several([(&user, 1), (&strict, permits)]).try_acquire()
+        let Err(TryAcquireError::LimitMismatch(other)) =
+            gate.several([(&user, 1), (&strict, permits)]).try_acquire()
         else {
             panic!("it was granted")
         };
@@ -205,7 +211,9 @@ fn a_wait_for_a_narrow_semaphore_does_not_hold_a_wide_one() {
     let both = gate.several([(&total, 1), (&user, 1)]);
     thread::scope(|scope| {
         let waits = scope.spawn(|| both.acquire_timeout(SOON));
-        eventually("it waits for the user's semaphore", || (user.inspect().unwrap().waiter_count == 1).then_some(()));
+        eventually("it waits for the user's semaphore", || {
+            (user.inspect().unwrap().waiter_count == 1).then_some(())
+        });
         assert_eq!(in_use(&total), 0);
         held.release().unwrap();
         waits.join().unwrap().unwrap().release().unwrap();

@@ -1,5 +1,5 @@
-//! Promise: several mutexes are released together or one by one. In spite of failures each of them is released in the
-//! end.
+//! Promise: several mutexes are released together or one by one. In spite of failures each of them is
+//! released in the end.
 
 use super::{HELMET, SHIELD, SOON, SWORD, assert_free, raw};
 use crate::own;
@@ -23,7 +23,9 @@ fn unlocking_grants_each_to_its_waiter() {
             scope.spawn(move || other.lock().map(|guard| guard.release().unwrap())),
         ];
         for name in ["a", "b"] {
-            eventually("a waiter is in line", || (gate.mutex(name).inspect().unwrap().waiter_count == 1).then_some(()));
+            eventually("a waiter is in line", || {
+                (gate.mutex(name).inspect().unwrap().waiter_count == 1).then_some(())
+            });
         }
         drop(guard);
         for thread in waiting {
@@ -85,8 +87,11 @@ fn a_connection_with_unread_replies_is_not_used_again() {
 #[test]
 fn an_adopt_takes_over_one_of_several_pending_releases_and_the_others_follow() {
     let mut server = own!(Server::private(&[]));
-    let gate =
-        Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_millis(50)).open().unwrap();
+    let gate = Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .read_timeout(Duration::from_millis(50))
+        .open()
+        .unwrap();
     let shield = server.gate().mutex(SHIELD); // with enough time for a reply
     let both = gate.mutexes([SWORD, SHIELD]).with(|lock| lock.lease(Lease::fixed(Duration::from_secs(60))));
     let guard = both.try_acquire().unwrap();
@@ -156,10 +161,14 @@ fn a_mutex_that_cannot_be_released_with_the_others_is_released_later() {
                 server.resume();
             }
             for name in names.iter().filter(|name| **name != in_the_way) {
-                eventually("the others are free", || (direct.mutex(name).inspect().unwrap().in_use == 0).then_some(()));
+                eventually("the others are free", || {
+                    (direct.mutex(name).inspect().unwrap().in_use == 0).then_some(())
+                });
             }
             put_back();
-            eventually("it is free", || (direct.mutex(in_the_way).inspect().unwrap().in_use == 0).then_some(()));
+            eventually("it is free", || {
+                (direct.mutex(in_the_way).inspect().unwrap().in_use == 0).then_some(())
+            });
         }
     }
 }
@@ -171,7 +180,8 @@ fn a_guard_reports_the_state_of_all_mutexes() {
     let names = ["a", "b", "c"];
     let (long, short) = (Duration::from_secs(600), Duration::from_secs(60));
     for lost in names {
-        let guard = gate.mutexes(names).with(|lock| lock.lease(Lease::fixed(long))).acquire_timeout(SOON).unwrap();
+        let guard =
+            gate.mutexes(names).with(|lock| lock.lease(Lease::fixed(long))).acquire_timeout(SOON).unwrap();
         assert!(guard.remaining().unwrap() > short && !guard.is_lost());
         let one = guard.get(lost).unwrap();
         one.refresh_for(short).unwrap();

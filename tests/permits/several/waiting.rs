@@ -1,5 +1,5 @@
-//! Promise: `acquire_timeout` waits for all semaphores until its timeout. Meanwhile it keeps the permits that it has
-//! been granted. If it fails, it holds nothing.
+//! Promise: `acquire_timeout` waits for all semaphores until its timeout. Meanwhile it keeps the permits that
+//! it has been granted. If it fails, it holds nothing.
 
 use super::{SOON, assert_free};
 use crate::own;
@@ -80,7 +80,10 @@ fn no_further_mutex_is_requested_after_the_timeout() {
     let timeout = Duration::from_millis(1);
     let in_the_way = timed_out(|| gate.mutexes(&names).acquire_timeout(timeout));
     assert_eq!(in_the_way.limit, 0);
-    assert!(in_the_way.to_string().ends_with("the timeout ended before this semaphore was asked"), "{in_the_way}");
+    assert!(
+        in_the_way.to_string().ends_with("the timeout ended before this semaphore was asked"),
+        "{in_the_way}"
+    );
     for name in &names {
         assert_free(&gate, &[name]);
     }
@@ -121,8 +124,9 @@ fn permanent_locks_stay_held_while_waiting_for_the_next() {
     let gate = server.gate();
     let held = gate.mutex("b").lock().unwrap();
     std::thread::scope(|scope| {
-        let waiting =
-            scope.spawn(|| gate.mutexes(["a", "b"]).with(|lock| lock.lease(Lease::PERMANENT)).acquire_timeout(SOON));
+        let waiting = scope.spawn(|| {
+            gate.mutexes(["a", "b"]).with(|lock| lock.lease(Lease::PERMANENT)).acquire_timeout(SOON)
+        });
         eventually("the first is locked permanently", || {
             let seen = gate.mutex("a").inspect().unwrap();
             (seen.holders.first()?.remaining.is_none()).then_some(())
@@ -148,7 +152,9 @@ fn a_loss_while_waiting_is_reported_and_nothing_stays_held() {
             let seen = gate.mutex("a").inspect().unwrap();
             seen.holders.first().map(|holder| holder.id.clone())
         });
-        eventually("the second has a waiter", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
+        eventually("the second has a waiter", || {
+            (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(())
+        });
         gate.mutex("a").revoke(&first).unwrap();
         held.release().unwrap();
         let Err(AcquireError::Lost(lost)) = waiting.join().unwrap() else { panic!() };
@@ -166,7 +172,9 @@ fn a_cancelled_wait_leaves_nothing_held() {
     std::thread::scope(|scope| {
         let both = gate.mutexes(["a", "b"]).with(|lock| lock.cancelled_by(&cancel));
         let waiting = scope.spawn(move || both.acquire_timeout(SOON));
-        eventually("the second has a waiter", || (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(()));
+        eventually("the second has a waiter", || {
+            (gate.mutex("b").inspect().unwrap().waiter_count == 1).then_some(())
+        });
         cancel.cancel();
         assert!(matches!(waiting.join().unwrap(), Err(AcquireError::Cancelled(_))));
     });

@@ -3,8 +3,8 @@
 use crate::client::Patience;
 use crate::model::AskOne;
 
-/// One event. An index that selects one of several things is taken modulo their number. An action that is impossible at
-/// its moment does nothing. Therefore any subsequence of a story is a valid story too.
+/// One event. An index that selects one of several things is taken modulo their number. An action that is
+/// impossible at its moment does nothing. Therefore any subsequence of a story is a valid story too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// This number of ms passes.
@@ -52,7 +52,8 @@ pub enum Action {
         client: usize,
         thread: usize,
     },
-    /// A holder checks whether its permit is lost, refreshes it, releases all but `keep` permits, or drops it.
+    /// A holder checks whether its permit is lost, refreshes it, releases all but `keep` permits, or drops
+    /// it.
     Look {
         client: usize,
         permit: usize,
@@ -78,8 +79,8 @@ pub enum Action {
         lease_ms: u64,
         at_least_ms: u64,
     },
-    /// The calls of one packet arrive and are executed (`Arrive`), the replies are delivered (`Return`), or both
-    /// (`Prompt`).
+    /// The calls of one packet arrive and are executed (`Arrive`), the replies are delivered (`Return`), or
+    /// both (`Prompt`).
     Arrive {
         flight: usize,
     },
@@ -134,7 +135,8 @@ pub enum Action {
         head_start_ms: u64,
         at_least_ms: u64,
     },
-    /// A caller invents a ticket, which is this number of µs ahead of the server's clock. It never calls again.
+    /// A caller invents a ticket, which is this number of µs ahead of the server's clock. It never calls
+    /// again.
     Invent {
         gate: usize,
         ahead: i64,
@@ -228,7 +230,8 @@ pub enum Action {
         gate: usize,
         key: usize,
     },
-    /// A slot of a cluster begins to move to another node; one of its keys moves; the rest moves, and the slot with it.
+    /// A slot of a cluster begins to move to another node; one of its keys moves; the rest moves, and the
+    /// slot with it.
     BeginMove {
         slot: usize,
         to: usize,
@@ -240,7 +243,8 @@ pub enum Action {
     EndMove {
         slot: usize,
     },
-    /// A node of a cluster ends. Later a replica takes its place, perhaps without what happened since the last `Backup`.
+    /// A node of a cluster ends. Later a replica takes its place, perhaps without what happened since the
+    /// last `Backup`.
     NodeDies {
         node: usize,
     },

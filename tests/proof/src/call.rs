@@ -195,7 +195,8 @@ impl Sent {
 
     pub fn call(&self) -> Call {
         let (id, text) = (self.text(0), |at| self.text(at));
-        let (small, large) = (|at| self.number::<u32>(at).unwrap_or(0), |at| self.number::<u64>(at).unwrap_or(0));
+        let (small, large) =
+            (|at| self.number::<u32>(at).unwrap_or(0), |at| self.number::<u64>(at).unwrap_or(0));
         match self.script.as_str() {
             "semaphore/acquire" => Call::Acquire(Ask {
                 id,
@@ -224,7 +225,9 @@ impl Sent {
                 Call::TryAll { id, asked: (1..self.arguments.len()).step_by(4).map(one).collect() }
             }
             "latch/count_down" => Call::CountDown { id, count: small(1), life_ms: large(2) },
-            "latch/wait" => Call::Wait { count: small(0), life_ms: large(1), wait_ms: large(2), inbox: text(3) },
+            "latch/wait" => {
+                Call::Wait { count: small(0), life_ms: large(1), wait_ms: large(2), inbox: text(3) }
+            }
             "latch/count" => Call::Count,
             "latch/delete" => Call::Delete,
             other => panic!("{other} is not simulated"),

@@ -1,5 +1,5 @@
-//! Executes calls on a server's stored data, as a pure function: the same call on the same data has the same result.
-//! Each thread has its own Lua interpreter and caches the results.
+//! Executes calls on a server's stored data, as a pure function: the same call on the same data has the same
+//! result. Each thread has its own Lua interpreter and caches the results.
 
 use crate::call::Sent;
 use crate::gate::Gate;
@@ -90,7 +90,8 @@ impl Carrier {
     /// When a script is not valid Lua.
     pub fn new(scripts: &Scripts) -> std::result::Result<Carrier, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let carrier = Carrier { scripts: Arc::new(scripts.clone()), number: NUMBER.fetch_add(1, Ordering::Relaxed) };
+        let carrier =
+            Carrier { scripts: Arc::new(scripts.clone()), number: NUMBER.fetch_add(1, Ordering::Relaxed) };
         Machine::new(&carrier).map(|_| carrier)
     }
 
@@ -173,10 +174,14 @@ impl Machine {
         for channel in listen {
             self.server.set_listeners(channel.as_bytes(), 0);
         }
-        let done = done.map_err(|violation| Violation { text: format!("{sent}: {}", violation.text), ..violation })?;
+        let done =
+            done.map_err(|violation| Violation { text: format!("{sent}: {}", violation.text), ..violation })?;
         let times = done.states.into_iter().flatten().next();
-        let kept =
-            Kept { store: self.server.store(), gate, times: times.map(|state| state.times()).unwrap_or_default() };
+        let kept = Kept {
+            store: self.server.store(),
+            gate,
+            times: times.map(|state| state.times()).unwrap_or_default(),
+        };
         Ok(Carried { sealed: kept.seal(), raw: done.raw, messages: done.messages })
     }
 }

@@ -1,26 +1,27 @@
-//! Model checking of the scripts' own text with [stateright](https://docs.rs/stateright): everything that three clients
-//! can do with one semaphore, in every order, within the bounds of a [`Setting`].
+//! Model checking of the scripts' own text with [stateright](https://docs.rs/stateright): everything that
+//! three clients can do with one semaphore, in every order, within the bounds of a [`Setting`].
 //!
-//! **Covered.** Each client runs the library's own machines: the waiter, its mailbox and inbox, the keeper and the
-//! pending releases. It asks at once or in line, with weights of 1 and 2, for leases of one or two ticks, without a
-//! time limit or until a deadline. It receives its grant by a message, or only polls. It refreshes, and releases all or
-//! some permits. These faults happen: a connection breaks and the call is sent again, a reply does not arrive in time,
-//! a call cannot be sent, a message is lost, a wait is cancelled, a client dies and its subscription with it. A call on
-//! its way may be executed later, or never. Between any two events the server may execute calls and time may pass. An
-//! idle, asking or waiting client may stay so for ever. The bounds are: how often each client wants something and
-//! refreshes, how many faults one story has, and how many ticks a call or a client is late. Within these bounds the
-//! exploration is complete: all situations, without a depth limit.
+//! **Covered.** Each client runs the library's own machines: the waiter, its mailbox and inbox, the keeper
+//! and the pending releases. It asks at once or in line, with weights of 1 and 2, for leases of one or two
+//! ticks, without a time limit or until a deadline. It receives its grant by a message, or only polls. It
+//! refreshes, and releases all or some permits. These faults happen: a connection breaks and the call is sent
+//! again, a reply does not arrive in time, a call cannot be sent, a message is lost, a wait is cancelled, a
+//! client dies and its subscription with it. A call on its way may be executed later, or never. Between any
+//! two events the server may execute calls and time may pass. An idle, asking or waiting client may stay so
+//! for ever. The bounds are: how often each client wants something and refreshes, how many faults one story
+//! has, and how many ticks a call or a client is late. Within these bounds the exploration is complete: all
+//! situations, without a depth limit.
 //!
-//! **Not covered.** Time passes in ticks of 5 s, the longest sleep of a waiter: actions that a client plans in between
-//! happen at the next tick. Leases are whole ticks and no script takes any time, so races within one millisecond are
-//! left to the simulation. So are renewals, fixed ids, strict limits, forged messages, lost keys, restarts, clock
-//! steps, full memory, resizing, subscriptions that drop while their client is alive, latches, and more than three
-//! clients. Messages to one client arrive in order.
+//! **Not covered.** Time passes in ticks of 5 s, the longest sleep of a waiter: actions that a client plans
+//! in between happen at the next tick. Leases are whole ticks and no script takes any time, so races within
+//! one millisecond are left to the simulation. So are renewals, fixed ids, strict limits, forged messages,
+//! lost keys, restarts, clock steps, full memory, resizing, subscriptions that drop while their client is
+//! alive, latches, and more than three clients. Messages to one client arrive in order.
 //!
-//! **Checked** in every situation are the invariants, one property each (see [`RULES`]). *Waiting* is checked in every
-//! situation too: if nothing goes wrong from here on, and nobody releases anything, each waiter is served within a
-//! number of ticks. Further properties must be found at least once. They show that the other properties do not hold
-//! only because nothing happens.
+//! **Checked** in every situation are the invariants, one property each (see [`RULES`]). *Waiting* is checked
+//! in every situation too: if nothing goes wrong from here on, and nobody releases anything, each waiter is
+//! served within a number of ticks. Further properties must be found at least once. They show that the other
+//! properties do not hold only because nothing happens.
 
 mod calm;
 mod explored;
@@ -56,8 +57,8 @@ pub const RULES: [&str; 14] = [
 const WAITING: &str = "waiting";
 const ANYTHING_ELSE: &str = "anything else";
 
-/// The number of maps that cache, for each situation, in how many ticks every waiter is served if nothing more goes
-/// wrong.
+/// The number of maps that cache, for each situation, in how many ticks every waiter is served if nothing
+/// more goes wrong.
 const SHARDS: usize = 64;
 
 type Shard = Mutex<HashMap<u64, u64>>;
@@ -72,7 +73,8 @@ pub struct World {
 
 /// Settings whose exploration takes about a second.
 pub fn small() -> Vec<Setting> {
-    let want = Want { permits: 1, lease: 1, at_least: 0, max_waiting: 0, head_start: 0, wait: None, inbox: true };
+    let want =
+        Want { permits: 1, lease: 1, at_least: 0, max_waiting: 0, head_start: 0, wait: None, inbox: true };
     let fault = Setting {
         name: "two late clients, one fault",
         clients: 2,
@@ -86,7 +88,8 @@ pub fn small() -> Vec<Setting> {
         exact: false,
     };
     let hasty = Want { wait: Some(1), ..want };
-    let first = Setting { name: "first use, one fault", opened: false, wants: vec![want, hasty], ..fault.clone() };
+    let first =
+        Setting { name: "first use, one fault", opened: false, wants: vec![want, hasty], ..fault.clone() };
     vec![fault, first]
 }
 

@@ -1,6 +1,6 @@
-//! A client: the machines of `crates/core`, and the work of the library's threads around them, one step at a time.
-//! The library's `src/wait`, `src/lease` and `src/permit` use sockets, locks and a clock. Here the same is done with
-//! plain values, so that a simulation decides what happens, when, and in which order.
+//! A client: the machines of `crates/core`, and the work of the library's threads around them, one step at a
+//! time. The library's `src/wait`, `src/lease` and `src/permit` use sockets, locks and a clock. Here the same
+//! is done with plain values, so that a simulation decides what happens, when, and in which order.
 
 pub(crate) mod flights;
 pub(crate) mod held;
@@ -81,7 +81,8 @@ impl fmt::Display for Want {
         write!(f, "{permits:?} of {limit} of {key} as {id}, patience {:?}", self.patience)?;
         write!(f, ", {} ms, at least {} ms", self.lease.lease_ms, self.lease.at_least_ms)?;
         write!(f, ", {} in line at most, head start {} ms", self.max_waiting, self.head_start_ms)?;
-        let options = [(self.strict, ", strict"), (self.lease.renewed, ", renewed"), (self.on_lost, ", with on_lost")];
+        let options =
+            [(self.strict, ", strict"), (self.lease.renewed, ", renewed"), (self.on_lost, ", with on_lost")];
         let mut options = options.iter().filter(|(is_so, _)| *is_so);
         options.try_for_each(|(_, word)| f.write_str(word))
     }
@@ -149,7 +150,8 @@ pub(crate) struct Client {
     pub(crate) connections: BTreeMap<NodeId, Connection>,
     /// The connections that are closed, by their numbers.
     pub(crate) closed: BTreeSet<u64>,
-    /// The connections on which the server is silent, by their numbers. Each is closed when all its calls have run.
+    /// The connections on which the server is silent, by their numbers. Each is closed when all its calls
+    /// have run.
     pub(crate) silent: BTreeSet<u64>,
     /// In the order in which they were sent.
     pub(crate) flights: Vec<Flight>,
@@ -239,8 +241,8 @@ impl Client {
         };
     }
 
-    /// From here on, what the client knows of these permits may be wrong, and so may messages to its waits. If two
-    /// events fall into the same millisecond, a message does not show which was first.
+    /// From here on, what the client knows of these permits may be wrong, and so may messages to its waits.
+    /// If two events fall into the same millisecond, a message does not show which was first.
     pub(crate) fn excuse(&mut self, now: Moment, is_it: impl Fn(&Identity) -> bool) {
         let permits = self.permits.values_mut();
         let excused = permits.filter(|permit| is_it(&permit.identity));

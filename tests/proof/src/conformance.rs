@@ -1,4 +1,5 @@
-//! Runs the cases of `lua/conformance/` (format: see its README) on a server in this process or on a real one.
+//! Runs the cases of `lua/conformance/` (format: see its README) on a server in this process or on a real
+//! one.
 
 mod call;
 mod cases;
@@ -48,7 +49,11 @@ impl Suite {
     /// When a script is not valid Lua.
     pub fn load(scripts: &Scripts, host: &mut dyn Host) -> Result<Suite, String> {
         let loaded = scripts.load(host.connection())?;
-        Ok(Suite { sha1s: loaded.names().clone(), keys: scripts.keys().clone(), replies: scripts.replies().clone() })
+        Ok(Suite {
+            sha1s: loaded.names().clone(),
+            keys: scripts.keys().clone(),
+            replies: scripts.replies().clone(),
+        })
     }
 
     /// Runs a case. All its keys and channels begin with `prefix`, which must be unique to this run.

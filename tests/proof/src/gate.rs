@@ -12,8 +12,8 @@ pub struct Gate {
     pub(crate) keys: Keys,
     pub model: Model,
     pub ledger: Ledger,
-    /// A key was lost or restored alone: the holders are unknown until the scripts have reset the state. The line is known
-    /// once they have suspended granting.
+    /// A key was lost or restored alone: the holders are unknown until the scripts have reset the state. The
+    /// line is known once they have suspended granting.
     doubt: bool,
     /// Which of `meta` and `holders` were lost since a script last checked.
     lost: [bool; 2],
@@ -52,15 +52,16 @@ impl Gate {
         self.ledger.take_fences(&fences);
     }
 
-    /// Replaces one key by its version in another store, or does nothing if the scripts could not notice it: the same
-    /// number of other entries, or no record of the leases would be left. Returns whether it did.
+    /// Replaces one key by its version in another store, or does nothing if the scripts could not notice it:
+    /// the same number of other entries, or no record of the leases would be left. Returns whether it did.
     pub fn replace_key(&mut self, server: &mut Server, key: usize, by: &Store) -> bool {
         let before = server.store();
         let (micros, evicts) = (before.micros(), by.key_names().next().is_none());
         server.with_store(|store| store.restore_key(self.keys.list()[key].as_bytes(), by));
         let state = State::read(server, &self.keys);
-        let is_noticed =
-            state.as_ref().is_none_or(|state| !state.is_consistent(micros / 1_000) && !state.overlooks_queue());
+        let is_noticed = state
+            .as_ref()
+            .is_none_or(|state| !state.is_consistent(micros / 1_000) && !state.overlooks_queue());
         let one_is_left = key == 2 || !self.lost[1 - key];
         if server.store() == before || !is_noticed || !one_is_left || self.doubt && !evicts {
             server.set_store(before);
@@ -99,8 +100,8 @@ impl Gate {
         self.ledger.forget_past(now);
     }
 
-    /// The number of permits in use. A minimum hold that was over begins again if the clock steps back before the server
-    /// takes its permits back.
+    /// The number of permits in use. A minimum hold that was over begins again if the clock steps back before
+    /// the server takes its permits back.
     pub fn in_use(&self, now: u64) -> u32 {
         let again = self.model.holders.iter().filter(|(id, holder)| {
             let is_known = self.ledger.holders.contains_key(*id) || self.ledger.is_lasting(now, holder.fence);
@@ -114,8 +115,8 @@ impl Gate {
         State::read(server, &self.keys).is_some()
     }
 
-    /// Keys may have expired. Invariant 6: not while a permit is held or a waiter is in line, nor if the limit is
-    /// pinned.
+    /// Keys may have expired. Invariant 6: not while a permit is held or a waiter is in line, nor if the
+    /// limit is pinned.
     pub fn time_passed(&mut self, server: &mut Server, now: u64) -> Check {
         let meta = self.keys.list()[0].as_bytes();
         let has_meta = server.with_store(|store| store.expires_at(meta).is_some());
@@ -135,7 +136,10 @@ impl Gate {
             return broken("nothing left behind", format!("the state is gone while {id} holds {entry:?}"));
         }
         if let Some(text) = self.ledger.minimum_hold(now, |_| false) {
-            return broken("nothing left behind", format!("the state is gone before the minimum hold ends of {text}"));
+            return broken(
+                "nothing left behind",
+                format!("the state is gone before the minimum hold ends of {text}"),
+            );
         }
         if let Some(waiter) =
             self.model.queue.iter().find(|waiter| !self.ledger.is_brief && waiter.patience_until > now)
@@ -150,8 +154,16 @@ impl Gate {
         Ok(())
     }
 
-    /// Checks that a client which believes that it holds a permit does hold it, for that long; `None`: for ever.
-    pub fn check_belief(&self, id: &str, permits: u32, fence: u64, left: Option<Duration>, micros: u64) -> Check {
+    /// Checks that a client which believes that it holds a permit does hold it, for that long; `None`: for
+    /// ever.
+    pub fn check_belief(
+        &self,
+        id: &str,
+        permits: u32,
+        fence: u64,
+        left: Option<Duration>,
+        micros: u64,
+    ) -> Check {
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(());
         }
@@ -167,12 +179,14 @@ impl Gate {
         if holds {
             return Ok(());
         }
-        let text =
-            format!("{id} believes that it holds {permits} with fence {fence} for {left:?}; the ledger has {entry:?}");
+        let text = format!(
+            "{id} believes that it holds {permits} with fence {fence} for {left:?}; the ledger has {entry:?}"
+        );
         broken("belief", text)
     }
 
-    /// Compares the keys with the model. After a loss the model is read anew once the scripts have reset the state.
+    /// Compares the keys with the model. After a loss the model is read anew once the scripts have reset the
+    /// state.
     pub fn check_keys(&mut self, server: &mut Server, now: u64) -> Result<Option<State>, Violation> {
         let state = State::read(server, &self.keys);
         if !self.doubt {

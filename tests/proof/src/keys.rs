@@ -53,7 +53,8 @@ impl PackedWaiter {
     fn of(record: &Option<Vec<u8>>) -> PackedWaiter {
         let record = record.as_deref().unwrap_or_default();
         let Some((packed, inbox)) = record.split_at_checked(32) else { return PackedWaiter::default() };
-        let small = |at: usize| u32::from_le_bytes([packed[at], packed[at + 1], packed[at + 2], packed[at + 3]]);
+        let small =
+            |at: usize| u32::from_le_bytes([packed[at], packed[at + 1], packed[at + 2], packed[at + 3]]);
         let number = |range: std::ops::Range<usize>| numbers(&packed[range])[0] as u64;
         PackedWaiter {
             permits: small(0),
@@ -107,15 +108,15 @@ impl State {
         self.readable && self.fields == 1 + records && !bound_is_lost
     }
 
-    /// Whether `meta` has a record of each waiter in the queue. If the queue was restored alone, a release may remove an entry
-    /// without a record before the entries are counted, so that their number is right. The scripts notice the next such entry when
-    /// it is the first.
+    /// Whether `meta` has a record of each waiter in the queue. If the queue was restored alone, a release
+    /// may remove an entry without a record before the entries are counted, so that their number is right.
+    /// The scripts notice the next such entry when it is the first.
     pub fn knows_queue(&self) -> bool {
         self.queue.iter().all(|(_, _, record)| record.is_some())
     }
 
-    /// `meta` says that the line is empty, but the queue has entries. A call that changes no bound does not read the
-    /// queue. The next call that does will notice.
+    /// `meta` says that the line is empty, but the queue has entries. A call that changes no bound does not
+    /// read the queue. The next call that does will notice.
     pub fn overlooks_queue(&self) -> bool {
         self.head_until.is_infinite() && self.fields == 1 + self.holders.len() && !self.queue.is_empty()
     }
@@ -126,8 +127,8 @@ impl State {
         ends.chain([self.last_end]).max()
     }
 
-    /// The times that the scripts store and the model does not have: bounds of the leases, the keys' expiry, and for
-    /// each waiter, in queue order, when it plans to ask again.
+    /// The times that the scripts store and the model does not have: bounds of the leases, the keys' expiry,
+    /// and for each waiter, in queue order, when it plans to ask again.
     pub fn times(&self) -> Vec<u64> {
         let asks = self.queue.iter().map(|(_, _, record)| {
             let waiter = PackedWaiter::of(record);
@@ -139,7 +140,8 @@ impl State {
 
     /// Whether this id holds a permit with this fence.
     pub fn holds(&self, id: &str, fence: u64) -> bool {
-        let fence_of = |record: &Option<Vec<u8>>| numbers(record.as_deref().unwrap_or_default()).first().copied();
+        let fence_of =
+            |record: &Option<Vec<u8>>| numbers(record.as_deref().unwrap_or_default()).first().copied();
         let mut holders = self.holders.iter();
         holders.any(|(other, _, record)| other == id && fence_of(record) == Some(fence as f64))
     }
@@ -153,8 +155,8 @@ impl State {
         self.holders.iter().any(|(_, ends, _)| ends.is_none())
     }
 
-    /// Checks that a semaphore whose granting is suspended (keys were lost, and the last known lease has not ended)
-    /// stores no more than it needs.
+    /// Checks that a semaphore whose granting is suspended (keys were lost, and the last known lease has not
+    /// ended) stores no more than it needs.
     pub fn check_suspended(&self, latest: u64) -> Check {
         if !self.suspended {
             return Ok(());
@@ -164,7 +166,8 @@ impl State {
         let known = self.holders.iter().filter_map(|(_, ends, _)| *ends).max().unwrap_or(0);
         let wrong = if self.extra != 0 || self.next_end < f64::INFINITY {
             "extra or next_end"
-        } else if stays != (self.expiry == 0) || !stays && !(known..=latest.max(known) + 61_000).contains(&self.expiry)
+        } else if stays != (self.expiry == 0)
+            || !stays && !(known..=latest.max(known) + 61_000).contains(&self.expiry)
         {
             "expiry"
         } else if self.ends.iter().flatten().any(|end| *end != ends) {
@@ -177,8 +180,13 @@ impl State {
 
     /// The model with this state.
     pub fn to_model(&self) -> Model {
-        let mut model =
-            Model { limit: self.limit, pinned: self.pinned, last: self.last, exists: true, ..Model::default() };
+        let mut model = Model {
+            limit: self.limit,
+            pinned: self.pinned,
+            last: self.last,
+            exists: true,
+            ..Model::default()
+        };
         for (id, ends, record) in &self.holders {
             let record = record.as_deref().unwrap_or_default();
             let permits = record.get(8..12).and_then(|bytes| bytes.try_into().ok());
@@ -192,15 +200,16 @@ impl State {
             model.holders.insert(id.clone(), holder);
         }
         for (id, ticket, record) in &self.queue {
-            let PackedWaiter { permits, lease_ms, patience_until, at_least_ms, inbox, .. } = PackedWaiter::of(record);
+            let PackedWaiter { permits, lease_ms, patience_until, at_least_ms, inbox, .. } =
+                PackedWaiter::of(record);
             let (id, ticket) = (id.clone(), *ticket);
             model.queue.push(Waiter { id, ticket, permits, lease_ms, patience_until, at_least_ms, inbox });
         }
         model
     }
 
-    /// Checks that this equals the model, and that the additional fields fit: bounds of the leases, and the keys'
-    /// expiry.
+    /// Checks that this equals the model, and that the additional fields fit: bounds of the leases, and the
+    /// keys' expiry.
     pub fn check(&self, model: &Model, ledger: &Ledger) -> Check {
         if !self.readable || self.suspended || self.to_model() != *model {
             return broken("state", format!("expected {model:?}, got {self:?}"));

@@ -71,7 +71,8 @@ impl Ledger {
         self.starts.get(&fence).is_some_and(|start| start.until > now)
     }
 
-    /// The number of permits in use: those granted within their minimum hold, and those still held of the other grants.
+    /// The number of permits in use: those granted within their minimum hold, and those still held of the
+    /// other grants.
     pub fn in_use(&self, now: u64) -> u32 {
         let others = self.live(now).filter(|(_, entry)| !self.is_lasting(now, entry.fence));
         let others = others.map(|(_, entry)| entry.permits);
@@ -128,8 +129,8 @@ impl Ledger {
         self.starts.retain(|_, start| start.until > now);
     }
 
-    /// Invariants 1 and 3: a grant under this limit. Fences may repeat in one case: the server forgot them and its
-    /// clock is behind them.
+    /// Invariants 1 and 3: a grant under this limit. Fences may repeat in one case: the server forgot them
+    /// and its clock is behind them.
     pub fn grant(&mut self, micros: u64, id: &str, entry: Entry, limit: u32) -> Check {
         let now = micros / 1_000;
         let may_repeat = self.is_forgotten && micros <= self.highest_fence;
@@ -144,14 +145,18 @@ impl Ledger {
         let held: u32 = self.live(now).map(|(_, entry)| entry.permits).sum();
         if held + entry.permits > limit {
             let holders: Vec<_> = self.live(now).collect();
-            let text = format!("{id} was granted {} while {held} of {limit} are held: {holders:?}", entry.permits);
+            let text =
+                format!("{id} was granted {} while {held} of {limit} are held: {holders:?}", entry.permits);
             return broken("limit", text);
         }
         // All grants within one minimum hold have together at most as many permits as the limit.
         let in_use = self.in_use(now);
         if in_use.saturating_add(entry.permits) > limit {
             let starts: Vec<_> = self.lasting(now).collect();
-            let text = format!("{id} was granted {} while {in_use} of {limit} are in use: {starts:?}", entry.permits);
+            let text = format!(
+                "{id} was granted {} while {in_use} of {limit} are in use: {starts:?}",
+                entry.permits
+            );
             return broken("minimum hold", text);
         }
         self.forget_past(now);
@@ -167,8 +172,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// A confirmed refresh. Invariants 4 and 11: a lost permit does not come back. Exception: a restored key (`doubt`)
-    /// may contain an older lease of the same id.
+    /// A confirmed refresh. Invariants 4 and 11: a lost permit does not come back. Exception: a restored key
+    /// (`doubt`) may contain an older lease of the same id.
     pub fn refresh(&mut self, now: u64, id: &str, fence: u64, ends: End, doubt: bool) -> Check {
         match self.holders.get_mut(id) {
             Some(entry) if entry.fence == fence && (doubt || entry.ends.is_none_or(|end| end > now)) => {
@@ -176,7 +181,8 @@ impl Ledger {
                 self.latest_end = self.latest_end.max(ends.unwrap_or(0));
                 Ok(())
             }
-            // The client sees a fence that differs from the fence of its permit, and reports the permit as lost.
+            // The client sees a fence that differs from the fence of its permit, and reports the permit as
+            // lost.
             Some(entry) if doubt && fence < entry.fence => {
                 self.holders.remove(id);
                 Ok(())
@@ -213,8 +219,8 @@ impl Ledger {
     }
 }
 
-/// Invariant 2: none of these grants overtook a live waiter. Each has its ticket; `None` if the caller was not in line.
-/// `queue` contains the waiters that were in line before and still are.
+/// Invariant 2: none of these grants overtook a live waiter. Each has its ticket; `None` if the caller was
+/// not in line. `queue` contains the waiters that were in line before and still are.
 pub fn check_order(granted: &[(String, Option<u64>)], queue: &[&Waiter]) -> Check {
     for (id, ticket) in granted {
         for waiter in queue {

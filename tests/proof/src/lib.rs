@@ -1,5 +1,5 @@
-//! Proofs of the scripts: their own text, executed in this process and compared with a model that is written to be
-//! read.
+//! Proofs of the scripts: their own text, executed in this process and compared with a model that is written
+//! to be read.
 
 #[cfg(not(feature = "mutants"))]
 use luagate_core as protocol;

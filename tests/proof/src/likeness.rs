@@ -1,5 +1,5 @@
-//! Which situations are alike: those that differ only in what has no effect. Every event that is possible in one is
-//! possible in the other, and leads to situations that are alike again.
+//! Which situations are alike: those that differ only in what has no effect. Every event that is possible in
+//! one is possible in the other, and leads to situations that are alike again.
 //!
 //! - **Times** count relative to now, and all past times are equal. Scripts and clients compare times only with each
 //!   other, and each adds a lease or a wait to a time that it read.
@@ -10,7 +10,8 @@
 //!   set of the clients' data without names, in canonical order. The same holds for the numbers of calls and
 //!   connections.
 //!
-//! The test `alike_situations_have_alike_successors` checks this claim in a small setting that is also explored with all differences.
+//! The test `alike_situations_have_alike_successors` checks this claim in a small setting that is also
+//! explored with all differences.
 
 mod caller;
 mod flights;
@@ -60,7 +61,8 @@ impl Moment {
     fn shared(&self, situation: &Situation) -> Vec<u64> {
         let kept = &situation.sealed.kept;
         let model = &kept.gate.model;
-        let mut shared = vec![u64::from(model.limit), model.exists.into(), from(self.now, kept.gate.ledger.latest)];
+        let mut shared =
+            vec![u64::from(model.limit), model.exists.into(), from(self.now, kept.gate.ledger.latest)];
         let bounds = kept.times.iter().take(3);
         shared.extend(bounds.map(|time| from(self.now, *time)));
         shared

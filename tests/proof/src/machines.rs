@@ -97,7 +97,9 @@ pub fn check() {
 
 /// The first lease of a permit is never permanent, and not shorter than its minimum hold.
 fn first_leases() {
-    for (lease_ms, at_least_ms, first) in [(9, 0, 9), (9, 8, 9), (9, 10, 10), (0, 0, 30_000), (0, 30_001, 30_001)] {
+    for (lease_ms, at_least_ms, first) in
+        [(9, 0, 9), (9, 8, 9), (9, 10, 10), (0, 0, 30_000), (0, 30_001, 30_001)]
+    {
         let lease = LeaseOptions { lease_ms, renewed: false, own_id: false, at_least_ms };
         assert_eq!(lease.first_lease_ms(), first);
     }
@@ -177,7 +179,8 @@ fn unanswered_refreshes() {
     keeper.refreshed(number, 300, Err(unknown()), at(0)).unwrap_err();
     assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(299)));
     assert_eq!(next(&keeper, KeeperTask::Report), Some(299));
-    // It counts from when it was sent, also if its caller stops waiting much later. Of several, the first counts.
+    // It counts from when it was sent, also if its caller stops waiting much later. Of several, the first
+    // counts.
     let number = keep(&mut keeper, 3_000);
     keeper.refreshing(number, 300, at(0));
     keeper.refreshing(number, 300, at(100));
@@ -189,7 +192,9 @@ fn unanswered_refreshes() {
     for (kind, left) in [(FailureKind::TooFewReplicas, 299), (FailureKind::Unreachable, 2_999)] {
         let number = keep(&mut keeper, 3_000);
         keeper.refreshing(number, 300, at(0));
-        keeper.refreshed(number, 300, Err(CallError::Failed(Failure::new(kind, "too few"))), at(0)).unwrap_err();
+        keeper
+            .refreshed(number, 300, Err(CallError::Failed(Failure::new(kind, "too few"))), at(0))
+            .unwrap_err();
         assert_eq!(keeper.remaining(number, at(0)), Some(Duration::from_millis(left)), "{kind:?}");
     }
     // The same applies to a renewal after a longer lease.
@@ -202,8 +207,8 @@ fn unanswered_refreshes() {
     assert!(keeper.take_losses().iter().any(|loss| loss.number == number), "its end is reported in time");
 }
 
-/// A failed renewal is retried after a tenth of the lease, at least 5 ms and at most 1 s, and not after the end of the
-/// lease.
+/// A failed renewal is retried after a tenth of the lease, at least 5 ms and at most 1 s, and not after the
+/// end of the lease.
 fn failed_renewals() {
     for (lease_ms, then, again) in [(600, 300, 360), (20, 8, 13), (30_000, 10_000, 11_000), (20, 17, 19)] {
         let mut keeper = Keeper::default();
@@ -237,7 +242,8 @@ fn batches() {
     assert_eq!(until, Some(at(50).instant()));
 }
 
-/// A loss is reported once, and to `on_lost` if it is set. The loss of a permit that is being released is not reported.
+/// A loss is reported once, and to `on_lost` if it is set. The loss of a permit that is being released is not
+/// reported.
 fn losses() {
     let reported = |keeper: &mut Keeper| {
         let losses = keeper.take_losses();
@@ -301,8 +307,8 @@ fn releases_without_a_permit() {
         keeper.released(number, false, true);
         assert_eq!(keeper.held(number).map(|held| held.state), Some(state));
     }
-    // A lost permit is released too: the server may count its lease longer. The call of an id that the application chose
-    // names the fence, since another caller may hold with it by now.
+    // A lost permit is released too: the server may count its lease longer. The call of an id that the
+    // application chose names the fence, since another caller may hold with it by now.
     for own_id in [true, false] {
         let mut keeper = Keeper::default();
         let lease = LeaseOptions { lease_ms: 600, renewed: false, own_id, at_least_ms: 0 };
@@ -392,7 +398,10 @@ fn clocks() {
     let reported = |total: u64, ms| Deadline::after(moment(0, total), Some(Duration::from_millis(ms)));
     let earlier = reported(9_000_000, 5_001).earlier(reported(2_000_000, 9_001));
     let left = |mono, total| earlier.remaining(moment(mono, total)).map(|left| left.as_millis());
-    assert_eq!([left(0, 0), left(0, 10_000_000), left(4_000_000, 0)], [Some(5_000), Some(1_000), Some(1_000)]);
+    assert_eq!(
+        [left(0, 0), left(0, 10_000_000), left(4_000_000, 0)],
+        [Some(5_000), Some(1_000), Some(1_000)]
+    );
     assert!(!Deadline::after(at(0), None).is_past(at(1_000_000)));
 }
 
@@ -433,7 +442,10 @@ fn late_grants() {
     let release = release_of(&mut inbox, "id", &secret, FENCE).expect("a release");
     let end = Some(at(8_100).instant()); // of the lease in the message
     assert!(release.is_own_id, "it may be used again");
-    assert_eq!((release.keys, release.target, release.until), (keys.clone(), ReleaseTarget::Fence(FENCE), end));
+    assert_eq!(
+        (release.keys, release.target, release.until),
+        (keys.clone(), ReleaseTarget::Fence(FENCE), end)
+    );
     assert!(release_of(&mut inbox, "id", &secret, FENCE).is_none(), "once");
     assert!(inbox.given_up.is_empty());
     // A grant for a new wait of this id belongs to the new wait. After two minutes nothing is remembered.
@@ -449,13 +461,17 @@ fn late_grants() {
     let earlier = inbox.give_up(until, &keys, "id").unwrap();
     assert_eq!(inbox.given_up.len(), 1, "the one for the other semaphore is over");
     let later = inbox.give_up(until, &keys, "id").unwrap();
-    assert!(inbox.forget(earlier).is_none() && remembers(&inbox, until), "the later release is not confirmed");
+    assert!(
+        inbox.forget(earlier).is_none() && remembers(&inbox, until),
+        "the later release is not confirmed"
+    );
     assert!(inbox.forget(later).is_some());
     inbox.remove("id", &own);
     assert!(!format!("{inbox:?}").contains("\"id\""), "no wait is remembered");
 }
 
-/// A wait that was given up is forgotten when its release is confirmed. Of more than 10,000 the oldest are forgotten.
+/// A wait that was given up is forgotten when its release is confirmed. Of more than 10,000 the oldest are
+/// forgotten.
 fn forgotten_waits() {
     let keys = Keys::mutex("luagate", "m").unwrap();
     let mut inbox = Inbox::<u8>::default();
@@ -527,7 +543,11 @@ fn mailboxes() {
     mailbox.called = true;
     assert_eq!([take(&mut mailbox, 0), take(&mut mailbox, 0)], ["called", "until 100"]);
     mailbox.called = true;
-    assert_eq!([take(&mut mailbox, 100), take(&mut mailbox, 0)], ["timer", "until 100"], "it asks again anyway");
+    assert_eq!(
+        [take(&mut mailbox, 100), take(&mut mailbox, 0)],
+        ["timer", "until 100"],
+        "it asks again anyway"
+    );
     mailbox.cancelled_at = Some(at(50).instant());
     assert_eq!([take(&mut mailbox, 49), take(&mut mailbox, 50)], ["until 50", "cancelled"]);
     let mut mailbox = Mailbox::new(None);

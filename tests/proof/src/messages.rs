@@ -13,8 +13,14 @@ pub fn grants_in(messages: &[(String, String)]) -> Vec<(String, u32, u64, End)> 
     messages.iter().filter_map(grant).collect()
 }
 
-/// Grants must match the model, in order. Hints must go to waiters, and to all that asked for more than the limit.
-pub fn compare_messages(reported: &[Reported], messages: &[(String, String)], before: &Model, now: u64) -> Check {
+/// Grants must match the model, in order. Hints must go to waiters, and to all that asked for more than the
+/// limit.
+pub fn compare_messages(
+    reported: &[Reported],
+    messages: &[(String, String)],
+    before: &Model,
+    now: u64,
+) -> Check {
     let mut grants = Vec::new();
     let mut hinted = Vec::new();
     let mut revoked = Vec::new();

@@ -1,5 +1,5 @@
-//! A readable model of a semaphore: its holders, its waiters, and the effect of each call. It loses nothing, is never full,
-//! and has no keys. The scripts must reply as it does.
+//! A readable model of a semaphore: its holders, its waiters, and the effect of each call. It loses nothing,
+//! is never full, and has no keys. The scripts must reply as it does.
 
 mod calls;
 mod several;
@@ -60,7 +60,8 @@ pub enum Reported {
         id: String,
         text: String,
     },
-    /// Asks the waiter to ask again at once: it wants more than the limit, or the script stopped at its bound.
+    /// Asks the waiter to ask again at once: it wants more than the limit, or the script stopped at its
+    /// bound.
     Hint {
         inbox: String,
         id: String,
@@ -111,8 +112,8 @@ pub struct Model {
     pub pinned: bool,
     /// The highest number given, as a fence or a ticket.
     pub last: u64,
-    /// Includes holders whose lease has ended, until a call takes their permits back. Permits that are cooling down are
-    /// stored under a name that is not a valid id.
+    /// Includes holders whose lease has ended, until a call takes their permits back. Permits that are
+    /// cooling down are stored under a name that is not a valid id.
     pub holders: BTreeMap<String, Holder>,
     /// In the order of their tickets.
     pub queue: Vec<Waiter>,
@@ -209,7 +210,8 @@ impl Model {
         let cools = holder.least_end > at.ms();
         if cools && keep < holder.permits {
             let name = format!("{id} {keep} {}", holder.fence);
-            let cooling = Holder { permits: holder.permits - keep, ends: Some(holder.least_end), ..holder.clone() };
+            let cooling =
+                Holder { permits: holder.permits - keep, ends: Some(holder.least_end), ..holder.clone() };
             self.holders.insert(name, cooling);
         }
         if keep > 0 {
@@ -222,7 +224,8 @@ impl Model {
     /// Names of the holders in the order of their lease ends.
     fn by_end(&self) -> Vec<(u64, String)> {
         let holders = self.holders.iter();
-        let mut ends: Vec<_> = holders.map(|(id, holder)| (holder.ends.unwrap_or(u64::MAX), id.clone())).collect();
+        let mut ends: Vec<_> =
+            holders.map(|(id, holder)| (holder.ends.unwrap_or(u64::MAX), id.clone())).collect();
         ends.sort();
         ends
     }
@@ -254,9 +257,9 @@ impl Model {
         time(self.end_of(1, at).or(head))
     }
 
-    /// When a waiter with this many ahead should ask again if no message comes: after a second for each of them, which
-    /// may all be dead, or when the first lease ends, but not within a second of its previous call. If the permits are
-    /// cooling down, that end does not count.
+    /// When a waiter with this many ahead should ask again if no message comes: after a second for each of
+    /// them, which may all be dead, or when the first lease ends, but not within a second of its previous
+    /// call. If the permits are cooling down, that end does not count.
     fn look_again(&self, ahead: usize, ask: &Ask, at: &Moment, effects: &Effects) -> u64 {
         if effects.stopped {
             return 1;
@@ -273,20 +276,27 @@ impl Model {
             return latest;
         }
         let after = end + (3 * ahead).min(60 + ahead / 50);
-        let last = effects.caller.as_ref().map_or(0, |caller| caller.patience_until.saturating_sub(ask.wait_ms));
+        let last =
+            effects.caller.as_ref().map_or(0, |caller| caller.patience_until.saturating_sub(ask.wait_ms));
         let pause = 1_000_u64.saturating_sub(at.ms().saturating_sub(last));
         after.max(pause).min(latest)
     }
 
-    /// Serves the first waiter, then the next, while enough permits are free. All that leave the line in one call,
-    /// granted or not, count against the bound. Returns whether `me`, the caller, is next and enough permits are free
-    /// for it.
+    /// Serves the first waiter, then the next, while enough permits are free. All that leave the line in one
+    /// call, granted or not, count against the bound. Returns whether `me`, the caller, is next and enough
+    /// permits are free for it.
     fn serve(&mut self, me: Option<(&str, u32)>, at: &Moment, effects: &mut Effects) -> bool {
         self.serve_before(0, me, at, effects)
     }
 
     /// As `serve`, but only those before the last `behind` waiters.
-    fn serve_before(&mut self, behind: usize, me: Option<(&str, u32)>, at: &Moment, effects: &mut Effects) -> bool {
+    fn serve_before(
+        &mut self,
+        behind: usize,
+        me: Option<(&str, u32)>,
+        at: &Moment,
+        effects: &mut Effects,
+    ) -> bool {
         while effects.left < BATCH {
             if behind > 0 && self.queue.len() == behind {
                 return false;
@@ -341,8 +351,8 @@ impl Model {
         false
     }
 
-    /// Whether fewer than `max_waiting` wait before the last `behind` waiters. If it is full, dead waiters are removed
-    /// first, as far as one script checks.
+    /// Whether fewer than `max_waiting` wait before the last `behind` waiters. If it is full, dead waiters
+    /// are removed first, as far as one script checks.
     fn has_room(&mut self, max_waiting: u64, behind: usize, at: &Moment, effects: &mut Effects) -> bool {
         let is_full = |model: &Model| max_waiting > 0 && (model.queue.len() - behind) as u64 >= max_waiting;
         if is_full(self) && !effects.stopped {
@@ -376,8 +386,8 @@ impl Model {
         (self.last + 1).max(micros).saturating_sub(ask.head_start_ms * 1_000).max(1)
     }
 
-    /// Assigns a place in line: the place it has, or that of its ticket, or a new one with this ticket, or the last.
-    /// The latest arguments count.
+    /// Assigns a place in line: the place it has, or that of its ticket, or a new one with this ticket, or
+    /// the last. The latest arguments count.
     fn stand_in_line(&mut self, ask: &Ask, early: Option<u64>, at: &Moment) {
         let ticket = match self.place(&ask.id) {
             Some(place) => self.queue[place].ticket,

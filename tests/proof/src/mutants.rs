@@ -1,5 +1,5 @@
-//! Small changes of the Lua code, one at a time. If no test notices a change, either a promise is untested or the code
-//! is not needed.
+//! Small changes of the Lua code, one at a time. If no test notices a change, either a promise is untested or
+//! the code is not needed.
 
 pub mod report;
 
@@ -110,8 +110,10 @@ fn changes(code: &str) -> Vec<(String, String)> {
     }
     // Removes a whole statement.
     let is_call = trimmed.ends_with(')') && !trimmed.contains('=') && !trimmed.starts_with("return");
-    let is_call =
-        is_call && !trimmed.starts_with("function") && !trimmed.starts_with("local") && !trimmed.starts_with("if ");
+    let is_call = is_call
+        && !trimmed.starts_with("function")
+        && !trimmed.starts_with("local")
+        && !trimmed.starts_with("if ");
     let is_assignment = trimmed.contains(" = ")
         && !trimmed.starts_with("local")
         && !trimmed.starts_with("if ")

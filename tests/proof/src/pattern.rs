@@ -70,8 +70,8 @@ impl Bindings {
         self.span = (least, most);
     }
 
-    /// A text of a step: `@holders` and `@holders:a` at its start become keys; `$name` and sums are replaced by their
-    /// values.
+    /// A text of a step: `@holders` and `@holders:a` at its start become keys; `$name` and sums are replaced
+    /// by their values.
     pub fn text(&self, text: &str) -> Result<String, String> {
         let value = self.argument(&Json::from(text))?;
         Ok(String::from_utf8_lossy(&value).into_owned())

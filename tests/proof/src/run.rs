@@ -17,11 +17,12 @@ use luagate_memory::Server;
 const CALLS: u64 = 20;
 const CALLS_EACH: u64 = 8;
 
-/// Extra commands after a key was lost, when the model does not know the waiters: for the 100 that a script processes.
+/// Extra commands after a key was lost, when the model does not know the waiters: for the 100 that a script
+/// processes.
 const CALLS_IN_DOUBT: u64 = 300;
 
-/// How long granting may stay suspended after the end of the last lease, if a key was lost: an eighth of the lease, at
-/// most this number of ms.
+/// How long granting may stay suspended after the end of the last lease, if a key was lost: an eighth of the
+/// lease, at most this number of ms.
 const LATE: u64 = 1_000;
 
 /// Published messages: channel and text.
@@ -102,8 +103,8 @@ impl Run<'_> {
         self.micros / 1_000
     }
 
-    /// Runs a script. Invariants 5 and 7: an error has changed nothing, the number of commands is bounded, and calls
-    /// that must succeed when memory is full do.
+    /// Runs a script. Invariants 5 and 7: an error has changed nothing, the number of commands is bounded,
+    /// and calls that must succeed when memory is full do.
     pub fn execute(
         &mut self,
         sent: &Sent,
@@ -165,8 +166,8 @@ impl Run<'_> {
         if !doubt {
             self.check_turns(gate, before, call, &granted)?;
         }
-        // A release may hand over the permits that it gives back. That keys are inconsistent is for the next call to
-        // notice.
+        // A release may hand over the permits that it gives back. That keys are inconsistent is for the next
+        // call to notice.
         let is_more = granted.iter().map(|(_, entry)| entry.permits).sum::<u32>() > given_back;
         if doubt
             && is_more
@@ -241,7 +242,8 @@ impl Run<'_> {
         }
     }
 
-    /// The other side of invariant 11: granting does not stay suspended. And the limit in a reply is the stored one.
+    /// The other side of invariant 11: granting does not stay suspended. And the limit in a reply is the
+    /// stored one.
     fn check_resumption(&mut self, gate: &Gate, call: &Call, reply: &[String]) -> Check {
         let over = self.now() > gate.ledger.latest_end + 2 * LATE;
         let Some(state) = State::read(self.server, &gate.keys) else {
@@ -254,7 +256,10 @@ impl Run<'_> {
             _ => false,
         };
         if over && suspended && !state.has_permanent() {
-            let text = format!("granting is still suspended after the last lease ended at {}", gate.ledger.latest_end);
+            let text = format!(
+                "granting is still suspended after the last lease ended at {}",
+                gate.ledger.latest_end
+            );
             return broken("loss", text);
         }
         let reported = reply.get(5).filter(|_| reply[0] == "queued");
@@ -275,8 +280,8 @@ fn note_ends(gate: &mut Gate, before: &Model, latest: u64) {
     }
 }
 
-/// Whether a message only says when to ask again. It changes nothing, and stays true even if the call that sent it is
-/// refused.
+/// Whether a message only says when to ask again. It changes nothing, and stays true even if the call that
+/// sent it is refused.
 fn is_hint((_, text): &(String, String)) -> bool {
     let words: Vec<&str> = text.split(' ').collect();
     words.get(2) == Some(&"0") && words.get(3) != Some(&"-1")
@@ -308,7 +313,8 @@ fn fits(expected: &str, word: &str) -> bool {
 pub fn compare(expected: &Reply, reply: &Reply) -> Check {
     let fits = match (expected, reply) {
         (Ok(expected), Ok(reply)) => {
-            expected.len() == reply.len() && expected.iter().zip(reply).all(|(expected, word)| fits(expected, word))
+            expected.len() == reply.len()
+                && expected.iter().zip(reply).all(|(expected, word)| fits(expected, word))
         }
         (Err(expected), Err(reply)) => reply.starts_with(expected.as_str()),
         _ => false,

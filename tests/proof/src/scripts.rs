@@ -91,7 +91,8 @@ impl Scripts {
         let mut names = BTreeMap::new();
         for script in self.keys.keys() {
             let source = &self.files[&format!("{script}.lua")];
-            let text = whole(source, |part| self.files[part].clone()).map_err(|error| format!("{script}: {error}"))?;
+            let text = whole(source, |part| self.files[part].clone())
+                .map_err(|error| format!("{script}: {error}"))?;
             let loaded = redis::cmd("SCRIPT").arg("LOAD").arg(text).query(server);
             let sha1: String = loaded.map_err(|error| format!("{script}: {error}"))?;
             names.insert(script.clone(), sha1);

@@ -1,10 +1,11 @@
-//! Model checking of acquiring several semaphores at once: everything that clients can do with `try_acquire_several` on two
-//! of them, for few permits or many, in every order, with one fault: a call or a reply that is lost or late, or a
-//! client that dies.
+//! Model checking of acquiring several semaphores at once: everything that clients can do with
+//! `try_acquire_several` on two of them, for few permits or many, in every order, with one fault: a call or a
+//! reply that is lost or late, or a client that dies.
 //!
-//! A client with a grant releases one semaphore after the other. After each call the caller has all semaphores, or as
-//! many as the reply says: those that an earlier run of the call was granted. Then it releases them. From every situation
-//! a new client can acquire both once the leases have ended. There is no waiting, and leases are whole ticks. [`checking`](crate::checking) lists what else is not covered.
+//! A client with a grant releases one semaphore after the other. After each call the caller has all
+//! semaphores, or as many as the reply says: those that an earlier run of the call was granted. Then it
+//! releases them. From every situation a new client can acquire both once the leases have ended. There is no
+//! waiting, and leases are whole ticks. [`checking`](crate::checking) lists what else is not covered.
 
 mod properties;
 
@@ -149,7 +150,9 @@ impl Moment {
             };
             for (gate, (fence, deadline)) in self.gates.iter().zip(grants) {
                 let mut live = gate.ledger.live(self.micros() / 1_000);
-                if *deadline > self.micros() && !live.any(|(id, entry)| *id == caller.id && entry.fence == *fence) {
+                if *deadline > self.micros()
+                    && !live.any(|(id, entry)| *id == caller.id && entry.fence == *fence)
+                {
                     let text = format!("{} believes that it holds {fence}", caller.id);
                     return broken("belief", text);
                 }
@@ -247,7 +250,13 @@ impl Caller {
 impl Several {
     /// # Errors
     /// When a script is not valid Lua.
-    pub fn new(clients: usize, faults: u8, ticks: u8, at_least: u64, scripts: &Scripts) -> Result<Several, String> {
+    pub fn new(
+        clients: usize,
+        faults: u8,
+        ticks: u8,
+        at_least: u64,
+        scripts: &Scripts,
+    ) -> Result<Several, String> {
         let carrier = Carrier::new(scripts)?;
         Ok(Several { clients, asks: 1, faults, ticks, at_least, carrier })
     }
@@ -268,7 +277,8 @@ impl Several {
                 lines.push(format!("     {} {:?} {:?}", caller.id, caller.phase, caller.flight));
             }
         }
-        let text = moment.violation.map_or("no client can acquire all".to_owned(), |violation| violation.text);
+        let text =
+            moment.violation.map_or("no client can acquire all".to_owned(), |violation| violation.text);
         format!("{rule} is broken: {text}\n\n{}\n", lines.join("\n"))
     }
 
@@ -340,7 +350,8 @@ impl Model for Several {
     fn init_states(&self) -> Vec<Moment> {
         let mut store = Store::default();
         store.set_micros(START);
-        let caller = |who| Caller { id: format!("c{who}/0"), asks: 0, phase: Phase::Idle, flight: None, late: None };
+        let caller =
+            |who| Caller { id: format!("c{who}/0"), asks: 0, phase: Phase::Idle, flight: None, late: None };
         let first = Moment {
             store: Arc::new(store),
             gates: Arc::new(vec![Gate::semaphore("{g}:a"), Gate::semaphore("{g}:b")]),

@@ -1,5 +1,5 @@
-//! A scheduler with a random seed: decides what happens next in a world, and prints the shortest story of a failure
-//! that it finds.
+//! A scheduler with a random seed: decides what happens next in a world, and prints the shortest story of a
+//! failure that it finds.
 
 mod failure;
 mod fault;
@@ -38,8 +38,8 @@ pub fn run(scripts: &Scripts, seed: u64) -> Result<(usize, Count), Box<Failure>>
     }
 }
 
-/// Runs the worlds from this seed on, on all cores, while `more` returns true. Each core passes the number of its steps
-/// to `more`.
+/// Runs the worlds from this seed on, on all cores, while `more` returns true. Each core passes the number of
+/// its steps to `more`.
 ///
 /// # Errors
 /// The first broken promise.
@@ -72,8 +72,9 @@ pub fn run_worlds(
     })
 }
 
-/// A rare sequence of events: a waiter is granted a permit, which is revoked before the waiter has read the grant
-/// message. The waiter asks again and the reply puts it in line. Only then does it read the grant message.
+/// A rare sequence of events: a waiter is granted a permit, which is revoked before the waiter has read the
+/// grant message. The waiter asks again and the reply puts it in line. Only then does it read the grant
+/// message.
 ///
 /// # Errors
 /// The broken promise.
@@ -95,12 +96,16 @@ pub fn revoke_before_it_is_read(scripts: &Scripts) -> Check {
     };
     let answered = Action::Prompt { flight: 0 };
     let goes_on = |client| Action::Act { client, thread: 0 };
-    let joins = |client| [want(client, Patience::Forever), answered.clone(), goes_on(client), answered.clone()];
+    let joins =
+        |client| [want(client, Patience::Forever), answered.clone(), goes_on(client), answered.clone()];
     let mut actions = vec![want(0, Patience::None), answered.clone()];
     actions.extend([joins(1), joins(2)].concat());
     actions.extend([Action::DropPermit { client: 0, permit: 0 }, answered.clone()]);
     actions.extend([Action::Revoke { gate: 1, client: 1 }, Action::Pass(1)]);
-    actions.extend([Action::Drop { client: 1, by_server: false, by_client: true }, Action::Subscribe { client: 1 }]);
+    actions.extend([
+        Action::Drop { client: 1, by_server: false, by_client: true },
+        Action::Subscribe { client: 1 },
+    ]);
     actions.extend([goes_on(1), answered, Action::Read { mail: 0 }, goes_on(1), Action::Pass(1)]);
     let setup = Setup { clients: 3, is_cluster: false, shares_connections: false };
     let mut world = new_world(scripts, setup);

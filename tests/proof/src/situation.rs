@@ -1,4 +1,5 @@
-//! A situation of the model checking: the server's data, some clients, and the calls and messages on their way. An
+//! A situation of the model checking: the server's data, some clients, and the calls and messages on their
+//! way. An
 //! [`Event`] leads from one situation to another.
 
 mod check;
@@ -17,8 +18,8 @@ use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Time passes in steps of this many µs: the longest sleep of a waiter. Actions that are due in between happen a little
-/// later, at the next step.
+/// Time passes in steps of this many µs: the longest sleep of a waiter. Actions that are due in between
+/// happen a little later, at the next step.
 pub const TICK: u64 = 5_000_000;
 
 /// The initial clocks of the server and of the clients.
@@ -63,12 +64,13 @@ pub struct Setting {
     pub wants: Vec<Want>,
     /// How many times each client wants something.
     pub asks: usize,
-    /// Whether clients have waited before. If so, they have a subscription, and skip the first call without waiting.
+    /// Whether clients have waited before. If so, they have a subscription, and skip the first call without
+    /// waiting.
     pub opened: bool,
     /// How many refreshes there are in total.
     pub renewals: u8,
-    /// How many faults happen: a connection that breaks, a reply that does not arrive in time, a call that cannot be
-    /// sent, a lost message, a cancelled wait, a client that dies.
+    /// How many faults happen: a connection that breaks, a reply that does not arrive in time, a call that
+    /// cannot be sent, a lost message, a cancelled wait, a client that dies.
     pub faults: u8,
     /// How many ticks a call may be on its way, or a client late.
     pub delay: u64,

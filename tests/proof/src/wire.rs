@@ -10,8 +10,8 @@ use crate::protocol::value::Value;
 use crate::scripts::{Loaded, Scripts};
 use luagate_memory::Server;
 
-/// Checks three things: each call is a valid Redis command, a repeated call has the same outcome, and replies are read
-/// as the contract describes. Also checks which names, ids and messages are valid.
+/// Checks three things: each call is a valid Redis command, a repeated call has the same outcome, and replies
+/// are read as the contract describes. Also checks which names, ids and messages are valid.
 ///
 /// # Panics
 /// If one of these does not hold.

@@ -1,5 +1,5 @@
-//! The world of a simulation: one server, its clients, and the calls and messages on their way. Everything in it
-//! happens by an [`Action`](crate::action::Action). The same actions create the same world.
+//! The world of a simulation: one server, its clients, and the calls and messages on their way. Everything in
+//! it happens by an [`Action`](crate::action::Action). The same actions create the same world.
 
 mod calls;
 mod happen;
@@ -50,8 +50,8 @@ struct Host {
     client: Client,
     /// Its machine is suspended: it does nothing, and its monotonic clock stops.
     is_suspended: bool,
-    /// How far its monotonic clock is behind, in µs, and how far its wall clock is ahead. As on a system without a better
-    /// one, the wall clock counts the time while the machine is suspended.
+    /// How far its monotonic clock is behind, in µs, and how far its wall clock is ahead. As on a system
+    /// without a better one, the wall clock counts the time while the machine is suspended.
     behind: u64,
     ahead: i64,
     /// Since when nothing is late, by its monotonic clock.
@@ -89,8 +89,8 @@ pub struct Setup {
     pub clients: usize,
     /// The servers are the nodes of a cluster.
     pub is_cluster: bool,
-    /// Each client has one connection to each server. Otherwise each attempt has its own, so that calls may be executed
-    /// in any order.
+    /// Each client has one connection to each server. Otherwise each attempt has its own, so that calls may
+    /// be executed in any order.
     pub shares_connections: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Promise: the scripts reply as the cases of `lua/conformance/` require, in memory and on a real server. The cases
-//! cover every reply and error of the manifest.
+//! Promise: the scripts reply as the cases of `lua/conformance/` require, in memory and on a real server. The
+//! cases cover every reply and error of the manifest.
 
 #[path = "../../support/mod.rs"]
 mod support;
@@ -129,7 +129,8 @@ fn every_case_passes_on_a_real_server() {
     let con = server.connection();
     let mut real = Real { server, con, inboxes: BTreeMap::new(), paused: Duration::ZERO };
     let suite = Suite::load(&Scripts::read(), &mut real).unwrap();
-    let failures: Vec<String> = cases().iter().filter_map(|case| run_for_real(&suite, &mut real, case).err()).collect();
+    let failures: Vec<String> =
+        cases().iter().filter_map(|case| run_for_real(&suite, &mut real, case).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -158,7 +159,8 @@ fn a_record_of_a_wrong_length_leads_to_no_error_after_a_write() {
     let mut memory = Memory::default();
     let suite = Suite::load(&Scripts::read(), &mut memory).unwrap();
     let tried = errors::all_records(&suite, &mut memory, "records");
-    let tried = tried.unwrap_or_else(|failures| panic!("{} failures: {}", failures.len(), failures.join("\n")));
+    let tried =
+        tried.unwrap_or_else(|failures| panic!("{} failures: {}", failures.len(), failures.join("\n")));
     assert!(tried > 10_000, "only {tried} calls");
 }
 

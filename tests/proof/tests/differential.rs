@@ -1,7 +1,9 @@
-//! Promise: the server in memory behaves like Redis. It receives the same random calls as a real server. Replies,
-//! messages and all stored data are equal. Therefore the results of simulations on it hold for Redis and Valkey.
+//! Promise: the server in memory behaves like Redis. It receives the same random calls as a real server.
+//! Replies, messages and all stored data are equal. Therefore the results of simulations on it hold for Redis
+//! and Valkey.
 //!
-//! `LUAGATE_PROVE=long` runs twenty times as many calls, from a seed by the clock. `LUAGATE_SEED` repeats one sequence.
+//! `LUAGATE_PROVE=long` runs twenty times as many calls, from a seed by the clock. `LUAGATE_SEED` repeats one
+//! sequence.
 
 #[path = "differential/answer.rs"]
 mod answer;

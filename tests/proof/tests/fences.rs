@@ -1,6 +1,7 @@
-//! Promise: fences increase while the keys are there, whatever the clock shows. When the keys have expired, the clock must not
-//! have been set back by more than a minute. The keys of a pinned limit never expire. A ticket lifts the fences at most a minute
-//! above the clock, so the clock has passed them when the keys expire.
+//! Promise: fences increase while the keys are there, whatever the clock shows. When the keys have expired,
+//! the clock must not have been set back by more than a minute. The keys of a pinned limit never expire. A
+//! ticket lifts the fences at most a minute above the clock, so the clock has passed them when the keys
+//! expire.
 
 use luagate_memory::Server;
 use luagate_proof::call::Sent;
@@ -40,7 +41,8 @@ impl Semaphore {
     }
 
     fn run(&mut self, script: &str, arguments: &[&str]) -> Vec<String> {
-        let keys = ["semaphore", "semaphore.holders", "semaphore.queue"].map(|kind| format!("luagate:{kind}:{{m}}"));
+        let keys =
+            ["semaphore", "semaphore.holders", "semaphore.queue"].map(|kind| format!("luagate:{kind}:{{m}}"));
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let sent = Sent { script: format!("semaphore/{script}"), keys: keys.to_vec(), arguments };
         words_of(&self.loaded.run(&mut self.server, &sent)).unwrap()
@@ -102,11 +104,14 @@ fn the_fences_of_a_pinned_limit_increase_whatever_the_clock_shows() {
 #[test]
 fn no_ticket_lifts_a_fence_so_far_that_the_clock_has_not_passed_it_when_the_keys_expire() {
     // How far the ticket is ahead of the clock, and its head start in ms.
-    for (ahead, head_start) in [(60 * SECOND, "0"), (61 * SECOND, "0"), (365 * DAY, "0"), (SECOND, "86400000")] {
+    for (ahead, head_start) in
+        [(60 * SECOND, "0"), (61 * SECOND, "0"), (365 * DAY, "0"), (SECOND, "86400000")]
+    {
         let mut semaphore = Semaphore::new();
         semaphore.run("acquire", &["alice", "1", "1", LEASE, "0", "", "0"]);
         let ticket = (START + ahead).to_string();
-        let queued = semaphore.run("acquire", &["bob", "1", "1", LEASE, "1000", "", &ticket, "0", "0", head_start]);
+        let queued =
+            semaphore.run("acquire", &["bob", "1", "1", LEASE, "1000", "", &ticket, "0", "0", head_start]);
         assert_eq!(queued[0], "queued");
         semaphore.run("release", &["bob", "0"]);
         semaphore.run("release", &["alice", "0"]);

@@ -1,5 +1,5 @@
-//! Promise: the keeper renews in time and not too often. No lease seems longer than the server may count it. A late
-//! grant is released.
+//! Promise: the keeper renews in time and not too often. No lease seems longer than the server may count it.
+//! A late grant is released.
 
 #[test]
 fn each_machine_keeps_its_promises() {

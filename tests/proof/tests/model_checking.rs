@@ -1,5 +1,6 @@
-//! Promise: the scripts keep the invariants and every waiter is served. Three clients ask, wait, refresh, release, give
-//! up and die in every order. Calls, replies and messages may be late or lost, and leases may end at any time.
+//! Promise: the scripts keep the invariants and every waiter is served. Three clients ask, wait, refresh,
+//! release, give up and die in every order. Calls, replies and messages may be late or lost, and leases may
+//! end at any time.
 //!
 //! `LUAGATE_PROVE=long` explores wider bounds.
 
@@ -62,9 +63,9 @@ fn setting(name: &'static str, limit: u32, wants: &[Want]) -> Setting {
     }
 }
 
-/// The settings, each with its minimum number of situations. A lower number shows that the bounds became too narrow, or
-/// that different situations were taken for alike. In the long form more calls and clients are late, and two faults
-/// happen.
+/// The settings, each with its minimum number of situations. A lower number shows that the bounds became too
+/// narrow, or that different situations were taken for alike. In the long form more calls and clients are
+/// late, and two faults happen.
 fn settings(long: bool) -> Vec<(Setting, usize)> {
     let longer = |want: Want| Want { lease: 2, ..want };
     let delay = u64::from(long);
@@ -80,16 +81,22 @@ fn settings(long: bool) -> Vec<(Setting, usize)> {
     let no_inbox = [without_inbox(1), in_line(2)];
     let no_inbox = Setting { delay, ..setting("two permits, no inbox", 2, &no_inbox) };
     let deadline = setting("waits with a deadline", 1, &[hasty(1), in_line(1)]);
-    let first =
-        Setting { opened: false, clients: 2, faults: 1, ..setting("first use, one fault", 1, &[in_line(1), hasty(1)]) };
+    let first = Setting {
+        opened: false,
+        clients: 2,
+        faults: 1,
+        ..setting("first use, one fault", 1, &[in_line(1), hasty(1)])
+    };
     let twice = Setting { name: "two clients, twice, one fault", clients: 2, asks: 2, ..fault.clone() };
-    let bounded = Setting { name: "a bounded line, one fault", wants: vec![second_in_line(1)], ..fault.clone() };
+    let bounded =
+        Setting { name: "a bounded line, one fault", wants: vec![second_in_line(1)], ..fault.clone() };
     let held = setting("one permit, minimum hold of a tick", 1, &[for_a_tick(1)]);
     let in_part = [for_a_tick(2), in_line(1)];
     let in_part = Setting { delay: 0, ..setting("two permits, minimum hold of a tick", 2, &in_part) };
     let priority = setting("one permit, head start", 1, &[in_line(1), urgent(1)]);
     let second = Want { max_waiting: 1, ..urgent(1) };
-    let bounded_priority = Setting { delay: 0, ..setting("a bounded line, head start", 1, &[in_line(1), second]) };
+    let bounded_priority =
+        Setting { delay: 0, ..setting("a bounded line, head start", 1, &[in_line(1), second]) };
     let mut all = vec![
         (priority, 59_000),
         (bounded_priority, 1),
@@ -133,7 +140,12 @@ fn every_situation_keeps_the_promises() {
         let explored = explore(&setting, &Scripts::read(), cores);
         println!(
             "{}: {} situations, {} generated, depth {}, served within {} ticks, in {:.1?}",
-            setting.name, explored.unique, explored.generated, explored.depth, explored.longest_wait, explored.took
+            setting.name,
+            explored.unique,
+            explored.generated,
+            explored.depth,
+            explored.longest_wait,
+            explored.took
         );
         if let Some(failure) = explored.failure {
             panic!("{}: {}", setting.name, failure.story);
@@ -175,7 +187,12 @@ fn faults_in_granting<'a>(two: &'a Setting, calm: &'a Setting, three: &'a Settin
         // Grants twice to the same id.
         (two, "semaphore/acquire.lua", "if own_end and tonumber(own_end) > now then", "if false then"),
         // Forgets the ticket that a waiter sends.
-        (three, "semaphore/place.lua", "waits and not place and ticket == 0", "waits and not place; ticket = 0"),
+        (
+            three,
+            "semaphore/place.lua",
+            "waits and not place and ticket == 0",
+            "waits and not place; ticket = 0",
+        ),
         // Lets a waiter sleep too long.
         (
             calm,
@@ -241,7 +258,12 @@ fn faults_in_bounds<'a>(bounded: &'a Setting, held: &'a Setting, urgent: &'a Set
             "behind = waiting and call('ZCARD', queue) or call('ZCOUNT'",
         ),
         // Comes before waiters without the ticket of this place.
-        (urgent, "semaphore/place.lua", "ticket = math.max(1, next_fence - head_start_ms * 1000)", "ticket = 1"),
+        (
+            urgent,
+            "semaphore/place.lua",
+            "ticket = math.max(1, next_fence - head_start_ms * 1000)",
+            "ticket = 1",
+        ),
         // Dead waiters keep others from joining.
         (bounded, "semaphore/sweep.lua", "if #gone > 0 then", "if false then"),
         // Forgets the minimum hold, or that of a part.
@@ -259,7 +281,12 @@ fn faults_in_bounds<'a>(bounded: &'a Setting, held: &'a Setting, urgent: &'a Set
 
 #[test]
 fn faults_in_the_scripts_are_found() {
-    let two = Setting { clients: 2, faults: 1, renewals: 1, ..setting("two clients", 1, &[in_line(1), at_once(1)]) };
+    let two = Setting {
+        clients: 2,
+        faults: 1,
+        renewals: 1,
+        ..setting("two clients", 1, &[in_line(1), at_once(1)])
+    };
     let calm = Setting { clients: 2, ..setting("calm", 1, &[in_line(1)]) };
     let three = Setting { clients: 3, delay: 0, ..two.clone() };
     let patient = Want { lease: 4, ..in_line(1) };

@@ -1,5 +1,5 @@
-//! Promise: the simulation finds each fault that is planted at a point `fault!` of `crates/core`. `LUAGATE_PLANTED=outbox` plants only
-//! those whose name contains this.
+//! Promise: the simulation finds each fault that is planted at a point `fault!` of `crates/core`.
+//! `LUAGATE_PLANTED=outbox` plants only those whose name contains this.
 #![cfg(feature = "mutants")]
 
 use luagate_proof::mutation::plant;
@@ -58,7 +58,8 @@ fn faults_in_the_machines_are_found() {
                 run_worlds(&scripts, round << 20, |steps| steps < WORLDS * STEPS / cores).err()
             })
         };
-        let told = |failure: Box<Failure>| format!("{} is broken by seed {}", failure.violation.rule, failure.seed);
+        let told =
+            |failure: Box<Failure>| format!("{} is broken by seed {}", failure.violation.rule, failure.seed);
         let found = match of_seed {
             Some(failure) => failure.map(told),
             None => given.or_else(|| search().map(told)),

@@ -1,8 +1,8 @@
-//! Promise: the scripts keep the invariants and reply like a readable model. Anything may happen to clients, messages,
-//! the server, its keys and its clock, in any order.
+//! Promise: the scripts keep the invariants and reply like a readable model. Anything may happen to clients,
+//! messages, the server, its keys and its clock, in any order.
 //!
-//! `LUAGATE_SEED=17` runs only the world of that seed and prints its story. `LUAGATE_PROVE=long` runs new worlds for
-//! ten minutes.
+//! `LUAGATE_SEED=17` runs only the world of that seed and prints its story. `LUAGATE_PROVE=long` runs new
+//! worlds for ten minutes.
 
 use luagate_proof::scripts::Scripts;
 use luagate_proof::simulation::{revoke_before_it_is_read, run_worlds, story};

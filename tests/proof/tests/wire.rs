@@ -1,5 +1,5 @@
-//! Promise: each call is a valid Redis command, has one outcome however often it is sent, and its reply is read as the
-//! contract of the scripts describes.
+//! Promise: each call is a valid Redis command, has one outcome however often it is sent, and its reply is
+//! read as the contract of the scripts describes.
 
 use luagate_proof::scripts::Scripts;
 

@@ -1,5 +1,5 @@
-//! Promise: the public API changes only when a person accepts the change, and it names no type of another crate that
-//! `RELEASING.md` does not list.
+//! Promise: the public API changes only when a person accepts the change, and it names no type of another
+//! crate that `RELEASING.md` does not list.
 //!
 //! `LUAGATE_RECORD=1 cargo test -p luagate-release --test api` records the present API in `public-api.txt`.
 
@@ -12,15 +12,30 @@ use std::process::Command;
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/public-api.txt");
 
-/// The public API with all features, one item on each line.
-/// `None`: this Rust writes a format that `public-api` cannot read.
+/// The modules of `luagate-core` that luagate exports. The others are internal.
+const EXPORTED: [&str; 7] = ["autocomplete", "call", "invalid", "keys", "kind", "latch", "semaphore"];
+
+/// The public API with all features, one item on each line: that of luagate, and the types of the core that it exports.
 fn public_api() -> Option<String> {
+    let own = api_of("luagate")?;
+    let pages = "pub mod luagate::guide::"; // the guide may gain, lose and rename pages
+    let own = own.lines().filter(|line| !line.starts_with(pages));
+    let core = api_of("luagate-core")?;
+    let is_exported =
+        |line: &&str| EXPORTED.iter().any(|module| line.contains(&format!(" luagate_core::{module}::")));
+    let all = own.chain(core.lines().filter(is_exported));
+    Some(all.map(|line| format!("{line}\n")).collect())
+}
+
+/// `None`: this Rust writes a format that `public-api` cannot read.
+fn api_of(package: &str) -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let rustdoc = ["rustdoc", "--quiet", "--lib", "--all-features", "--message-format=json", "--"];
+    let rustdoc =
+        ["rustdoc", "--quiet", "-p", package, "--lib", "--all-features", "--message-format=json", "--"];
     let mut command = Command::new(env!("CARGO"));
     command.args(rustdoc).args(["-Z", "unstable-options", "--output-format", "json", "--cap-lints", "allow"]);
-    // Only the JSON of rustdoc is unstable; with this, the stable toolchain writes it too. If cargo had the variable itself, it
-    // would build many dependencies again, and once more without it.
+    // Only the JSON of rustdoc is unstable; with this, the stable toolchain writes it too. If cargo had the
+    // variable itself, it would build many dependencies again, and once more without it.
     let folder = tempfile::tempdir().unwrap();
     let unstable = folder.path().join("rustdoc");
     fs::write(&unstable, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n").unwrap();
@@ -29,17 +44,14 @@ fn public_api() -> Option<String> {
     let output = command.output().expect("cargo starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
-    let api = public_api::Builder::from_rustdoc_json(target.join("doc/luagate.json"))
+    let file = format!("doc/{}.json", package.replace('-', "_"));
+    let api = public_api::Builder::from_rustdoc_json(target.join(file))
         .omit_blanket_impls(true)
         .omit_auto_trait_impls(true)
         .omit_auto_derived_impls(true)
         .build();
     match api {
-        Ok(api) => {
-            let api = api.to_string();
-            let pages = "pub mod luagate::guide::"; // the guide may gain, lose and rename pages
-            Some(api.lines().filter(|line| !line.starts_with(pages)).map(|line| format!("{line}\n")).collect())
-        }
+        Ok(api) => Some(api.to_string()),
         Err(error) => {
             // Not `eprintln`: the terminal shows this although the test harness captures output.
             let why = "skipped: api needs a Rust whose rustdoc writes the format that public-api reads";
@@ -64,7 +76,10 @@ fn foreign_types(api: &str) -> BTreeSet<String> {
     let words = api.split(|c| !is_path(c)).map(|word| word.trim_matches(':'));
     let paths = words.filter(|word| word.contains("::"));
     let own = ["luagate", "luagate_core", "core", "alloc", "std"];
-    paths.filter(|path| path.split("::").next().is_some_and(|first| !own.contains(&first))).map(str::to_owned).collect()
+    paths
+        .filter(|path| path.split("::").next().is_some_and(|first| !own.contains(&first)))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -85,8 +100,10 @@ fn public_api_is_the_recorded_one() {
 fn types_of_other_crates_in_the_public_api_are_listed() {
     let Ok(api) = fs::read_to_string(RECORD) else { panic!("{RECORD} is missing") };
     let releasing = include_str!("../../../RELEASING.md");
-    let section = releasing.split("## Types of other crates").nth(1).and_then(|text| text.split("\n## ").next());
-    let listed = section.expect("RELEASING.md has the section").lines().filter_map(|line| line.strip_prefix("| `"));
+    let section =
+        releasing.split("## Types of other crates").nth(1).and_then(|text| text.split("\n## ").next());
+    let listed =
+        section.expect("RELEASING.md has the section").lines().filter_map(|line| line.strip_prefix("| `"));
     let listed: BTreeSet<_> = listed.filter_map(|line| line.split('`').next()).map(str::to_owned).collect();
     assert_eq!(listed, foreign_types(&api));
 }

@@ -1,5 +1,5 @@
-//! Promise: `./dev test` runs the tests in containers wherever a container engine answers, and says at its end what it did not run.
-//! It never reports a test as passed that could not run.
+//! Promise: `./dev test` runs the tests in containers wherever a container engine answers, and says at its
+//! end what it did not run. It never reports a test as passed that could not run.
 //!
 //! Each tool that `./dev` calls is replaced by a script.
 
@@ -57,7 +57,11 @@ impl Dev {
         let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut command = Command::new(root.join("dev"));
-        command.args(arguments).env("PATH", path).env("FAKE_FOLDER", folder.path()).env("FAKE_ENGINE", engine);
+        command
+            .args(arguments)
+            .env("PATH", path)
+            .env("FAKE_FOLDER", folder.path())
+            .env("FAKE_ENGINE", engine);
         command.env("REDIS_URL", "redis://me@first"); // with a user, so that nobody asks it for its version
         for variable in ["LUAGATE_IMAGE", "LUAGATE_SERVER", "CARGO", "CARGO_TARGET_DIR"] {
             command.env_remove(variable);
@@ -67,7 +71,9 @@ impl Dev {
 
     fn run(&mut self) -> (Output, String, Vec<String>) {
         let output = self.command.output().unwrap();
-        let text = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
+        let text = [&output.stdout, &output.stderr]
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+            .concat();
         let calls = fs::read_to_string(self.folder.path().join("calls")).unwrap_or_default();
         (output, text, calls.lines().map(str::to_owned).collect())
     }
@@ -90,7 +96,10 @@ fn without_an_engine_the_end_of_the_log_says_that_the_tests_in_containers_did_no
     let (output, text, calls) = Dev::new(&["test"], "absent").run();
     assert!(output.status.success(), "{text}");
     let end = end_of(&text);
-    assert!(end.contains(&format!("dev: not run: {CONTAINERS}: neither docker nor podman answers\n")), "{end}");
+    assert!(
+        end.contains(&format!("dev: not run: {CONTAINERS}: neither docker nor podman answers\n")),
+        "{end}"
+    );
     assert!(in_container(&calls).is_empty(), "{calls:?}");
 }
 

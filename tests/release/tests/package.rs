@@ -1,6 +1,7 @@
-//! Promise: a program builds with the published package alone, also with the oldest Rust and the oldest direct
-//! dependencies that `Cargo.toml` allows. If the program has no cryptography provider for rustls, TLS is an error that names
-//! what is missing. The package contains code, scripts, examples, licences and the README, and nothing else.
+//! Promise: a program builds with the published package alone, also with the oldest Rust and the oldest
+//! direct dependencies that `Cargo.toml` allows. If the program has no cryptography provider for rustls, TLS
+//! is an error that names what is missing. The package contains code, scripts, examples, licences and the
+//! README, and nothing else.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,13 +33,17 @@ fn package_contains_code_scripts_examples_licences_and_readme() {
     let files = files();
     let made_by_cargo = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig"];
     let texts = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
-    for file in texts.iter().chain(&["lua/manifest.json", "lua/README.md", "src/lib.rs", "examples/nightly_job.rs"]) {
+    for file in
+        texts.iter().chain(&["lua/manifest.json", "lua/README.md", "src/lib.rs", "examples/nightly_job.rs"])
+    {
         assert!(files.iter().any(|packed| packed == file), "{file} is missing");
     }
     let folders = ["src/", "lua/", "examples/", "docs/"];
     let is_expected = |file: &&String| {
         let name = file.as_str();
-        folders.iter().any(|folder| name.starts_with(folder)) || texts.contains(&name) || made_by_cargo.contains(&name)
+        folders.iter().any(|folder| name.starts_with(folder))
+            || texts.contains(&name)
+            || made_by_cargo.contains(&name)
     };
     let others: Vec<_> = files.iter().filter(|file| !is_expected(file)).collect();
     assert!(others.is_empty(), "not expected in the package: {others:?}");
@@ -55,7 +60,8 @@ fn the_readme_names_the_dependencies() {
     };
     let mut named = always(&manifest["dependencies"]);
     // The core is a part of the library.
-    let core: toml::Table = fs::read_to_string(root().join("crates/core/Cargo.toml")).unwrap().parse().unwrap();
+    let core: toml::Table =
+        fs::read_to_string(root().join("crates/core/Cargo.toml")).unwrap().parse().unwrap();
     named.extend(always(&core["dependencies"]));
     named.retain(|name| name != "`luagate-core`");
     named.extend(always(&manifest["target"]["cfg(target_os = \"linux\")"]["dependencies"]));
@@ -72,7 +78,10 @@ fn the_readme_names_the_dependencies() {
 #[test]
 fn the_readme_is_short() {
     let lines = fs::read_to_string(root().join("README.md")).unwrap().lines().count();
-    assert!(lines <= 150, "README.md has {lines} lines, at most 150 are allowed: move the rest to a page of the guide");
+    assert!(
+        lines <= 150,
+        "README.md has {lines} lines, at most 150 are allowed: move the rest to a page of the guide"
+    );
 }
 
 /// The targets of the links and pictures of a Markdown text.
@@ -108,10 +117,14 @@ fn with_oldest_dependencies(manifest: &str) -> String {
 
 /// Sets the oldest version of each dependency of this table.
 fn set_oldest(table: &mut toml::Table) {
-    let dependencies = table.get_mut("dependencies").and_then(toml::Value::as_table_mut).expect("dependencies");
+    let dependencies =
+        table.get_mut("dependencies").and_then(toml::Value::as_table_mut).expect("dependencies");
     for (name, dependency) in dependencies.iter_mut() {
         let version = dependency.get_mut("version").unwrap_or_else(|| panic!("{name} has a version"));
         let oldest = version.as_str().expect("a text");
+        if oldest.starts_with('=') {
+            continue; // exactly this one
+        }
         let missing = ".0".repeat(2 - oldest.matches('.').count());
         *version = format!("={oldest}{missing}").into();
     }
@@ -119,8 +132,9 @@ fn set_oldest(table: &mut toml::Table) {
 
 /// Whether this toolchain is installed, or can be.
 fn has_toolchain(version: &str) -> bool {
-    let rustup =
-        |words: &[&str]| Command::new("rustup").args(words).output().is_ok_and(|output| output.status.success());
+    let rustup = |words: &[&str]| {
+        Command::new("rustup").args(words).output().is_ok_and(|output| output.status.success())
+    };
     rustup(&["run", version, "rustc", "--version"])
         || rustup(&["toolchain", "install", version, "--profile", "minimal", "--no-self-update"])
 }
@@ -175,7 +189,8 @@ fn a_program_builds_with_the_package_alone_the_oldest_rust_and_the_oldest_depend
         let is_it = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(name);
         entries.find(is_it).unwrap_or_else(|| panic!("{name} was not unpacked"))
     };
-    let (luagate, core, memory) = (unpacked("luagate-0"), unpacked("luagate-core-0"), unpacked("luagate-memory-0"));
+    let (luagate, core, memory) =
+        (unpacked("luagate-0"), unpacked("luagate-core-0"), unpacked("luagate-memory-0"));
     let manifest = fs::read_to_string(luagate.join("Cargo.toml")).unwrap();
     fs::write(luagate.join("Cargo.toml"), with_oldest_dependencies(&manifest)).unwrap();
     // They are in no registry before the first release.
@@ -195,7 +210,11 @@ fn a_program_builds_with_the_package_alone_the_oldest_rust_and_the_oldest_depend
     let cargo = || {
         let mut cargo = Command::new("cargo");
         if has_toolchain(&oldest) {
-            cargo.arg(format!("+{oldest}")).env_remove("RUSTC").env_remove("RUSTDOC").env_remove("RUSTUP_TOOLCHAIN");
+            cargo
+                .arg(format!("+{oldest}"))
+                .env_remove("RUSTC")
+                .env_remove("RUSTDOC")
+                .env_remove("RUSTUP_TOOLCHAIN");
         } else {
             println!("Rust {oldest} cannot be had here, so the package is built with the present one");
         }
@@ -204,5 +223,8 @@ fn a_program_builds_with_the_package_alone_the_oldest_rust_and_the_oldest_depend
         cargo
     };
     let printed = output_of(&mut cargo());
-    assert!(printed.contains("Add `rustls` to your program with its feature `ring` or `aws-lc-rs`"), "{printed}");
+    assert!(
+        printed.contains("Add `rustls` to your program with its feature `ring` or `aws-lc-rs`"),
+        "{printed}"
+    );
 }

@@ -1,5 +1,5 @@
-//! Promise: `RELEASING.md` has one table with the version of every package and the number of the contract, and every file that
-//! contains such a number agrees with it.
+//! Promise: `RELEASING.md` has one table with the version of every package and the number of the contract,
+//! and every file that contains such a number agrees with it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,8 @@ fn text(file: &str) -> String {
 fn table() -> BTreeMap<String, String> {
     let releasing = text("RELEASING.md");
     let section = releasing.split("\n## Versions\n").nth(1).and_then(|text| text.split("\n## ").next());
-    let rows = section.expect("RELEASING.md has the section").lines().filter_map(|line| line.strip_prefix("| `"));
+    let rows =
+        section.expect("RELEASING.md has the section").lines().filter_map(|line| line.strip_prefix("| `"));
     let rows = rows.map(|row| {
         let cells: Vec<_> = row.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).collect();
         (cells[0].clone(), cells[1].clone())
@@ -65,7 +66,8 @@ fn every_file_has_the_number_of_the_table() {
     assert!(unused.is_empty(), "no file has the numbers of the rows {unused:?}");
 }
 
-/// One version for a user to remember. Only the server in memory may keep an older one, and the contract has its own numbers.
+/// One version for a user to remember. Only the server in memory may keep an older one, and the contract has
+/// its own numbers.
 #[test]
 fn everything_but_the_memory_server_is_released_as_one_version() {
     let table = table();
@@ -80,7 +82,11 @@ fn the_changelog_describes_the_version_and_its_contract() {
     let table = table();
     let changelog = text("CHANGELOG.md");
     let heading = format!("\n## [{}] - ", table["luagate"]);
-    let (_, section) = changelog.split_once(&heading).unwrap_or_else(|| panic!("CHANGELOG.md: no section {heading:?}"));
+    let (_, section) =
+        changelog.split_once(&heading).unwrap_or_else(|| panic!("CHANGELOG.md: no section {heading:?}"));
     let section = section.split("\n## ").next().unwrap_or(section);
-    assert!(section.contains(&format!("Contract {}", table["contract"])), "the section does not name the contract");
+    assert!(
+        section.contains(&format!("Contract {}", table["contract"])),
+        "the section does not name the contract"
+    );
 }

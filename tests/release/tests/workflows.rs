@@ -1,5 +1,5 @@
-//! Promise: a workflow does what `./dev` does on any machine, with no more rights than it needs, and with actions that cannot change.
-//! `./dev test` also reads the workflows with actionlint.
+//! Promise: a workflow does what `./dev` does on any machine, with no more rights than it needs, and with
+//! actions that cannot change. `./dev test` also reads the workflows with actionlint.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,9 @@ fn workflows() -> BTreeMap<String, String> {
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let entries = entries.map(|entry| entry.unwrap());
     let texts: BTreeMap<_, _> = entries
-        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), std::fs::read_to_string(entry.path()).unwrap()))
+        .map(|entry| {
+            (entry.file_name().to_string_lossy().into_owned(), std::fs::read_to_string(entry.path()).unwrap())
+        })
         .collect();
     assert!(texts.len() >= 2, "{:?}", texts.keys());
     texts
@@ -33,8 +35,9 @@ fn every_step_calls_dev() {
 #[test]
 fn the_tests_in_containers_run_with_an_image_of_redis_and_one_of_valkey() {
     let workflows = workflows();
-    let docker =
-        workflows["test.yml"].split("\n\n").find(|job| values(job, "run: ").any(|run| run == "./dev test docker"));
+    let docker = workflows["test.yml"]
+        .split("\n\n")
+        .find(|job| values(job, "run: ").any(|run| run == "./dev test docker"));
     let images = values(docker.expect("a job"), "image: ").next().expect("its images");
     assert!(images.contains("'redis:") && images.contains("'valkey/valkey:"), "{images}");
 }

@@ -1,7 +1,8 @@
-//! Going back. The search keeps few ways. If none of them can continue, a discarded way may be able to. Most often that
-//! way contains an unseen grant that was not needed when it happened, but explains a later reply. So the search goes
-//! back a little, tries all unseen grants on the way forward, and keeps many more ways. After the critical event it
-//! continues as before. If it fails at the same event again, it goes back farther.
+//! Going back. The search keeps few ways. If none of them can continue, a discarded way may be able to. Most
+//! often that way contains an unseen grant that was not needed when it happened, but explains a later reply.
+//! So the search goes back a little, tries all unseen grants on the way forward, and keeps many more ways.
+//! After the critical event it continues as before. If it fails at the same event again, it goes back
+//! farther.
 
 use super::way::{UnderWay, Way};
 use std::collections::{HashSet, VecDeque};
@@ -46,8 +47,9 @@ impl Back {
         }
     }
 
-    /// Returns the place to resume from after a failure at event `past`, and the event up to which more ways are tried.
-    /// `span` is the length of the failed step's span in events. `None` after the maximum number of attempts.
+    /// Returns the place to resume from after a failure at event `past`, and the event up to which more ways
+    /// are tried. `span` is the length of the failed step's span in events. `None` after the maximum number
+    /// of attempts.
     pub fn from(&mut self, past: usize, span: usize) -> Option<(&Place, usize)> {
         if past > self.end {
             (self.end, self.times) = (past, 0);

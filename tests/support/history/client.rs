@@ -96,7 +96,8 @@ impl Recorded<'_> {
         )
     }
 
-    /// After an error the permit is in the error. Dropping it releases in the background, so the outcome is unknown.
+    /// After an error the permit is in the error. Dropping it releases in the background, so the outcome is
+    /// unknown.
     pub fn release(&self, permit: Permit) -> Result<Released, ReleaseError> {
         let op = release_of(&permit);
         self.record(
@@ -138,7 +139,12 @@ fn granted(permit: &Permit) -> Outcome {
 
 /// For leases with an end, a reply of the server always contains the time to ask again.
 fn full(denied: &Denied) -> Full {
-    Full { in_use: denied.in_use, limit: denied.limit, waiting: denied.waiting, answered: denied.next_expiry.is_some() }
+    Full {
+        in_use: denied.in_use,
+        limit: denied.limit,
+        waiting: denied.waiting,
+        answered: denied.next_expiry.is_some(),
+    }
 }
 
 fn tried(result: &Result<Permit, TryAcquireError>) -> Outcome {

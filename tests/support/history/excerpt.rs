@@ -1,5 +1,5 @@
-//! The report of a failed check: the calls around the event that no order can pass, and the reason why each possible
-//! next step fails.
+//! The report of a failed check: the calls around the event that no order can pass, and the reason why each
+//! possible next step fails.
 
 use super::planned::{Plan, Planned, Wrong};
 use super::step::Step;
@@ -58,8 +58,12 @@ impl Excerpt<'_> {
             _ => self.line(planned.call),
         };
         let _ = writeln!(text, "    {}", show(planned));
-        let _ =
-            writeln!(text, "  at that point {} of {} are in use, held by", stuck.way.semaphore.in_use(), rules.limit);
+        let _ = writeln!(
+            text,
+            "  at that point {} of {} are in use, held by",
+            stuck.way.semaphore.in_use(),
+            rules.limit
+        );
         for (who, permits) in stuck.way.semaphore.holders() {
             let _ = writeln!(text, "    {permits}: {}", self.line(plan.holder_calls[who as usize]));
         }

@@ -93,12 +93,14 @@ impl Semaphore {
         Ok(())
     }
 
-    /// Whether the step is possible now, or the reason why not. `early` returns the time from which the holder's own
-    /// clock may regard a lease as ended.
+    /// Whether the step is possible now, or the reason why not. `early` returns the time from which the
+    /// holder's own clock may regard a lease as ended.
     pub fn allows(&self, step: &Step, rules: &Rules, early: impl Fn(LeaseNo) -> Micros) -> Result<(), Why> {
         let held = |holder: Option<_>| holder.ok_or(Why::NotHeld).map(drop::<&Holder>);
         match *step {
-            Step::Enter { who, number, .. } | Step::Grant { who, number, .. } if self.astray.contains(&who) => {
+            Step::Enter { who, number, .. } | Step::Grant { who, number, .. }
+                if self.astray.contains(&who) =>
+            {
                 self.is_next(number)
             }
             Step::Enter { permits, all, number, place, .. } => {

@@ -1,5 +1,5 @@
-//! Converts calls into steps, each with the span in which it took effect. A wait in line has two steps: its ticket and
-//! its grant. A lease adds another step: its end.
+//! Converts calls into steps, each with the span in which it took effect. A wait in line has two steps: its
+//! ticket and its grant. A lease adds another step: its end.
 
 mod acquires;
 mod builder;

@@ -1,9 +1,9 @@
-//! Recording: one file for each process, with a line at the start and a line at the end of each call. Each line is
-//! written at once, so the file of a killed process contains all its calls, also the unfinished ones.
+//! Recording: one file for each process, with a line at the start and a line at the end of each call. Each
+//! line is written at once, so the file of a killed process contains all its calls, also the unfinished ones.
 //!
-//! Spans are measured by the monotonic clock, which all processes of a machine share and which is never set. Leases end
-//! by the server's wall clock, so each line contains that too. The distance between the clocks must stay almost
-//! constant.
+//! Spans are measured by the monotonic clock, which all processes of a machine share and which is never set.
+//! Leases end by the server's wall clock, so each line contains that too. The distance between the clocks
+//! must stay almost constant.
 
 use super::{Call, History, Micros, Op, Outcome};
 use rustix::time::{ClockId, clock_gettime};
@@ -122,9 +122,9 @@ impl History {
 /// The number of lines for one measurement of the distance.
 const ENOUGH: usize = 500;
 
-/// The distance from the monotonic to the wall clock, as pairs of start time and distance. Systems adjust the wall
-/// clock slightly all the time. A process may be paused between its two clock readings, so the smallest distance of
-/// many lines is the correct one.
+/// The distance from the monotonic to the wall clock, as pairs of start time and distance. Systems adjust the
+/// wall clock slightly all the time. A process may be paused between its two clock readings, so the smallest
+/// distance of many lines is the correct one.
 fn distances(clocks: &mut [(i64, i64)]) -> Vec<(i64, i64)> {
     clocks.sort_unstable();
     let least = |part: &[(i64, i64)]| part.iter().map(|(_, offset)| *offset).min().unwrap_or(0);
@@ -137,7 +137,10 @@ fn distances(clocks: &mut [(i64, i64)]) -> Vec<(i64, i64)> {
             (_, None) => all,
         };
         let moved = offset - all;
-        assert!(moved < 1_000, "the machine's clock was set by {moved} us meanwhile: leases cannot be checked");
+        assert!(
+            moved < 1_000,
+            "the machine's clock was set by {moved} us meanwhile: leases cannot be checked"
+        );
         found.push((part[0].0, offset));
     }
     found

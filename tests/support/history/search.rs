@@ -1,18 +1,20 @@
 //! Searches for an order of the calls that the model allows, with each call at one moment of its span.
 //!
-//! The method goes back to J. M. Wing and C. Gong, "Testing and verifying concurrent objects" (Journal of Parallel and
-//! Distributed Computing 17, 1993). It has the form of just-in-time linearization by G. Lowe, "Testing for
-//! linearizability" (Concurrency and Computation: Practice and Experience 29, 2017). The search processes the spans in
-//! the order of time. It keeps all *ways*: the possible explanations of the calls so far. A way is the state of the
-//! model and the steps under way that it has already taken. A step is taken only when it must be, at the end of its
-//! span, after any selection of the other steps under way. Equal ways are merged, so their number is bounded by the
-//! steps under way, not by the past ones. As in Lowe's paper and in Porcupine, each semaphore is searched separately.
+//! The method goes back to J. M. Wing and C. Gong, "Testing and verifying concurrent objects" (Journal of
+//! Parallel and Distributed Computing 17, 1993). It has the form of just-in-time linearization by G. Lowe,
+//! "Testing for linearizability" (Concurrency and Computation: Practice and Experience 29, 2017). The search
+//! processes the spans in the order of time. It keeps all *ways*: the possible explanations of the calls so
+//! far. A way is the state of the model and the steps under way that it has already taken. A step is taken
+//! only when it must be, at the end of its span, after any selection of the other steps under way. Equal ways
+//! are merged, so their number is bounded by the steps under way, not by the past ones. As in Lowe's paper
+//! and in Porcupine, each semaphore is searched separately.
 //!
-//! These rules keep the search small. Fences and tickets are given in ascending order, if each head start is added to
-//! its ticket again. A step that changes nothing is taken as soon as the model allows it: taking it later cannot help.
-//! An *unseen grant* is one without a reply to its caller. An unanswered call may have one at any later time, which
-//! explains nearly everything in a nearly unlimited number of ways. So at first the search keeps only few ways, those
-//! with the fewest unseen grants. An order found in this way is valid. If all of them fail, the search goes
+//! These rules keep the search small. Fences and tickets are given in ascending order, if each head start is
+//! added to its ticket again. A step that changes nothing is taken as soon as the model allows it: taking it
+//! later cannot help. An *unseen grant* is one without a reply to its caller. An unanswered call may have one
+//! at any later time, which explains nearly everything in a nearly unlimited number of ways. So at first the
+//! search keeps only few ways, those with the fewest unseen grants. An order found in this way is valid. If
+//! all of them fail, the search goes
 //! [back](super::back) and tries more. If that fails too, it keeps all ways, up to a bound. Beyond that the result is
 //! `undecided`, which proves nothing, and the report shows where the few ways failed.
 
@@ -46,7 +48,8 @@ pub struct Report {
 pub struct Violation {
     pub rule: Rule,
     pub semaphore: String,
-    /// The end of the span that no order passes, or the start of the last of the calls that are wrong by themselves.
+    /// The end of the span that no order passes, or the start of the last of the calls that are wrong by
+    /// themselves.
     pub at: Micros,
     pub text: String,
 }

@@ -20,7 +20,8 @@ pub enum Step {
         number: u32,
         place: u64,
     },
-    /// Receives a ticket. A waiter that may lose its place later does not count as in line (`stays` is false).
+    /// Receives a ticket. A waiter that may lose its place later does not count as in line (`stays` is
+    /// false).
     Join {
         who: Who,
         number: u32,
@@ -101,7 +102,9 @@ impl Step {
     /// The rank of the number that it takes, as a fence or a place in line, in the history.
     pub fn number(&self) -> Option<u32> {
         match *self {
-            Step::Enter { number, .. } | Step::Join { number, .. } | Step::Grant { number, .. } => Some(number),
+            Step::Enter { number, .. } | Step::Join { number, .. } | Step::Grant { number, .. } => {
+                Some(number)
+            }
             _ => None,
         }
     }

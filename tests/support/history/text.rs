@@ -156,8 +156,8 @@ impl Outcome {
 }
 
 impl History {
-    /// Parses lines such as `a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0`: caller, start and end in ms,
-    /// operation and outcome.
+    /// Parses lines such as `a 0 2 acquire 1 1000 tries -> granted a 1 1000 0 0`: caller, start and end in
+    /// ms, operation and outcome.
     pub fn of(lines: &[&str]) -> History {
         let ms = |word: &str| (word.parse::<f64>().unwrap() * 1_000.0) as u64;
         let call = |line: &&str| {

@@ -11,7 +11,8 @@ pub struct Waits {
     by_ticket: Option<Ends>,
 }
 
-/// Sorted by their starts: the start of a span, the latest end of all spans up to there, and the second latest end.
+/// Sorted by their starts: the start of a span, the latest end of all spans up to there, and the second
+/// latest end.
 struct Ends(Vec<(Micros, Micros, Micros)>);
 
 impl Ends {
@@ -53,7 +54,9 @@ impl Waits {
         Waits {
             by_start: spans(|call| call.start),
             // With another clock a ticket does not show when its call came.
-            by_ticket: rules.same_clock.then(|| spans(|call| call.start.saturating_sub(call.head_start() + MS))),
+            by_ticket: rules
+                .same_clock
+                .then(|| spans(|call| call.start.saturating_sub(call.head_start() + MS))),
         }
     }
 
@@ -67,6 +70,10 @@ impl Waits {
         };
         let Some((first, second)) = ends else { return false };
         // If this call waits, its own span is one of them.
-        if matches!(call.op, Op::Acquire { waits: true, .. }) { second >= call.start } else { first >= call.start }
+        if matches!(call.op, Op::Acquire { waits: true, .. }) {
+            second >= call.start
+        } else {
+            first >= call.start
+        }
     }
 }

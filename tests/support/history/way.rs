@@ -1,5 +1,5 @@
-//! The state of the search at one time: the ways, which are the possible explanations of the calls so far, and the
-//! steps under way.
+//! The state of the search at one time: the ways, which are the possible explanations of the calls so far,
+//! and the steps under way.
 
 use super::model::Semaphore;
 use super::rule::Why;

@@ -32,13 +32,15 @@ fn forged_and_repeated_hints_do_not_make_a_waiter_ask() {
         let last = raw.inspect().waiters.pop()?;
         (!last.id.starts_with("dead")).then_some(last.id)
     });
-    // The script stops after a hundred dropped waiters and sends the client a hint to ask at once. That call finds one
-    // permit free.
+    // The script stops after a hundred dropped waiters and sends the client a hint to ask at once. That call
+    // finds one permit free.
     let mut listener = Listener::on(&server, &channel);
     raw.assert_released("first");
     let hint = listener.next();
     assert_eq!((&hint[0], &hint[1..4]), (&id, &["0", "0", "0"].map(String::from)[..]));
-    eventually("the client has asked and is the head", || (raw.inspect().waiters.first()?.id == id).then_some(()));
+    eventually("the client has asked and is the head", || {
+        (raw.inspect().waiters.first()?.id == id).then_some(())
+    });
     let mut stranger = server.connection();
     reset_counts(&mut raw.con);
     for payload in forgeries(&id, 2, hint[4].parse().unwrap()) {
@@ -47,7 +49,8 @@ fn forged_and_repeated_hints_do_not_make_a_waiter_ask() {
     for _ in 0..5_000 {
         publish(&mut stranger, &channel, hint.join(" ").as_bytes());
     }
-    // The server has sent all messages before this reply. So `let_it_read` takes little time, and its checks few scripts.
+    // The server has sent all messages before this reply. So `let_it_read` takes little time, and its checks
+    // few scripts.
     gate.semaphore("sync", 1).inspect().unwrap();
     let_it_read(&server, &gate);
     let ran = scripts_run(&mut raw.con);

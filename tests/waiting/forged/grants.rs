@@ -93,8 +93,8 @@ fn a_genuine_message_for_another_wait_is_not_accepted() {
     let waiting = wait_for_permit(&gate, 1);
     let id = waiter_of(&mut raw);
     let channel = channel_of(&server);
-    // The attacker starts a wait of the same id on another semaphore, with this channel and its own secret. A script
-    // signs that grant.
+    // The attacker starts a wait of the same id on another semaphore, with this channel and its own secret. A
+    // script signs that grant.
     let mut elsewhere = Raw::named(&server, "elsewhere", 1);
     let inbox = format!("{channel}#mine");
     elsewhere.grant(elsewhere.ask("holder"));

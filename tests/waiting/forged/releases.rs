@@ -1,4 +1,5 @@
-//! Promise: no forged or replayed message makes a client release a permit that another process holds with the same id.
+//! Promise: no forged or replayed message makes a client release a permit that another process holds with the
+//! same id.
 
 use super::{LONG, channel_of, forgeries, let_it_read, publish, waiter_of};
 use crate::own;
@@ -20,8 +21,8 @@ fn assert_kept(server: &Server, gate: &Gate, raw: &mut Raw, id: &str) {
     }
 }
 
-/// Cancels a wait with the id `worker` while the server does not answer. The background then gives up its place in
-/// line.
+/// Cancels a wait with the id `worker` while the server does not answer. The background then gives up its
+/// place in line.
 fn give_up_unanswered(semaphore: Semaphore, server: &mut Server, raw: &mut Raw) {
     let cancel = luagate::Cancel::new();
     let asks = semaphore.clone().cancelled_by(&cancel);
@@ -42,7 +43,11 @@ fn a_forged_grant_for_an_abandoned_wait_releases_nothing() {
     let mut server = own!(Server::private(&[]));
     let mut raw = Raw::new(&server, 1);
     raw.grant(Ask { lease_ms: LONG, ..raw.ask("holder") });
-    let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_secs(1)).open().unwrap();
+    let gate = Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .read_timeout(Duration::from_secs(1))
+        .open()
+        .unwrap();
     give_up_unanswered(gate.semaphore("raw", 1).id("worker"), &mut server, &mut raw);
     let channel = channel_of(&server);
     // Another process uses the id again.
@@ -61,7 +66,11 @@ fn a_genuine_message_for_an_earlier_wait_of_the_same_id_releases_nothing() {
     let mut raw = Raw::new(&server, 1);
     let long = |id| Ask { id, limit: 1, lease_ms: LONG, ..Ask::default() };
     raw.grant(long("holder"));
-    let gate = Gate::builder(&server.url).prefix(&server.prefix).read_timeout(Duration::from_secs(1)).open().unwrap();
+    let gate = Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .read_timeout(Duration::from_secs(1))
+        .open()
+        .unwrap();
     let semaphore = gate.semaphore("raw", 1).id("worker");
     // The earlier wait. The attacker records its grant message.
     let asks = semaphore.clone();
@@ -72,8 +81,8 @@ fn a_genuine_message_for_an_earlier_wait_of_the_same_id_releases_nothing() {
     raw.assert_released("holder");
     let message = listener.next_grant().join(" ");
     waiting.join().unwrap().release().unwrap();
-    // Another wait is given up while the server does not answer. The client therefore releases a grant that may still
-    // arrive for it.
+    // Another wait is given up while the server does not answer. The client therefore releases a grant that
+    // may still arrive for it.
     raw.grant(long("holder"));
     give_up_unanswered(semaphore, &mut server, &mut raw);
     // Another process uses the id again.

@@ -1,5 +1,5 @@
-//! Promise: the scripts sign each message with the secret of its wait. They refuse an inbox with `#` but without
-//! channel or secret.
+//! Promise: the scripts sign each message with the secret of its wait. They refuse an inbox with `#` but
+//! without channel or secret.
 
 use super::{LONG, sha1};
 use crate::support::Server;

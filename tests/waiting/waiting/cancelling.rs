@@ -1,4 +1,5 @@
-//! Promise: a wait ends when its handle is cancelled or the handle's deadline passes. After that it is granted nothing.
+//! Promise: a wait ends when its handle is cancelled or the handle's deadline passes. After that it is
+//! granted nothing.
 
 use super::{MINUTE, await_waiters};
 use crate::support::raw::Raw;
@@ -125,7 +126,8 @@ fn a_wait_for_a_latch_ends_at_the_deadline_of_its_handle() {
     assert!(waited >= Duration::from_millis(200) && waited < Duration::from_secs(3));
 }
 
-/// Three waiters. The first one is cancelled and joins again with its ticket: it is granted before the others.
+/// Three waiters. The first one is cancelled and joins again with its ticket: it is granted before the
+/// others.
 #[test]
 fn a_cancelled_wait_leaves_the_line_and_can_join_it_again_at_its_place() {
     let server = Server::any();
@@ -159,7 +161,9 @@ fn a_cancelled_wait_leaves_the_line_and_can_join_it_again_at_its_place() {
                 await_waiters(&mut raw, count);
             }
             stop.cancel();
-            let Err(AcquireError::Cancelled(cancelled)) = first.join().unwrap() else { panic!("it was cancelled") };
+            let Err(AcquireError::Cancelled(cancelled)) = first.join().unwrap() else {
+                panic!("it was cancelled")
+            };
             let ticket = cancelled.ticket.unwrap();
             assert_eq!(ticket.to_string(), place.to_string());
             await_waiters(&mut raw, 2);
@@ -215,7 +219,11 @@ fn a_ticket_that_no_server_gave_disables_no_name() {
         assert_eq!(first.release().unwrap(), Released::Released);
         let next = semaphore.acquire().unwrap();
         let latest = (raw.server_ms() + 1) * 1_000;
-        assert!(next.fence() <= latest, "the ticket {text} raised the fence to {}, at {latest}", next.fence());
+        assert!(
+            next.fence() <= latest,
+            "the ticket {text} raised the fence to {}, at {latest}",
+            next.fence()
+        );
         next.refresh().unwrap();
         assert_eq!(next.release().unwrap(), Released::Released);
     }
@@ -223,7 +231,9 @@ fn a_ticket_that_no_server_gave_disables_no_name() {
 
 #[test]
 fn a_text_that_no_ticket_has_is_refused() {
-    for text in ["", "0", "007", "+7", "-1", "7 ", "1.5", "0x7", "seven", "9007199254740992", "99999999999999999999"] {
+    for text in
+        ["", "0", "007", "+7", "-1", "7 ", "1.5", "0x7", "seven", "9007199254740992", "99999999999999999999"]
+    {
         let refused = text.parse::<Ticket>().unwrap_err();
         assert_eq!(refused.what(), "ticket");
         assert!(refused.to_string().contains("Accepted: "), "{refused}");
@@ -255,7 +265,8 @@ fn a_wait_that_never_was_in_line_or_was_for_several_has_no_ticket() {
     let Err(AcquireError::Cancelled(cancelled)) = waiting.join().unwrap() else { panic!("it was cancelled") };
     assert_eq!(cancelled.ticket, None);
     // A ticket is of one line.
-    let refused = several.with(|semaphore| semaphore.ticket("7".parse::<Ticket>().unwrap())).acquire().unwrap_err();
+    let refused =
+        several.with(|semaphore| semaphore.ticket("7".parse::<Ticket>().unwrap())).acquire().unwrap_err();
     assert!(matches!(&refused, AcquireError::Invalid(invalid) if invalid.what() == "ticket"), "{refused}");
 }
 

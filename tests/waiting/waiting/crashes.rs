@@ -48,7 +48,10 @@ impl Worker {
         let mut line = String::new();
         while line.trim() != word {
             line.clear();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the worker ended before it printed {word}");
+            assert!(
+                self.output.read_line(&mut line).unwrap() > 0,
+                "the worker ended before it printed {word}"
+            );
         }
     }
 
@@ -86,8 +89,8 @@ fn killed_waiters_delay_no_one_and_killed_holders_only_for_their_lease() {
     let lease_end = state.holders[0].expires_at.unwrap();
     waiter.kill();
     holder.kill();
-    // The killed waiter is first in line and delays no one. The killed holder delays the next waiter until its lease
-    // ends.
+    // The killed waiter is first in line and delays no one. The killed holder delays the next waiter until
+    // its lease ends.
     next.await_line("inside");
     let state = raw.inspect();
     assert!(state.holders[0].id.starts_with("next/"));

@@ -1,4 +1,5 @@
-//! Promise: a wait ends at its timeout, when its place is revoked or when the limit changes, and leaves nothing behind.
+//! Promise: a wait ends at its timeout, when its place is revoked or when the limit changes, and leaves
+//! nothing behind.
 
 use super::{MINUTE, await_waiters};
 use crate::own;
@@ -44,8 +45,8 @@ fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &
     let mut raw = Raw::new(server, 1);
     let (mut used, mut timed_out, mut unknown) = (0, 0, 0);
     let release_after = Duration::from_millis(4);
-    // The timeout gets shorter after a used permit and longer after a timeout. So release and timeout cross on any
-    // machine.
+    // The timeout gets shorter after a used permit and longer after a timeout. So release and timeout cross
+    // on any machine.
     let mut timeout = Duration::from_millis(5);
     for round in 0..200 {
         let mut is_known = true;
@@ -65,8 +66,8 @@ fn assert_crossing_grants_are_used(server: &Server, first: &Semaphore, second: &
                     timed_out += 1;
                     timeout = timeout * 10 / 9;
                 }
-                // A thread without processor time for 30 ms gets this error. The outcome of its last call is released
-                // later.
+                // A thread without processor time for 30 ms gets this error. The outcome of its last call is
+                // released later.
                 Err(AcquireError::Unknown(_)) => (is_known, unknown) = (false, unknown + 1),
                 Err(other) => panic!("{other}"),
             }

@@ -12,7 +12,11 @@ use std::time::Duration;
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Lets these callers wait in this order for a semaphore that is full. Returns the order of the grants.
-fn order(raw: &mut Raw, holder: Permit, callers: &[(&'static str, &(dyn Fn() -> Permit + Sync))]) -> Vec<&'static str> {
+fn order(
+    raw: &mut Raw,
+    holder: Permit,
+    callers: &[(&'static str, &(dyn Fn() -> Permit + Sync))],
+) -> Vec<&'static str> {
     let granted = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for (place, (name, acquire)) in callers.iter().enumerate() {
@@ -73,7 +77,10 @@ fn locks_and_several_semaphores_have_a_head_start_too() {
     let server = Server::any();
     let gate = server.gate();
     let set = |semaphore: Semaphore| semaphore.head_start(DAY);
-    let raw = |name| Raw { keys: luagate::scripts::Keys::mutex(&server.prefix, name).unwrap(), ..Raw::new(&server, 1) };
+    let raw = |name| Raw {
+        keys: luagate::scripts::Keys::mutex(&server.prefix, name).unwrap(),
+        ..Raw::new(&server, 1)
+    };
     let mutex = gate.mutex("m");
     let (plain, urgent) = (|| mutex.lock().unwrap(), || mutex.clone().with(set).lock().unwrap());
     let granted = order(&mut raw("m"), mutex.lock().unwrap(), &[("plain", &plain), ("urgent", &urgent)]);
@@ -92,14 +99,18 @@ fn a_line_is_full_only_for_those_behind_it() {
     let holder = semaphore.acquire().unwrap();
     let urgent = semaphore.clone().head_start(DAY);
     std::thread::scope(|scope| {
-        let waits =
-            |semaphore: Semaphore| scope.spawn(move || semaphore.acquire_timeout(LONG).unwrap().release().unwrap());
+        let waits = |semaphore: Semaphore| {
+            scope.spawn(move || semaphore.acquire_timeout(LONG).unwrap().release().unwrap())
+        };
         waits(semaphore.clone());
         await_waiters(&mut raw, 1);
         assert!(matches!(semaphore.acquire(), Err(AcquireError::LineFull(_))));
         waits(urgent.clone());
         await_waiters(&mut raw, 2);
-        assert!(matches!(urgent.acquire(), Err(AcquireError::LineFull(_))), "one with its head start is before it");
+        assert!(
+            matches!(urgent.acquire(), Err(AcquireError::LineFull(_))),
+            "one with its head start is before it"
+        );
         holder.release().unwrap();
     });
 }
@@ -110,6 +121,9 @@ fn a_head_start_of_more_than_a_day_is_refused() {
     let gate: Gate = server.gate();
     let semaphore = gate.semaphore("raw", 1).head_start(DAY + Duration::from_millis(1));
     let Err(AcquireError::Invalid(invalid)) = semaphore.acquire() else { panic!() };
-    assert!(invalid.to_string().contains("head_start") && invalid.to_string().contains("up to a day"), "{invalid}");
+    assert!(
+        invalid.to_string().contains("head_start") && invalid.to_string().contains("up to a day"),
+        "{invalid}"
+    );
     gate.semaphore("raw", 1).head_start(DAY).acquire().unwrap().release().unwrap();
 }

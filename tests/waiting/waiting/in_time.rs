@@ -32,7 +32,8 @@ fn all_waiting_threads_of_a_gate_share_one_subscriber_connection() {
 }
 
 fn subscribers(raw: &mut Raw) -> usize {
-    let list: String = redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw.con).unwrap();
+    let list: String =
+        redis::cmd("CLIENT").arg("LIST").arg("TYPE").arg("pubsub").query(&mut raw.con).unwrap();
     list.lines().filter(|line| !line.is_empty()).count()
 }
 
@@ -127,7 +128,10 @@ fn two_semaphores_can_be_waited_for_with_one_own_id() {
         let two = scope.spawn(wait("second"));
         await_waiters(&mut first, 1);
         await_waiters(&mut second, 1);
-        assert!(matches!(wait("first")(), Err(AcquireError::Invalid(_))), "the same id is already in line there");
+        assert!(
+            matches!(wait("first")(), Err(AcquireError::Invalid(_))),
+            "the same id is already in line there"
+        );
         second.assert_released("holder");
         assert!(two.join().unwrap().is_ok());
         assert!(!one.is_finished());

@@ -1,5 +1,5 @@
-//! Promise: a wait continues after lost connections or a server restart. A grant that arrives after its end is
-//! released.
+//! Promise: a wait continues after lost connections or a server restart. A grant that arrives after its end
+//! is released.
 
 use super::{LONG, LONG_MS, MINUTE, await_waiters, held};
 use crate::own;
@@ -96,8 +96,8 @@ fn waits_succeed_while_connections_are_killed_in_a_loop() {
                 scope.spawn(|| {
                     let mut served = 0;
                     while served < 20 {
-                        // Two broken connections in a row leave the outcome unknown. The call reports this, and no
-                        // permit stays held.
+                        // Two broken connections in a row leave the outcome unknown. The call reports this,
+                        // and no permit stays held.
                         match semaphore.acquire_timeout(MINUTE) {
                             Ok(permit) => {
                                 served += 1;
@@ -198,8 +198,8 @@ fn await_return(raw: &mut Raw, fence: u64) {
     });
 }
 
-// The proxy cuts only the client's side. For the server, the lost subscription of an async gate still exists, and the grant
-// is sent there.
+// The proxy cuts only the client's side. For the server, the lost subscription of an async gate still exists,
+// and the grant is sent there.
 #[test]
 fn a_grant_that_arrives_for_an_abandoned_wait_is_released() {
     let server = own!(Server::private_tcp(&[]));
@@ -253,8 +253,11 @@ fn a_call_of_a_wait_that_arrives_after_its_end_leaves_nothing_held() {
 #[test]
 fn a_server_that_stays_unreachable_is_reported_as_a_failure() {
     let mut server = own!(Server::private(&[]));
-    let gate =
-        Gate::builder(&server.url).prefix(&server.prefix).outage_timeout(Duration::from_millis(300)).open().unwrap();
+    let gate = Gate::builder(&server.url)
+        .prefix(&server.prefix)
+        .outage_timeout(Duration::from_millis(300))
+        .open()
+        .unwrap();
     let semaphore = gate.semaphore("raw", 1);
     let mut raw = Raw::new(&server, 1);
     raw.grant(Ask { lease_ms: 600, ..raw.ask("holder") });
@@ -289,7 +292,9 @@ fn a_wait_continues_after_a_script_kept_the_server_busy() {
         });
         // A second call gets the error of the busy server.
         let second = semaphore.acquire_timeout(Duration::from_millis(100));
-        let Err(AcquireError::Failed(failure) | AcquireError::Unknown(failure)) = second else { panic!("{second:?}") };
+        let Err(AcquireError::Failed(failure) | AcquireError::Unknown(failure)) = second else {
+            panic!("{second:?}")
+        };
         assert_eq!(failure.kind(), luagate::errors::FailureKind::NotReady);
         assert!(!waiter.is_finished());
         redis::cmd("SCRIPT").arg("KILL").exec(&mut con).unwrap();

@@ -17,8 +17,11 @@ const TIMEOUTS: [u64; 6] = [500, 503, 506, 509, 512, 515];
 fn late(gate: &Gate, milliseconds: u64, is_task: bool) -> Duration {
     let (timeout, semaphore) = (Duration::from_millis(milliseconds), gate.semaphore("raw", 1));
     let begun = Instant::now();
-    let outcome =
-        if is_task { block_on(semaphore.acquire_timeout_async(timeout)) } else { semaphore.acquire_timeout(timeout) };
+    let outcome = if is_task {
+        block_on(semaphore.acquire_timeout_async(timeout))
+    } else {
+        semaphore.acquire_timeout(timeout)
+    };
     let took = begun.elapsed();
     // Unknown: the server stood still before its first reply had left it.
     assert!(matches!(outcome, Err(AcquireError::TimedOut(_) | AcquireError::Unknown(_))), "{outcome:?}");
@@ -36,7 +39,8 @@ fn a_timeout_is_kept_within_50_ms_while_the_server_stands_still() {
             let tasks = TIMEOUTS.map(|timeout| (&of_tasks, timeout, true));
             let threads = of_threads.iter().zip(TIMEOUTS).map(|(gate, timeout)| (gate, timeout, false));
             let waits = tasks.into_iter().chain(threads);
-            let waits = waits.map(|(gate, timeout, is_task)| scope.spawn(move || late(gate, timeout, is_task)));
+            let waits =
+                waits.map(|(gate, timeout, is_task)| scope.spawn(move || late(gate, timeout, is_task)));
             let waits: Vec<_> = waits.collect();
             await_waiters(&mut raw, waits.len() as u64);
             server.pause();

@@ -1,5 +1,5 @@
-//! The same with tasks: from a release to the running task in another process, compared with the bare script, which wakes
-//! a task there.
+//! The same with tasks: from a release to the running task in another process, compared with the bare script,
+//! which wakes a task there.
 
 use super::{BareLock, Other, now};
 use luagate::{Gate, Lease, Mutex};

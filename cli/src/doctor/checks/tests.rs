@@ -51,9 +51,13 @@ fn only_a_policy_that_can_evict_is_a_warning() {
 
 #[test]
 fn memory_above_nine_tenths_is_a_warning() {
-    for (used, most, expected) in
-        [(90, 100, Ok), (91, 100, Warning), (5_000, 0, Ok), (u64::MAX, u64::MAX, Warning), (101, 100, Warning)]
-    {
+    for (used, most, expected) in [
+        (90, 100, Ok),
+        (91, 100, Warning),
+        (5_000, 0, Ok),
+        (u64::MAX, u64::MAX, Warning),
+        (101, 100, Warning),
+    ] {
         let text = format!("used_memory:{used} maxmemory:{most}");
         assert_eq!(grade(memory(&info(&text))), expected, "{text}");
     }
@@ -86,7 +90,9 @@ fn persistence_that_is_off_or_fails_is_reported() {
 fn a_replica_is_broken_and_one_that_is_behind_a_warning() {
     let master = "role:master master_repl_offset:5000000 repl_backlog_size:1048576";
     let replica = |state: &str, offset: u64, lag: &str| {
-        format!("{master} connected_slaves:1 slave0:ip=10.0.0.2,port=6379,state={state},offset={offset},lag={lag}")
+        format!(
+            "{master} connected_slaves:1 slave0:ip=10.0.0.2,port=6379,state={state},offset={offset},lag={lag}"
+        )
     };
     for (text, expected) in [
         (master.to_owned(), Ok),
@@ -108,9 +114,14 @@ fn a_replica_is_broken_and_one_that_is_behind_a_warning() {
 
 #[test]
 fn clocks_may_differ_by_a_second() {
-    for (difference, expected) in
-        [(0, Ok), (1_000_000, Ok), (-1_000_000, Ok), (1_000_001, Warning), (-2_000_000, Warning), (i64::MIN, Warning)]
-    {
+    for (difference, expected) in [
+        (0, Ok),
+        (1_000_000, Ok),
+        (-1_000_000, Ok),
+        (1_000_001, Warning),
+        (-2_000_000, Warning),
+        (i64::MIN, Warning),
+    ] {
         assert_eq!(grade(clock(difference)), expected, "{difference}");
     }
     assert_eq!(clock(-2_000_000).found, "the server's clock is 2.000 s behind this machine's");

@@ -70,7 +70,11 @@ fn names_with_metrics_are_read_first_and_then_each_other_one_in_turn() {
         known.read(&name(read), Some(sample(name(read), u32::from(read == "e" || read == "a"), 0)));
     }
     known.found([all(), vec![name("new")]].concat());
-    assert_eq!(texts(known.first()), ["a", "c", "e", "new"], "the oldest reads, and a name that was never read");
+    assert_eq!(
+        texts(known.first()),
+        ["a", "c", "e", "new"],
+        "the oldest reads, and a name that was never read"
+    );
     assert_eq!(texts(known.next(2)), ["d", "f"]);
     assert_eq!(texts(known.next(2)), ["b"]);
 }

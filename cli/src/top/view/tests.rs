@@ -36,8 +36,11 @@ fn sample(text: &str, in_use: u32, waiting: u64) -> Sample {
 
 fn model() -> Model {
     let filter = Filter { patterns: Vec::new(), kind: None, busy: false };
-    let mut model =
-        Model::new("server s:6379, prefix p".to_owned(), &filter, Order { sort: Column::Name, reverse: false });
+    let mut model = Model::new(
+        "server s:6379, prefix p".to_owned(),
+        &filter,
+        Order { sort: Column::Name, reverse: false },
+    );
     model.take(Report::Stored(["a", "market:1", "market:2"].map(name).to_vec()), at(0));
     for sample in [sample("market:1", 2, 0), sample("market:2", 1, 3)] {
         model.take(Report::Read(sample.name.clone(), Some(sample)), at(1));
@@ -187,7 +190,8 @@ fn the_footer_asks_before_a_revocation() {
     let mut model = model();
     screen(&mut model, 80, 8);
     press(&mut model, "j\n");
-    let detail = Detail { sample: Some(sample("market:1", 1, 0)), owners: vec![owner("web/1", "held")], more: 0 };
+    let detail =
+        Detail { sample: Some(sample("market:1", 1, 0)), owners: vec![owner("web/1", "held")], more: 0 };
     model.take(Report::Opened(name("market:1"), detail), at(5));
     screen(&mut model, 80, 8);
     press(&mut model, "x");

@@ -35,7 +35,8 @@ mod tests {
     fn each_call_of_a_batch_gets_its_own_outcome() {
         let groups = by_node([2, 0, 2, 1, 0]);
         assert_eq!(groups, BTreeMap::from([(0, vec![1, 4]), (1, vec![3]), (2, vec![0, 2])]));
-        let outcomes = groups.into_iter().flat_map(|(node, calls)| calls.into_iter().map(move |call| (call, node)));
+        let outcomes =
+            groups.into_iter().flat_map(|(node, calls)| calls.into_iter().map(move |call| (call, node)));
         assert_eq!(in_order(outcomes), [2, 0, 2, 1, 0]);
     }
 }

@@ -1,5 +1,5 @@
-//! One call, until it has an outcome: repeated if a connection broke, redirected if its slot has moved. It sends nothing
-//! itself.
+//! One call, until it has an outcome: repeated if a connection broke, redirected if its slot has moved. It
+//! sends nothing itself.
 
 use super::NodeId;
 use super::slots::{Learning, SlotMap, slot_of};
@@ -8,7 +8,8 @@ use crate::kind::FailureKind;
 use crate::lease::Moment;
 use std::time::{Duration, Instant};
 
-/// How many redirects are followed at once. Two nodes may redirect to each other for a moment, until they agree about a slot.
+/// How many redirects are followed at once. Two nodes may redirect to each other for a moment, until they
+/// agree about a slot.
 const AT_ONCE: u32 = 4;
 
 /// After more redirects in a row, the nodes are not asked for the slots again.
@@ -55,7 +56,8 @@ enum RouteState {
     /// The call is sent to the node that has the slot now.
     Send,
     Pause(Duration),
-    /// The node of the last attempt may no longer have the slot. If no other node has it, this is the outcome.
+    /// The node of the last attempt may no longer have the slot. If no other node has it, this is the
+    /// outcome.
     Doubt(CallError),
     /// The same, after the nodes were asked.
     Doubted(CallError),
@@ -65,13 +67,14 @@ enum RouteState {
 /// The next step of a call.
 #[derive(Debug)]
 pub enum RouteStep {
-    /// Send the call to this node; after `ASKING`, if `asking`. Then [`Route::unanswered`], unless it is answered.
+    /// Send the call to this node; after `ASKING`, if `asking`. Then [`Route::unanswered`], unless it is
+    /// answered.
     Send {
         node: NodeId,
         asking: bool,
     },
-    /// Ask for the slots, then [`Route::learned`]. If another call asks already: with `waits`, wait for it first.
-    /// Without, do nothing.
+    /// Ask for the slots, then [`Route::learned`]. If another call asks already: with `waits`, wait for it
+    /// first. Without, do nothing.
     Learn {
         learning: Learning,
         waits: bool,
@@ -87,7 +90,8 @@ impl Route {
         Route::default()
     }
 
-    /// A call for this key to a cluster. The caller waits until `until`. After `latest` no redirect is followed.
+    /// A call for this key to a cluster. The caller waits until `until`. After `latest` no redirect is
+    /// followed.
     pub fn of_cluster(key: &[u8], until: Option<Instant>, latest: Instant) -> Route {
         let latest = until.map_or(latest, |until| until.min(latest));
         Route { slot: Some(slot_of(key)), until, latest: Some(latest), ..Route::of_one() }
@@ -108,8 +112,8 @@ impl Route {
         Route { node, ..self }
     }
 
-    /// The time since the first attempt, if an attempt without an answer may have run. If a later one is answered, the call
-    /// may have run twice.
+    /// The time since the first attempt, if an attempt without an answer may have run. If a later one is
+    /// answered, the call may have run twice.
     pub fn repeated(&self, now: impl FnOnce() -> Moment) -> Option<Duration> {
         self.begun.filter(|_| self.may_have_run).map(|begun| now().since(begun))
     }
@@ -183,7 +187,8 @@ impl Route {
         let error = match error {
             CallError::Unknown(failure) => {
                 self.may_have_run = !fault!("an earlier attempt that may have run is forgotten");
-                let is_repeated = self.is_repeated && !fault!("a call is repeated for as long as connections break");
+                let is_repeated =
+                    self.is_repeated && !fault!("a call is repeated for as long as connections break");
                 if failure.kind() == FailureKind::Disconnected && !is_repeated {
                     self.is_repeated = true;
                     self.state = self.again();
@@ -462,7 +467,8 @@ mod tests {
         let now = Instant::now();
         for (kind, to) in [(MOVED, "b:2"), (TRYAGAIN, "")] {
             let (mut slots, mut route) = (cluster(now), route(now));
-            for error in [unknown(FailureKind::Disconnected), redirected(kind, to), unknown(FailureKind::Disconnected)]
+            for error in
+                [unknown(FailureKind::Disconnected), redirected(kind, to), unknown(FailureKind::Disconnected)]
             {
                 assert_eq!(sent(&mut route, &mut slots, now), (1, false));
                 route.unanswered(Some(&mut slots), error, now);
@@ -524,7 +530,11 @@ mod tests {
         let mut first = route(now).begun(Moment::new(now, Duration::ZERO));
         assert_eq!(sent(&mut first, &mut slots, now), (1, false));
         first.unanswered(Some(&mut slots), redirected(MOVED, ":3"), now);
-        assert_eq!(slots.nodes()[2], ("b".to_owned(), 3), "without a host, it is that of the node which redirects");
+        assert_eq!(
+            slots.nodes()[2],
+            ("b".to_owned(), 3),
+            "without a host, it is that of the node which redirects"
+        );
         assert_eq!(sent(&mut first, &mut slots, now), (2, false));
         assert_eq!(
             first.repeated(|| Moment::new(now, Duration::ZERO)),
@@ -573,7 +583,8 @@ mod tests {
             let (node, _) = sent(route, slots, at);
             route.unanswered(Some(slots), redirected(MOVED, if node == 0 { "b:2" } else { "a:1" }), at);
         };
-        // Two nodes redirect to each other: the call follows them at once, then with pauses, until its time is over.
+        // Two nodes redirect to each other: the call follows them at once, then with pauses, until its time
+        // is over.
         let mut route = route(now);
         for _ in 0..4 {
             redirect(&mut route, &mut slots, now);
@@ -581,7 +592,9 @@ mod tests {
         for ms in (0..2_000).step_by(20) {
             let at = now + Duration::from_millis(ms);
             redirect(&mut route, &mut slots, at);
-            assert!(matches!(route.next(Some(&mut slots), at), RouteStep::Pause(pause) if pause.as_millis() == 20));
+            assert!(
+                matches!(route.next(Some(&mut slots), at), RouteStep::Pause(pause) if pause.as_millis() == 20)
+            );
         }
         redirect(&mut route, &mut slots, now + READ_TIMEOUT);
         let ended = error(&mut route, &mut slots, now);
@@ -617,9 +630,13 @@ mod tests {
     fn a_call_that_may_have_run_is_unknown_wherever_it_is_sent_then() {
         let now = Instant::now();
         let late = now + READ_TIMEOUT;
-        for (kind, to, at) in
-            [(MOVED, "a:1", late), (ASK, "a:1", late), (TRYAGAIN, "", late), (MOVED, "x", now), (ASK, "x", now)]
-        {
+        for (kind, to, at) in [
+            (MOVED, "a:1", late),
+            (ASK, "a:1", late),
+            (TRYAGAIN, "", late),
+            (MOVED, "x", now),
+            (ASK, "x", now),
+        ] {
             let mut slots = cluster(now);
             let mut route = route(now);
             sent(&mut route, &mut slots, now);
@@ -649,7 +666,9 @@ mod tests {
             let (mut learning, _) = asked(&mut route, &mut slots, now);
             report(&mut learning, &mut slots, "a:1", now);
             route.learned(Ok(()));
-            assert!(matches!(error(&mut route, &mut slots, now), CallError::Failed(failure) if failure.kind() == kind));
+            assert!(
+                matches!(error(&mut route, &mut slots, now), CallError::Failed(failure) if failure.kind() == kind)
+            );
         }
     }
 
@@ -684,7 +703,9 @@ mod tests {
             let failure = Failure::new(FailureKind::Unreachable, "gone");
             learning.answered(&mut slots, node, Err(failure), now);
         }
-        assert!(matches!(learning.next(&mut slots, now), Asked::Over(Err(failure)) if is_reported(&failure, "gone")));
+        assert!(
+            matches!(learning.next(&mut slots, now), Asked::Over(Err(failure)) if is_reported(&failure, "gone"))
+        );
         // A caller that has little time asks only as many as it has time for, but at least one.
         let soon = now + Duration::from_millis(30);
         let mut learning = slots.learning(None, Some(soon));

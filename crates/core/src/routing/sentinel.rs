@@ -1,6 +1,6 @@
-//! Sentinels: which one to ask for the master, which one to subscribe to, and what their answers mean. They also publish
-//! when another server becomes the master. The former master, if it still runs, may act as a master for ten more
-//! seconds; all its grants in that time are lost.
+//! Sentinels: which one to ask for the master, which one to subscribe to, and what their answers mean. They
+//! also publish when another server becomes the master. The former master, if it still runs, may act as a
+//! master for ten more seconds; all its grants in that time are lost.
 
 use super::HostPort;
 use crate::exchange::RawReply;
@@ -11,8 +11,8 @@ use crate::value::Value;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// The messages of the sentinels when a replica becomes the master. The sentinel that promoted it publishes the first,
-/// then each sentinel the second.
+/// The messages of the sentinels when a replica becomes the master. The sentinel that promoted it publishes
+/// the first, then each sentinel the second.
 pub const NEWS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 
 /// The pause after a sentinel that ends a subscription.
@@ -35,7 +35,8 @@ impl SentinelState {
         SentinelState { count, first: 0, known: None, moves: 0 }
     }
 
-    /// How many times the master changed. A connection that was made before the last change is not used any more.
+    /// How many times the master changed. A connection that was made before the last change is not used any
+    /// more.
     pub fn moves(&self) -> u64 {
         self.moves
     }
@@ -45,8 +46,8 @@ impl SentinelState {
         Search { count: self.count, first: self.first, steps: 0..self.count, failure }
     }
 
-    /// The server at the address that this sentinel reported is the master. Returns [`SentinelState::moves`] for connections
-    /// to it.
+    /// The server at the address that this sentinel reported is the master. Returns [`SentinelState::moves`]
+    /// for connections to it.
     pub fn connected(&mut self, sentinel: usize, master: HostPort) -> u64 {
         self.first = sentinel;
         self.reported(master);
@@ -73,8 +74,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// The next sentinel to ask, and until when. Then connect to the master that it reports, until the deadline, which may
-    /// have moved since the last step. `None`: all of them failed.
+    /// The next sentinel to ask, and until when. Then connect to the master that it reports, until the
+    /// deadline, which may have moved since the last step. `None`: all of them failed.
     pub fn next(&mut self, now: Instant, deadline: Instant) -> Option<(usize, Instant)> {
         let step = self.steps.next()?;
         // One share for each sentinel that may still be asked, and one for the master.
@@ -126,7 +127,9 @@ impl Listener {
                 self.state = ListenerState::Off;
                 Listen::Pause(PAUSE)
             }
-            ListenerState::News | ListenerState::Quiet if self.on != Some(sentinels.first) => self.subscribe(sentinels),
+            ListenerState::News | ListenerState::Quiet if self.on != Some(sentinels.first) => {
+                self.subscribe(sentinels)
+            }
             ListenerState::Off => self.subscribe(sentinels),
             ListenerState::News => Listen::Ask(sentinels.first),
             ListenerState::Quiet => Listen::Wait,
@@ -143,8 +146,8 @@ impl Listener {
         self.state = ListenerState::News;
     }
 
-    /// The sentinel reported this address. It does not count if another sentinel is asked first by now: a sentinel that
-    /// names a former master must not end the connections to the current one.
+    /// The sentinel reported this address. It does not count if another sentinel is asked first by now: a
+    /// sentinel that names a former master must not end the connections to the current one.
     pub fn told(&mut self, sentinels: &mut SentinelState, master: HostPort) {
         self.state = ListenerState::Quiet;
         if self.on == Some(sentinels.first) {
@@ -152,8 +155,8 @@ impl Listener {
         }
     }
 
-    /// The subscription ended, or the sentinel did not answer. The next one is asked first, unless that has changed
-    /// already.
+    /// The subscription ended, or the sentinel did not answer. The next one is asked first, unless that has
+    /// changed already.
     pub fn failed(&mut self, sentinels: &mut SentinelState, kind: FailureKind) {
         self.state = match kind {
             FailureKind::Permission => ListenerState::Stop,
@@ -174,7 +177,9 @@ pub fn address_of(master: &str) -> [&[u8]; 3] {
 /// Reads the reply to [`address_of`].
 pub fn read_address(master: &str, reply: Value) -> Result<HostPort, Failure> {
     let address = match &reply {
-        Value::Nil => return Err(Failure::because(FailureKind::NotReady, Reason::MasterUnknown(master.to_owned()))),
+        Value::Nil => {
+            return Err(Failure::because(FailureKind::NotReady, Reason::MasterUnknown(master.to_owned())));
+        }
         Value::Array(parts) => match parts.as_slice() {
             [Value::BulkString(host), Value::BulkString(port)] => {
                 text(host).zip(text(port).and_then(|port| port.parse().ok()))
@@ -239,7 +244,8 @@ mod tests {
         let mut sentinels = SentinelState::new(3);
         sentinels.connected(2, at(1));
         let mut search = sentinels.search();
-        let order: Vec<usize> = std::iter::from_fn(|| search.next(now, now)).map(|(sentinel, _)| sentinel).collect();
+        let order: Vec<usize> =
+            std::iter::from_fn(|| search.next(now, now)).map(|(sentinel, _)| sentinel).collect();
         assert_eq!(order, [2, 0, 1]);
     }
 

@@ -51,7 +51,8 @@ impl SlotMap {
         number
     }
 
-    /// The addresses of all nodes that were ever reported. The index of a node is its number. The list only grows.
+    /// The addresses of all nodes that were ever reported. The index of a node is its number. The list only
+    /// grows.
     pub fn nodes(&self) -> &[HostPort] {
         &self.nodes
     }
@@ -87,8 +88,8 @@ impl SlotMap {
         self.doubted.filter(|_| is_due)
     }
 
-    /// Node `from` reports that this slot has moved to the node at `to`. Other slots may have moved too: the next call
-    /// with enough time asks.
+    /// Node `from` reports that this slot has moved to the node at `to`. Other slots may have moved too: the
+    /// next call with enough time asks.
     pub fn moved(&mut self, slot: u16, from: NodeId, to: &str) -> Result<(), Failure> {
         let owner = self.at(from, to)?;
         self.moved.insert(slot, if fault!("a redirection leads back") { from } else { owner });
@@ -152,7 +153,9 @@ pub fn read(reply: Value) -> Result<Vec<Range>, Failure> {
         _ => None,
     };
     match ranges {
-        Some(ranges) if ranges.is_empty() => Err(Failure::because(FailureKind::NotReady, Reason::SlotsNotAssigned)),
+        Some(ranges) if ranges.is_empty() => {
+            Err(Failure::because(FailureKind::NotReady, Reason::SlotsNotAssigned))
+        }
         Some(ranges) => Ok(ranges),
         None => Err(Failure::because(FailureKind::UnexpectedReply, Reason::SlotsUnreadable)),
     }
@@ -184,8 +187,8 @@ fn range(row: &Value) -> Option<Range> {
 /// The number of slots of a cluster.
 const SLOTS: u16 = 16_384;
 
-/// The slot of a key in a cluster. Keys with the same hash tag, the text between the first `{` and the next `}`, have
-/// the same slot.
+/// The slot of a key in a cluster. Keys with the same hash tag, the text between the first `{` and the next
+/// `}`, have the same slot.
 pub fn slot_of(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) % SLOTS
 }
@@ -248,7 +251,13 @@ impl Learning {
     }
 
     /// Takes the reply of a node to [`COMMAND`].
-    pub fn answered(&mut self, slots: &mut SlotMap, node: NodeId, reply: Result<Value, Failure>, now: Instant) {
+    pub fn answered(
+        &mut self,
+        slots: &mut SlotMap,
+        node: NodeId,
+        reply: Result<Value, Failure>,
+        now: Instant,
+    ) {
         match reply.and_then(read) {
             Ok(ranges) => slots.learn(node, ranges, now),
             Err(failure) => self.failure = Some(failure),
@@ -294,7 +303,8 @@ mod tests {
 
     #[test]
     fn only_the_first_hash_tag_with_text_decides() {
-        let same = [("{user1000}.following", "user1000"), ("foo{bar}{zap}", "bar"), ("foo{{bar}}zap", "{bar")];
+        let same =
+            [("{user1000}.following", "user1000"), ("foo{bar}{zap}", "bar"), ("foo{{bar}}zap", "{bar")];
         for (key, tag) in same {
             assert_eq!(slot_of(key.as_bytes()), slot_of(tag.as_bytes()), "{key}");
         }

@@ -12,7 +12,9 @@ pub(crate) fn execute(store: &mut Store, command: &str, arguments: &[Bytes]) -> 
             let existing = arguments.iter().filter(|key| store.expires_at(key).is_some());
             number(existing.count())
         }
-        ("TTL", [key]) => expiry(store, key, |end| int(end.saturating_sub(store.micros() / 1_000).div_ceil(1_000))),
+        ("TTL", [key]) => {
+            expiry(store, key, |end| int(end.saturating_sub(store.micros() / 1_000).div_ceil(1_000)))
+        }
         ("KEYS", [pattern]) => names(store, pattern),
         // All names in one reply: the next cursor is 0, so there are no more.
         ("SCAN", [_, options @ ..]) => {
@@ -46,7 +48,9 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
             fits(rest, left)
         }),
         ([b'?', rest @ ..], [_, left @ ..]) => fits(rest, left),
-        ([b'\\', byte, rest @ ..] | [byte, rest @ ..], [first, left @ ..]) => byte == first && fits(rest, left),
+        ([b'\\', byte, rest @ ..] | [byte, rest @ ..], [first, left @ ..]) => {
+            byte == first && fits(rest, left)
+        }
         (_, []) => false,
     }
 }

@@ -49,7 +49,8 @@ pub(super) fn execute(store: &mut Store, command: &str, arguments: &[Bytes]) -> 
     })
 }
 
-/// LREM: removes up to `count` elements equal to this one, from the end if `count` is negative, all of them if it is 0.
+/// LREM: removes up to `count` elements equal to this one, from the end if `count` is negative, all of them
+/// if it is 0.
 fn remove(list: &mut VecDeque<Bytes>, count: i64, element: &[u8]) -> usize {
     let mut left = if count == 0 { i64::MAX } else { count.abs() };
     let before = list.len();

@@ -41,7 +41,8 @@ pub(super) fn execute(store: &mut Store, command: &str, arguments: &[Bytes]) -> 
                 _ => listed(rows.iter().rev().skip(skip).take(take), scores),
             }
         }
-        ("ZRANGEBYSCORE", [key, min, max, options @ ..]) | ("ZREVRANGEBYSCORE", [key, max, min, options @ ..]) => {
+        ("ZRANGEBYSCORE", [key, min, max, options @ ..])
+        | ("ZREVRANGEBYSCORE", [key, max, min, options @ ..]) => {
             let (scores, limit) = Limit::parse(options)?;
             let rows = by_score(store, key, min, max)?;
             match command {
@@ -54,8 +55,8 @@ pub(super) fn execute(store: &mut Store, command: &str, arguments: &[Bytes]) -> 
     })
 }
 
-/// ZADD with the options that the scripts use. XX changes only existing members, GT only increases scores, and with CH
-/// the reply also counts changed scores.
+/// ZADD with the options that the scripts use. XX changes only existing members, GT only increases scores,
+/// and with CH the reply also counts changed scores.
 fn add(store: &mut Store, key: &[u8], mut arguments: &[Bytes]) -> Reply {
     let (mut xx, mut gt, mut ch) = (false, false, false);
     while let [option, rest @ ..] = arguments {

@@ -41,7 +41,8 @@ pub(super) fn to_lua(lua: &Lua, reply: &Value) -> Result<LuaValue> {
     })
 }
 
-/// The result of a script as the client receives it: a number without its fraction, an array up to its first nil.
+/// The result of a script as the client receives it: a number without its fraction, an array up to its first
+/// nil.
 pub(super) fn to_reply(value: &LuaValue) -> Result<Reply> {
     Ok(Ok(match value {
         LuaValue::String(text) => Value::BulkString(text.as_bytes().to_vec()),

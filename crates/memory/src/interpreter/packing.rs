@@ -1,5 +1,5 @@
-//! The library `struct`, as far as scripts use it: numbers as bytes. In a format, `<` (the default) and `>` choose the
-//! byte order, `d` is a double, `I` an unsigned integer of 4 bytes, and `B` a byte.
+//! The library `struct`, as far as scripts use it: numbers as bytes. In a format, `<` (the default) and `>`
+//! choose the byte order, `d` is a double, `I` an unsigned integer of 4 bytes, and `B` a byte.
 
 use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
 
@@ -50,8 +50,8 @@ fn pack(lua: &Lua, (format, numbers): (LuaString, MultiValue)) -> Result<LuaStri
     lua.create_string(packed)
 }
 
-/// `struct.unpack(format, bytes)`: the numbers, and the index of the next byte, from 1. No value if there are too few
-/// bytes.
+/// `struct.unpack(format, bytes)`: the numbers, and the index of the next byte, from 1. No value if there are
+/// too few bytes.
 fn unpack(_: &Lua, (format, packed): (LuaString, LuaString)) -> Result<MultiValue> {
     let packed = packed.as_bytes();
     let mut rest: &[u8] = &packed;
@@ -62,7 +62,8 @@ fn unpack(_: &Lua, (format, packed): (LuaString, LuaString)) -> Result<MultiValu
         };
         rest = tail;
         let append = |bits, byte: &u8| bits << 8 | u64::from(*byte);
-        let bits = if little_endian { bytes.iter().rev().fold(0, append) } else { bytes.iter().fold(0, append) };
+        let bits =
+            if little_endian { bytes.iter().rev().fold(0, append) } else { bytes.iter().fold(0, append) };
         values.push(Value::Number(if is_double { f64::from_bits(bits) } else { bits as f64 }));
     }
     let next = packed.len() - rest.len() + 1;

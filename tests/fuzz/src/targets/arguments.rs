@@ -1,5 +1,6 @@
-//! Durations, limits and addresses in the arguments of the command. Promise: a refused one gets an error that says what is
-//! accepted. An accepted one is in its range, and is the same after it was written and read again.
+//! Durations, limits and addresses in the arguments of the command. Promise: a refused one gets an error that
+//! says what is accepted. An accepted one is in its range, and is the same after it was written and read
+//! again.
 
 use super::{text, texts};
 use crate::args::{Args, Limit, MOST, duration, limit, listen};
@@ -29,7 +30,9 @@ pub fn run(data: &[u8]) {
     assert_eq!(listen(&text).is_ok(), is_port);
     if text.contains('\n') {
         let words = ["luagate"].into_iter().chain(text.split('\n'));
-        let _ = Args::command().try_get_matches_from(words).map_err(|error| assert!(!error.to_string().is_empty()));
+        let _ = Args::command()
+            .try_get_matches_from(words)
+            .map_err(|error| assert!(!error.to_string().is_empty()));
     }
 }
 

@@ -1,12 +1,13 @@
-//! The words that a shell completes, and the names on the server that complete them. Promise: each offer is on one line, and no
-//! name that a shell would carry out is offered.
+//! The words that a shell completes, and the names on the server that complete them. Promise: each offer is
+//! on one line, and no name that a shell would carry out is offered.
 
 use super::{text, texts};
 use crate::completions::lines;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
-/// The first byte: the index of the word. Then the words and the names, each on a line; a name begins with `=`.
+/// The first byte: the index of the word. Then the words and the names, each on a line; a name begins with
+/// `=`.
 pub fn run(data: &[u8]) {
     let Some((index, rest)) = data.split_first() else { return };
     let rest = text(rest);
@@ -34,5 +35,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "ls\n--sort\n",
         "run\n-n5\tb",
     ];
-    (1..=3_u8).flat_map(|index| texts(&all).into_iter().map(move |words| [vec![index], words].concat())).collect()
+    (1..=3_u8)
+        .flat_map(|index| texts(&all).into_iter().map(move |words| [vec![index], words].concat()))
+        .collect()
 }

@@ -1,5 +1,5 @@
-//! Labels and other texts of other clients, as the command shows them. Promise: what a terminal gets has no hidden character, and
-//! nothing is lost: the exact text can be read again.
+//! Labels and other texts of other clients, as the command shows them. Promise: what a terminal gets has no
+//! hidden character, and nothing is lost: the exact text can be read again.
 
 use super::{text, texts};
 use crate::label;

@@ -1,5 +1,6 @@
-//! What `luagate run` sends to its guard, and `luagate acquire` to its keeper. Promise: a line that cannot be read is skipped,
-//! the next one is read, and each is the same after it was written and read again, however the bytes are cut.
+//! What `luagate run` sends to its guard, and `luagate acquire` to its keeper. Promise: a line that cannot be
+//! read is skipped, the next one is read, and each is the same after it was written and read again, however
+//! the bytes are cut.
 
 use super::texts;
 use crate::acquire::keeper::Kept;

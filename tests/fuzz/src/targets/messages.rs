@@ -1,5 +1,6 @@
-//! Messages about grants, which any client can publish. Promise: only the form of the scripts is read, what is read is the same
-//! after it was written and read again, and only the secret of a wait signs a message for it.
+//! Messages about grants, which any client can publish. Promise: only the form of the scripts is read, what
+//! is read is the same after it was written and read again, and only the secret of a wait signs a message for
+//! it.
 
 use super::text;
 use luagate_core::inbox::{Mailbox, Message, Received};
@@ -45,7 +46,8 @@ fn write(message: &Message) -> String {
     format!("{id} {permits} {fence} {at} {now}")
 }
 
-/// The rule for messages, written independently: an id, then four numbers, of which the third may be -1, then perhaps a signature.
+/// The rule for messages, written independently: an id, then four numbers, of which the third may be -1, then
+/// perhaps a signature.
 fn is_message(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let words: Vec<&str> = text.split(' ').collect();

@@ -1,5 +1,5 @@
-//! Names, ids and labels. Promise: each is refused with an error that says what is accepted, or is the same after it was written
-//! into a key or an id and read again. A text of any form gets a valid name.
+//! Names, ids and labels. Promise: each is refused with an error that says what is accepted, or is the same
+//! after it was written into a key or an id and read again. A text of any form gets a valid name.
 
 use super::{text, texts};
 use luagate::errors::Invalid;

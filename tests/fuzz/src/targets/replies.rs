@@ -1,4 +1,5 @@
-//! Replies of the scripts, and of a cluster about its slots. Promise: a reply is an error, or is returned exactly as it is.
+//! Replies of the scripts, and of a cluster about its slots. Promise: a reply is an error, or is returned
+//! exactly as it is.
 
 use super::resp::encode;
 use operations::{OPERATIONS, run as run_operation};
@@ -21,7 +22,9 @@ pub fn run(data: &[u8]) {
         let value = to_redis(&reply);
         for (name, operation) in OPERATIONS {
             match run_operation(*operation, &mut StandIn::answering(&value)) {
-                Ok(reported) if *name == "semaphore/inspect" => assert_eq!(reported, readable(&value), "{name}"),
+                Ok(reported) if *name == "semaphore/inspect" => {
+                    assert_eq!(reported, readable(&value), "{name}")
+                }
                 Ok(reported) => assert_eq!(reported, value, "{name}"),
                 Err(error) => assert!(!error.to_string().is_empty()),
             }
@@ -39,14 +42,18 @@ fn to_redis(reply: &Reply) -> Value {
         Reply::SimpleString(text) if text == "OK" => Value::Okay,
         Reply::SimpleString(text) => Value::SimpleString(text.clone()),
         Reply::Array(items) => Value::Array(items.iter().map(to_redis).collect()),
-        Reply::Error(refusal) => redis::parse_redis_value(format!("-{refusal}\r\n").as_bytes()).unwrap_or(Value::Nil),
+        Reply::Error(refusal) => {
+            redis::parse_redis_value(format!("-{refusal}\r\n").as_bytes()).unwrap_or(Value::Nil)
+        }
     }
 }
 
 /// As `inspect` lists ids: bytes that are not valid UTF-8 appear as the replacement character.
 fn readable(value: &Value) -> Value {
     match value {
-        Value::BulkString(bytes) => Value::BulkString(String::from_utf8_lossy(bytes).into_owned().into_bytes()),
+        Value::BulkString(bytes) => {
+            Value::BulkString(String::from_utf8_lossy(bytes).into_owned().into_bytes())
+        }
         Value::Array(items) => Value::Array(items.iter().map(readable).collect()),
         other => other.clone(),
     }
@@ -70,7 +77,6 @@ fn learn(value: Reply) {
             Err(failure) => assert!(port.is_none() && matches!(failure.reason(), Reason::NoAddress(_))),
         }
     }
-    let is_master =
-        matches!(&value, Reply::Array(parts) if parts.first() == Some(&Reply::BulkString(b"master".to_vec())));
+    let is_master = matches!(&value, Reply::Array(parts) if parts.first() == Some(&Reply::BulkString(b"master".to_vec())));
     assert_eq!(sentinel::check_role("name", Ok(value)).is_ok(), is_master);
 }

@@ -1,5 +1,5 @@
-//! Replies in the format of the server. Promise: the same values however the bytes are cut, and the same as `redis` reads.
-//! What is no reply is an error.
+//! Replies in the format of the server. Promise: the same values however the bytes are cut, and the same as
+//! `redis` reads. What is no reply is an error.
 
 use crate::seeds;
 use luagate_core::parser::read;

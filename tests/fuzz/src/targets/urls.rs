@@ -1,5 +1,6 @@
-//! URLs of servers. Promise: a refused one gets an error that says what is accepted and shows no piece of it, since a password may
-//! be anywhere. Only the name of an unknown parameter is shown, if no password can be before it.
+//! URLs of servers. Promise: a refused one gets an error that says what is accepted and shows no piece of it,
+//! since a password may be anywhere. Only the name of an unknown parameter is shown, if no password can be
+//! before it.
 
 use super::{text, texts};
 use luagate::Gate;

@@ -64,8 +64,8 @@ fn types_are_strict(language: &Language) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Many calls at the same time need no more than this number of connections. Otherwise a burst of calls would fail, since the
-/// server cannot accept so many connections in time.
+/// Many calls at the same time need no more than this number of connections. Otherwise a burst of calls would
+/// fail, since the server cannot accept so many connections in time.
 fn share_connections(language: &Language) -> Result<(), Failed> {
     const CALLS: usize = 200; // few, so that none has waited for 2 s on a loaded machine when the server continues
     const MOST: u64 = 100;
@@ -83,27 +83,31 @@ fn share_connections(language: &Language) -> Result<(), Failed> {
     let before = connections()?;
     server.pause();
     for call in 0..CALLS {
-        driver.send(format!("acquire gate=g permit=p{call} timeout=600000 name=burst limit=1 permits=1 lease=30000"));
+        driver.send(format!(
+            "acquire gate=g permit=p{call} timeout=600000 name=burst limit=1 permits=1 lease=30000"
+        ));
     }
     driver.call("threads").expect("done"); // it has begun with all of them
     server.resume();
-    eventually("all wait in line", || (semaphore.inspect().unwrap().waiter_count == CALLS as u64).then_some(()));
+    eventually("all wait in line", || {
+        (semaphore.inspect().unwrap().waiter_count == CALLS as u64).then_some(())
+    });
     let made = connections()? - before;
     assert!(made <= MOST + OTHERS, "{made} connections");
     held.release()?;
     Ok(())
 }
 
-/// The work in the background for one permit is the same with many others as with few. In the other languages each permit has
-/// a timer of the runtime.
+/// The work in the background for one permit is the same with many others as with few. In the other languages
+/// each permit has a timer of the runtime.
 fn same_work_with_many_permits(language: &Language) -> Result<(), Failed> {
     let output = language.run("background", &[]).output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())
 }
 
-/// Whatever the server replies, a call returns a value or an error of the client, and ends. With `LUAGATE_PROVE=long`, twenty
-/// times as many calls.
+/// Whatever the server replies, a call returns a value or an error of the client, and ends. With
+/// `LUAGATE_PROVE=long`, twenty times as many calls.
 fn survives_forged_replies(language: &Language) -> Result<(), Failed> {
     let cases = if std::env::var_os("LUAGATE_PROVE").is_some() { 10_000 } else { 500 };
     let mut run = language.run("replies", &[]);
@@ -159,15 +163,18 @@ fn other_text(language: &Language) -> Result<(), Failed> {
 /// A fence above all others.
 const FORGED: u64 = u64::MAX >> 10;
 
-/// A waiting worker receives its grant in a message and does not ask again. It ignores messages of other senders.
+/// A waiting worker receives its grant in a message and does not ask again. It ignores messages of other
+/// senders.
 fn granted_by_message(language: &Language) -> Result<(), Failed> {
     let server = server();
     let mut con = server.connection();
     let semaphore = server.gate().semaphore(NAME, LIMIT);
     let held = semaphore.try_acquire_available()?;
-    let mut worker = Member::start(language.name, language.run("worker", &[&server.url, &server.prefix, "1"]));
+    let mut worker =
+        Member::start(language.name, language.run("worker", &[&server.url, &server.prefix, "1"]));
     // Beside many others, a program takes long to start.
-    let waiter = within(6 * SOON, || semaphore.inspect().unwrap().waiters.pop()).ok_or("the worker does not wait")?;
+    let waiter =
+        within(6 * SOON, || semaphore.inspect().unwrap().waiters.pop()).ok_or("the worker does not wait")?;
     worker.close_input(); // it ends after this permit
     let channels: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").arg("*:inbox:*").query(&mut con)?;
     let inbox = channels.iter().find(|inbox| inbox.starts_with(&server.prefix)).ok_or("no inbox")?;
@@ -196,7 +203,10 @@ fn granted_by_message(language: &Language) -> Result<(), Failed> {
     let calls = calls_with(&mut con, &meta)?.into_iter().take_while(|words| !words.contains(&holder));
     let calls: Vec<_> = calls.filter(|words| words.contains(&waiter.id)).collect();
     assert!(!calls.is_empty(), "no call was recorded");
-    assert!(!calls.iter().any(|words| words[1] == acquire), "it asked again although a message had granted the permit");
+    assert!(
+        !calls.iter().any(|words| words[1] == acquire),
+        "it asked again although a message had granted the permit"
+    );
     Ok(())
 }
 
@@ -206,12 +216,15 @@ pub fn log_every_call(con: &mut Connection) -> RedisResult<()> {
     redis::cmd("CONFIG").arg(&["SET", "slowlog-max-len", "1000000"]).exec(con)
 }
 
-/// The words of each call of a script that has this word as an argument, since [`log_every_call`]. The newest is first.
+/// The words of each call of a script that has this word as an argument, since [`log_every_call`]. The newest
+/// is first.
 pub fn calls_with(con: &mut Connection, word: &str) -> RedisResult<Vec<Vec<String>>> {
     type Row = (i64, i64, i64, Vec<Vec<u8>>, String, String);
     let rows: Vec<Row> = redis::cmd("SLOWLOG").arg(&["GET", "-1"]).query(con)?;
     let calls = rows.into_iter().map(|row| row.3);
-    let texts = calls.map(|words| words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect());
-    let is_one = |words: &Vec<String>| words[0].eq_ignore_ascii_case("EVALSHA") && words.iter().any(|one| one == word);
+    let texts =
+        calls.map(|words| words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect());
+    let is_one =
+        |words: &Vec<String>| words[0].eq_ignore_ascii_case("EVALSHA") && words.iter().any(|one| one == word);
     Ok(texts.filter(is_one).collect())
 }

@@ -9,8 +9,8 @@
 //! | `look` | `held MS` or `lost 0`: the time that remains |
 //! | `await_lost MS` | `lost` when the notice of loss arrives, or `held` after MS without one |
 //!
-//! A WANT is `NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS`, and `/HEAD_START_MS` if it has one. A LEASE_MS that ends with
-//! `+` is renewed in the background; `-` means no explicit lease.
+//! A WANT is `NAME/LIMIT/PERMITS/LEASE_MS/MAX_WAITING/AT_LEAST_MS`, and `/HEAD_START_MS` if it has one. A
+//! LEASE_MS that ends with `+` is renewed in the background; `-` means no explicit lease.
 
 use super::language::Language;
 use crate::faults::client::Client;
@@ -72,7 +72,9 @@ fn in_full(command: &str) -> String {
     let mut words = command.split(' ');
     let verb = words.next().unwrap_or_default();
     let mut text = match verb {
-        "acquire" | "several" => format!("acquire gate=g permit=p timeout={}", words.next().unwrap_or_default()),
+        "acquire" | "several" => {
+            format!("acquire gate=g permit=p timeout={}", words.next().unwrap_or_default())
+        }
         "try" | "try_several" => "try gate=g permit=p".to_owned(),
         "look" => "state permit=p".to_owned(),
         "await_lost" => format!("await_lost permit=p timeout={}", words.next().unwrap_or_default()),

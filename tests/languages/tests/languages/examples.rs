@@ -1,4 +1,5 @@
-//! Promise: the examples in `examples/python` and `examples/javascript` keep their limits over all their processes.
+//! Promise: the examples in `examples/python` and `examples/javascript` keep their limits over all their
+//! processes.
 
 use super::language::{Language, ROOT};
 use crate::server;
@@ -38,7 +39,10 @@ struct Web {
 /// A program in the folder of packages that the tests of Python have installed.
 fn python(program: &str) -> Command {
     let mut command = Command::new(format!("{ROOT}/tests/languages/python/.venv-examples/bin/{program}"));
-    command.current_dir(format!("{ROOT}/examples/python")).env("PYTHONDONTWRITEBYTECODE", "1").env(MARK, mark());
+    command
+        .current_dir(format!("{ROOT}/examples/python"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env(MARK, mark());
     command
 }
 
@@ -52,7 +56,8 @@ impl Web {
             format!("{ROOT}/examples/javascript/express_limit.mjs"),
             folder.path().join("express_limit.mjs"),
         )?;
-        let packages = std::fs::canonicalize(format!("{ROOT}/tests/languages/javascript"))?.join("node_modules");
+        let packages =
+            std::fs::canonicalize(format!("{ROOT}/tests/languages/javascript"))?.join("node_modules");
         std::os::unix::fs::symlink(packages, folder.path().join("node_modules"))?;
         Ok(Web { name, folder })
     }
@@ -62,7 +67,9 @@ impl Web {
         let mut command = if self.name == "fastapi" {
             let mut command = python("uvicorn");
             command.args(["fastapi_limit:app", "--port", "0"]);
-            command.env("WORK_S", work.as_secs_f64().to_string()).env("WAIT_S", wait.as_secs_f64().to_string());
+            command
+                .env("WORK_S", work.as_secs_f64().to_string())
+                .env("WAIT_S", wait.as_secs_f64().to_string());
             command
         } else {
             let mut command = Command::new("node");
@@ -107,7 +114,8 @@ fn limit(web: &Web) -> Result<(), Failed> {
 fn ends(web: &Web) -> Result<(), Failed> {
     let server = server();
     let reports = reports(&server)?;
-    let (slow, quick) = (web.start(&server, ENDLESS, LONGEST), web.start(&server, Duration::from_millis(1), LONGEST));
+    let (slow, quick) =
+        (web.start(&server, ENDLESS, LONGEST), web.start(&server, Duration::from_millis(1), LONGEST));
     let mut active = [(); 5].map(|()| slow.send(REPORT));
     active.iter_mut().for_each(|request| assert_eq!(request.head().status(), 200));
     has(&reports, 5, 0);
@@ -170,7 +178,8 @@ impl Drop for Workers {
 
 /// Puts tasks into the queue.
 fn send(server: &Server, count: u32) -> Result<(), Failed> {
-    let code = format!("import celery_limit\nfor number in range({count}): celery_limit.export.delay(number)");
+    let code =
+        format!("import celery_limit\nfor number in range({count}): celery_limit.export.delay(number)");
     let sent = python("python").args(["-c", &code]).env("REDIS_URL", &server.url).output()?;
     assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
     Ok(())
@@ -183,7 +192,17 @@ fn celery() -> Result<(), Failed> {
     let mut workers = Workers(Vec::new());
     for name in ["one", "two"] {
         let mut worker = python("celery");
-        worker.args(["-A", "celery_limit", "worker", "--concurrency", "4", "--loglevel", "INFO", "--hostname", name]);
+        worker.args([
+            "-A",
+            "celery_limit",
+            "worker",
+            "--concurrency",
+            "4",
+            "--loglevel",
+            "INFO",
+            "--hostname",
+            name,
+        ]);
         worker
             .env("REDIS_URL", &server.url)
             .env("WORK_S", "0.5")
@@ -227,8 +246,9 @@ fn celery() -> Result<(), Failed> {
 type Case = (String, Option<String>, Box<dyn FnOnce() -> Result<(), Failed> + Send>);
 
 pub fn cases(languages: &[Language]) -> Vec<Case> {
-    let missing =
-        |name: &str| languages.iter().find(|language| language.name == name).and_then(|it| it.missing.clone());
+    let missing = |name: &str| {
+        languages.iter().find(|language| language.name == name).and_then(|it| it.missing.clone())
+    };
     let (name, test) = CELERY;
     let mut cases: Vec<Case> = vec![(format!("examples::celery::{name}"), missing("python"), Box::new(test))];
     for (web, language) in Web::ALL {

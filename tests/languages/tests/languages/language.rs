@@ -46,7 +46,8 @@ impl Language {
         languages.into()
     }
 
-    /// Installs the package and builds the programs of a folder. Returns the reason why this machine cannot run them.
+    /// Installs the package and builds the programs of a folder. Returns the reason why this machine cannot
+    /// run them.
     fn prepare(folder: &str) -> Option<String> {
         let output = Command::new(format!("{FOLDER}/{folder}/prepare")).output();
         let output = output.unwrap_or_else(|error| panic!("{folder}/prepare: {error}"));

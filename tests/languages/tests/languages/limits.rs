@@ -276,7 +276,9 @@ fn order(language: &Language) -> Result<(), Failed> {
     let gate = server.gate();
     let mut caller = Caller::new(language, &server);
     // The smaller limit first. With the same limit the lower bytes first: this is not the order of UTF-16.
-    for (first, second, limits) in [("z", "a", [1, 5]), ("\u{ff61}", "\u{1f600}", [3, 3]), ("b", "c", [10, 10])] {
+    for (first, second, limits) in
+        [("z", "a", [1, 5]), ("\u{ff61}", "\u{1f600}", [3, 3]), ("b", "c", [10, 10])]
+    {
         let (narrow, wide) = (gate.semaphore(first, limits[0]), gate.semaphore(second, limits[1]));
         let held = narrow.try_acquire_available()?;
         let want = |name: &str, limit: u32| format!("{name}/{limit}/1/30000/0/0");
@@ -308,7 +310,10 @@ fn refused(language: &Language) -> Result<(), Failed> {
     }
     let apart = format!("{} {}", want("a"), want("b"));
     let answer = caller.call(&format!("try_several {apart}"));
-    assert!(answer.starts_with("refused") && answer.contains("Accepted: names with one hash tag"), "{answer}");
+    assert!(
+        answer.starts_with("refused") && answer.contains("Accepted: names with one hash tag"),
+        "{answer}"
+    );
     assert_eq!(server.all_keys(), [""; 0]);
     assert_eq!(caller.is_granted(&format!("try_several {}", many[1..].join(" "))).len(), 64);
     assert_eq!(caller.is_granted(&format!("several 1000 {apart}")).len(), 2);

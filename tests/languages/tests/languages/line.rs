@@ -78,7 +78,8 @@ fn invalid_head_start(language: &Language) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Above the ticket, but not above ticket and head start, is the fence of a permit from before this place in line.
+/// Above the ticket, but not above ticket and head start, is the fence of a permit from before this place in
+/// line.
 fn old_fence(language: &Language) -> Result<(), Failed> {
     const HEAD_START_US: u64 = 10_000_000;
     let server = server();
@@ -118,7 +119,11 @@ fn dead(language: &Language) -> Result<(), Failed> {
         round += 1;
         let lease_end = raw.grant(Ask { lease_ms: 1_000, ..raw.ask(&format!("holder{round}")) }).expires_at;
         for waiter in 0..5 {
-            raw.queue(Ask { wait_ms: 60_000, inbox: "nobody:listens", ..raw.ask(&format!("dead{round}-{waiter}")) });
+            raw.queue(Ask {
+                wait_ms: 60_000,
+                inbox: "nobody:listens",
+                ..raw.ask(&format!("dead{round}-{waiter}"))
+            });
         }
         let fence = caller.is_granted("acquire 60000 line/1/1/30000/0/0")[0];
         assert_eq!(caller.call("release"), "released true");
@@ -127,7 +132,8 @@ fn dead(language: &Language) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Behind five waiters the reply says 5 s, since no lease ends soon. On a busy machine the first of two calls may arrive late.
+/// Behind five waiters the reply says 5 s, since no lease ends soon. On a busy machine the first of two calls
+/// may arrive late.
 fn pace(language: &Language) -> Result<(), Failed> {
     let server = server();
     let mut caller = Caller::new(language, &server);

@@ -1,4 +1,5 @@
-//! The code of other languages in the README and in the guide: it runs as it is shown, with the names that the pages explain.
+//! The code of other languages in the README and in the guide: it runs as it is shown, with the names that
+//! the pages explain.
 
 use super::language::ROOT;
 use crate::server;
@@ -52,7 +53,8 @@ class Example {
     try (var redis = RedisClient.create(System.getenv("REDIS_URL")); var gate = new Luagate(redis)) {
 "#;
 
-/// The code of a language on a page: its fenced blocks, and the last code in the row of a table that begins with its name.
+/// The code of a language on a page: its fenced blocks, and the last code in the row of a table that begins
+/// with its name.
 fn examples(page: &str, language: &str) -> Vec<String> {
     let (fence, row) = match language {
         "python" => ("\n```python\n", "| Python |"),
@@ -87,7 +89,12 @@ fn command(language: &str, code: &str, folder: &tempfile::TempDir) -> std::io::R
         }
         _ => {
             command = Command::new("java");
-            command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", "target/classes:target/lib/*"]);
+            command.args([
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                "-cp",
+                "target/classes:target/lib/*",
+            ]);
             command.arg(file("Example.java", format!("{JAVA}{code}\n}}\n}}\n}}\n"))?);
         }
     }
@@ -102,8 +109,12 @@ pub fn examples_of_the_pages_run(language: &str) -> Result<(), Failed> {
         for code in examples(&std::fs::read_to_string(format!("{ROOT}/{page}"))?, language) {
             let folder = tempfile::tempdir()?;
             let ran = command(language, &code, &folder)?.env("REDIS_URL", &server.url).output()?;
-            let (stdout, stderr) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-            assert!(ran.status.success() && stdout.starts_with("trading"), "{page}:\n{code}\n{stdout}{stderr}");
+            let (stdout, stderr) =
+                (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+            assert!(
+                ran.status.success() && stdout.starts_with("trading"),
+                "{page}:\n{code}\n{stdout}{stderr}"
+            );
             count += 1;
         }
     }

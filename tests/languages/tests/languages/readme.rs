@@ -1,4 +1,5 @@
-//! The README of each package in `clients/`: a newcomer follows its section "First program" in an empty folder.
+//! The README of each package in `clients/`: a newcomer follows its section "First program" in an empty
+//! folder.
 
 use super::language::ROOT;
 use crate::server;
@@ -17,7 +18,8 @@ enum Block {
     Commands(String),
 }
 
-/// The blocks of the section. The line directly before a file contains only its name, between backticks, and a colon.
+/// The blocks of the section. The line directly before a file contains only its name, between backticks, and
+/// a colon.
 fn first_program(package: &str) -> Result<Vec<Block>, Failed> {
     let readme = std::fs::read_to_string(format!("{ROOT}/clients/{package}/README.md"))?;
     let (_, section) = readme.split_once("\n## First program\n").ok_or("no section First program")?;
@@ -29,8 +31,10 @@ fn first_program(package: &str) -> Result<Vec<Block>, Failed> {
             before = line;
             continue;
         };
-        let text =
-            lines.by_ref().take_while(|line| *line != "```").fold(String::new(), |text, line| text + line + "\n");
+        let text = lines
+            .by_ref()
+            .take_while(|line| *line != "```")
+            .fold(String::new(), |text, line| text + line + "\n");
         let file = before.strip_prefix('`').and_then(|line| line.strip_suffix("`:"));
         blocks.push(match (file, kind) {
             (Some(name), _) => Block::File { name: name.to_owned(), text },
@@ -57,12 +61,16 @@ fn copy(package: &str, to: &Path) -> Result<(), Failed> {
 /// Runs commands as a newcomer types them.
 fn run(commands: &str, folder: &Path, server: &Server) -> std::io::Result<Output> {
     let mut shell = Command::new("sh");
-    shell.args(["-euc", commands]).current_dir(folder).env("REDIS_URL", &server.url).env("HOME", folder.join("home"));
+    shell
+        .args(["-euc", commands])
+        .current_dir(folder)
+        .env("REDIS_URL", &server.url)
+        .env("HOME", folder.join("home"));
     shell.envs(caches()).output()
 }
 
-/// Where the tools keep downloaded packages. `mvn install` writes to the repository that `java/prepare` uses, not to the user's.
-/// Maven compiles little, so a JVM that does not optimize needs less time.
+/// Where the tools keep downloaded packages. `mvn install` writes to the repository that `java/prepare` uses,
+/// not to the user's. Maven compiles little, so a JVM that does not optimize needs less time.
 fn caches() -> [(&'static str, String); 5] {
     let home = std::env::var("HOME").unwrap_or_default();
     [
@@ -72,7 +80,9 @@ fn caches() -> [(&'static str, String); 5] {
         ("GOCACHE", std::env::var("GOCACHE").unwrap_or_else(|_| format!("{home}/.cache/go-build"))),
         (
             "MAVEN_OPTS",
-            format!("-XX:TieredStopAtLevel=1 -Dmaven.repo.local={ROOT}/tests/languages/java/target/repository"),
+            format!(
+                "-XX:TieredStopAtLevel=1 -Dmaven.repo.local={ROOT}/tests/languages/java/target/repository"
+            ),
         ),
     ]
 }
@@ -87,8 +97,8 @@ fn market(server: &Server) -> Result<Semaphore, luagate::Error> {
     Ok(Gate::open(&server.url)?.semaphore("market:account:17", 5))
 }
 
-/// The package installs in an empty folder, and its first program acquires and releases a permit. If no permit is free, the
-/// program fails within its timeout, names the semaphore and leaves the line.
+/// The package installs in an empty folder, and its first program acquires and releases a permit. If no
+/// permit is free, the program fails within its timeout, names the semaphore and leaves the line.
 pub fn first_program_works_in_an_empty_folder(package: &str) -> Result<(), Failed> {
     let server = server();
     let folder = tempfile::Builder::new().prefix("shop").tempdir()?; // npm refuses a name that begins with a dot

@@ -5,7 +5,8 @@ use redis::streams::StreamRangeReply;
 use redis::{Commands, Connection};
 use std::collections::BTreeMap;
 
-/// The time for which a process held permits: from an instant at which it certainly held them to the last such instant.
+/// The time for which a process held permits: from an instant at which it certainly held them to the last
+/// such instant.
 #[derive(Debug)]
 pub struct Stay {
     pub language: String,
@@ -74,8 +75,8 @@ pub fn most_held(stays: &[Stay]) -> u64 {
     most
 }
 
-/// Permits were granted in the order of the tickets, and each fence was granted once. Nobody overtook a waiter by more than its
-/// head start.
+/// Permits were granted in the order of the tickets, and each fence was granted once. Nobody overtook a
+/// waiter by more than its head start.
 #[track_caller]
 pub fn assert_in_order(stays: &mut [Stay]) {
     stays.sort_by_key(|stay| stay.fence);
@@ -87,8 +88,8 @@ pub fn assert_in_order(stays: &mut [Stay]) {
         // A ticket is the next fence of the time when the waiter joined, lower by the head start.
         let joined = stay.ticket + 1_000 * stay.head_start;
         let overtaker = earlier.iter().find(|one| one.ticket > stay.ticket && one.fence > joined);
-        // With its connection for calls, a gate in Rust loses its subscription. Until it has another one, its waiters are
-        // skipped. They never overtake.
+        // With its connection for calls, a gate in Rust loses its subscription. Until it has another one, its
+        // waiters are skipped. They never overtake.
         let may_be_late = [RUST, TOKIO].contains(&&*stay.language);
         assert!(overtaker.is_none() || may_be_late, "{overtaker:?} was granted before {stay:?}");
         earlier.push(stay);

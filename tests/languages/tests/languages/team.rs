@@ -39,7 +39,8 @@ pub const RUST: &str = "rust";
 pub const TOKIO: &str = "rust with tokio";
 
 impl Team {
-    /// Starts `each` processes of every language, and in Rust of both forms. Returns when each process held the semaphore once.
+    /// Starts `each` processes of every language, and in Rust of both forms. Returns when each process held
+    /// the semaphore once.
     pub fn new(url: &str, prefix: &str, languages: &[Language], each: u32) -> Team {
         let mut team = Team {
             url: url.to_owned(),

@@ -14,8 +14,10 @@ use std::time::Duration;
 
 type Test = fn(&[Language]) -> Result<(), Failed>;
 
-pub const TESTS: [(&str, Test); 2] =
-    [("limit_and_order_hold_across_languages", limit_and_order), ("all_processes_continue_after_faults", faults)];
+pub const TESTS: [(&str, Test); 2] = [
+    ("limit_and_order_hold_across_languages", limit_and_order),
+    ("all_processes_continue_after_faults", faults),
+];
 
 /// The numbers of killed processes and of lost replies, one at a time.
 const KILLS: usize = 12;
@@ -46,7 +48,8 @@ fn limit_and_order(languages: &[Language]) -> Result<(), Failed> {
     for round in 0..REPLIES_LOST {
         proxy.lose_reply_of_script();
         eventually("a reply is lost", || proxy.is_done().then_some(()));
-        // If all other processes wait, only this process receives replies, and losing each of them would let its lease end.
+        // If all other processes wait, only this process receives replies, and losing each of them would let
+        // its lease end.
         let before = proxy.replies_to_scripts();
         eventually("the next reply arrives", || (proxy.replies_to_scripts() > before).then_some(()));
         sleep(Duration::from_millis(random.below(100)));

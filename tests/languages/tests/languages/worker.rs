@@ -50,7 +50,16 @@ impl Log {
         let end = seconds * 1_000 + micros / 1_000 + left.unwrap_or_default().as_millis();
         let [id, permits, fence, ticket, head_start] = fields;
         let (event, language) = (("event", "enter".to_owned()), ("language", language.to_owned()));
-        self.write(&[event, language, id, permits, fence, ticket, head_start, ("expires_at", end.to_string())]);
+        self.write(&[
+            event,
+            language,
+            id,
+            permits,
+            fence,
+            ticket,
+            head_start,
+            ("expires_at", end.to_string()),
+        ]);
     }
 
     fn leave(&mut self, id: &str) {

@@ -16,7 +16,9 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     scenario("calls, replies in pieces", || {
         calls(Setup { has_pieces: true, ..Setup::default() }, Ending::Done, |_| {})
     }),
-    scenario("calls, the clock steps", || calls(Setup { steps: 2, ..Setup::default() }, Ending::Done, |_| {})),
+    scenario("calls, the clock steps", || {
+        calls(Setup { steps: 2, ..Setup::default() }, Ending::Done, |_| {})
+    }),
     scenario("calls with a pause", pause),
     scenario("a thread times out", || timeouts(SHORT, LONG)),
     scenario("two threads time out", || timeouts(SHORT, SHORT)),
@@ -31,7 +33,9 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     scenario("a write fails", || dies(Death::WriteError)),
     scenario("nonsense arrives", || dies(Death::Nonsense)),
     scenario("the owner closes", || happens(Case::closes)),
-    scenario("a read is interrupted", || happens(|case| case.event("signal", |common| common.wire.interrupt()))),
+    scenario("a read is interrupted", || {
+        happens(|case| case.event("signal", |common| common.wire.interrupt()))
+    }),
     scenario("the server is silent", || silence(false)),
     scenario("the server is silent for some time", || silence(true)),
     scenario("the server is silent, the time of a task ends", task_times_out),
@@ -40,7 +44,9 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     scenario("two tasks of one thread, one is dropped", || two_tasks(Ending::DroppedWoken(1), |_| {})),
     scenario("two tasks of one thread, one is not polled again", || two_tasks(Ending::Forgotten(1), |_| {})),
     scenario("two tasks of one thread, one is polled without a reason", polls),
-    scenario("two tasks of one thread, the server closes", || two_tasks(Ending::Done, |case| case.dies(Death::Closes))),
+    scenario("two tasks of one thread, the server closes", || {
+        two_tasks(Ending::Done, |case| case.dies(Death::Closes))
+    }),
     scenario("two tasks of one thread, and a thread that reads on", reads_on),
     scenario("the last reader gets its outcome from the end", last_reader),
 ];

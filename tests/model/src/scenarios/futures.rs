@@ -13,13 +13,19 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     scenario("a future gets a permit, the clock steps", || future(2, AT_ONCE, Ending::Done)),
     scenario("a future waits in line", || future(1, LATER, Ending::Done)),
     scenario("a future is not polled after its call", || future(0, AT_ONCE, Ending::Forgotten(1))),
-    scenario("a future is not polled while its grant is confirmed", || future(0, AT_ONCE, Ending::Forgotten(2))),
+    scenario("a future is not polled while its grant is confirmed", || {
+        future(0, AT_ONCE, Ending::Forgotten(2))
+    }),
     scenario("a future is not polled after its call in line", || future(0, LATER, Ending::Forgotten(2))),
     scenario("a future is not polled in line", || future(0, LATER, Ending::Forgotten(3))),
     scenario("a future that is not polled is granted late", || future(0, LONG, Ending::Forgotten(2))),
     scenario("a future is polled again after its call", || future(0, AT_ONCE, Ending::Paused(1, SHORT))),
-    scenario("a future is polled again while its grant is confirmed", || future(0, AT_ONCE, Ending::Paused(2, SHORT))),
-    scenario("a future is polled again after its call in line", || future(0, LATER, Ending::Paused(2, SHORT))),
+    scenario("a future is polled again while its grant is confirmed", || {
+        future(0, AT_ONCE, Ending::Paused(2, SHORT))
+    }),
+    scenario("a future is polled again after its call in line", || {
+        future(0, LATER, Ending::Paused(2, SHORT))
+    }),
     scenario("a future is polled again in line", || future(0, LATER, Ending::Paused(3, SHORT))),
     scenario("a future is polled again when it is granted", || future(0, LONG, Ending::Paused(3, LONG))),
     scenario("a future is dropped after its call", || future(1, AT_ONCE, Ending::Dropped(1))),
@@ -34,11 +40,12 @@ const LATER: Duration = Duration::from_millis(10);
 /// A future that is not polled for this time gives back its grant.
 const SHORT: Duration = Duration::from_millis(1_250);
 
-/// A future that is not polled for this time is also woken to ask again, after five seconds, and gives back a grant a second
-/// after that.
+/// A future that is not polled for this time is also woken to ask again, after five seconds, and gives back a
+/// grant a second after that.
 const LONG: Duration = Duration::from_secs(7);
 
-/// A grant of a future that is not polled is given back after a second, by a thread that looks each quarter of one.
+/// A grant of a future that is not polled is given back after a second, by a thread that looks each quarter
+/// of one.
 const LONGEST: Duration = Duration::from_millis(1_500);
 
 /// The future ends, and is polled, in any way.
@@ -76,7 +83,8 @@ fn future(steps: usize, releases: Duration, ending: Ending) {
             other.remote.release("other", None);
             let begun = now();
             other.remote.acquire("other");
-            // Each poll begins the time anew. A step of the clock can pass over everything that threads would do meanwhile.
+            // Each poll begins the time anew. A step of the clock can pass over everything that threads would
+            // do meanwhile.
             let is_bound = steps == 0 && matches!(ending, Ending::Forgotten(_));
             if is_bound && now() > begun + LONGEST {
                 fail(format!("waited {:?} for a future that is not polled", now() - begun));

@@ -51,7 +51,8 @@ fn ending() -> Ending {
 }
 
 fn event(case: &Case) {
-    let deaths = [Death::Closes, Death::ClosesWithinReply, Death::ReadError, Death::WriteError, Death::Nonsense];
+    let deaths =
+        [Death::Closes, Death::ClosesWithinReply, Death::ReadError, Death::WriteError, Death::Nonsense];
     match choose(16) {
         8 | 9 => case.closes(),
         number @ (10 | 13) => {

@@ -11,9 +11,15 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         posts(Setup { steps: 2, ..Setup::default() }, Ending::Done, |_| {})
     }),
     scenario("posts and a task that is dropped", || posts(Setup::default(), Ending::Dropped(1), |_| {})),
-    scenario("posts and a task that is not polled again", || posts(Setup::default(), Ending::Forgotten(1), |_| {})),
-    scenario("posts, the server closes", || posts(Setup::default(), Ending::Done, |case| case.dies(Death::Closes))),
-    scenario("posts, a write fails", || posts(Setup::default(), Ending::Done, |case| case.dies(Death::WriteError))),
+    scenario("posts and a task that is not polled again", || {
+        posts(Setup::default(), Ending::Forgotten(1), |_| {})
+    }),
+    scenario("posts, the server closes", || {
+        posts(Setup::default(), Ending::Done, |case| case.dies(Death::Closes))
+    }),
+    scenario("posts, a write fails", || {
+        posts(Setup::default(), Ending::Done, |case| case.dies(Death::WriteError))
+    }),
     scenario("posts, the owner closes", || posts(Setup::default(), Ending::Done, Case::closes)),
     scenario("posts alone", alone),
     scenario("posts behind a call that times out", behind),

@@ -6,8 +6,9 @@ use std::mem;
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Attribute, BinOp, Block, Expr, ExprCall, ExprLit, ExprRepeat, GenericArgument, Ident, ImplItemConst, ImplItemFn,
-    ItemConst, ItemFn, ItemStatic, Lit, Pat, ReturnType, Signature, Stmt, Type, UnOp, Variant, parse_quote,
+    Attribute, BinOp, Block, Expr, ExprCall, ExprLit, ExprRepeat, GenericArgument, Ident, ImplItemConst,
+    ImplItemFn, ItemConst, ItemFn, ItemStatic, Lit, Pat, ReturnType, Signature, Stmt, Type, UnOp, Variant,
+    parse_quote,
 };
 
 pub struct Mutant {
@@ -97,7 +98,8 @@ impl<'a> Operators<'a> {
                     BinOp::Div(_) => parse_quote!(*),
                     _ => return vec![],
                 };
-                let kind = becomes(&binary.op.to_token_stream().to_string(), &other.to_token_stream().to_string());
+                let kind =
+                    becomes(&binary.op.to_token_stream().to_string(), &other.to_token_stream().to_string());
                 vec![(parse_quote!(#left #other #right), kind)]
             }
             Expr::Unary(unary) if matches!(unary.op, UnOp::Not(_)) => {

@@ -105,7 +105,8 @@ impl Tree {
     fn unit_tests(&mut self, tests: &mut ItemMod, module: &TokenStream) {
         let name = &tests.ident;
         let module = quote!(#module::#name);
-        let (_, items) = tests.content.as_mut().unwrap_or_else(|| panic!("{module} is a file: not supported"));
+        let (_, items) =
+            tests.content.as_mut().unwrap_or_else(|| panic!("{module} is a file: not supported"));
         items.iter_mut().for_each(|item| self.unit_test(item, &module));
         tests.attrs.retain(|attribute| !is_cfg_test(attribute));
         tests.vis = syn::parse_quote!(pub(crate));
@@ -125,7 +126,8 @@ impl Tree {
         {
             let text = inner.mac.tokens.to_string().replace("# [test]", "# [inline]");
             // Proptest would store failures in the package's folder, which does not exist here.
-            let config = quote!(proptest::test_runner::Config { failure_persistence: None, ..Default::default() });
+            let config =
+                quote!(proptest::test_runner::Config { failure_persistence: None, ..Default::default() });
             let tokens: TokenStream = text.parse().unwrap();
             let words: Vec<_> = tokens.clone().into_iter().collect();
             let names = words.windows(2).filter(|pair| pair[0].to_string() == "fn").map(|pair| &pair[1]);

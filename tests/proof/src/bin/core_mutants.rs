@@ -1,9 +1,9 @@
-//! Activates every small change of `crates/core`, one at a time, and lists the changes that nothing detects: no unit
-//! test of the protocol, no call over bytes, no simulated world, no exhaustive search. Changes without effect are
-//! listed in `equivalent_core.txt`, with the reason.
+//! Activates every small change of `crates/core`, one at a time, and lists the changes that nothing detects:
+//! no unit test of the protocol, no call over bytes, no simulated world, no exhaustive search. Changes
+//! without effect are listed in `equivalent_core.txt`, with the reason.
 //!
-//! `core_mutants keeper` tries only the mutants whose text contains that word. `WORLDS` sets how many worlds are
-//! tried (default: 300).
+//! `core_mutants keeper` tries only the mutants whose text contains that word. `WORLDS` sets how many worlds
+//! are tried (default: 300).
 
 use luagate_proof::checking::{World, small};
 use luagate_proof::mutants::report::{Fate, Listed, Progress};
@@ -20,7 +20,8 @@ fn fate(scripts: &Scripts, worlds: usize) -> Fate {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let steps = worlds * STEPS / cores;
     let small = small();
-    let is_broken = |setting| World::new(setting, scripts).is_ok_and(|world| world.explore(cores).is_broken());
+    let is_broken =
+        |setting| World::new(setting, scripts).is_ok_and(|world| world.explore(cores).is_broken());
     if detects(&|| {
         run_unit_tests();
         machines::check();

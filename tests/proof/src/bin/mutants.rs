@@ -1,8 +1,9 @@
-//! Makes every small change of the Lua code, one at a time, and lists the changes that no fast test detected: neither a
-//! conformance case nor a simulated world. Changes without effect are listed in `equivalent_scripts.txt`, with the reason.
+//! Makes every small change of the Lua code, one at a time, and lists the changes that no fast test detected:
+//! neither a conformance case nor a simulated world. Changes without effect are listed in
+//! `equivalent_scripts.txt`, with the reason.
 //!
-//! `mutants inspect` tries only the mutants whose text contains that word. `WORLDS` sets how many worlds are tried
-//! (default: 700).
+//! `mutants inspect` tries only the mutants whose text contains that word. `WORLDS` sets how many worlds are
+//! tried (default: 700).
 
 use luagate_memory::Server;
 use luagate_proof::conformance::{Case, cases, run_all, signed};

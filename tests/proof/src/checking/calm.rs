@@ -5,8 +5,8 @@ use crate::client::Patience;
 use crate::situation::{Event, Situation};
 
 impl World {
-    /// The next event if no fault happens and clients only wait: each holder keeps its permits to the end of its lease.
-    /// `None` once no client waits.
+    /// The next event if no fault happens and clients only wait: each holder keeps its permits to the end of
+    /// its lease. `None` once no client waits.
     pub(super) fn calm(&self, situation: &Situation) -> Option<Event> {
         let mono = situation.mono();
         let parties = || situation.parties.iter().enumerate();
@@ -29,8 +29,9 @@ impl World {
         next.or(waits.then_some(Event::Tick))
     }
 
-    /// Within how many fault-free ticks every waiter must be served. All ids that can be ahead, late calls included,
-    /// hold for a whole lease, one after the other. The end of the last lease is noticed one tick later.
+    /// Within how many fault-free ticks every waiter must be served. All ids that can be ahead, late calls
+    /// included, hold for a whole lease, one after the other. The end of the last lease is noticed one tick
+    /// later.
     pub(super) fn patience(&self) -> u64 {
         let ids = (self.setting.clients * self.setting.asks) as u64 + u64::from(self.setting.faults);
         (ids - 1) * self.setting.longest_lease() + 1
@@ -76,7 +77,8 @@ impl World {
         ticks <= self.patience()
     }
 
-    /// Whether a caller that waited in line, for no more than the limit, has stopped waiting without a permit.
+    /// Whether a caller that waited in line, for no more than the limit, has stopped waiting without a
+    /// permit.
     fn is_turned_away(&self, then: &Situation, now: &Situation) -> bool {
         then.parties.iter().zip(&now.parties).any(|(then, now)| {
             let client = &now.client;

@@ -30,7 +30,11 @@ pub struct Failure {
 }
 
 /// Explores everything that can happen. Stops at the first broken promise, which `story` describes.
-pub fn explore<M>(model: &M, threads: usize, story: impl Fn(&'static str, Vec<M::Action>) -> String) -> Explored
+pub fn explore<M>(
+    model: &M,
+    threads: usize,
+    story: impl Fn(&'static str, Vec<M::Action>) -> String,
+) -> Explored
 where
     M: Model + Clone + Send + Sync + 'static,
     M::State: Clone + PartialEq + std::hash::Hash + Send + Sync + 'static,
@@ -46,7 +50,9 @@ where
         if reported.elapsed() >= PROGRESS {
             reported = Instant::now();
             let (unique, deep, time) = (checker.unique_state_count(), checker.max_depth(), begun.elapsed());
-            println!("... {unique} situations, depth {deep}, after {time:.0?}; the total is not known in advance");
+            println!(
+                "... {unique} situations, depth {deep}, after {time:.0?}; the total is not known in advance"
+            );
         }
     }
     let checker = checker.join();

@@ -66,11 +66,14 @@ fn replied(situation: &Situation, word: &str) -> bool {
 /// Situations that are possible in each setting.
 fn always_possible() -> Vec<Property<World>> {
     vec![
-        Property::sometimes("all clients are done and nothing is left", |world: &World, situation: &Situation| {
-            let model = &situation.sealed.kept.gate.model;
-            let all_asked = situation.parties.iter().all(|party| party.asked == world.setting.asks);
-            all_asked && situation.is_at_rest() && model.holders.is_empty() && model.queue.is_empty()
-        }),
+        Property::sometimes(
+            "all clients are done and nothing is left",
+            |world: &World, situation: &Situation| {
+                let model = &situation.sealed.kept.gate.model;
+                let all_asked = situation.parties.iter().all(|party| party.asked == world.setting.asks);
+                all_asked && situation.is_at_rest() && model.holders.is_empty() && model.queue.is_empty()
+            },
+        ),
         Property::sometimes("a lease ends before the permit is released", |_, situation: &Situation| {
             replied(situation, "gone")
         }),
@@ -93,10 +96,14 @@ fn of_the_line(setting: &Setting) -> Vec<Property<World>> {
         }));
     }
     if setting.wants.iter().any(|want| want.max_waiting > 0) {
-        list.push(Property::sometimes("the line is full", |_, situation: &Situation| replied(situation, "denied")));
+        list.push(Property::sometimes("the line is full", |_, situation: &Situation| {
+            replied(situation, "denied")
+        }));
     }
     if setting.wants.iter().any(|want| want.wait == Some(0) && want.permits <= setting.limit) {
-        list.push(Property::sometimes("a client is denied", |_, situation: &Situation| replied(situation, "denied")));
+        list.push(Property::sometimes("a client is denied", |_, situation: &Situation| {
+            replied(situation, "denied")
+        }));
     }
     list
 }
@@ -105,9 +112,10 @@ fn of_the_line(setting: &Setting) -> Vec<Property<World>> {
 fn of_faults(setting: &Setting) -> Vec<Property<World>> {
     let mut list = Vec::new();
     if setting.faults > 0 {
-        list.push(Property::sometimes("a repeated call only confirms its grant", |_, situation: &Situation| {
-            replied(situation, "held")
-        }));
+        list.push(Property::sometimes(
+            "a repeated call only confirms its grant",
+            |_, situation: &Situation| replied(situation, "held"),
+        ));
         list.push(Property::sometimes(
             "a late call is granted a permit that no client wants",
             |_, situation: &Situation| {
@@ -130,12 +138,15 @@ fn of_permits(setting: &Setting) -> Vec<Property<World>> {
         }));
     }
     if setting.wants.iter().any(|want| want.at_least > 0) {
-        list.push(Property::sometimes("permits cool down while a client waits", |_, situation: &Situation| {
-            let kept = &situation.sealed.kept;
-            let mut holders = kept.gate.model.holders.iter();
-            let cools = holders.any(|(id, holder)| holder.lives(kept.now()) && is_cooling(id));
-            cools && !kept.gate.model.queue.is_empty()
-        }));
+        list.push(Property::sometimes(
+            "permits cool down while a client waits",
+            |_, situation: &Situation| {
+                let kept = &situation.sealed.kept;
+                let mut holders = kept.gate.model.holders.iter();
+                let cools = holders.any(|(id, holder)| holder.lives(kept.now()) && is_cooling(id));
+                cools && !kept.gate.model.queue.is_empty()
+            },
+        ));
     }
     if setting.limit > 1 {
         list.push(Property::sometimes("two clients hold at once", |_, situation: &Situation| {

@@ -28,9 +28,11 @@ pub(crate) struct Flight {
     pub(crate) number: u64,
     /// Packets on one connection are executed in the order in which they were sent.
     pub(crate) connection: Connection,
-    /// The thread that awaits the reply. `None`: no thread does any more, but the calls may still be executed.
+    /// The thread that awaits the reply. `None`: no thread does any more, but the calls may still be
+    /// executed.
     pub(crate) thread: Option<Thread>,
-    /// The number of the thread's request, and the indexes of its calls that have no outcome before this attempt.
+    /// The number of the thread's request, and the indexes of its calls that have no outcome before this
+    /// attempt.
     pub(crate) request: u64,
     pub(super) indexes: Vec<usize>,
     pub(crate) packet: Vec<Command>,
@@ -62,7 +64,8 @@ pub(crate) struct Unanswered {
     pub(crate) connection: Option<Connection>,
 }
 
-/// The outcome of a call, when it was sent, and the time since the first attempt if an earlier one may have run.
+/// The outcome of a call, when it was sent, and the time since the first attempt if an earlier one may have
+/// run.
 #[derive(Clone, Debug)]
 pub(crate) struct Answered {
     pub(crate) outcome: Result<Value, Unanswered>,
@@ -189,8 +192,8 @@ impl Client {
         }
     }
 
-    /// The thread stops waiting. The connection is closed, or kept for a call that must follow this one. The calls may
-    /// still be executed.
+    /// The thread stops waiting. The connection is closed, or kept for a call that must follow this one. The
+    /// calls may still be executed.
     pub(crate) fn give_up_call(&mut self, number: u64, is_kept: bool, now: Moment) {
         if let Some(mut flight) = self.take(number) {
             self.changes += 1;
@@ -244,7 +247,10 @@ impl Client {
         let mut flights = self.flights.iter();
         // What is posted is sent as long as its connection is open.
         let is_waiting = |flight: &Flight| {
-            flight.number == number && flight.replies.is_none() && flight.thread.is_some() && flight.post.is_none()
+            flight.number == number
+                && flight.replies.is_none()
+                && flight.thread.is_some()
+                && flight.post.is_none()
         };
         if flights.any(is_waiting)
             && let Some(flight) = self.take(number)

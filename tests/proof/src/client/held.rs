@@ -84,10 +84,15 @@ impl Client {
         };
         self.permits.insert(number, permit);
         self.note_lease(number, now);
-        if confirms { self.send_refresh(number, 0, true, now) } else { self.outcomes.push(Outcome::Granted(number)) }
+        if confirms {
+            self.send_refresh(number, 0, true, now)
+        } else {
+            self.outcomes.push(Outcome::Granted(number))
+        }
     }
 
-    /// How long a permit still lasts by the clocks of its holder, without marking it as lost; `None`: for ever.
+    /// How long a permit still lasts by the clocks of its holder, without marking it as lost; `None`: for
+    /// ever.
     pub(crate) fn left(&mut self, number: Number, now: Moment) -> Option<Duration> {
         match self.keeper.held(number) {
             Some(held) if held.is_valid() => held.deadline().remaining(now),
@@ -141,7 +146,11 @@ impl Client {
         if number.is_multiple_of(2) {
             permit.is_posted = true;
             let longest = self.keeper.held(number).and_then(|held| held.longest());
-            return self.release_later(PendingRelease::of_permit(&identity, longest, now.instant()), Some(number), now);
+            return self.release_later(
+                PendingRelease::of_permit(&identity, longest, now.instant()),
+                Some(number),
+                now,
+            );
         }
         let until = now.instant() + DROP_BOUND;
         let call = release_of(&identity, 0).pack(&SCRIPTS);
@@ -242,7 +251,8 @@ impl Client {
                 };
                 let sent = answered.sent;
                 let outcome = answered.read(|reply| identity.refresh(lease_ms).answer(reply));
-                let refreshed = self.keeper.refreshed(number, lease_ms, refreshed(outcome, sent), now).is_ok();
+                let refreshed =
+                    self.keeper.refreshed(number, lease_ms, refreshed(outcome, sent), now).is_ok();
                 self.take_losses();
                 if refreshed {
                     self.note_refresh(number, sent, now);
@@ -273,7 +283,8 @@ impl Client {
     fn uses(&self, keys: &Keys, id: &str) -> bool {
         let mut wants = self.callers.values().filter_map(Caller::want);
         let mut held = self.permits.values().map(|permit| &permit.identity);
-        wants.any(|want| want.keys == *keys && want.id == id) || held.any(|held| held.keys == *keys && held.id == id)
+        wants.any(|want| want.keys == *keys && want.id == id)
+            || held.any(|held| held.keys == *keys && held.id == id)
     }
 
     fn has_released(&mut self, number: Number, until: Instant, answered: Answered, now: Moment) {

@@ -20,10 +20,18 @@ fn is_open(closed: &BTreeSet<u64>) -> impl Fn(&Connection) -> bool {
 
 impl Client {
     /// Posts a release, or leaves it to the gate's own thread. `dropped`: the permit that is released.
-    pub(crate) fn release_later(&mut self, release: PendingRelease<Connection>, dropped: Option<Number>, now: Moment) {
+    pub(crate) fn release_later(
+        &mut self,
+        release: PendingRelease<Connection>,
+        dropped: Option<Number>,
+        now: Moment,
+    ) {
         let node = self.node_of(release.keys.list()[0].as_bytes());
-        let current =
-            if self.shares_connections { self.connections.get(&node).copied() } else { Some(self.connection(node)) };
+        let current = if self.shares_connections {
+            self.connections.get(&node).copied()
+        } else {
+            Some(self.connection(node))
+        };
         let (number, post) = self.outbox.post(release, current, now.instant(), is_open(&self.closed));
         self.dropped.extend(dropped.map(|permit| (number, permit)));
         match post {
@@ -39,7 +47,12 @@ impl Client {
     }
 
     /// The reply to a posted call is here, or there will be none.
-    pub(super) fn posted(&mut self, post: Post<Connection>, replies: Result<Vec<RawReply>, CallError>, now: Moment) {
+    pub(super) fn posted(
+        &mut self,
+        post: Post<Connection>,
+        replies: Result<Vec<RawReply>, CallError>,
+        now: Moment,
+    ) {
         let reply = replies.ok().and_then(|replies| replies.into_iter().next());
         let number = post.number;
         match self.outbox.answered(post, reply, now.instant(), is_open(&self.closed)) {
@@ -105,8 +118,8 @@ impl Client {
         self.send(thread, &calls, until, now);
     }
 
-    /// The driver of these releases has its replies. Returns whether it has ended, and whether all are confirmed. `node`: it is
-    /// the gate's own thread.
+    /// The driver of these releases has its replies. Returns whether it has ended, and whether all are
+    /// confirmed. `node`: it is the gate's own thread.
     pub(super) fn driven(
         &mut self,
         thread: Thread,

@@ -1,4 +1,5 @@
-//! Calls of a thread until each has its outcome: what `src/engine/servers.rs` does around `protocol::routing`.
+//! Calls of a thread until each has its outcome: what `src/engine/servers.rs` does around
+//! `protocol::routing`.
 
 use super::flights::{Answered, Connection, Flight, Unanswered};
 use super::{Client, READ_TIMEOUT, Thread};
@@ -200,10 +201,14 @@ impl Client {
     fn check_attempt(&mut self, request: &Request, index: usize, node: NodeId) {
         let (attempt, call) = (&request.attempts[index], &request.calls.0[index]);
         if attempt.has_no_time {
-            self.break_promise("timeout", format!("{} is redirected although its time is over", Sent::new(call)));
+            self.break_promise(
+                "timeout",
+                format!("{} is redirected although its time is over", Sent::new(call)),
+            );
         }
         if attempt.breaks > 1 && attempt.node == node {
-            let text = format!("{} is sent again after {} connections broke", Sent::new(call), attempt.breaks);
+            let text =
+                format!("{} is sent again after {} connections broke", Sent::new(call), attempt.breaks);
             self.break_promise("attempts", text);
         }
     }
@@ -244,7 +249,12 @@ impl Client {
     }
 
     /// A packet has its replies, or there are none.
-    pub(super) fn received(&mut self, mut flight: Flight, replies: Result<Vec<RawReply>, CallError>, now: Moment) {
+    pub(super) fn received(
+        &mut self,
+        mut flight: Flight,
+        replies: Result<Vec<RawReply>, CallError>,
+        now: Moment,
+    ) {
         let Some(thread) = flight.thread else {
             return;
         };
@@ -290,7 +300,14 @@ impl Client {
         self.go_on(thread, now);
     }
 
-    fn unanswered(&mut self, request: &mut Request, index: usize, flight: &Flight, error: CallError, now: Moment) {
+    fn unanswered(
+        &mut self,
+        request: &mut Request,
+        index: usize,
+        flight: &Flight,
+        error: CallError,
+        now: Moment,
+    ) {
         let (attempt, node) = (&mut request.attempts[index], flight.connection.node);
         attempt.late = flight.is_late.then_some(flight.connection);
         let (is_redirect, is_break) = match &error {
@@ -310,7 +327,13 @@ impl Client {
     }
 
     /// A node has reported the slots, or has not.
-    fn reported(&mut self, thread: Thread, flight: &Flight, replies: Result<Vec<RawReply>, CallError>, now: Moment) {
+    fn reported(
+        &mut self,
+        thread: Thread,
+        flight: &Flight,
+        replies: Result<Vec<RawReply>, CallError>,
+        now: Moment,
+    ) {
         self.changes += 1;
         let reply = match replies {
             Ok(mut replies) => error_in(replies.pop().unwrap_or_else(missing))
@@ -360,7 +383,10 @@ impl Client {
         if is_due(request.pause) {
             request.pause = None;
             if request.learning.is_some() {
-                request.learned(Err(Failure::new(FailureKind::TimedOut, "another call still asks for the slots")));
+                request.learned(Err(Failure::new(
+                    FailureKind::TimedOut,
+                    "another call still asks for the slots",
+                )));
             }
             self.go_on(thread, now);
         }
@@ -370,7 +396,8 @@ impl Client {
 
 /// Whether a node of a cluster has not run the call, because of its slot.
 fn is_redirect(failure: &Failure) -> bool {
-    failure.kind() == FailureKind::Moved || failure.refusal().is_some_and(|refusal| refusal.code() == "TRYAGAIN")
+    failure.kind() == FailureKind::Moved
+        || failure.refusal().is_some_and(|refusal| refusal.code() == "TRYAGAIN")
 }
 
 impl Request {

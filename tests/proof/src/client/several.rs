@@ -82,7 +82,8 @@ impl Client {
     fn release_all_later(&mut self, wants: &[Want], lost: LostCalls<Connection>, now: Moment) {
         for want in wants {
             let lease = Duration::from_millis(want.lease.first_lease_ms());
-            let pending = PendingRelease::of_call(&want.keys, &want.id, false, lost.clone(), lease, now.instant());
+            let pending =
+                PendingRelease::of_call(&want.keys, &want.id, false, lost.clone(), lease, now.instant());
             self.release_later(pending, None, now);
         }
     }

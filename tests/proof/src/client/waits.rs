@@ -16,8 +16,8 @@ use crate::protocol::lease::Moment;
 use crate::protocol::outbox::{Before, Mark, Ordered, may_go_on};
 use crate::protocol::release::{LostCalls, PendingRelease};
 use crate::protocol::waiter::{
-    Action, ActionOf, AskKind, Event, GiveBack, Granted, PermitTarget, QueueEntry, WaitTarget, Waiter, WaiterState,
-    last_call_ends,
+    Action, ActionOf, AskKind, Event, GiveBack, Granted, PermitTarget, QueueEntry, WaitTarget, Waiter,
+    WaiterState, last_call_ends,
 };
 pub(crate) use caller::{Caller, Settles, Then};
 use std::sync::Arc;
@@ -49,8 +49,15 @@ impl Client {
             Patience::For(ms) => Some(now.instant() + Duration::from_millis(ms)),
             Patience::None | Patience::Forever => self.read_timeout.map(|time| now.instant() + time),
         };
-        let settles =
-            Settles { want, since: now.instant(), until, after: None, only_own: false, sends: None, then: Then::Begin };
+        let settles = Settles {
+            want,
+            since: now.instant(),
+            until,
+            after: None,
+            only_own: false,
+            sends: None,
+            then: Then::Begin,
+        };
         self.settle(number, settles, now);
         number
     }
@@ -100,7 +107,9 @@ impl Client {
     fn unsettled(&mut self, number: u64, settles: Settles, now: Moment) {
         let Settles { want, then, .. } = settles;
         match then {
-            Then::Begin | Then::TryAgain(_) => self.nothing(&want, "an earlier release is not confirmed", false),
+            Then::Begin | Then::TryAgain(_) => {
+                self.nothing(&want, "an earlier release is not confirmed", false)
+            }
             Then::AskAgain(mut waiting) => {
                 let late = Failure::new(FailureKind::TimedOut, "an earlier release is not confirmed");
                 let action = waiting.on(Event::Unanswered(CallError::Failed(late)), now);
@@ -384,7 +393,8 @@ impl Client {
                     let last = last_call_ends(waiting.waiter.deadline);
                     let until = last.or(self.read_timeout.map(|time| now.instant() + time));
                     let (since, then) = (waiting.since, Then::AskAgain(waiting));
-                    let settles = Settles { want, since, until, after: Some(mark), only_own: false, sends: None, then };
+                    let settles =
+                        Settles { want, since, until, after: Some(mark), only_own: false, sends: None, then };
                     return self.settle(number, settles, now);
                 }
                 let action = waiting.on(event, now);

@@ -7,10 +7,16 @@ use redis::Value;
 use serde_json::Value as Json;
 
 /// Scripts that write nothing.
-const READERS: [&str; 5] =
-    ["semaphore/lookup", "semaphore/inspect", "latch/count", "autocomplete/recent_match", "autocomplete/prefix_match"];
+const READERS: [&str; 5] = [
+    "semaphore/lookup",
+    "semaphore/inspect",
+    "latch/count",
+    "autocomplete/recent_match",
+    "autocomplete/prefix_match",
+];
 
-/// Whether a reply has as many fields as the manifest lists. A single field without a word is the reply itself.
+/// Whether a reply has as many fields as the manifest lists. A single field without a word is the reply
+/// itself.
 fn has_fields(replies: &Replies, reply: &Value) -> bool {
     match (replies.get(""), reply) {
         (Some(fields), _) if fields.len() == 1 => true,
@@ -70,7 +76,9 @@ impl Run<'_> {
             return Err("the script wrote, but must not".to_owned());
         }
         match (calls, ran.calls) {
-            (Some(calls), Some(counted)) if counted > calls => Err(format!("{counted} Redis commands, not {calls}")),
+            (Some(calls), Some(counted)) if counted > calls => {
+                Err(format!("{counted} Redis commands, not {calls}"))
+            }
             _ => Ok(()),
         }
     }
@@ -118,7 +126,8 @@ impl Run<'_> {
         let words = expected.split(' ').map(|word| self.bindings.text(word));
         let expected: Vec<String> = words.collect::<Result<_, _>>()?;
         let expected = expected.join(" ");
-        let fits = if expected.starts_with("LUAGATE") { error == expected } else { error.contains(&expected) };
+        let fits =
+            if expected.starts_with("LUAGATE") { error == expected } else { error.contains(&expected) };
         if fits { Ok(()) } else { Err(format!("error {error}")) }
     }
 

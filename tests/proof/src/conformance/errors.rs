@@ -1,5 +1,5 @@
-//! Promise: a script that ends with an error has changed nothing. In each prepared state, each key in turn gets a wrong
-//! type, each record a wrong length, and every script is called.
+//! Promise: a script that ends with an error has changed nothing. In each prepared state, each key in turn
+//! gets a wrong type, each record a wrong length, and every script is called.
 
 use super::steps::Run;
 use super::{Host, Suite};
@@ -15,9 +15,11 @@ struct Kind {
     group: &'static str,
     /// The keys, and their types.
     keys: &'static [(&'static str, &'static str)],
-    /// Name, and the steps that prepare it: words as in `CALLS`, and `pause ms`, `del key`, `subscribe channel`.
+    /// Name, and the steps that prepare it: words as in `CALLS`, and `pause ms`, `del key`, `subscribe
+    /// channel`.
     states: &'static [(&'static str, &'static [&'static str])],
-    /// A script and its arguments; `-` stands for an empty argument. Scripts that take several objects get `n` and `m`.
+    /// A script and its arguments; `-` stands for an empty argument. Scripts that take several objects get
+    /// `n` and `m`.
     calls: &'static [&'static str],
 }
 
@@ -77,7 +79,12 @@ const SEMAPHORE: Kind = Kind {
         ("permanent", &["acquire alice 1 1 0 0 - 0", "acquire bob 1 1 30000 15000 @inbox 0"]),
         (
             "pinned",
-            &["resize 3 -1", "acquire alice 2 3 30000 0 - 0", "acquire bob 2 3 9 15000 @inbox 0", "resize 1 -1"],
+            &[
+                "resize 3 -1",
+                "acquire alice 2 3 30000 0 - 0",
+                "acquire bob 2 3 9 15000 @inbox 0",
+                "resize 1 -1",
+            ],
         ),
         ("suspended", &["acquire alice 1 1 30000 0 - 0", "del meta", "acquire bob 1 1 30000 15000 @inbox 0"]),
         (
@@ -144,7 +151,10 @@ const AUTOCOMPLETE: Kind = Kind {
     states: &[
         ("no keys", &[]),
         ("one each", &["prefix_add ann", "recent_add ann 5"]),
-        ("three each", &["prefix_add ann bob eve", "recent_add ann 5", "recent_add bob 5", "recent_add eve 5"]),
+        (
+            "three each",
+            &["prefix_add ann bob eve", "recent_add ann 5", "recent_add bob 5", "recent_add eve 5"],
+        ),
     ],
     calls: &[
         "prefix_add ann",
@@ -176,7 +186,8 @@ const LENGTHS: [usize; 9] = [0, 1, 7, 9, 19, 21, 31, 32, 40];
 /// The calls that ended with an error, as `script: key is a type`.
 pub type Seen = BTreeSet<String>;
 
-/// The fields of a hash in the order of their names, or the dump of another key. A dump of a hash has any order.
+/// The fields of a hash in the order of their names, or the dump of another key. A dump of a hash has any
+/// order.
 type Content = (BTreeMap<String, Vec<u8>>, Value);
 
 /// What an error must not change.
@@ -233,7 +244,13 @@ impl<'a> Trials<'a> {
     }
 
     /// Calls with these keys changed. Returns the error, which must have changed nothing.
-    fn call(&mut self, kind: &Kind, steps: &[&str], change: &[Json], call: &str) -> Result<Option<String>, String> {
+    fn call(
+        &mut self,
+        kind: &Kind,
+        steps: &[&str],
+        change: &[Json],
+        call: &str,
+    ) -> Result<Option<String>, String> {
         self.prepare(kind, steps, change)?;
         let run = &mut self.run;
         let keys = keys_of(kind, call);
@@ -242,20 +259,32 @@ impl<'a> Trials<'a> {
         let reply = run.reply_to(&step(kind.group, call))?;
         match &reply {
             Ok(_) => Ok(None),
-            Err(error) if !run.snapshot(&keys)?.is_like(&before) => Err(format!("it wrote, and then: {error}")),
+            Err(error) if !run.snapshot(&keys)?.is_like(&before) => {
+                Err(format!("it wrote, and then: {error}"))
+            }
             Err(error) if run.discard_messages()? > 0 => Err(format!("it sent a message, and then: {error}")),
-            Err(error) if error.contains("LUAGATE ") || error.contains("WRONGTYPE") => Ok(Some(error.clone())),
+            Err(error) if error.contains("LUAGATE ") || error.contains("WRONGTYPE") => {
+                Ok(Some(error.clone()))
+            }
             Err(error) => Err(format!("a fault of the script: {error}")),
         }
     }
 
     /// Each key has each wrong type.
-    fn wrong_types(&mut self, kind: &Kind, types: &[(&str, &str)], seen: &mut Seen, failures: &mut Vec<String>) {
+    fn wrong_types(
+        &mut self,
+        kind: &Kind,
+        types: &[(&str, &str)],
+        seen: &mut Seen,
+        failures: &mut Vec<String>,
+    ) {
         for (state, steps) in kind.states {
             for call in kind.calls {
                 for key in keys_of(kind, call) {
                     let right = kind.keys.iter().find(|(name, _)| key[1..].split(':').next() == Some(name));
-                    for (wrong, command) in types.iter().filter(|(name, _)| Some(*name) != right.map(|(_, of)| *of)) {
+                    for (wrong, command) in
+                        types.iter().filter(|(name, _)| Some(*name) != right.map(|(_, of)| *of))
+                    {
                         let words: Vec<&str> =
                             command.split(' ').map(|word| if word == "KEY" { &*key } else { word }).collect();
                         let change = [json!({"command": ["DEL", key]}), json!({"command": words})];
@@ -265,7 +294,9 @@ impl<'a> Trials<'a> {
                                 let script = call.split(' ').next().unwrap_or_default();
                                 seen.insert(format!("{}/{script}: {key} is a {wrong}", kind.group));
                             }
-                            Err(error) => failures.push(format!("{call}; {state}; {key} is a {wrong}: {error}")),
+                            Err(error) => {
+                                failures.push(format!("{call}; {state}; {key} is a {wrong}: {error}"))
+                            }
                         }
                     }
                 }
@@ -288,7 +319,9 @@ impl<'a> Trials<'a> {
                         for call in kind.calls {
                             tried += 1;
                             if let Err(error) = self.call(kind, steps, &change, call) {
-                                failures.push(format!("{call}; {state}; {field}: {length} bytes {byte}: {error}"));
+                                failures.push(format!(
+                                    "{call}; {state}; {field}: {length} bytes {byte}: {error}"
+                                ));
                             }
                         }
                     }
@@ -352,7 +385,12 @@ impl Run<'_> {
 ///
 /// # Errors
 /// Each call that ended with an error and changed something.
-pub fn all_types(suite: &Suite, host: &mut dyn Host, prefix: &str, types: usize) -> Result<Seen, Vec<String>> {
+pub fn all_types(
+    suite: &Suite,
+    host: &mut dyn Host,
+    prefix: &str,
+    types: usize,
+) -> Result<Seen, Vec<String>> {
     let mut trials = Trials::new(suite, host, prefix);
     let (mut seen, mut failures) = (Seen::new(), Vec::new());
     for kind in KINDS {
@@ -377,7 +415,8 @@ pub fn all_records(suite: &Suite, host: &mut dyn Host, prefix: &str) -> Result<u
     if failures.is_empty() { Ok(tried) } else { Err(failures) }
 }
 
-/// Checks that the calls cover all scripts with these keys, and that each key of a wrong type was refused at least once.
+/// Checks that the calls cover all scripts with these keys, and that each key of a wrong type was refused at
+/// least once.
 ///
 /// # Errors
 /// What is missing.

@@ -83,7 +83,8 @@ impl Host for Memory {
         0
     }
 
-    /// Begins at the start of a millisecond, so that what lasts as long as a pause ends exactly with the pause.
+    /// Begins at the start of a millisecond, so that what lasts as long as a pause ends exactly with the
+    /// pause.
     fn begin(&mut self) {
         let micros = self.server.with_store(|store| store.micros());
         let mut store = Store::default();

@@ -15,7 +15,12 @@ impl Run<'_> {
         Ok(unread)
     }
 
-    pub(super) fn message(&mut self, expected: &Json, inbox: &str, secret: Option<&str>) -> Result<(), String> {
+    pub(super) fn message(
+        &mut self,
+        expected: &Json,
+        inbox: &str,
+        secret: Option<&str>,
+    ) -> Result<(), String> {
         let channel = self.bindings.text(inbox)?;
         let unread = self.unread(&channel)?;
         if unread.is_empty() {
@@ -34,7 +39,9 @@ impl Run<'_> {
             Ok(number) if number.to_string() == *word => Value::Int(number),
             _ => Value::BulkString(bytes_of(word)),
         });
-        self.bindings.check(expected, &Value::Array(words.collect())).map_err(|error| format!("{error}, of {message}"))
+        self.bindings
+            .check(expected, &Value::Array(words.collect()))
+            .map_err(|error| format!("{error}, of {message}"))
     }
 
     pub(super) fn silent(&mut self, channel: &str) -> Result<(), String> {

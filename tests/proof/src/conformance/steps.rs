@@ -6,7 +6,8 @@ use redis::Value;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// The time in ms at which a key expires, by one clock; -1: never, -2: no such key. Redis 6.2 only knows the time that is left.
+/// The time in ms at which a key expires, by one clock; -1: never, -2: no such key. Redis 6.2 only knows the
+/// time that is left.
 const END_OF_KEY: &str = "local at = redis.pcall('PEXPIRETIME', KEYS[1])
 if type(at) == 'number' then return at end
 local left = redis.call('PTTL', KEYS[1])
@@ -32,7 +33,9 @@ fn substitute(step: &Json, value: &Json) -> Json {
             Json::String(text.replace("{each}", &value))
         }
         Json::Array(values) => values.iter().map(|other| substitute(other, value)).collect(),
-        Json::Object(fields) => fields.iter().map(|(name, other)| (name.clone(), substitute(other, value))).collect(),
+        Json::Object(fields) => {
+            fields.iter().map(|(name, other)| (name.clone(), substitute(other, value))).collect()
+        }
         other => other.clone(),
     }
 }
@@ -60,7 +63,8 @@ impl Run<'_> {
             };
             let steps = fields.get("steps").and_then(Json::as_array);
             for value in &values {
-                let steps: Vec<Json> = steps.ok_or("no steps")?.iter().map(|step| substitute(step, value)).collect();
+                let steps: Vec<Json> =
+                    steps.ok_or("no steps")?.iter().map(|step| substitute(step, value)).collect();
                 self.steps(&steps)?;
             }
             Ok(())

@@ -44,7 +44,12 @@ impl View<'_> {
             Caller::Tries { want, is_again, mark, .. } => {
                 let has_failed = mark.failures != self.party.client.outbox.mark().failures;
                 self.add([(*is_again).into(), has_failed.into()]);
-                self.add([2, u64::from(want.permits.unwrap_or(0)), want.lease.lease_ms, want.lease.at_least_ms]);
+                self.add([
+                    2,
+                    u64::from(want.permits.unwrap_or(0)),
+                    want.lease.lease_ms,
+                    want.lease.at_least_ms,
+                ]);
             }
             Caller::GivesBack { waiting, until, later, .. } => {
                 self.add([3, (*later).into()]);

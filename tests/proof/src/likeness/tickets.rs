@@ -13,7 +13,9 @@ pub(super) fn tickets(situation: &Situation) -> BTreeSet<u64> {
     for party in &situation.parties {
         let callers = party.client.callers.values();
         tickets.extend(callers.filter_map(|caller| match caller {
-            Caller::Waits(waiting, _) | Caller::GivesBack { waiting, .. } => Some(waiting.waiter.target.entry.ticket),
+            Caller::Waits(waiting, _) | Caller::GivesBack { waiting, .. } => {
+                Some(waiting.waiter.target.entry.ticket)
+            }
             _ => None,
         }));
         for flight in &party.client.flights {

@@ -15,7 +15,8 @@ pub(super) fn check() {
     reports();
 }
 
-/// A wait that is dropped gives back what the server may have stored for it, and nothing before its first call.
+/// A wait that is dropped gives back what the server may have stored for it, and nothing before its first
+/// call.
 fn leftovers() {
     let mut wait = Wait::<PermitTarget>::new(None, false, false);
     assert!(!wait.waiter.may_leave_something());

@@ -56,7 +56,8 @@ pub(super) fn check() {
     ends();
 }
 
-/// A message makes it ask at once. Each wrong message delays its reaction to the next one by 10 ms more, up to 1 s.
+/// A message makes it ask at once. Each wrong message delays its reaction to the next one by 10 ms more, up
+/// to 1 s.
 fn calls() {
     let mut wait = Wait::<LatchTarget>::new(None);
     wait.asks(0);
@@ -74,7 +75,8 @@ fn calls() {
     assert_eq!(wait.called(6_100), "sleeps until 7000");
 }
 
-/// Only the reply to the last call counts. While the server is unreachable, a wait that had a reply before continues.
+/// Only the reply to the last call counts. While the server is unreachable, a wait that had a reply before
+/// continues.
 fn ends() {
     let last = || {
         let mut wait = Wait::<LatchTarget>::new(Some(500));

@@ -1,5 +1,5 @@
-//! Releases: which calls each one needs, where each is posted, which are sent together, when each is repeated, and which
-//! calls wait for it.
+//! Releases: which calls each one needs, where each is posted, which are sent together, when each is
+//! repeated, and which calls wait for it.
 
 use super::at;
 use crate::call::SCRIPTS;
@@ -40,7 +40,12 @@ pub(super) fn lost(connections: &[u8]) -> LostCalls<Connection> {
 }
 
 /// A release for a semaphore of this name, of an id that the application has chosen.
-pub(super) fn pending(name: &str, id: &str, target: ReleaseTarget, calls: &[u8]) -> PendingRelease<Connection> {
+pub(super) fn pending(
+    name: &str,
+    id: &str,
+    target: ReleaseTarget,
+    calls: &[u8],
+) -> PendingRelease<Connection> {
     let keys = Keys::mutex("luagate", name).unwrap();
     let (lost, until) = (lost(calls), Some(at(UNTIL).instant()));
     let longest = Duration::from_millis(UNTIL);
@@ -87,13 +92,16 @@ impl Queue {
         self.outbox.entries.get(&number).map_or(String::new(), |entry| entry.release.id.clone())
     }
 
-    /// The work of the gate's own thread: the server and the ids that are sent, or in how many ms from 0 the next ones are.
+    /// The work of the gate's own thread: the server and the ids that are sent, or in how many ms from 0 the
+    /// next ones are.
     fn work(&mut self, now: u64) -> Result<(usize, Vec<u64>), Option<u128>> {
         match self.outbox.next(at(now).instant(), node_of, is_open) {
             OutboxWork::Send(node, numbers) => Ok((node, numbers)),
             OutboxWork::Post(post) => Ok((usize::MAX, vec![post.number])),
             OutboxWork::Close(connection) => panic!("{connection:?} would be closed"),
-            OutboxWork::At(end) => Err(end.map(|end| end.saturating_duration_since(at(0).instant()).as_millis())),
+            OutboxWork::At(end) => {
+                Err(end.map(|end| end.saturating_duration_since(at(0).instant()).as_millis()))
+            }
             OutboxWork::Closed => Ok((0, Vec::new())),
         }
     }
@@ -109,7 +117,13 @@ impl Queue {
         self.confirm(node, &numbers, now, true)
     }
 
-    fn confirm(&mut self, node: usize, numbers: &[u64], now: u64, fails: bool) -> Result<Vec<String>, Option<u128>> {
+    fn confirm(
+        &mut self,
+        node: usize,
+        numbers: &[u64],
+        now: u64,
+        fails: bool,
+    ) -> Result<Vec<String>, Option<u128>> {
         let ids = numbers.iter().map(|number| self.id(*number)).collect();
         if !fails {
             numbers.iter().for_each(|number| _ = self.outbox.confirm(*number));
@@ -168,7 +182,8 @@ pub(super) fn check() {
     drivers();
 }
 
-/// A fixed id is looked up, and released by its fence or ticket. If it was granted in between, both steps are repeated.
+/// A fixed id is looked up, and released by its fence or ticket. If it was granted in between, both steps are
+/// repeated.
 fn steps() {
     let after = |target, replies: &[&str]| {
         let release = pending("m", "id", target, &[]);
@@ -186,8 +201,14 @@ fn steps() {
     assert_eq!(after(ReleaseTarget::Whatever, &["gone"]), [release(None), nothing]);
     assert_eq!(after(ReleaseTarget::Fence(7), &["gone"]), [release(Some(7)), nothing]);
     assert_eq!(after(ReleaseTarget::Other(0), &[gone]), [look_up, nothing]);
-    assert_eq!(after(ReleaseTarget::Other(0), &[held, "released 0 0 3"]), [look_up, release(Some(7)), nothing]);
-    assert_eq!(after(ReleaseTarget::Other(6), &[held, "released 0 0 3"]), [look_up, release(Some(7)), nothing]);
+    assert_eq!(
+        after(ReleaseTarget::Other(0), &[held, "released 0 0 3"]),
+        [look_up, release(Some(7)), nothing]
+    );
+    assert_eq!(
+        after(ReleaseTarget::Other(6), &[held, "released 0 0 3"]),
+        [look_up, release(Some(7)), nothing]
+    );
     assert_eq!(after(ReleaseTarget::Other(7), &[held]), [look_up, nothing], "this permit stays");
     assert_eq!(after(ReleaseTarget::Other(0), &[queued, "cancelled"]), [look_up, release(Some(5)), nothing]);
     let twice = [look_up, release(Some(5)), look_up, release(Some(7)), nothing];
@@ -198,8 +219,8 @@ fn steps() {
     assert_eq!(steps.next, look_up);
 }
 
-/// A permit is released until its lease has ended, also if a refresh without a reply has extended it. A permanent permit
-/// has no end, even if it still has its first lease.
+/// A permit is released until its lease has ended, also if a refresh without a reply has extended it. A
+/// permanent permit has no end, even if it still has its first lease.
 fn ends_of_permits() {
     let until = |lease_ms, refresh_ms: Option<u64>, latest| {
         let mut held = super::held(lease_ms, false);
@@ -217,8 +238,8 @@ fn ends_of_permits() {
     assert_eq!(until(3_000, Some(0), 5_000), None);
     assert_eq!(until(0, None, 5_000), None);
     assert_eq!(until(0, Some(1_000), 5_000), None);
-    // A permit with a minimum hold has a longer first lease, and no refresh ends it earlier. The server may have run each call
-    // long after it was sent.
+    // A permit with a minimum hold has a longer first lease, and no refresh ends it earlier. The server may
+    // have run each call long after it was sent.
     let first = Deadline::after(at(0), Some(Duration::from_secs(12)));
     let mut held = HeldPermit::new(super::held(400, false).identity, &super::grant(0, 12_000), first);
     held.refreshing(400, at(0));
@@ -231,25 +252,31 @@ fn ends_of_permits() {
     let lease = Some(Duration::from_millis(UNTIL));
     for (longest, ends) in [(lease, true), (None, false)] {
         let mut it = Queue::default();
-        let release = PendingRelease::of_permit(&super::held(3_000, false).identity, longest, at(0).instant());
+        let release =
+            PendingRelease::of_permit(&super::held(3_000, false).identity, longest, at(0).instant());
         let post = it.post(release);
         let broken = UNTIL + 10;
         assert!(matches!(it.outbox.answered(post, None, at(broken).instant(), is_open), Next::Due { .. }));
-        let is_over =
-            |it: &Queue, now| it.outbox.entries.values().all(|entry| entry.release.is_over(at(now).instant()));
-        assert_eq!([broken, broken + UNTIL - 1, broken + UNTIL].map(|now| is_over(&it, now)), [false, false, ends]);
+        let is_over = |it: &Queue, now| {
+            it.outbox.entries.values().all(|entry| entry.release.is_over(at(now).instant()))
+        };
+        assert_eq!(
+            [broken, broken + UNTIL - 1, broken + UNTIL].map(|now| is_over(&it, now)),
+            [false, false, ends]
+        );
     }
 }
 
-/// A release is posted, if one call is enough and there is a connection. Later calls of its name need not wait. But an answer
-/// that is here before the reply to the release may be too early.
+/// A release is posted, if one call is enough and there is a connection. Later calls of its name need not
+/// wait. But an answer that is here before the reply to the release may be too early.
 fn posted() {
     let mut it = Queue::default();
     let before = it.outbox.mark();
     let post = it.post(plain("m", "id"));
     assert_eq!((post.on, post.with_text, it.before("m", None, 0)), (CURRENT, false, "clear".to_owned()));
     let mark = it.outbox.mark();
-    let overtaken = |it: &Queue| ["m", "other"].map(|name| it.outbox.is_overtaken(key(name).as_bytes(), mark));
+    let overtaken =
+        |it: &Queue| ["m", "other"].map(|name| it.outbox.is_overtaken(key(name).as_bytes(), mark));
     assert_eq!(overtaken(&it), [true, false]);
     assert!(!it.outbox.is_overtaken(key("m").as_bytes(), before), "it was posted after the call");
     let again = |it: &mut Queue| {
@@ -267,7 +294,10 @@ fn posted() {
     assert_eq!(again(&mut it), "clear");
     let post = it.post(plain("m", "id"));
     let released = Some(Ok(reply("released 0 0 3")));
-    assert!(matches!(it.outbox.answered(post, released, at(0).instant(), is_open), Next::Confirmed { found: true }));
+    assert!(matches!(
+        it.outbox.answered(post, released, at(0).instant(), is_open),
+        Next::Confirmed { found: true }
+    ));
     // With a lookup, or without a connection, it is left to the gate's own thread.
     let mut it = Queue::default();
     assert!(
@@ -286,7 +316,8 @@ fn with_text(call: &Packed) -> Vec<u8> {
     packet
 }
 
-/// A server that does not know the script gets its text, once. A call that was sent meanwhile may have run before.
+/// A server that does not know the script gets its text, once. A call that was sent meanwhile may have run
+/// before.
 fn unknown_scripts() {
     let mut it = Queue::default();
     let post = it.post(plain("m", "id"));
@@ -304,7 +335,10 @@ fn unknown_scripts() {
     assert!(matches!(gone, Next::Confirmed { .. }));
     another.outbox.confirm(number);
     assert!(another.outbox.is_overtaken(key("m").as_bytes(), mark));
-    assert!(matches!(it.outbox.answered(post, refused("NOSCRIPT"), at(0).instant(), is_open), Next::Due { .. }));
+    assert!(matches!(
+        it.outbox.answered(post, refused("NOSCRIPT"), at(0).instant(), is_open),
+        Next::Due { .. }
+    ));
     assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
 }
 
@@ -314,7 +348,8 @@ fn posts(it: &mut Queue, numbers: &[u8]) -> Post<Connection> {
     it.outbox.post(release, Some(CURRENT), at(0).instant(), is_open).1.unwrap()
 }
 
-/// A release follows the calls that it undoes, on the connection of each. An answer from elsewhere does not confirm it.
+/// A release follows the calls that it undoes, on the connection of each. An answer from elsewhere does not
+/// confirm it.
 fn lost_calls() {
     let gone = || Some(Ok(reply("gone")));
     let mut it = Queue::default();
@@ -329,14 +364,18 @@ fn lost_calls() {
     assert!(matches!(it.outbox.answered(post, gone(), at(0).instant(), is_open), Next::Confirmed { .. }));
 }
 
-/// The server does not answer on the connection of a lost call. The release is also sent elsewhere, and once more when that
-/// connection is closed.
+/// The server does not answer on the connection of a lost call. The release is also sent elsewhere, and once
+/// more when that connection is closed.
 fn silent_connections() {
     let mut it = Queue::default();
     let post = it.post(PendingRelease { lost: lost(&[2]), ..plain("m", "id") });
     assert_eq!(["another", "id"].map(|id| it.before("m", Some(id), 0)), ["clear", "waits"]);
     assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { closes: None }));
-    assert_eq!(it.before("m", None, UNTIL), "sends id", "the lost call may still run, whatever its lease was");
+    assert_eq!(
+        it.before("m", None, UNTIL),
+        "sends id",
+        "the lost call may still run, whatever its lease was"
+    );
     it.outbox.unsent(&[1], None, at(UNTIL).instant());
     assert_eq!(it.next(UNTIL), Ok(vec!["id".to_owned()]));
     assert!(!it.outbox.is_empty() && !it.outbox.is_waited_for());
@@ -349,10 +388,15 @@ fn silent_connections() {
     assert_eq!(it.confirm(node_of(key("m").as_bytes()), &[1], last, true), Ok(vec!["id".to_owned()]));
     assert!(it.outbox.is_waited_for());
     let mut another = Queue { outbox: it.outbox.clone() };
-    assert_eq!(it.next(last + UNTIL - 1), Ok(vec!["id".to_owned()]), "its lease begins when the call may have run");
+    assert_eq!(
+        it.next(last + UNTIL - 1),
+        Ok(vec!["id".to_owned()]),
+        "its lease begins when the call may have run"
+    );
     assert_eq!(another.next(last + UNTIL), Err(None));
     assert!(it.outbox.is_empty() && another.outbox.is_empty());
-    // A gate that is dropped closes that connection at once, and a program that waits for all releases does too.
+    // A gate that is dropped closes that connection at once, and a program that waits for all releases does
+    // too.
     let mut it = Queue::default();
     let post = it.post(PendingRelease { lost: lost(&[2]), ..plain("m", "id") });
     assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { .. }));
@@ -370,7 +414,8 @@ fn silent_connections() {
     assert!(matches!(it.outbox.next(at(0).instant(), node_of, closed), OutboxWork::Send(..)));
 }
 
-/// The same for an id that will be used again, for calls on several connections, and after an error of the server.
+/// The same for an id that will be used again, for calls on several connections, and after an error of the
+/// server.
 fn unanswered_releases() {
     let closed = |_: &Connection| false;
     // If the id will be used again, that connection is closed, so that the lost call does not run later.
@@ -391,7 +436,10 @@ fn unanswered_releases() {
             .entries
             .values_mut()
             .for_each(|entry| entry.release.lost = lost(if on == CURRENT { &[] } else { &[102] }));
-        assert!(matches!(it.outbox.answered(post, None, at(0).instant(), is_open), Next::Due { closes: None }));
+        assert!(matches!(
+            it.outbox.answered(post, None, at(0).instant(), is_open),
+            Next::Due { closes: None }
+        ));
     }
     // While another call is lost, it is posted behind that one.
     let mut it = Queue::default();
@@ -402,7 +450,8 @@ fn unanswered_releases() {
         panic!("it is not posted");
     };
     assert_eq!(post.on, Connection(3));
-    // After an error of the server, the call has run, and the release goes to the server that has the key now.
+    // After an error of the server, the call has run, and the release goes to the server that has the key
+    // now.
     let refused = it.outbox.answered(post, refused("READONLY"), at(0).instant(), is_open);
     assert!(matches!(refused, Next::Due { closes: None }));
     assert_eq!(it.before("m", None, 0), "sends id");
@@ -427,7 +476,10 @@ fn closed_connections() {
     // A call finds that it is closed by now.
     let mut it = Queue::default();
     let post = it.post(PendingRelease { lost: lost(&[2]), ..plain("m", "id") });
-    assert!(matches!(it.outbox.answered(post, refused("READONLY"), at(0).instant(), is_open), Next::Due { .. }));
+    assert!(matches!(
+        it.outbox.answered(post, refused("READONLY"), at(0).instant(), is_open),
+        Next::Due { .. }
+    ));
     it.outbox.entries.values_mut().for_each(|entry| entry.release.lost = lost(&[2]));
     let name = key("m");
     let call = Ordered { key: name.as_bytes(), own_id: None, after: None, only_own: false };
@@ -454,7 +506,8 @@ fn lost_lookups() {
     let mut it = Queue::default();
     let look_up = pending("m", "id", ReleaseTarget::Other(0), &[2]);
     let post = it.outbox.post(look_up, Some(CURRENT), at(0).instant(), is_open).1.unwrap();
-    let Next::Post(post) = it.outbox.answered(post, Some(Ok(reply("held 1 7 9000 1000"))), at(0).instant(), is_open)
+    let Next::Post(post) =
+        it.outbox.answered(post, Some(Ok(reply("held 1 7 9000 1000"))), at(0).instant(), is_open)
     else {
         panic!("it does not release what it found");
     };
@@ -466,7 +519,8 @@ fn lost_lookups() {
     assert_eq!(it.next(0), Ok(vec!["id".to_owned()]));
 }
 
-/// A release that was posted and has failed makes the answers of later calls doubtful. One that was not posted does not.
+/// A release that was posted and has failed makes the answers of later calls doubtful. One that was not
+/// posted does not.
 fn failures() {
     let mut it = Queue::default();
     let post = it.post(plain("m", "id"));
@@ -489,8 +543,8 @@ fn failures() {
     assert!(!it.outbox.waits(behind.number, node_of, at(0).instant()), "it is posted on another connection");
 }
 
-/// Up to a hundred releases for one server are sent together, in order. A release with a lookup is sent alone. A server gets
-/// the next ones after its reply.
+/// Up to a hundred releases for one server are sent together, in order. A release with a lookup is sent
+/// alone. A server gets the next ones after its reply.
 fn together() {
     let mut it = Queue::default();
     let looked_up = pending("m", "looked up", ReleaseTarget::Other(0), &[]);
@@ -513,8 +567,8 @@ fn together() {
     assert_eq!(it.before("m", None, 0), "waits");
 }
 
-/// A server without a reply is not called for 50 ms, then for twice as long, up to 1 s. Releases for other servers do
-/// not wait for it.
+/// A server without a reply is not called for 50 ms, then for twice as long, up to 1 s. Releases for other
+/// servers do not wait for it.
 fn pauses() {
     let mut it = Queue::default();
     let (here, away) = (plain("m", "here"), plain("away", "away"));
@@ -580,8 +634,8 @@ fn names() {
     assert!(!it.outbox.is_waited_for());
 }
 
-/// A call with an id of the application waits for the releases of this id. A permit whose release is posted is not taken for
-/// a new one.
+/// A call with an id of the application waits for the releases of this id. A permit whose release is posted
+/// is not taken for a new one.
 fn own_ids() {
     let mut it = Queue::default();
     let post = it.post(pending("m", "id", ReleaseTarget::Fence(7), &[]));
@@ -599,7 +653,8 @@ fn own_ids() {
     assert_eq!(it.looks(call("another"), 0), "clear");
     assert_eq!(it.looks(call("id"), 0), "sends id, own");
     let failed = |kind| CallError::Failed(Failure::new(kind, "failed"));
-    let goes_on = |is_own| [FailureKind::ReadOnly, FailureKind::TimedOut].map(|kind| may_go_on(is_own, &failed(kind)));
+    let goes_on =
+        |is_own| [FailureKind::ReadOnly, FailureKind::TimedOut].map(|kind| may_go_on(is_own, &failed(kind)));
     assert_eq!([false, true].map(goes_on), [[true, false], [false, false]]);
     // A lookup is alone.
     let mut it = Queue::default();

@@ -1,5 +1,5 @@
-//! Sentinels, the servers that they report, and a client of them, in random worlds: sentinels fall silent, report late
-//! or wrongly, and the master changes.
+//! Sentinels, the servers that they report, and a client of them, in random worlds: sentinels fall silent,
+//! report late or wrongly, and the master changes.
 
 use crate::client::moment;
 use crate::protocol::failure::Failure;
@@ -174,7 +174,10 @@ impl World {
                     let before = self.state.moves();
                     self.listener.told(&mut self.state, at(port));
                     let is_kept = self.state.moves() == before;
-                    assert!(is_kept || found.is_none_or(|found| found == sentinel), "seed {seed}: a connection ends");
+                    assert!(
+                        is_kept || found.is_none_or(|found| found == sentinel),
+                        "seed {seed}: a connection ends"
+                    );
                 })
             }
             Listen::Wait => match self.on {

@@ -56,8 +56,8 @@ fn arguments() {
     assert_eq!([refused(Some(1), "me"), refused(None, "me")], [Ok(()), Ok(())]);
 }
 
-/// A strict semaphore releases a permit that was granted under another limit. After a refusal there is nothing to
-/// release.
+/// A strict semaphore releases a permit that was granted under another limit. After a refusal there is
+/// nothing to release.
 fn answers() {
     let of = |strict| target(Some(1), "id", false, strict);
     let granted = |usage| AcquireAnswer::Granted(grant(60, 8_000, 5_000), usage);
@@ -85,10 +85,12 @@ fn answers() {
     assert!(matches!(result, Err(NotGranted::AboveLimit { permits: 1, limit: 0 })));
 }
 
-/// A permit that has ended when its reply is read is given back. The call was sent at 10 and its reply is read at 20; 1 ms is
-/// subtracted from each lease.
+/// A permit that has ended when its reply is read is given back. The call was sent at 10 and its reply is
+/// read at 20; 1 ms is subtracted from each lease.
 fn late_grants() {
-    let of = |end| reported(target(Some(1), "id", false, false), AcquireAnswer::Granted(grant(60, end, 5_000), USAGE));
+    let of = |end| {
+        reported(target(Some(1), "id", false, false), AcquireAnswer::Granted(grant(60, end, 5_000), USAGE))
+    };
     assert_eq!(of(5_012), "granted 60 until Some(21), ticket None");
     let error = of(5_011);
     assert!(
@@ -99,13 +101,17 @@ fn late_grants() {
     );
 }
 
-/// A permit that a fixed id already holds was granted to another caller. If an earlier attempt was not answered, it was
-/// granted to this one, unless it is older than that attempt.
+/// A permit that a fixed id already holds was granted to another caller. If an earlier attempt was not
+/// answered, it was granted to this one, unless it is older than that attempt.
 fn own_ids() {
-    // A permit that this client is releasing was not granted to another caller: the call overtook the release.
+    // A permit that this client is releasing was not granted to another caller: the call overtook the
+    // release.
     let held = |fence| AcquireAnswer::Held(grant(fence, 9_000, 2_000), USAGE);
     let of_released = |own_id, fence| target(Some(1), "me", own_id, false).is_of_released(&held(fence), 60);
-    assert_eq!([(true, 60), (true, 61), (false, 60)].map(|(own, fence)| of_released(own, fence)), [true, false, false]);
+    assert_eq!(
+        [(true, 60), (true, 61), (false, 60)].map(|(own, fence)| of_released(own, fence)),
+        [true, false, false]
+    );
     let of = |fence, repeated| {
         let held = AcquireAnswer::Held(grant(fence, 9_000, 2_000), USAGE);
         reported_of(target(Some(1), "me", true, false), held, repeated)
@@ -121,11 +127,12 @@ fn own_ids() {
     }
 }
 
-/// An answer that a late release would change: a refusal, or a permit that is not this caller's. It is not, if the client has
-/// released its fence.
+/// An answer that a late release would change: a refusal, or a permit that is not this caller's. It is not,
+/// if the client has released its fence.
 fn doubts() {
     let target = target(Some(1), "me", true, false);
-    let doubts = |ask, answer, floor| target.is_doubtful(ask, &answer, Some(Duration::from_millis(100)), floor);
+    let doubts =
+        |ask, answer, floor| target.is_doubtful(ask, &answer, Some(Duration::from_millis(100)), floor);
     assert!(doubts(AskKind::Last, denied(), 0) && doubts(AskKind::InLine, denied(), 0));
     assert!(!doubts(AskKind::First, denied(), 0), "it joins the line next");
     let held = || AcquireAnswer::Held(grant(2_000_000, 9_000, 2_000), USAGE);

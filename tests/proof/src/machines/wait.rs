@@ -52,7 +52,8 @@ impl<T: Shown> Wait<T> {
     }
 
     pub(super) fn message(&mut self, fence: u64, end: Option<u64>, reported: u64, now: u64) -> String {
-        let message = Message { id: "id".to_owned(), permits: u32::from(fence > 0), fence, at: end, now: reported };
+        let message =
+            Message { id: "id".to_owned(), permits: u32::from(fence > 0), fence, at: end, now: reported };
         self.on(Event::Mail(Mail::Message { message, received: at(now) }), now)
     }
 

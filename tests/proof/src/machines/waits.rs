@@ -55,7 +55,17 @@ impl Wait<PermitTarget> {
         let lease = LeaseOptions { lease_ms: 3_000, renewed: false, own_id, at_least_ms: 0 };
         let (id, permits, entry) = ("id".to_owned(), Some(1), QueueEntry::default());
         Wait::of(
-            PermitTarget { keys, id, permits, limit: 3, strict, max_waiting: 0, head_start_ms: 0, lease, entry },
+            PermitTarget {
+                keys,
+                id,
+                permits,
+                limit: 3,
+                strict,
+                max_waiting: 0,
+                head_start_ms: 0,
+                lease,
+                entry,
+            },
             deadline,
         )
     }
@@ -115,11 +125,15 @@ fn first_calls() {
     let mut wait = Wait::in_line(None, false);
     wait.timer(4_000);
     let answer = AcquireAnswer::Held(grant(60, 8_000, 5_000), USAGE);
-    assert_eq!(wait.answered(answer, 4_000, 4_100), "granted 60 until Some(6999), ticket Some(50)", "a unique id");
+    assert_eq!(
+        wait.answered(answer, 4_000, 4_100),
+        "granted 60 until Some(6999), ticket Some(50)",
+        "a unique id"
+    );
 }
 
-/// A message brings a grant if its fence is above the ticket and it is new. Its lease counts from the earlier of two
-/// bounds.
+/// A message brings a grant if its fence is above the ticket and it is new. Its lease counts from the earlier
+/// of two bounds.
 fn grants_by_message() {
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(49, Some(9_000), 1_500, 600), "sleeps until 4000", "of an earlier ticket");
@@ -129,10 +143,17 @@ fn grants_by_message() {
     let mut wait = Wait::in_line(None, false);
     wait.waiter.target.head_start_ms = 2;
     assert_eq!(wait.message(2_050, Some(9_000), 1_500, 600), "sleeps until 4000", "of an earlier permit");
-    assert_eq!(wait.message(2_051, Some(4_500), 1_500, 600), "granted 2051 until Some(3499), ticket Some(50)");
+    assert_eq!(
+        wait.message(2_051, Some(4_500), 1_500, 600),
+        "granted 2051 until Some(3499), ticket Some(50)"
+    );
     let mut wait = Wait::in_line(None, false);
     wait.waiter.target.head_start_ms = 2_000;
-    assert_eq!(wait.message(1_000_000, Some(9_000), 1_500, 600), "sleeps until 4000", "from before the last reply");
+    assert_eq!(
+        wait.message(1_000_000, Some(9_000), 1_500, 600),
+        "sleeps until 4000",
+        "from before the last reply"
+    );
     let granted = "granted 1000001 until Some(3499), ticket Some(50)";
     assert_eq!(wait.message(1_000_001, Some(4_500), 1_500, 600), granted);
     let mut wait = Wait::in_line(None, true);
@@ -143,14 +164,15 @@ fn grants_by_message() {
     // A slow message: counted from its own send time, the lease would end at 5,000 + 2,999.
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(4_500), 1_500, 3_400), "granted 60 until Some(3499), ticket Some(50)");
-    // The message was sent before the call whose reply contained the server time; the bound by the message counts.
+    // The message was sent before the call whose reply contained the server time; the bound by the message
+    // counts.
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(9_000), 8_000, 100), "granted 60 until Some(1099), ticket Some(50)");
     let mut wait = Wait::in_line(None, false);
     let late = wait.message(60, Some(1_400), 1_300, 600);
     assert!(late.starts_with("Failed") && late.ends_with("gives back now true, later false"), "{late}");
-    // The message was sent before the last reply, which put the waiter in line. It asks whether it still holds the
-    // permit.
+    // The message was sent before the last reply, which put the waiter in line. It asks whether it still
+    // holds the permit.
     let mut wait = Wait::in_line(None, false);
     assert_eq!(wait.message(60, Some(9_000), 999, 600), "sleeps until 600");
     assert_eq!(wait.message(60, Some(9_000), 1_500, 700), "sleeps until 600", "a repeated message");
@@ -174,7 +196,8 @@ fn hints() {
     assert_eq!(early.called(300), "sleeps until 0");
 }
 
-/// A wait with the ticket of an earlier one is in line only after the first reply. Its error has the ticket from the beginning.
+/// A wait with the ticket of an earlier one is in line only after the first reply. Its error has the ticket
+/// from the beginning.
 fn tickets() {
     let of = |own_id| {
         let mut wait = Wait::<PermitTarget>::new(None, own_id, false);
@@ -196,11 +219,14 @@ fn tickets() {
     wait.answered(queued(50, 1, 4_000, 1_000), 0, 10);
     assert_eq!(ticket(&wait), Some(50));
     wait.timer(4_000);
-    assert!(wait.answered(AcquireAnswer::Held(grant(60, 9_000, 2_000), USAGE), 4_000, 4_010).starts_with("granted 60"));
+    assert!(
+        wait.answered(AcquireAnswer::Held(grant(60, 9_000, 2_000), USAGE), 4_000, 4_010)
+            .starts_with("granted 60")
+    );
 }
 
-/// A wait in line under a fixed id finds its own grant, in a message or in a reply. A wait that is not in line finds the
-/// permit of another caller.
+/// A wait in line under a fixed id finds its own grant, in a message or in a reply. A wait that is not in
+/// line finds the permit of another caller.
 fn own_ids() {
     let held = |fence| AcquireAnswer::Held(grant(fence, 9_000, 2_000), USAGE);
     let granted = "granted 60 until Some(10999), ticket Some(50)";
@@ -230,14 +256,16 @@ fn own_ids() {
     wait.timer(0);
     assert_eq!(wait.answered(held(60), 0, 10), "AlreadyHeld");
     // The same if an earlier attempt of its first call was not answered, unless the permit is older.
-    for (fence, outcome) in [(1_990_000, "granted 1990000 until Some(6999), ticket None"), (1_989_999, "AlreadyHeld")] {
+    for (fence, outcome) in
+        [(1_990_000, "granted 1990000 until Some(6999), ticket None"), (1_989_999, "AlreadyHeld")]
+    {
         let mut wait = Wait::<PermitTarget>::new(None, true, false);
         wait.start(true);
         wait.timer(0);
         assert_eq!(wait.answered_at_last(held(fence), 0, 10), outcome);
     }
-    // A fence that is not above the ticket is of an earlier permit. It is not released, even if a call without a reply
-    // may still bring a grant.
+    // A fence that is not above the ticket is of an earlier permit. It is not released, even if a call
+    // without a reply may still bring a grant.
     let mut wait = Wait::in_line(None, true);
     wait.timer(4_000);
     wait.unanswered(unknown(FailureKind::Disconnected), 4_000);
@@ -250,7 +278,8 @@ fn timeouts() {
     let mut wait = Wait::in_line(Some(500), false);
     assert_eq!(wait.timer(499), "asks InLine until 530");
     assert_eq!(wait.answered(queued(50, 1, 4_000, 1_500), 499, 501), "sleeps until 500");
-    // The thread woke up late. The wait ends in time all the same, but a process that was stopped gets the reply.
+    // The thread woke up late. The wait ends in time all the same, but a process that was stopped gets the
+    // reply.
     for (now, until) in [(510, 530), (515, 530), (516, 531), (9_000, 9_015)] {
         assert_eq!(wait.clone().timer(now), format!("asks Last until {until}"));
     }
@@ -281,7 +310,8 @@ fn timeouts() {
     let mut wait = Wait::in_line(Some(500), false);
     wait.timer(499);
     assert_eq!(wait.unanswered(unknown(FailureKind::TimedOut), 530), given_back);
-    // An outage is reported, unless it began within the last call. So is the failure of a wait without a place in line.
+    // An outage is reported, unless it began within the last call. So is the failure of a wait without a
+    // place in line.
     for (began, reported) in [(510, "TimedOut"), (509, "Failed")] {
         let mut wait = Wait::in_line(Some(540), false);
         wait.timer(began);
@@ -301,7 +331,10 @@ fn outages() {
     let mut wait = Wait::in_line(None, false);
     for now in [4_000, 4_100, 4_999] {
         assert_eq!(wait.timer(now), "asks InLine");
-        assert_eq!(wait.unanswered(unknown(FailureKind::Disconnected), now), format!("sleeps until {}", now + 100));
+        assert_eq!(
+            wait.unanswered(unknown(FailureKind::Disconnected), now),
+            format!("sleeps until {}", now + 100)
+        );
     }
     wait.timer(5_000);
     let over = wait.unanswered(failed(FailureKind::Unreachable), 5_000);
@@ -361,9 +394,10 @@ fn cancellations() {
 /// A strict limit is checked in every reply, and before a grant message is accepted.
 fn limits() {
     let other = Usage { in_use: 1, limit: 2 };
-    for (strict, reported) in
-        [(true, "LimitMismatch, gives back now true, later false"), (false, "granted 60 until Some(2999), ticket None")]
-    {
+    for (strict, reported) in [
+        (true, "LimitMismatch, gives back now true, later false"),
+        (false, "granted 60 until Some(2999), ticket None"),
+    ] {
         let mut wait = Wait::<PermitTarget>::new(None, false, strict);
         wait.start(true);
         wait.timer(0);
@@ -375,7 +409,8 @@ fn limits() {
     wait.timer(0);
     assert_eq!(wait.answered(queued(50, 1, 4_000, 1_000), 0, 5), "sleeps until 4000");
     assert_eq!(wait.message(60, Some(9_000), 1_500, 600), "sleeps until 600");
-    let queued = AcquireAnswer::Queued { ticket: 50, position: 1, retry_after: 4_000, usage: other, now: 1_600 };
+    let queued =
+        AcquireAnswer::Queued { ticket: 50, position: 1, retry_after: 4_000, usage: other, now: 1_600 };
     wait.timer(600);
     assert_eq!(wait.answered(queued, 600, 610), "LimitMismatch, gives back now true, later false");
     let mut wait = Wait::in_line(None, false);
@@ -384,8 +419,8 @@ fn limits() {
     assert_eq!(wait.answered(above, 4_000, 4_010), "AboveLimit");
 }
 
-/// Each call contains the bound on the line and the minimum hold. A caller that does not join a full line has nothing
-/// to release, unless an earlier call may still be executed.
+/// Each call contains the bound on the line and the minimum hold. A caller that does not join a full line has
+/// nothing to release, unless an earlier call may still be executed.
 fn full_lines() {
     let target = |max_waiting, at_least_ms| {
         let target = Wait::<PermitTarget>::new(None, false, false).waiter.target;

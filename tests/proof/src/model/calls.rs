@@ -29,7 +29,8 @@ impl Model {
         effects.caller = self.place(&ask.id).map(|place| self.queue[place].clone());
         let is_new = self.place(&ask.id).is_none() && ask.ticket == 0;
         let early = (is_new && ask.head_start_ms > 0).then(|| self.early_ticket(ask, at.micros));
-        let behind = early.map_or(0, |early| self.queue.iter().filter(|waiter| waiter.ticket > early).count());
+        let behind =
+            early.map_or(0, |early| self.queue.iter().filter(|waiter| waiter.ticket > early).count());
         let is_my_turn = self.comes_to_turn(ask, waits, behind, at, effects);
         if is_my_turn {
             self.leave(&ask.id);
@@ -63,7 +64,14 @@ impl Model {
     }
 
     /// Whether it is the caller's turn after those ahead were served.
-    fn comes_to_turn(&mut self, ask: &Ask, waits: bool, behind: usize, at: &Moment, effects: &mut Effects) -> bool {
+    fn comes_to_turn(
+        &mut self,
+        ask: &Ask,
+        waits: bool,
+        behind: usize,
+        at: &Moment,
+        effects: &mut Effects,
+    ) -> bool {
         let wanted = ask.permits.unwrap_or(1);
         if self.queue.is_empty() {
             return self.fits(wanted);
@@ -210,7 +218,15 @@ impl Model {
             let (permits, fence) = (holder.permits.to_string(), holder.fence.to_string());
             let cooling_down = u32::from(is_cooling(id)).to_string();
             let id = id.split(' ').next().unwrap_or_default().to_owned();
-            list.extend(["[".to_owned(), id, permits, fence, time(holder.ends), cooling_down, "]".to_owned()]);
+            list.extend([
+                "[".to_owned(),
+                id,
+                permits,
+                fence,
+                time(holder.ends),
+                cooling_down,
+                "]".to_owned(),
+            ]);
         }
         list.extend(["]".to_owned(), "[".to_owned()]);
         for waiter in waiters {

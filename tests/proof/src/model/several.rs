@@ -27,7 +27,8 @@ impl Model {
         effects: &mut Effects,
     ) -> Reply {
         let now = at.ms();
-        let in_force = |(model, ask): (&&mut Model, &AskOne)| if model.limit == 0 { ask.limit } else { model.limit };
+        let in_force =
+            |(model, ask): (&&mut Model, &AskOne)| if model.limit == 0 { ask.limit } else { model.limit };
         let limits: Vec<u32> = models.iter().zip(asked).map(in_force).collect();
         if limits.contains(&0) {
             return Err("LUAGATE no limit".to_owned());
@@ -51,10 +52,15 @@ impl Model {
             return words(&[&"above_limit", &(place + 1), &limits[place], &now, &still_held]);
         }
         if let Some((place, ask_again)) = blocked {
-            let head = ["denied".to_owned(), (place + 1).to_string(), ask_again, now.to_string(), "[".to_owned()];
+            let head =
+                ["denied".to_owned(), (place + 1).to_string(), ask_again, now.to_string(), "[".to_owned()];
             let usages = models.iter().zip(&limits);
             let usages = usages.flat_map(|(model, limit)| row(&[&model.in_use(), limit, &model.queue.len()]));
-            return Ok(head.into_iter().chain(usages).chain(["]".to_owned(), still_held.to_string()]).collect());
+            return Ok(head
+                .into_iter()
+                .chain(usages)
+                .chain(["]".to_owned(), still_held.to_string()])
+                .collect());
         }
         for place in places() {
             let (model, ask) = (&mut models[place], &asked[place]);
@@ -71,8 +77,8 @@ impl Model {
         Ok(head.into_iter().chain(grants).chain(["]".to_owned()]).collect())
     }
 
-    /// Takes back ended leases, also that of this id, and serves the line, under this limit. Only a grant to the caller stores
-    /// the limit.
+    /// Takes back ended leases, also that of this id, and serves the line, under this limit. Only a grant to
+    /// the caller stores the limit.
     fn advance(&mut self, limit: u32, own: Option<&str>, at: &Moment, effects: &mut Effects) -> Effects {
         let (stored, mut done) = (self.limit, Effects::default());
         self.limit = limit;

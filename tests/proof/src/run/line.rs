@@ -6,9 +6,9 @@ use crate::messages::grants_in;
 use crate::model::{Ask, Model, Waiter, channel};
 
 impl Run<'_> {
-    /// Checks three rules: no caller joins behind as many live waiters as it allows; no caller is refused while fewer
-    /// are in line; a waiter in line keeps its place. `before`: the model before the call, if known. `waiting`: the
-    /// length of the line now.
+    /// Checks three rules: no caller joins behind as many live waiters as it allows; no caller is refused
+    /// while fewer are in line; a waiter in line keeps its place. `before`: the model before the call, if
+    /// known. `waiting`: the length of the line now.
     pub(super) fn check_line(
         &self,
         ask: &Ask,
@@ -41,12 +41,17 @@ impl Run<'_> {
                     let listens = waiter.inbox.is_empty() || (self.listens)(channel(&waiter.inbox));
                     let is_served = granted.iter().any(|(id, ..)| *id == waiter.id);
                     let is_ahead = Some(waiter.ticket) <= ticket && !is_served;
-                    listens && is_ahead && waiter.patience_until > self.now() && u64::from(waiter.permits) <= limit
+                    listens
+                        && is_ahead
+                        && waiter.patience_until > self.now()
+                        && u64::from(waiter.permits) <= limit
                 };
                 let front = before.queue.iter().filter(stays);
                 match front.count() as u64 {
                     front if front < ask.max_waiting => Ok(()),
-                    front => broken("line", format!("{} joins behind {front} of {}", ask.id, ask.max_waiting)),
+                    front => {
+                        broken("line", format!("{} joins behind {front} of {}", ask.id, ask.max_waiting))
+                    }
                 }
             }
             _ => Ok(()),

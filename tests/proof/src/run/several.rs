@@ -128,7 +128,8 @@ impl Run<'_> {
         let mut granted: Vec<(String, Entry)> = granted
             .map(|(id, holder)| {
                 let at_least_ms = holder.least_end.saturating_sub(self.now());
-                let entry = Entry { permits: holder.permits, fence: holder.fence, ends: holder.ends, at_least_ms };
+                let entry =
+                    Entry { permits: holder.permits, fence: holder.fence, ends: holder.ends, at_least_ms };
                 (id.clone(), entry)
             })
             .collect();

@@ -34,19 +34,24 @@ impl Several {
             }),
             Property::sometimes("a client is denied", |_, moment: &Moment| replied(moment, "denied")),
             Property::sometimes("two clients hold all", |_, moment: &Moment| {
-                let holding = moment.callers.iter().filter(|caller| matches!(caller.phase, Phase::Holding(_)));
+                let holding =
+                    moment.callers.iter().filter(|caller| matches!(caller.phase, Phase::Holding(_)));
                 holding.count() > 1
             }),
-            Property::sometimes("a lease ends before its release", |_, moment: &Moment| replied(moment, "gone")),
+            Property::sometimes("a lease ends before its release", |_, moment: &Moment| {
+                replied(moment, "gone")
+            }),
         ];
         if self.faults > 0 {
-            properties.push(Property::sometimes("a repeated call only confirms its grant", |_, moment: &Moment| {
-                replied(moment, "held")
-            }));
+            properties.push(Property::sometimes(
+                "a repeated call only confirms its grant",
+                |_, moment: &Moment| replied(moment, "held"),
+            ));
             if self.ticks > 0 {
                 let name = "a denied call leaves what its first run was granted";
                 properties.push(Property::sometimes(name, |_, moment: &Moment| {
-                    let mut replies = moment.callers.iter().filter_map(|caller| caller.flight.as_ref()?.2.as_ref());
+                    let mut replies =
+                        moment.callers.iter().filter_map(|caller| caller.flight.as_ref()?.2.as_ref());
                     replies.any(|reported| reported.still_held == 1)
                 }));
             }

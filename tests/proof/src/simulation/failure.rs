@@ -28,8 +28,8 @@ fn replay(mut world: World, actions: &[Action], story: bool) -> (Option<Violatio
 }
 
 impl Failure {
-    /// Finds fewer actions with the same failure: leaves out ever smaller pieces until nothing more can be left out, or
-    /// the time limit is reached.
+    /// Finds fewer actions with the same failure: leaves out ever smaller pieces until nothing more can be
+    /// left out, or the time limit is reached.
     pub fn shrink(&mut self, scripts: &Scripts) {
         let deadline = Instant::now() + PATIENCE;
         loop {

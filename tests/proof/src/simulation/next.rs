@@ -21,7 +21,8 @@ const PATIENCE_OF_WAITS: [Patience; 8] = [
     Patience::Forever,
 ];
 
-/// How far an invented ticket is ahead of the server's clock, in µs: near, at most a minute, beyond, a year, and as far as possible.
+/// How far an invented ticket is ahead of the server's clock, in µs: near, at most a minute, beyond, a year,
+/// and as far as possible.
 const AHEAD: [i64; 8] =
     [-1_000_000, 1, 30_000_000, 60_000_000, 60_000_001, 3_700_000_000, 31_536_000_000_000, i64::MAX];
 
@@ -30,7 +31,12 @@ const MOST_KEYS: usize = 6;
 
 impl Scheduler {
     /// Runs a world to its end.
-    pub(super) fn live(&mut self, world: &mut World, actions: &mut Vec<Action>, calm: bool) -> Result<(), Violation> {
+    pub(super) fn live(
+        &mut self,
+        world: &mut World,
+        actions: &mut Vec<Action>,
+        calm: bool,
+    ) -> Result<(), Violation> {
         let mut step = |world: &mut World, action: Action| {
             let result = world.apply(&action);
             actions.push(action);
@@ -139,13 +145,19 @@ impl Scheduler {
             };
         }
         match self.rng.u8(..20) {
-            0..=6 if busy < 3 && had < 3 && self.alike.is_none() && self.one_in(6) => self.want_all(client, lease_ms),
+            0..=6 if busy < 3 && had < 3 && self.alike.is_none() && self.one_in(6) => {
+                self.want_all(client, lease_ms)
+            }
             0..=6 if busy < 3 && had < 3 => self.want(client, lease_ms),
             0..=8 if had > 0 => Action::DropPermit { client, permit },
             9 if had > 0 => Action::Look { client, permit },
-            10 if had > 0 => Action::Refresh { client, permit, lease_ms: (!self.one_in(3)).then_some(lease_ms) },
+            10 if had > 0 => {
+                Action::Refresh { client, permit, lease_ms: (!self.one_in(3)).then_some(lease_ms) }
+            }
             11 if had > 0 && self.one_in(2) => Action::Keep { client, permit, keep: self.rng.u32(1..3) },
-            11 | 12 if busy > 0 && self.one_in(4) => Action::Cancel { client, caller: self.rng.usize(..busy) },
+            11 | 12 if busy > 0 && self.one_in(4) => {
+                Action::Cancel { client, caller: self.rng.usize(..busy) }
+            }
             12 | 13 => self.of_others(client, lease_ms),
             14 if self.one_in(2) => self.about_the_latch(client),
             15 | 16 if world.flight_count() > 0 => {
@@ -314,7 +326,9 @@ impl Scheduler {
             }),
             Fault::FullMemory => Some(Action::Full(self.one_in(3))),
             Fault::Flushes if self.one_in(10) => Some(Action::Flush),
-            Fault::Forgeries => Some(Action::Forge { client, caller: self.rng.usize(..4), forgery: self.forgery() }),
+            Fault::Forgeries => {
+                Some(Action::Forge { client, caller: self.rng.usize(..4), forgery: self.forgery() })
+            }
             Fault::Revocations if self.one_in(4) => Some(Action::Revoke { gate, client }),
             Fault::Suspensions => {
                 Some(if self.one_in(3) { Action::Suspend { client } } else { Action::Resume { client } })

@@ -27,7 +27,8 @@ pub(super) struct Scheduler {
     pub(super) seldom: u32,
     /// Now and then many callers arrive at once.
     pub(super) many_join: bool,
-    /// Most callers want one permit of this limit, with leases of this length: the most frequent use of the scripts.
+    /// Most callers want one permit of this limit, with leases of this length: the most frequent use of the
+    /// scripts.
     pub(super) alike: Option<(u32, u64)>,
     /// Almost every caller uses an id of the application, on a network that loses and delays calls.
     pub(super) own: bool,
@@ -66,8 +67,20 @@ impl Scheduler {
         }
         let setup = Setup { clients, is_cluster, shares_connections: rng.bool() };
         let (follow, leaving, own) = (Vec::new(), false, seed % 4 == 2);
-        let mut scheduler =
-            Scheduler { rng, setup, faults, seldom, many_join, alike, own, bounded, early, least, follow, leaving };
+        let mut scheduler = Scheduler {
+            rng,
+            setup,
+            faults,
+            seldom,
+            many_join,
+            alike,
+            own,
+            bounded,
+            early,
+            least,
+            follow,
+            leaving,
+        };
         if own {
             scheduler.make_own();
         }

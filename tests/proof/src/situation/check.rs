@@ -7,7 +7,8 @@ use crate::protocol::keeper::Number;
 use std::sync::Arc;
 
 impl Situation {
-    /// Invariant 10: a script that frees permits, or finds free ones, leaves none unused that a live waiter could have.
+    /// Invariant 10: a script that frees permits, or finds free ones, leaves none unused that a live waiter
+    /// could have.
     pub(super) fn check_wake_up(&self) -> Check {
         let kept = &self.sealed.kept;
         let now = kept.now();
@@ -30,8 +31,8 @@ impl Situation {
         }
     }
 
-    /// Checks three rules: a client that believes that it holds a permit does hold it, for that long; the believed
-    /// permits do not exceed the limit; a client that has given up has nothing.
+    /// Checks three rules: a client that believes that it holds a permit does hold it, for that long; the
+    /// believed permits do not exceed the limit; a client that has given up has nothing.
     pub(super) fn check(&mut self) -> Check {
         let (now, kept) = (self.moment(), self.sealed.kept.clone());
         let mut believed = 0;

@@ -28,7 +28,13 @@ impl Situation {
         result
     }
 
-    pub(super) fn let_happen(&mut self, setting: &Setting, carrier: &Carrier, event: Event, tell: Tell) -> Check {
+    pub(super) fn let_happen(
+        &mut self,
+        setting: &Setting,
+        carrier: &Carrier,
+        event: Event,
+        tell: Tell,
+    ) -> Check {
         match event {
             Event::Want(who, want) => self.want(who, want, setting),
             Event::Act(who, thread) => self.with(who, |party, now| party.client.act(thread, now)),
@@ -139,7 +145,8 @@ impl Situation {
                     party.stray.insert(ask.id);
                 }
                 let model = &kept.gate.model;
-                let is_there = |id: &String| model.holders.contains_key(id) || model.queue.iter().any(|w| w.id == *id);
+                let is_there =
+                    |id: &String| model.holders.contains_key(id) || model.queue.iter().any(|w| w.id == *id);
                 party.late.retain(is_there);
                 party.stray.retain(is_there);
             });

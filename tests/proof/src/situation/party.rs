@@ -19,8 +19,8 @@ pub struct Party {
     pub asked: usize,
     /// Ids whose call was executed when its reply was no longer awaited.
     pub stray: BTreeSet<String>,
-    /// Such ids without a release after that call: the client sent the release before, or had the reply to a repetition
-    /// of the call. The grant to such a call ends with its lease or its deadline.
+    /// Such ids without a release after that call: the client sent the release before, or had the reply to a
+    /// repetition of the call. The grant to such a call ends with its lease or its deadline.
     pub late: BTreeSet<String>,
 }
 
@@ -103,12 +103,12 @@ impl Party {
         pending || wants.any(|want| want.id == id) || calls.any(releases)
     }
 
-    /// A release is repeated until the lease would have ended if the call had been executed when it was sent. If the
-    /// call was executed later, its grant ends with its lease.
+    /// A release is repeated until the lease would have ended if the call had been executed when it was sent.
+    /// If the call was executed later, its grant ends with its lease.
     pub(super) fn note_releases_that_end(&mut self, now: Moment) {
         let entries = self.client.outbox.entries.values();
-        let over =
-            entries.filter(|entry| matches!(entry.state, EntryState::Due) && entry.release.is_over(now.instant()));
+        let over = entries
+            .filter(|entry| matches!(entry.state, EntryState::Due) && entry.release.is_over(now.instant()));
         let over: Vec<&String> = over.map(|entry| &entry.release.id).collect();
         let ended = self.stray.iter().filter(|id| over.contains(id)).cloned();
         self.late.extend(ended);

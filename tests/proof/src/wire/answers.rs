@@ -1,5 +1,5 @@
-//! The words of each call, and how the library reads replies: those of the script itself, and replies that no script
-//! sends.
+//! The words of each call, and how the library reads replies: those of the script itself, and replies that no
+//! script sends.
 
 mod autocomplete;
 mod errors;

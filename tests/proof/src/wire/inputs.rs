@@ -29,9 +29,20 @@ fn names() {
         assert_eq!(Keys::mutex("app", name).unwrap().list()[0], key);
     }
     let (too_long, long_group) = (long(201), format!("{{g}}:{}", long(197)));
-    for name in
-        ["", &too_long, &long_group, "a b", "a\u{7f}", "é\u{a0}", "a{b", "a}", "{}:a", "{g}:", "{g}:a}", "{g{}:a"]
-    {
+    for name in [
+        "",
+        &too_long,
+        &long_group,
+        "a b",
+        "a\u{7f}",
+        "é\u{a0}",
+        "a{b",
+        "a}",
+        "{}:a",
+        "{g}:",
+        "{g}:a}",
+        "{g{}:a",
+    ] {
         assert!(Keys::mutex("app", name).is_err(), "{name}");
     }
     for (prefix, is_valid) in [

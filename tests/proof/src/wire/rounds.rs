@@ -1,5 +1,5 @@
-//! A server may forget its scripts at any moment. Each call must have exactly one outcome, the same as with its script
-//! text.
+//! A server may forget its scripts at any moment. Each call must have exactly one outcome, the same as with
+//! its script text.
 
 use super::{carry, commands, server, server_error};
 use crate::call::SCRIPTS;
@@ -76,7 +76,8 @@ pub fn check(scripts: &Scripts) {
     };
     let release = Release { keys: &c, id: "alice", keep: 0, fence: None }.pack(&SCRIPTS);
     let (first, second, refused) = (acquire(&a, "alice"), acquire(&b, "bob"), acquire(&c, "not one"));
-    let lists: [&[&Packed]; 4] = [&[&first], &[&refused], &[&first, &second], &[&first, &release, &second, &refused]];
+    let lists: [&[&Packed]; 4] =
+        [&[&first], &[&refused], &[&first, &second], &[&first, &release, &second, &refused]];
     let (mut server, _) = server(scripts);
     let empty = server.store();
     let once = (0..6).map(|at| 1 << at);

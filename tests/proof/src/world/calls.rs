@@ -112,7 +112,13 @@ impl World {
             let mut clients = hosts.iter().map(|host| &host.client);
             clients.any(|client| client.listens && client.channel == inbox)
         };
-        let run = Run { server: &mut self.server, loaded: &self.loaded, micros, listens: &listens, full: self.full };
+        let run = Run {
+            server: &mut self.server,
+            loaded: &self.loaded,
+            micros,
+            listens: &listens,
+            full: self.full,
+        };
         let mut gates = self.gates.iter();
         let gate = gates.position(|gate| gate.keys.list()[0] == sent.keys[0]);
         let done = match (sent.call(), gate) {
@@ -120,7 +126,8 @@ impl World {
             (_, Some(gate)) => run.one(&mut self.gates[gate], sent),
             (_, None) => self.latch.run(run, sent),
         };
-        let done = done.map_err(|violation| Violation { text: format!("{sent}: {}", violation.text), ..violation });
+        let done =
+            done.map_err(|violation| Violation { text: format!("{sent}: {}", violation.text), ..violation });
         if let Err(violation) = &done {
             let text = violation.text.clone();
             self.tell(|| text);

@@ -1,5 +1,5 @@
-//! The servers of a world: one, or the nodes of a cluster. All of them store their keys in one place, since at any
-//! moment only one node has a key. Here is decided which node that is, and how the others answer.
+//! The servers of a world: one, or the nodes of a cluster. All of them store their keys in one place, since
+//! at any moment only one node has a key. Here is decided which node that is, and how the others answer.
 
 use crate::call::server_error;
 use crate::protocol::exchange::RawReply;

@@ -45,8 +45,8 @@ impl World {
         })
     }
 
-    /// Invariant 10: the first live waiter that could have the free permits is served within 50 ms. For each dead
-    /// waiter ahead of it, now or when it last asked or since, it may take 1 s longer.
+    /// Invariant 10: the first live waiter that could have the free permits is served within 50 ms. For each
+    /// dead waiter ahead of it, now or when it last asked or since, it may take 1 s longer.
     pub(super) fn check_liveness(&mut self) -> Check {
         let calm = self.calm_since.is_some_and(|since| self.mono > since + 6_000_000);
         if !calm {
@@ -65,8 +65,8 @@ impl World {
             });
             let could = first.filter(|(first, waiter, client, _)| {
                 let in_use = gate.in_use(now);
-                // A waiter without an inbox, or one without a subscription whose process is alive, may ask again until
-                // its deadline on the server. Free permits are reserved for it.
+                // A waiter without an inbox, or one without a subscription whose process is alive, may ask
+                // again until its deadline on the server. Free permits are reserved for it.
                 let mut in_front = gate.model.queue.iter().take(*first);
                 let hears = client.is_up
                     && client.hears
@@ -86,13 +86,17 @@ impl World {
                 Some((same, since)) if *same == waits => *since,
                 _ => self.mono,
             };
-            // It knows the number of waiters that were ahead when it last asked. One that was overtaken asks within a second.
+            // It knows the number of waiters that were ahead when it last asked. One that was overtaken asks
+            // within a second.
             let position = waiting.waiter.target.entry.position.saturating_sub(1);
             let position = position.max(self.overtaken[place].contains(&waiter.id).into());
             let bound = SOON + 1_000_000 * position.max(first as u64).min(5);
             if self.mono > since + bound {
                 let id = &waiter.id;
-                let text = format!("{id} could have been served since {since} µs, at place {first}: {:?}", gate.model);
+                let text = format!(
+                    "{id} could have been served since {since} µs, at place {first}: {:?}",
+                    gate.model
+                );
                 return broken("wake-up", text);
             }
             self.waits[place] = Some((waits, since));
@@ -109,7 +113,8 @@ impl World {
         }
     }
 
-    /// After a call: a waiter whose permits are in use again was not forgotten. A caller that comes before it has them.
+    /// After a call: a waiter whose permits are in use again was not forgotten. A caller that comes before it
+    /// has them.
     pub(super) fn excuse_waits(&mut self) {
         let now = self.now();
         for (gate, waits) in self.gates.iter().zip(&mut self.waits) {
@@ -219,7 +224,8 @@ impl World {
         Ok(())
     }
 
-    /// The ticket of a waiter whose place the server has forgotten. `None` also if the server's clock is too far behind it.
+    /// The ticket of a waiter whose place the server has forgotten. `None` also if the server's clock is too
+    /// far behind it.
     pub(super) fn ticket_of(&self, name: usize, sent: &Sent, is_awaited: bool) -> Option<u64> {
         let Call::Acquire(ask) = sent.call() else {
             return None;
@@ -257,8 +263,8 @@ impl World {
         }
     }
 
-    /// Checks that a call asks for what its caller wants, with a lease that ends: a permit whose reply is lost must
-    /// expire.
+    /// Checks that a call asks for what its caller wants, with a lease that ends: a permit whose reply is
+    /// lost must expire.
     pub(super) fn check_asked(&self, name: usize, sent: &Sent, is_awaited: bool) -> Check {
         let (id, asked) = match sent.call() {
             Call::Acquire(ask) => {
@@ -278,7 +284,8 @@ impl World {
         let fits = !is_awaited
             || wants.len() == asked.len()
                 && wants.iter().zip(&asked).all(|(want, (permits, limit, _, at_least_ms, line))| {
-                    let bound = line.is_none_or(|line| line == (u64::from(want.max_waiting), want.head_start_ms));
+                    let bound =
+                        line.is_none_or(|line| line == (u64::from(want.max_waiting), want.head_start_ms));
                     let is_same = (want.permits, want.limit) == (*permits, *limit);
                     is_same && bound && want.lease.at_least_ms == *at_least_ms
                 });

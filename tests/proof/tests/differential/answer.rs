@@ -78,8 +78,8 @@ impl Answer {
         }
     }
 
-    /// Whether the reply `self` of a server equals the model's. If server versions differ, the model behaves like the
-    /// newest. All known differences are listed here and nowhere else.
+    /// Whether the reply `self` of a server equals the model's. If server versions differ, the model behaves
+    /// like the newest. All known differences are listed here and nowhere else.
     pub fn says(&self, model: &Answer, version: Version) -> bool {
         match (self, model) {
             (Answer::List(real), Answer::List(model)) => {

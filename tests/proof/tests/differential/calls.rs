@@ -48,7 +48,11 @@ fn with_fence(rng: &mut StdRng, argument: Word) -> Vec<Word> {
     let reported = if once_in(rng, 4) { *pick(rng, &IDS) } else { named };
     let mut words = vec![text(named), argument];
     if once_in(rng, 3) {
-        words.push(if once_in(rng, 3) { Word::Ticket(reported.to_owned()) } else { Word::Fence(reported.to_owned()) });
+        words.push(if once_in(rng, 3) {
+            Word::Ticket(reported.to_owned())
+        } else {
+            Word::Fence(reported.to_owned())
+        });
     }
     words
 }
@@ -140,7 +144,8 @@ pub struct Times {
     pub lives: &'static [u64],
 }
 
-const CONTACTS: [&[u8]; 9] = [b"", b"Al", b"alan", b"ALICE", b"bob", b"b\xff", b"\xff\xff", b"\xc3\x89va", b"al\0a"];
+const CONTACTS: [&[u8]; 9] =
+    [b"", b"Al", b"alan", b"ALICE", b"bob", b"b\xff", b"\xff\xff", b"\xc3\x89va", b"al\0a"];
 const PREFIXES: [&[u8]; 8] = [b"", b"a", b"AL", b"b", b"\xff", b"\xc3", b"al\0", b"b\xff"];
 
 /// A call of this script as a client would send it. If `hostile`, it is sometimes invalid.
@@ -185,7 +190,8 @@ fn words_to_semaphore(rng: &mut StdRng, script: &str, times: &Times) -> Vec<Word
         "semaphore/inspect" => vec![number(rng, &[0, 0, 1, 2]), number(rng, &[0, 1, 2, 1000])],
         "holds" => {
             let id = *pick(rng, &IDS);
-            let fence = if once_in(rng, 3) { Word::Ticket(id.to_owned()) } else { Word::Fence(id.to_owned()) };
+            let fence =
+                if once_in(rng, 3) { Word::Ticket(id.to_owned()) } else { Word::Fence(id.to_owned()) };
             vec![text(id), fence]
         }
         _ => unknown(script),
@@ -206,8 +212,11 @@ fn acquire(rng: &mut StdRng, times: &Times) -> Vec<Word> {
     let lease = number(rng, times.leases);
     let mut words = vec![text(id), text(permits), number(rng, &limits), lease, wait, inbox(rng), ticket];
     // The last three arguments are optional.
-    let optional =
-        [number(rng, &[0, 0, 0, 1, 2, 3]), number(rng, times.leases), number(rng, &[0, 0, 1, 50, 86_400_000])];
+    let optional = [
+        number(rng, &[0, 0, 0, 1, 2, 3]),
+        number(rng, times.leases),
+        number(rng, &[0, 0, 1, 50, 86_400_000]),
+    ];
     words.extend(optional.into_iter().take(rng.random_range(0..4)));
     words
 }
@@ -220,7 +229,12 @@ fn several(rng: &mut StdRng, times: &Times) -> (Vec<String>, Vec<Word>) {
     let mut words = vec![id(rng)];
     for _ in &names {
         let at_least = if once_in(rng, 2) { text("0") } else { number(rng, times.leases) };
-        words.extend([number(rng, &[1, 1, 1, 2, 3]), number(rng, &[0, 2, 3, 3]), number(rng, times.leases), at_least]);
+        words.extend([
+            number(rng, &[1, 1, 1, 2, 3]),
+            number(rng, &[0, 2, 3, 3]),
+            number(rng, times.leases),
+            at_least,
+        ]);
     }
     (names.iter().flat_map(|name| semaphore(name)).collect(), words)
 }
@@ -229,7 +243,12 @@ fn words_to_latch(rng: &mut StdRng, script: &str, times: &Times) -> Vec<Word> {
     match script {
         "latch/count_down" => vec![id(rng), number(rng, &[1, 2, 2, 3, 4]), number(rng, times.lives)],
         "latch/wait" => {
-            vec![number(rng, &[1, 2, 2, 3, 4]), number(rng, times.lives), number(rng, times.waits), inbox(rng)]
+            vec![
+                number(rng, &[1, 2, 2, 3, 4]),
+                number(rng, times.lives),
+                number(rng, times.waits),
+                inbox(rng),
+            ]
         }
         _ => vec![],
     }
@@ -264,7 +283,8 @@ fn spoil(rng: &mut StdRng, words: &mut Vec<Word>, keys: &mut Vec<String>) {
             let at = rng.random_range(0..keys.len());
             let other = pick(rng, &all_keys()).clone();
             // The result of a range by bytes is undefined for a set with different scores.
-            if !keys[at].starts_with("prefix") || !other.starts_with("mutex.") && !other.starts_with("latch.") {
+            if !keys[at].starts_with("prefix") || !other.starts_with("mutex.") && !other.starts_with("latch.")
+            {
                 keys[at] = other;
             }
         }
@@ -274,7 +294,13 @@ fn spoil(rng: &mut StdRng, words: &mut Vec<Word>, keys: &mut Vec<String>) {
                 0 => &long[..],
                 1 => pick(
                     rng,
-                    &[&b"9007199254740992"[..], b"9007199254740991", b"2147483648", b"3155760000001", b"86400001"],
+                    &[
+                        &b"9007199254740992"[..],
+                        b"9007199254740991",
+                        b"2147483648",
+                        b"3155760000001",
+                        b"86400001",
+                    ],
                 ),
                 2 => pick(rng, &[&b"the state"[..], b"a b", b"\x7f", b"\xc2\xa0", b"all", b"-1"]),
                 _ => pick(rng, &ODD),
@@ -290,7 +316,8 @@ pub struct Reported(BTreeMap<(String, bool), i64>);
 
 impl Reported {
     pub fn remember(&mut self, call: &Call, reply: &Answer) {
-        let (Some(Word::Text(id)), [Answer::Bytes(word), rest @ ..]) = (call.words.first(), reply.list()) else {
+        let (Some(Word::Text(id)), [Answer::Bytes(word), rest @ ..]) = (call.words.first(), reply.list())
+        else {
             return;
         };
         let (is_ticket, place) = match word.as_slice() {

@@ -98,7 +98,8 @@ const PLACES: [&[u8]; 12] = [
 const KEYS: u8 = 5;
 /// The only sorted-set key with different scores. The result of a range by bytes is undefined for it.
 const SCORED: u8 = 1;
-/// Times for PEXPIREAT, relative to now. Compared with hours, the difference between the two clocks is negligible.
+/// Times for PEXPIREAT, relative to now. Compared with hours, the difference between the two clocks is
+/// negligible.
 const HOURS: [i64; 5] = [-30, -1, 1, 2, 100];
 
 #[derive(Clone)]
@@ -209,7 +210,8 @@ fn arguments(rng: &mut StdRng, command: &str) -> Vec<Word> {
     }
     if with_scores && command.contains("BY") && once_in(rng, 2) {
         let at = if once_in(rng, 2) { words.len() } else { 2 };
-        let limit = [text(*pick(rng, &["LIMIT", "limit"])), text(pick(rng, &PLACES)), text(pick(rng, &PLACES))];
+        let limit =
+            [text(*pick(rng, &["LIMIT", "limit"])), text(pick(rng, &PLACES)), text(pick(rng, &PLACES))];
         words.splice(at..at, limit);
     }
     words
@@ -255,8 +257,11 @@ fn call(rng: &mut StdRng) -> Vec<Word> {
         return other_call(rng);
     }
     // Writing commands are more frequent. Each key has mostly its own type.
-    let command =
-        if once_in(rng, 3) { *pick(rng, &["HSET", "ZADD", "ZADD", "LPUSH", "SET"]) } else { *pick(rng, &COMMANDS) };
+    let command = if once_in(rng, 3) {
+        *pick(rng, &["HSET", "ZADD", "ZADD", "LPUSH", "SET"])
+    } else {
+        *pick(rng, &COMMANDS)
+    };
     let usual = match command.as_bytes()[0] {
         b'H' => 0,
         b'Z' => rng.random_range(1..3),
@@ -355,7 +360,9 @@ impl Layer for Commands {
                 .map(|word| match word {
                     Word::Text(text) => text.clone(),
                     Word::Key(key) => keys[usize::from(*key)].clone().into_bytes(),
-                    Word::Channel(channel) => format!("{}:inbox:{channel}", self.pair.server.prefix).into_bytes(),
+                    Word::Channel(channel) => {
+                        format!("{}:inbox:{channel}", self.pair.server.prefix).into_bytes()
+                    }
                     Word::Hours(hours) => (start as i64 / 1_000 + hours * 3_600_000).to_string().into_bytes(),
                 })
                 .collect();
@@ -371,13 +378,17 @@ impl Layer for Commands {
             let is_ttl = words[0].eq_ignore_ascii_case(b"PTTL");
             let same = match (&real, &model) {
                 // The model's clock does not advance during the sequence; expiry times are hours apart.
-                (Answer::Int(real), Answer::Int(model)) if is_ttl && *real > 0 => real.abs_diff(*model) < 600_000,
+                (Answer::Int(real), Answer::Int(model)) if is_ttl && *real > 0 => {
+                    real.abs_diff(*model) < 600_000
+                }
                 (real, model) => real.says(model, self.pair.version),
             };
             if !same {
                 return Err((
                     at,
-                    format!("the reply to the last step is\n    on the server: {real:?}\n    in the model:  {model:?}"),
+                    format!(
+                        "the reply to the last step is\n    on the server: {real:?}\n    in the model:  {model:?}"
+                    ),
                 ));
             }
         }

@@ -191,7 +191,8 @@ impl Layer for Lua {
             let mut script = String::new();
             for (at, part) in form.char_indices() {
                 let before = form[..at].chars().next_back().is_none_or(|c| !c.is_ascii_alphabetic());
-                let after = form[at + part.len_utf8()..].chars().next().is_none_or(|c| !c.is_ascii_alphabetic());
+                let after =
+                    form[at + part.len_utf8()..].chars().next().is_none_or(|c| !c.is_ascii_alphabetic());
                 match part {
                     'N' if before && after => script += &format!("({})", pick(rng, &NUMBERS)),
                     'T' if before && after => {

@@ -20,17 +20,21 @@ impl Version {
         let valkey = field("valkey_version:");
         let text = valkey.or(field("redis_version:")).unwrap();
         let mut numbers = text.split('.').map(|number| number.parse().unwrap());
-        Version { is_valkey: valkey.is_some(), major: numbers.next().unwrap(), minor: numbers.next().unwrap() }
+        Version {
+            is_valkey: valkey.is_some(),
+            major: numbers.next().unwrap(),
+            minor: numbers.next().unwrap(),
+        }
     }
 
-    /// Whether it behaves like Redis of this version or later. Every Valkey is based on Redis 7.2 and also behaves like
-    /// 7.4.
+    /// Whether it behaves like Redis of this version or later. Every Valkey is based on Redis 7.2 and also
+    /// behaves like 7.4.
     fn is_from(self, major: u32, minor: u32) -> bool {
         self.is_valkey || (self.major, self.minor) >= (major, minor)
     }
 
-    /// Before 7.4, scores and numbers that Lua passes to a command have 17 digits or an exponent, even if a shorter
-    /// form is exact.
+    /// Before 7.4, scores and numbers that Lua passes to a command have 17 digits or an exponent, even if a
+    /// shorter form is exact.
     pub fn writes_short_numbers(self) -> bool {
         self.is_from(7, 4)
     }
@@ -40,9 +44,9 @@ impl Version {
         self.is_from(7, 4)
     }
 
-    /// Before 7.0, an error that a script raises has the code ERR, with its own code in the text. If the error is a
-    /// table, the server's own handler fails. An error of `pcall` has a position as its code, one of `error_reply` the
-    /// given text.
+    /// Before 7.0, an error that a script raises has the code ERR, with its own code in the text. If the
+    /// error is a table, the server's own handler fails. An error of `pcall` has a position as its code, one
+    /// of `error_reply` the given text.
     pub fn keeps_codes(self) -> bool {
         self.is_from(7, 0)
     }

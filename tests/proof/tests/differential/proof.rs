@@ -11,13 +11,13 @@ pub trait Layer {
 
     fn steps(&self, rng: &mut StdRng) -> Vec<Self::Step>;
 
-    /// Runs these steps from an empty state. The error contains the index of the step with a difference, and the
-    /// difference.
+    /// Runs these steps from an empty state. The error contains the index of the step with a difference, and
+    /// the difference.
     fn run(&mut self, steps: &[Self::Step]) -> Result<(), (usize, String)>;
 }
 
-/// Runs this number of sequences. `LUAGATE_PROVE=long`: many more, from a seed by the clock. `LUAGATE_SEED`: only that
-/// sequence.
+/// Runs this number of sequences. `LUAGATE_PROVE=long`: many more, from a seed by the clock. `LUAGATE_SEED`:
+/// only that sequence.
 pub fn prove<L: Layer>(layer: &mut L, name: &str, sequences: u64) {
     let seed = std::env::var("LUAGATE_SEED").ok().map(|seed| seed.parse().expect("LUAGATE_SEED is a number"));
     let long = std::env::var("LUAGATE_PROVE").is_ok_and(|form| form == "long");

@@ -1,10 +1,11 @@
-//! Random calls of the scripts in real time, with their unchanged text. This covers the parts that `scripts` replaces
-//! by its prelude.
+//! Random calls of the scripts in real time, with their unchanged text. This covers the parts that `scripts`
+//! replaces by its prelude.
 //!
-//! The server's clock is read before and after each call, in one packet with the call. The model runs the call at both
-//! times, the earlier time reduced by the lag of the model's data. If the two replies differ in more than times,
-//! something ends between the two times. The right reply is then unknown, and the sequence ends. Otherwise the server's
-//! reply must be the same, with times that differ at most by the distance between the readings.
+//! The server's clock is read before and after each call, in one packet with the call. The model runs the
+//! call at both times, the earlier time reduced by the lag of the model's data. If the two replies differ in
+//! more than times, something ends between the two times. The right reply is then unknown, and the sequence
+//! ends. Otherwise the server's reply must be the same, with times that differ at most by the distance
+//! between the readings.
 
 use super::answer::Answer;
 use super::calls::{Call, Reported, Script, Times, Word, all_keys, call, scripts};
@@ -143,7 +144,9 @@ impl RealTime {
             return Ok(false);
         }
         self.compared += 1;
-        if !self.shape(call, &real).says(&shape, self.pair.version) || !self.near(&sorted(real.clone()), &as_it_is) {
+        if !self.shape(call, &real).says(&shape, self.pair.version)
+            || !self.near(&sorted(real.clone()), &as_it_is)
+        {
             return Err(format!(
                 "the reply is, with {} us between the clocks,\n    on the server: {real:?}\n    in the model:  {model:?}",
                 self.distance
@@ -154,7 +157,8 @@ impl RealTime {
         Ok(true)
     }
 
-    /// A reply without its times: times since 1970 are recognised by their size, `retry_after` by its position.
+    /// A reply without its times: times since 1970 are recognised by their size, `retry_after` by its
+    /// position.
     fn shape(&self, call: &Call, answer: &Answer) -> Answer {
         let mut answer = sorted(answer.clone());
         if let Answer::List(list) = &mut answer

@@ -1,8 +1,8 @@
 //! Random calls of the scripts with a virtual clock. All replies, messages and stored data are compared.
 //!
-//! On both sides each script gets a prelude that takes the time from the arguments of the call. Everything else is
-//! unchanged. Virtual time is ahead of the real clock, so keys do not expire on the real server. The test deletes the
-//! keys that have expired in the model.
+//! On both sides each script gets a prelude that takes the time from the arguments of the call. Everything
+//! else is unchanged. Virtual time is ahead of the real clock, so keys do not expire on the real server. The
+//! test deletes the keys that have expired in the model.
 
 use super::answer::Answer;
 use super::calls::{Call, INBOXES, Reported, Script, Times, all_keys, call, scripts};
@@ -16,8 +16,8 @@ use redis::{Connection, Msg};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The prelude of each script. TIME returns the last two arguments. An expiry that is not in the future deletes the
-/// key, as a server does by its own clock.
+/// The prelude of each script. TIME returns the last two arguments. An expiry that is not in the future
+/// deletes the key, as a server does by its own clock.
 const PRELUDE: &str = "
 local redis = (function(real)
   local micros, seconds = table.remove(ARGV), table.remove(ARGV)
@@ -175,7 +175,9 @@ impl Scripts {
                 all.extend(words);
                 let (real, model) = (self.pair.real(&all), self.pair.model(&all));
                 if !real.says(&model, self.pair.version) {
-                    return Err(format!("the reply is\n    on the server: {real:?}\n    in the model:  {model:?}"));
+                    return Err(format!(
+                        "the reply is\n    on the server: {real:?}\n    in the model:  {model:?}"
+                    ));
                 }
             }
         }
@@ -187,7 +189,8 @@ impl Scripts {
         self.micros = micros;
         let now = micros / 1_000;
         let ended: Vec<String> = self.pair.model.with_store(|store| {
-            let ended = |key: &&String| matches!(store.expires_at(key.as_bytes()), Some(Some(end)) if end < now);
+            let ended =
+                |key: &&String| matches!(store.expires_at(key.as_bytes()), Some(Some(end)) if end < now);
             self.keys.iter().filter(ended).cloned().collect()
         });
         if !ended.is_empty() {
@@ -254,7 +257,8 @@ impl Scripts {
         match self.copy.dumps.get(&key).filter(|_| !has_ended) {
             Some(dump) => {
                 let end = end.unwrap_or(0).to_string();
-                let words: [&[u8]; 6] = [b"RESTORE", key.as_bytes(), end.as_bytes(), dump, b"REPLACE", b"ABSTTL"];
+                let words: [&[u8]; 6] =
+                    [b"RESTORE", key.as_bytes(), end.as_bytes(), dump, b"REPLACE", b"ABSTTL"];
                 let full = self.pair.is_full();
                 if full {
                     self.pair.fill(false); // scripts never call RESTORE
@@ -288,11 +292,14 @@ impl Scripts {
         let model: Vec<_> = model.into_iter().filter(|(channel, _)| channel.starts_with(&prefix)).collect();
         if real != model {
             let shown = |messages: &[(Vec<u8>, Vec<u8>)]| {
-                let shown = messages.iter().map(|(channel, text)| format!("{} {}", escaped(channel), escaped(text)));
+                let shown =
+                    messages.iter().map(|(channel, text)| format!("{} {}", escaped(channel), escaped(text)));
                 shown.collect::<Vec<_>>().join(", ")
             };
             let (real, model) = (shown(&real), shown(&model));
-            return Err(format!("what is published is\n    on the server: {real}\n    in the model:  {model}"));
+            return Err(format!(
+                "what is published is\n    on the server: {real}\n    in the model:  {model}"
+            ));
         }
         Ok(())
     }
@@ -315,7 +322,9 @@ impl Scripts {
 
 fn is_confirmation(value: &redis::Value, kind: &str) -> bool {
     match value {
-        redis::Value::Array(parts) => parts.first() == Some(&redis::Value::BulkString(kind.as_bytes().to_vec())),
+        redis::Value::Array(parts) => {
+            parts.first() == Some(&redis::Value::BulkString(kind.as_bytes().to_vec()))
+        }
         redis::Value::Push { kind: push, .. } => push.to_string() == kind,
         _ => false,
     }
@@ -338,7 +347,10 @@ impl Layer for Scripts {
         let mut steps: Vec<Step> = (0..INBOXES - 1).map(|inbox| Step::Listen(inbox, true)).collect();
         for _ in 0..rng.random_range(10..80) {
             steps.push(match rng.random_range(0..40) {
-                0 => Step::Jump(*pick(rng, &[-3_600_000_000, -1_000, 1, 999, 60_000_000, 3_600_000_000, 2 * DAY])),
+                0 => Step::Jump(*pick(
+                    rng,
+                    &[-3_600_000_000, -1_000, 1, 999, 60_000_000, 3_600_000_000, 2 * DAY],
+                )),
                 1..4 => Step::Jump(rng.random_range(0..3_000_000)),
                 4..8 => Step::End(*pick(rng, &[-1_000, -1, 0, 0, 500, 999, 1_000, 1_001])),
                 8 | 9 => Step::Listen(rng.random_range(0..INBOXES), once_in(rng, 2)),

@@ -21,8 +21,8 @@ impl Builder<'_> {
             Outcome::Failed => return Ok(()),
             _ => {}
         }
-        // An unseen grant: of a call without a reply, or one that ended or was lost by the server before the reply
-        // arrived.
+        // An unseen grant: of a call without a reply, or one that ended or was lost by the server before the
+        // reply arrived.
         let (start, end) = (call.start, call.latest());
         let least = least_end(call, lease).min(self.shut.empty_in(call));
         let late = self.late(call).min(self.shut.forgets(call));
@@ -40,8 +40,8 @@ impl Builder<'_> {
             Outcome::TimedOut(full) if !full.answered => {
                 self.unseen(at, want, (start, late), (start, over), Doubt::AfterCall);
             }
-            // The permit is released before the call returns, unless the server does not reply within the time for
-            // that.
+            // The permit is released before the call returns, unless the server does not reply within the
+            // time for that.
             Outcome::Cancelled => {
                 self.unseen(at, want, (start, end), (start, end), Doubt::InCall);
                 if self.rules.repeated || end - start >= LAST_WORD {
@@ -54,7 +54,13 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn granted(&mut self, at: usize, granted: &Granted, want: Option<u32>, lease: Lease) -> Result<(), Wrong> {
+    fn granted(
+        &mut self,
+        at: usize,
+        granted: &Granted,
+        want: Option<u32>,
+        lease: Lease,
+    ) -> Result<(), Wrong> {
         if want.is_some_and(|want| want != granted.permits) {
             let text = format!("{} permits granted, {want:?} requested", granted.permits);
             return Err(self.wrong(Rule::Limit, at, text));
@@ -83,7 +89,8 @@ impl Builder<'_> {
                 }
                 let joined = self.span_of(at, place, "ticket, without the head start,")?;
                 // If a grant's lease ended before the caller received it, its place in line ended too.
-                let stays = self.calls[at].latest() <= least_end(self.calls[at], asked) && !self.two_masters.at(joined);
+                let stays = self.calls[at].latest() <= least_end(self.calls[at], asked)
+                    && !self.two_masters.at(joined);
                 let step = Step::Join { who, number: self.numbers.rank(place), ticket, stays };
                 self.add(at, step, joined, Must::Happen);
                 Step::Grant { who, permits, lease, number }
@@ -123,7 +130,14 @@ impl Builder<'_> {
     }
 
     /// An unseen grant may have begun and ended in these spans.
-    fn unseen(&mut self, at: usize, want: Option<u32>, begun: (Micros, Micros), over: (Micros, Micros), doubt: Doubt) {
+    fn unseen(
+        &mut self,
+        at: usize,
+        want: Option<u32>,
+        begun: (Micros, Micros),
+        over: (Micros, Micros),
+        doubt: Doubt,
+    ) {
         let who = self.who(at);
         let permits = want.unwrap_or(0);
         self.add(at, Step::Unseen { who, permits }, begun, Must::Not);

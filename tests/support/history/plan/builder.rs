@@ -19,13 +19,14 @@ pub struct Builder<'a> {
     pub whos: HashMap<&'a str, Who>,
     /// The latest possible end of the last lease of each permit.
     pub ends: Vec<Micros>,
-    /// The time from which the holder's clock may regard the last lease of each permit as ended, as far as it knows.
+    /// The time from which the holder's clock may regard the last lease of each permit as ended, as far as it
+    /// knows.
     pub early: Vec<Micros>,
     pub waits: Waits,
     pub shut: Shut,
     pub two_masters: TwoMasters,
-    /// A release or refresh concerns a permit without a known grant. An unseen grant may then have been released or
-    /// prolonged.
+    /// A release or refresh concerns a permit without a known grant. An unseen grant may then have been
+    /// released or prolonged.
     pub strangers: bool,
 }
 

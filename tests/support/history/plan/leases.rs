@@ -6,8 +6,8 @@ use crate::support::history::rule::Rule;
 use crate::support::history::step::{LeaseNo, Step, Who};
 use crate::support::history::{Lease, Micros, Outcome};
 
-/// The maximum drift between the clock of the calls and the server's clock between two measurements of their distance
-/// (`recorder.rs`). The system adjusts only one of them.
+/// The maximum drift between the clock of the calls and the server's clock between two measurements of their
+/// distance (`recorder.rs`). The system adjusts only one of them.
 const DRIFT: Micros = 300;
 
 impl Builder<'_> {
@@ -20,7 +20,8 @@ impl Builder<'_> {
                 self.add(at, Step::Release { who, keep }, span, Must::Not);
             }
             Outcome::Released if !self.rules.repeated => self.during(at, Step::Release { who, keep }),
-            // A repeated release counts as released, also if the permit was lost after the first copy was sent.
+            // A repeated release counts as released, also if the permit was lost after the first copy was
+            // sent.
             Outcome::Released | Outcome::Gone => {
                 if self.rules.repeated {
                     let span = (start, self.calls[at].latest());
@@ -40,11 +41,13 @@ impl Builder<'_> {
         let call = self.calls[at];
         let (reported, latest, must) = match call.outcome {
             // By either master.
-            Outcome::Refreshed(reported) if self.two_masters.during(call) => (reported, call.latest(), Must::Not),
+            Outcome::Refreshed(reported) if self.two_masters.during(call) => {
+                (reported, call.latest(), Must::Not)
+            }
             Outcome::Lost if self.two_masters.during(call) => return Ok(()),
             Outcome::Refreshed(reported) => (reported, call.latest(), Must::Happen),
-            // Its lease had ended by the holder's clock when the reply was taken: a process that is stopped takes it late. The
-            // server may have run the call before.
+            // Its lease had ended by the holder's clock when the reply was taken: a process that is stopped
+            // takes it late. The server may have run the call before.
             Outcome::Lost => {
                 self.lost(at, who);
                 (None, self.ends[who as usize].min(self.late(call)), Must::Not)

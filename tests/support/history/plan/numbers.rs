@@ -1,7 +1,7 @@
 //! The order of fences and tickets.
 //!
-//! Each grant and each new place in line takes the next number, which is the fence of the grant, or the ticket of the
-//! place. With a head start the ticket is lower.
+//! Each grant and each new place in line takes the next number, which is the fence of the grant, or the
+//! ticket of the place. With a head start the ticket is lower.
 
 use crate::support::history::planned::Wrong;
 use crate::support::history::rule::Rule;
@@ -36,8 +36,8 @@ impl Numbers {
         for (at, call, granted) in granted() {
             let Some(ticket) = granted.ticket else { continue };
             let mut number = ticket.saturating_add(call.head_start());
-            // The call computes the ticket first. Then it serves the waiters ahead, and their grants take the next
-            // numbers. Then it joins the line.
+            // The call computes the ticket first. Then it serves the waiters ahead, and their grants take the
+            // next numbers. Then it joins the line.
             while call.head_start() > 0 && served.contains(&number) {
                 number += 1;
             }

@@ -1,6 +1,8 @@
 //! Extends one way to all ways that pass the end of a step.
 
-use super::state::{Effort, FEW, FEW_TRIED, MORE_TRIED, MOST_MORE_TRIED, MOST_TRIED, MOST_TRIED_A_STEP, Search};
+use super::state::{
+    Effort, FEW, FEW_TRIED, MORE_TRIED, MOST_MORE_TRIED, MOST_TRIED, MOST_TRIED_A_STEP, Search,
+};
 use crate::support::history::planned::{Doubt, Must, Planned};
 use crate::support::history::step::{Step, Takes};
 use crate::support::history::way::Way;
@@ -16,8 +18,8 @@ impl Search<'_> {
         let mut alike = HashSet::new();
         for unseen in &self.under_way.unseen {
             let begin = &self.plan.steps[*unseen];
-            // Of the unseen grants of equal size that may already end, usually one is as good as another. Of those that
-            // cannot end yet, the one that may end first is tried.
+            // Of the unseen grants of equal size that may already end, usually one is as good as another. Of
+            // those that cannot end yet, the one that may end first is tried.
             let may_end = self.plan.steps[*unseen + 1].from <= self.now;
             let is_tried = begin.doubt <= doubt
                 && (self.few().is_none()
@@ -64,8 +66,8 @@ impl Search<'_> {
                     continue;
                 }
             }
-            // If the step can be taken, other steps before it matter only if they explain read-only steps or conflict
-            // with it.
+            // If the step can be taken, other steps before it matter only if they explain read-only steps or
+            // conflict with it.
             let looks = &self.under_way.looks;
             let looks = (looks.iter()).any(|other| *other != step && !way.has_taken(*other));
             for other in self.others(&way, step, doubt) {
@@ -102,7 +104,8 @@ impl Search<'_> {
     }
 }
 
-/// Whether the first step, if it comes before the second, may make the second impossible or change its result.
+/// Whether the first step, if it comes before the second, may make the second impossible or change its
+/// result.
 fn conflict(first: &Planned, second: &Planned) -> bool {
     let permit = first.step.permit();
     let (a, b) = (first.step.takes(), second.step.takes());

@@ -46,8 +46,8 @@ impl Search<'_> {
         Ok(self.most)
     }
 
-    /// Goes back to an earlier place, to try more ways from there. Returns the number of past events. `None` if that
-    /// cannot help.
+    /// Goes back to an earlier place, to try more ways from there. Returns the number of past events. `None`
+    /// if that cannot help.
     fn go_back(&mut self, back: &mut Back, past: usize, span: usize) -> Option<usize> {
         if self.complete || self.effort != Effort::Few || self.more_tried > MOST_MORE_TRIED {
             return None;
@@ -125,8 +125,11 @@ impl Search<'_> {
             let step = &self.plan.steps[*step].step;
             matches!(step, Step::Unseen { .. } | Step::UnseenEnd { .. })
         };
-        let mut ways: Vec<(usize, Way)> =
-            self.ways.drain().map(|way| (way.taken.iter().filter(|step| is_unseen(step)).count(), way)).collect();
+        let mut ways: Vec<(usize, Way)> = self
+            .ways
+            .drain()
+            .map(|way| (way.taken.iter().filter(|step| is_unseen(step)).count(), way))
+            .collect();
         ways.sort_by(|(a, first), (b, second)| (a, &first.taken).cmp(&(b, &second.taken)));
         let all = ways.len();
         let mut kept = HashSet::new();
@@ -140,8 +143,8 @@ impl Search<'_> {
         self.complete &= self.ways.len() == all;
     }
 
-    /// No way passes the end of this step. The report shows a way in which the step fails for another reason than its
-    /// number's turn. Of these it shows one with the most permits in use.
+    /// No way passes the end of this step. The report shows a way in which the step fails for another reason
+    /// than its number's turn. Of these it shows one with the most permits in use.
     fn stuck(&mut self, step: usize) -> Stuck {
         let rank = |way: &&Way| {
             let is_its_turn = !matches!(self.allows(way, step), Err(Why::NotNext));
@@ -150,7 +153,8 @@ impl Search<'_> {
         let best = self.ways.iter().max_by_key(rank);
         let way = best.cloned().unwrap_or_default();
         // If the step waits for a smaller number under way, the report shows the step with that number.
-        let is_next = |other: &&usize| self.plan.steps[**other].step.number() == Some(way.semaphore.numbers());
+        let is_next =
+            |other: &&usize| self.plan.steps[**other].step.number() == Some(way.semaphore.numbers());
         let step = match self.allows(&way, step) {
             Err(Why::NotNext) => *self.under_way.changes.iter().find(is_next).unwrap_or(&step),
             _ => step,

@@ -22,8 +22,8 @@ pub const MOST_TRIED_A_STEP: usize = 4;
 /// How thoroughly to search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// Few ways are kept, and unseen grants are tried only if nothing else continues. If one way reaches the end, there
-    /// is an order. If none does, there is no result yet.
+    /// Few ways are kept, and unseen grants are tried only if nothing else continues. If one way reaches the
+    /// end, there is an order. If none does, there is no result yet.
     Few,
     /// All ways are kept.
     All,
@@ -87,7 +87,8 @@ impl Search<'_> {
         self.plan.early.get(lease as usize).copied().unwrap_or(0)
     }
 
-    /// The way extended by one step, and whether that explains a read-only step; or the reason why it is impossible.
+    /// The way extended by one step, and whether that explains a read-only step; or the reason why it is
+    /// impossible.
     pub fn taking(&self, way: &Way, step: usize) -> Result<(Way, bool), Why> {
         self.allows(way, step)?;
         let mut next = way.clone();

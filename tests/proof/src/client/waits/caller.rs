@@ -99,7 +99,9 @@ impl Caller {
             Caller::Settles(settles) => settles.until,
             Caller::Waits(waiting, _) => waiting.sleeps.map(|(_, wakes)| wakes),
             Caller::Watches { waiting, .. } => waiting.sleeps.map(|(_, wakes)| wakes),
-            Caller::Tries { .. } | Caller::TriesAll(_) | Caller::GivesBack { .. } | Caller::Changes(_) => None,
+            Caller::Tries { .. } | Caller::TriesAll(_) | Caller::GivesBack { .. } | Caller::Changes(_) => {
+                None
+            }
         }
     }
 

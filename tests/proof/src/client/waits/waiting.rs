@@ -28,8 +28,8 @@ pub(crate) struct Waiting<T: WaitTarget> {
     pub(crate) is_again: bool,
     /// A call had no reply.
     pub(crate) unknown: bool,
-    /// Something happened to the server, so a message may be out of date. This ends with the reply to a call that is
-    /// sent at this time or later.
+    /// Something happened to the server, so a message may be out of date. This ends with the reply to a call
+    /// that is sent at this time or later.
     pub(crate) excused_until: Option<Instant>,
     /// How many calls it sent.
     pub(crate) asks: u64,

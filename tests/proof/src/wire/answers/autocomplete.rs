@@ -2,7 +2,9 @@
 
 use super::exchange::Wire;
 use super::wrong::refuse;
-use crate::protocol::autocomplete::{PrefixAdd, PrefixMatch, PrefixRemove, RecentAdd, RecentMatch, RecentRemove};
+use crate::protocol::autocomplete::{
+    PrefixAdd, PrefixMatch, PrefixRemove, RecentAdd, RecentMatch, RecentRemove,
+};
 use crate::protocol::value::Value;
 
 pub(super) fn check(wire: &mut Wire) {

@@ -9,14 +9,20 @@ use crate::wire::server_error;
 /// The meaning of errors: for which of them it is known that nothing was executed.
 pub(super) fn check() {
     match unexpected(&"é".repeat(300)) {
-        CallError::Unknown(failure) => assert_eq!(format!("{:?}", failure.reason()).matches('é').count(), 199),
+        CallError::Unknown(failure) => {
+            assert_eq!(format!("{:?}", failure.reason()).matches('é').count(), 199)
+        }
         other => panic!("{other:?}"),
     }
     use FailureKind::{NotReady, OutOfMemory, WrongVersion};
     for (reply, invalid, failed) in [
         ("LUAGATE id: takes: 1", "id: takes: 1", None),
         ("LUAGATE takes 3 keys", "call: takes 3 keys", None),
-        ("CROSSSLOT Keys do not", "keys: no hash tag, or different ones. Accepted: keys with one hash tag", None),
+        (
+            "CROSSSLOT Keys do not",
+            "keys: no hash tag, or different ones. Accepted: keys with one hash tag",
+            None,
+        ),
         ("LUAGATE layout: has 9", "has 9", Some(WrongVersion)),
         ("OOM command not allowed", "OOM", Some(OutOfMemory)),
         ("NOSCRIPT No matching script", "NOSCRIPT", Some(NotReady)),

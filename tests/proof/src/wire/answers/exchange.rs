@@ -23,8 +23,8 @@ pub(super) struct Wire<'a> {
 }
 
 impl Wire<'_> {
-    /// Checks that a call of this script has these words after the SHA-1, and that each field of the parsed answer
-    /// equals the field of the same name in the reply.
+    /// Checks that a call of this script has these words after the SHA-1, and that each field of the parsed
+    /// answer equals the field of the same name in the reply.
     #[track_caller]
     pub(super) fn call<C: Call>(&mut self, script: &str, call: C, expected: &str)
     where

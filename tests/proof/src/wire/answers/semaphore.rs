@@ -90,7 +90,8 @@ pub(super) fn several(wire: &mut Wire) {
     wire.keys = "6 app:semaphore:{t}:a app:semaphore.holders:{t}:a app:semaphore.queue:{t}:a \
                  app:mutex:{t}:b app:mutex.holders:{t}:b app:mutex.queue:{t}:b";
     let (a, b) = (Keys::semaphore("app", "{t}:a").unwrap(), Keys::mutex("app", "{t}:b").unwrap());
-    let many = |permits| [AskOne { keys: &a, permits, limit: 3, lease_ms: 9, at_least_ms: 40 }, AskOne::mutex(&b)];
+    let many =
+        |permits| [AskOne { keys: &a, permits, limit: 3, lease_ms: 9, at_least_ms: 40 }, AskOne::mutex(&b)];
     let (two, four) = (many(2), many(4));
     let all = |id| TryAcquireSeveral { id, asked: &two };
     let acquired = |wire: &mut Wire, call, words| wire.call("semaphore/try_acquire_several", call, words);
@@ -107,7 +108,9 @@ pub(super) fn several(wire: &mut Wire) {
         let rows = Value::Array(rows.iter().map(|&row| row.clone()).collect());
         Value::Array(vec![text("granted"), Value::Int(NOW), rows])
     };
-    let Ok(TryAcquireSeveralAnswer::Granted(grants)) = all("bob").answer(reply(&[&good, &row(1, 7, NOW + 1)])) else {
+    let Ok(TryAcquireSeveralAnswer::Granted(grants)) =
+        all("bob").answer(reply(&[&good, &row(1, 7, NOW + 1)]))
+    else {
         panic!("not granted");
     };
     let left = |place: usize| grants[place].0.left().map(|left| left.as_millis());
@@ -121,9 +124,18 @@ pub(super) fn several(wire: &mut Wire) {
     let line = Value::Array([1, 3, 0].map(Value::Int).to_vec());
     let denied = |index, lines| {
         let lines = Value::Array(vec![line.clone(); lines]);
-        Value::Array(vec![text("denied"), Value::Int(index), Value::Int(9), Value::Int(NOW), lines, Value::Int(0)])
+        Value::Array(vec![
+            text("denied"),
+            Value::Int(index),
+            Value::Int(9),
+            Value::Int(NOW),
+            lines,
+            Value::Int(0),
+        ])
     };
-    let above = |index| Value::Array([vec![text("above_limit")], [index, 3, NOW, 0].map(Value::Int).to_vec()].concat());
+    let above = |index| {
+        Value::Array([vec![text("above_limit")], [index, 3, NOW, 0].map(Value::Int).to_vec()].concat())
+    };
     for index in [1, 2] {
         assert!(all("bob").answer(denied(index, 2)).is_ok() && all("bob").answer(above(index)).is_ok());
     }

@@ -150,7 +150,12 @@ impl World {
                 strict: false,
                 max_waiting: 0,
                 head_start_ms: 0,
-                lease: LeaseOptions { lease_ms: lease_ms.max(400), renewed: true, own_id: false, at_least_ms },
+                lease: LeaseOptions {
+                    lease_ms: lease_ms.max(400),
+                    renewed: true,
+                    own_id: false,
+                    at_least_ms,
+                },
                 patience: Patience::None,
                 on_lost: true,
             };
@@ -167,15 +172,16 @@ impl World {
     }
 }
 
-/// Whether a caller may use this fixed id: no other caller uses it, or waits until it is released. No call with it can
-/// still run on a connection that is closed, since the client cannot know of that.
+/// Whether a caller may use this fixed id: no other caller uses it, or waits until it is released. No call
+/// with it can still run on a connection that is closed, since the client cannot know of that.
 fn may_use(client: &Client, keys: &Keys, id: &str) -> bool {
     let is_used = |other: &Keys, used: &str| other == keys && used == id;
     let mut held = client.permits.values().filter(|permit| !permit.is_posted).map(|permit| &permit.identity);
     let mut callers = client.callers.values().filter_map(Caller::want);
     let mut lost = client.flights.iter().filter(|flight| {
         let mut calls = flight.calls.iter();
-        client.is_closed(flight.connection) && calls.any(|call| call.keys[0] == keys.list()[0] && call.acquires(id))
+        client.is_closed(flight.connection)
+            && calls.any(|call| call.keys[0] == keys.list()[0] && call.acquires(id))
     });
     lost.next().is_none()
         && !held.any(|identity| is_used(&identity.keys, &identity.id))

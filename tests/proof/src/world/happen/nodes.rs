@@ -63,7 +63,8 @@ impl World {
         self.tell(|| format!("node {port} dies"));
         for name in 0..self.hosts.len() {
             let flights = self.hosts[name].client.flights.iter();
-            let connections = flights.map(|flight| flight.connection).filter(|connection| connection.port == port);
+            let connections =
+                flights.map(|flight| flight.connection).filter(|connection| connection.port == port);
             for connection in connections.collect::<Vec<_>>() {
                 self.with(name, |client, now| client.break_connection(connection, true, now));
             }
@@ -72,15 +73,17 @@ impl World {
         Ok(())
     }
 
-    /// Replicas take the places of dead masters. With `loses`, they have not received what happened since the copy was
-    /// made.
+    /// Replicas take the places of dead masters. With `loses`, they have not received what happened since the
+    /// copy was made.
     fn take_over(&mut self, loses: bool) -> Check {
         if !self.nodes.places.iter().any(|place| self.nodes.is_dead(place.owner)) {
             return Ok(());
         }
         let dead = |port| self.nodes.is_dead(port);
         let lost: Vec<usize> = (0..self.nodes.places.len())
-            .filter(|place| dead(self.nodes.places[*place].owner) && self.nodes.places[*place].moves.is_none())
+            .filter(|place| {
+                dead(self.nodes.places[*place].owner) && self.nodes.places[*place].moves.is_none()
+            })
             .collect();
         self.nodes.take_over();
         self.count.failovers += 1;
@@ -105,7 +108,8 @@ impl World {
         let (Some(backup), place) = (&self.backup, &self.nodes.places[place]) else {
             return;
         };
-        let gates = self.gates.iter_mut().zip(&backup.gates).filter(|(gate, _)| place.has(gate.keys.list()[0]));
+        let gates =
+            self.gates.iter_mut().zip(&backup.gates).filter(|(gate, _)| place.has(gate.keys.list()[0]));
         for (gate, older) in gates {
             for key in older.keys.list() {
                 self.server.with_store(|store| store.restore_key(key.as_bytes(), &backup.store));

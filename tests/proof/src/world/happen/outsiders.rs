@@ -8,7 +8,9 @@ use crate::ledger::Check;
 use crate::model::{self, is_cooling};
 use crate::protocol::keys::Keys;
 use crate::protocol::latch::{Count, CountDown, Delete};
-use crate::protocol::semaphore::{Acquire, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireSeveral};
+use crate::protocol::semaphore::{
+    Acquire, Ask, AskOne, Inspect, Lookup, Refresh, Release, Resize, TryAcquireSeveral,
+};
 use crate::world::{GROUP, World};
 
 /// The highest ticket that the scripts accept as an argument.
@@ -18,7 +20,9 @@ impl World {
     pub(super) fn let_outsider(&mut self, action: &Action) -> Check {
         let clients = self.hosts.len();
         match action {
-            Action::ManyJoin { gate, count, .. } => self.many_join(of(*gate, self.gates.len()), *count, action),
+            Action::ManyJoin { gate, count, .. } => {
+                self.many_join(of(*gate, self.gates.len()), *count, action)
+            }
             Action::Invent { gate, .. } => self.invent(of(*gate, self.gates.len()), action),
             Action::Confirm { gate } => self.confirm(of(*gate, self.gates.len())),
             Action::Lookup { gate, client } => {
@@ -78,7 +82,8 @@ impl World {
         let keys = &self.latch.keys.clone();
         match action {
             Action::CountDown { name } => {
-                let count_down = CountDown { keys, id: &format!("part-{}", name % 3), count: COUNT, life_ms: LIFE_MS };
+                let count_down =
+                    CountDown { keys, id: &format!("part-{}", name % 3), count: COUNT, life_ms: LIFE_MS };
                 self.call(&count_down).map(drop)
             }
             Action::Count => self.call(&Count { keys }).map(drop),
@@ -89,7 +94,8 @@ impl World {
 
     /// Many callers ask at once and never call again.
     fn many_join(&mut self, gate: usize, count: usize, action: &Action) -> Check {
-        let Action::ManyJoin { lease_ms, wait_ms, max_waiting, head_start_ms, at_least_ms, .. } = *action else {
+        let Action::ManyJoin { lease_ms, wait_ms, max_waiting, head_start_ms, at_least_ms, .. } = *action
+        else {
             return Ok(());
         };
         let keys = &self.gates[gate].keys.clone();
@@ -133,15 +139,15 @@ impl World {
         self.call(&Acquire { keys, ask }).map(drop)
     }
 
-    /// Refreshes each permit by its fence. The reply must be that of the model, which accepts every fence. No lease ends earlier
-    /// because of it: after a loss of keys, only the ledger has the last refreshes.
+    /// Refreshes each permit by its fence. The reply must be that of the model, which accepts every fence. No
+    /// lease ends earlier because of it: after a loss of keys, only the ledger has the last refreshes.
     fn confirm(&mut self, gate: usize) -> Check {
         let Gate { keys, model, ledger, .. } = &self.gates[gate];
         let (keys, holders, known) = (&keys.clone(), model.holders.clone(), ledger.holders.clone());
         for (id, holder) in &holders {
             let known = known.get(id).filter(|entry| entry.fence == holder.fence);
-            let ends =
-                known.map_or(holder.ends, |entry| holder.ends.zip(entry.ends).map(|(one, other)| one.max(other)));
+            let ends = known
+                .map_or(holder.ends, |entry| holder.ends.zip(entry.ends).map(|(one, other)| one.max(other)));
             let left = ends.map(|ends| ends.saturating_sub(self.now()));
             if left == Some(0) || is_cooling(id) {
                 continue;

@@ -48,13 +48,14 @@ impl World {
                 self.tell(|| format!("the subscription of c{name} drops"));
             }
             Action::Subscribe { .. }
-                if host.client.is_alive && !(host.client.hears && host.client.listens && host.client.is_up) =>
+                if host.client.is_alive
+                    && !(host.client.hears && host.client.listens && host.client.is_up) =>
             {
                 self.with(name, |client, now| client.subscribe(now));
                 self.tell(|| format!("c{name} subscribes again"));
             }
-            // Each client has at most one wrong clock: every second client a monotonic clock that stops, the others a
-            // wrong wall clock.
+            // Each client has at most one wrong clock: every second client a monotonic clock that stops, the
+            // others a wrong wall clock.
             Action::Suspend { .. } => host.is_suspended = name.is_multiple_of(2),
             Action::Resume { .. } => host.is_suspended = false,
             Action::StepWall { ms, .. } => {

@@ -33,7 +33,8 @@ impl World {
                 if self.gates.iter().all(|gate| !gate.is_in_doubt()) {
                     let (now, mut gates) = (self.now(), self.gates.clone());
                     gates.iter_mut().for_each(|gate| gate.clock_steps(now)); // the clock may step before it is used
-                    self.backup = Some(Backup { store: self.server.store(), gates, latch: self.latch.clone() });
+                    self.backup =
+                        Some(Backup { store: self.server.store(), gates, latch: self.latch.clone() });
                     self.tell(|| "a copy of all keys is made".to_owned());
                 }
                 Ok(())
@@ -80,7 +81,9 @@ impl World {
 
     fn restart(&mut self, empty: bool) -> Check {
         let (store, gates, latch) = match &self.backup {
-            Some(backup) if !empty => (backup.store.clone(), Some(backup.gates.clone()), Some(backup.latch.clone())),
+            Some(backup) if !empty => {
+                (backup.store.clone(), Some(backup.gates.clone()), Some(backup.latch.clone()))
+            }
             _ => (Store::default(), None, None),
         };
         let is_empty = gates.is_none();

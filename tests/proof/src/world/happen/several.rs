@@ -40,7 +40,12 @@ impl World {
                 strict: false,
                 max_waiting: *max_waiting,
                 head_start_ms: *head_start_ms,
-                lease: LeaseOptions { lease_ms: ask.lease_ms, renewed, own_id: false, at_least_ms: ask.at_least_ms },
+                lease: LeaseOptions {
+                    lease_ms: ask.lease_ms,
+                    renewed,
+                    own_id: false,
+                    at_least_ms: ask.at_least_ms,
+                },
                 patience: *patience,
                 on_lost: false,
             });
@@ -65,8 +70,8 @@ impl World {
         self.want_next(name, last);
     }
 
-    /// Waits for the next semaphore. Once the caller has all of them, it refreshes them. If its time is over, it
-    /// releases them.
+    /// Waits for the next semaphore. Once the caller has all of them, it refreshes them. If its time is over,
+    /// it releases them.
     fn want_next(&mut self, name: usize, place: usize) {
         let now = self.hosts[name].now(self.mono).instant();
         let group = &mut self.hosts[name].groups[place];

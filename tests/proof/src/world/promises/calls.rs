@@ -13,7 +13,8 @@ pub(in crate::world) struct Redirected {
     changes: u64,
     moved: bool,
     asked: bool,
-    /// The number of the last packet. It may contain the same release twice: of a call that was given up, and of its wait.
+    /// The number of the last packet. It may contain the same release twice: of a call that was given up, and
+    /// of its wait.
     packet: u64,
 }
 
@@ -48,7 +49,10 @@ impl World {
             }
         };
         if is_needless {
-            broken("redirects", format!("{sent} is redirected again, though nothing has changed: {redirect:?}"))
+            broken(
+                "redirects",
+                format!("{sent} is redirected again, though nothing has changed: {redirect:?}"),
+            )
         } else {
             Ok(())
         }

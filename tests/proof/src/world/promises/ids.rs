@@ -12,8 +12,8 @@ use std::time::Instant;
 /// Slightly less than the time for which a client remembers a wait that it gave up, in µs.
 const MEMORY: u64 = 110_000_000;
 
-/// The shortest time for which an unconfirmed release of one semaphore is repeated, in µs. A later grant ends with its
-/// lease.
+/// The shortest time for which an unconfirmed release of one semaphore is repeated, in µs. A later grant ends
+/// with its lease.
 const RELEASED_FOR: u64 = 15_000_000;
 
 /// An id that has nothing, or soon will have nothing, according to its client.
@@ -36,8 +36,8 @@ pub(in crate::world) struct Noted {
     pub(in crate::world) is_revoked: bool,
     /// A release was executed.
     is_released: bool,
-    /// The id has a permit or a place from a call whose reply was not awaited (`is_stray`). It was executed after a release, on
-    /// a connection that is closed (`is_late`; then the permit ends with its lease).
+    /// The id has a permit or a place from a call whose reply was not awaited (`is_stray`). It was executed
+    /// after a release, on a connection that is closed (`is_late`; then the permit ends with its lease).
     is_stray: bool,
     pub(in crate::world) is_late: bool,
     /// The fences of the permits that this client had dropped before.
@@ -86,7 +86,8 @@ impl World {
             if let Some(noted) = ids.get_mut(&(gate, id.clone())) {
                 // The order of a call for several semaphores is left to the tests of the library.
                 if is_awaited && sent.script == "semaphore/acquire" {
-                    noted.denied_by = noted.dropped.iter().find(is_held).copied().filter(|_| was_denied && !in_doubt);
+                    noted.denied_by =
+                        noted.dropped.iter().find(is_held).copied().filter(|_| was_denied && !in_doubt);
                 }
                 if !acquires {
                     noted.is_released = true;
@@ -100,7 +101,8 @@ impl World {
         }
     }
 
-    /// A message reaches its client. If it is a grant for a wait that the client gave up, the client must release it.
+    /// A message reaches its client. If it is a grant for a wait that the client gave up, the client must
+    /// release it.
     pub(in crate::world) fn note_message(&mut self, name: usize, text: &str) {
         let words: Vec<&str> = text.split(' ').collect();
         let Host { promised, ids, .. } = &mut self.hosts[name];
@@ -149,9 +151,10 @@ impl World {
         if why.starts_with("Revoked") && !is_revoked {
             return broken("revoked", format!("{id} was not revoked"));
         }
-        // Nobody else uses the id. What it has may be older than its place only if the server has restored it, and older than
-        // its call only if a call on a connection that is closed has run late. While fences are ahead of the clock, a grant does
-        // not show when it was made, so a caller that has called again does not take it for its own.
+        // Nobody else uses the id. What it has may be older than its place only if the server has restored
+        // it, and older than its call only if a call on a connection that is closed has run late. While
+        // fences are ahead of the clock, a grant does not show when it was made, so a caller that has called
+        // again does not take it for its own.
         let has_remains = noted.is_some_and(|noted| noted.is_late || noted.is_stray);
         let holder = self.gates[gate].model.holders.get(&id);
         let is_ahead = holder.is_some_and(|holder| holder.fence >= (now + 1) * 1_000);
@@ -159,10 +162,15 @@ impl World {
         if why.starts_with("AlreadyHeld") && self.count.losses == 0 && (was_in_line || !has_remains) {
             return broken("own grant", format!("{id} is not used by others: {why}"));
         }
-        // Unless the release of such a permit was refused, each call of the client runs after it, or is made again.
-        let denied_by = noted.and_then(|noted| noted.denied_by.filter(|_| noted.refusals == host.client.refusals));
+        // Unless the release of such a permit was refused, each call of the client runs after it, or is made
+        // again.
+        let denied_by =
+            noted.and_then(|noted| noted.denied_by.filter(|_| noted.refusals == host.client.refusals));
         if let (Some(fence), true) = (denied_by, why.starts_with("Denied")) {
-            return broken("order of releases", format!("{id} is denied because of {fence}, which was dropped before"));
+            return broken(
+                "order of releases",
+                format!("{id} is denied because of {fence}, which was dropped before"),
+            );
         }
         // A permit of another caller is not released.
         if !why.starts_with("AlreadyHeld") {
@@ -177,7 +185,9 @@ impl World {
     /// Whether the client still has to do something with an id, or a call with it is on its way.
     fn is_open(&self, name: usize, gate: usize, id: &str) -> bool {
         let (keys, client) = (&self.gates[gate].keys, &self.hosts[name].client);
-        let is_it = |sent: &Sent| sent.is_on(keys.list()[0]) && sent.arguments.first().is_some_and(|other| other == id);
+        let is_it = |sent: &Sent| {
+            sent.is_on(keys.list()[0]) && sent.arguments.first().is_some_and(|other| other == id)
+        };
         let mut pending = client.outbox.entries.values().map(|entry| &entry.release);
         let mut calls = client.flights.iter().flat_map(|flight| &flight.calls);
         pending.any(|pending| pending.keys == *keys && pending.id == id)
@@ -185,8 +195,8 @@ impl World {
             || client.unsent().any(|sent| is_it(&sent))
     }
 
-    /// Checks that an id that has nothing according to its client has nothing on the server, once every call that could
-    /// change this was executed or lost.
+    /// Checks that an id that has nothing according to its client has nothing on the server, once every call
+    /// that could change this was executed or lost.
     pub(in crate::world) fn check_promised(&mut self, name: usize) -> Check {
         let promised = std::mem::take(&mut self.hosts[name].promised);
         for promised in promised {
@@ -197,7 +207,8 @@ impl World {
             let is_over = promised.until.is_some_and(|until| until <= now);
             let is_old = is_over || self.mono - promised.since > RELEASED_FOR;
             let noted = self.hosts[name].ids.get(&(*gate, id.clone()));
-            let ends_by_itself = noted.is_some_and(|noted| noted.is_late || noted.is_stray && !promised.unknown);
+            let ends_by_itself =
+                noted.is_some_and(|noted| noted.is_late || noted.is_stray && !promised.unknown);
             if has && !is_open && !ends_by_itself && !is_old {
                 let text = format!("{id} should have nothing: {:?}", self.gates[*gate].model);
                 return broken("nothing left behind", text);
@@ -220,13 +231,15 @@ impl World {
         let is_open = self.is_open(name, gate, id);
         let keys = &self.gates[gate].keys;
         let host = &mut self.hosts[name];
-        // Its client did not release a permit that ended by its own clock. Or a former process of this client used the id.
+        // Its client did not release a permit that ended by its own clock. Or a former process of this client
+        // used the id.
         let is_forgotten = !is_open || !host.ids.contains_key(&key);
         host.promised.retain(|promised| promised.gate != gate || promised.id != id);
         // Remains of an earlier call or of a copy end with their lease.
         let is_stray = host.ids.get(&key).is_some_and(|before| before.is_stray || before.is_late);
         let is_late = may_be_of_copy || has && (is_stray || is_forgotten);
-        let posted = host.client.permits.values().filter(|permit| permit.is_posted && permit.identity.keys == *keys);
+        let posted =
+            host.client.permits.values().filter(|permit| permit.is_posted && permit.identity.keys == *keys);
         let dropped = posted.map(|permit| permit.identity.fence).collect();
         let refusals = host.client.refusals;
         host.ids.insert(key, Noted { is_late, dropped, refusals, ..Noted::default() });

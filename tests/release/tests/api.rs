@@ -21,8 +21,10 @@ fn public_api() -> Option<String> {
     let pages = "pub mod luagate::guide::"; // the guide may gain, lose and rename pages
     let own = own.lines().filter(|line| !line.starts_with(pages));
     let core = api_of("luagate-core")?;
-    let is_exported =
-        |line: &&str| EXPORTED.iter().any(|module| line.contains(&format!(" luagate_core::{module}::")));
+    let is_exported = |line: &&str| {
+        let module = line.split("luagate_core::").nth(1).and_then(|path| path.split("::").next());
+        module.is_some_and(|module| EXPORTED.contains(&module))
+    };
     let all = own.chain(core.lines().filter(is_exported));
     Some(all.map(|line| format!("{line}\n")).collect())
 }

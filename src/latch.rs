@@ -14,6 +14,7 @@ use luagate_core::lease::checked_ms;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use uuid::Uuid;
 
 /// How long a latch is kept after its last call by default.
 const LIFE: Duration = Duration::from_secs(86_400);
@@ -125,7 +126,7 @@ impl CountDownLatch {
     }
 
     fn new_id(&self) -> Result<String, Invalid> {
-        id::new_id(self.shared.label.as_deref())
+        id::new_id(self.shared.label.as_deref(), Uuid::new_v4())
     }
 
     async fn count_down_by(&self, id: &str, mode: Mode) -> Result<u32, CallError> {

@@ -28,6 +28,7 @@ use luagate_core::value::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use uuid::Uuid;
 
 /// After a server could not be reached, calls fail for this long without another attempt.
 pub(crate) const SAME_FAILURE: Duration = Duration::from_millis(5);
@@ -166,7 +167,7 @@ impl Server {
             calls: kept(),
             messages: kept(),
             confirmations: kept(),
-            channel: id::new_inbox(&options.prefix),
+            channel: id::new_inbox(&options.prefix, Uuid::new_v4()),
             options,
             node,
             connector,

@@ -23,6 +23,7 @@ use luagate_core::{id, keys};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// The timeout for connecting, and for a reply, unless set.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
@@ -86,7 +87,7 @@ impl GateBuilder {
         let mut address = self.address.clone()?;
         keys::check_prefix(&self.prefix)?;
         if let Some(label) = &self.label {
-            id::new_id(Some(label))?;
+            id::new_id(Some(label), Uuid::nil())?;
         }
         let Timeouts { connect, read } = self.timeouts;
         for (what, timeout) in [("connect_timeout", connect), ("read_timeout", read)] {

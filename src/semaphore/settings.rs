@@ -9,6 +9,7 @@ use luagate_core::lease::{self, LeaseOptions};
 use luagate_core::waiter::{PermitTarget, QueueEntry};
 use std::fmt;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// The longest head start that the script accepts.
 const LONGEST_HEAD_START: Duration = Duration::from_secs(86_400);
@@ -79,7 +80,7 @@ impl Settings {
     pub(crate) fn next_id(&self) -> Result<String, Invalid> {
         match &self.id {
             Some(id) => Ok(id.clone()),
-            None => id::new_id(self.label.as_deref()),
+            None => id::new_id(self.label.as_deref(), Uuid::new_v4()),
         }
     }
 

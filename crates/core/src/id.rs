@@ -8,14 +8,13 @@ pub fn check_id(id: &str) -> Result<(), Invalid> {
     check_word("id", id)
 }
 
-/// A new id: `<uuid v4>`, or `<label>/<uuid v4>`.
-pub fn new_id(label: Option<&str>) -> Result<String, Invalid> {
-    let uuid = Uuid::new_v4();
+/// A new id: `<random>`, or `<label>/<random>`.
+pub fn new_id(label: Option<&str>, random: Uuid) -> Result<String, Invalid> {
     let Some(label) = label else {
         let mut room = Uuid::encode_buffer();
-        return Ok(uuid.hyphenated().encode_lower(&mut room).to_owned());
+        return Ok(random.hyphenated().encode_lower(&mut room).to_owned());
     };
-    let id = format!("{label}/{uuid}");
+    let id = format!("{label}/{random}");
     if label.is_empty() || id.len() > 200 {
         return Err(Invalid::new("label", format!("it has {} bytes. Accepted: 1 to 163 bytes", label.len())));
     }
@@ -32,8 +31,8 @@ pub fn label_of(id: &str) -> Option<&str> {
 /// The channel on which one client receives its grants. The server stores it with each waiter, so it is
 /// short. Among 10,000 clients, two have the same channel once in hundreds of millions of cases. Then both
 /// also receive messages of the other, and ignore them.
-pub fn new_inbox(prefix: &str) -> String {
-    format!("{prefix}:inbox:{}", random_word(9, Uuid::new_v4()))
+pub fn new_inbox(prefix: &str, random: Uuid) -> String {
+    format!("{prefix}:inbox:{}", random_word(9, random))
 }
 
 /// The secret that signs the messages to one wait. It has 78 bits, and can only be guessed during that wait.
@@ -69,19 +68,19 @@ mod tests {
             let there: BTreeSet<u8> = all.iter().map(|secret| secret.as_bytes()[place]).collect();
             assert_eq!(there.len(), 64, "place {place} is not random: {there:?}");
         }
-        let inboxes: BTreeSet<String> = (0..10_000).map(|_| new_inbox("luagate")).collect();
+        let inboxes: BTreeSet<String> = (0..10_000).map(|_| new_inbox("luagate", Uuid::new_v4())).collect();
         assert_eq!(inboxes.len(), 10_000);
     }
 
     #[test]
     fn a_label_shows_in_the_id() {
-        let id = new_id(Some("worker/7")).unwrap();
+        let id = new_id(Some("worker/7"), Uuid::new_v4()).unwrap();
         assert_eq!(label_of(&id), Some("worker/7"));
-        assert_eq!(label_of(&new_id(None).unwrap()), None);
+        assert_eq!(label_of(&new_id(None, Uuid::new_v4()).unwrap()), None);
         assert_eq!(label_of("my/own-id"), None);
-        assert!(new_id(Some("a b")).is_err());
-        assert!(new_id(Some("")).is_err());
-        assert!(new_id(Some(&"x".repeat(164))).is_err());
-        assert_eq!(new_id(Some(&"x".repeat(163))).unwrap().len(), 200);
+        assert!(new_id(Some("a b"), Uuid::new_v4()).is_err());
+        assert!(new_id(Some(""), Uuid::new_v4()).is_err());
+        assert!(new_id(Some(&"x".repeat(164)), Uuid::new_v4()).is_err());
+        assert_eq!(new_id(Some(&"x".repeat(163)), Uuid::new_v4()).unwrap().len(), 200);
     }
 }

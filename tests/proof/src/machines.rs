@@ -9,6 +9,7 @@ mod wait;
 mod waits;
 
 use crate::client::moment;
+use crate::protocol::call::Call;
 use crate::protocol::exchange::BATCH;
 use crate::protocol::failure::{CallError, Failure};
 use crate::protocol::held::{HeldPermit, HeldState, Identity};
@@ -18,7 +19,7 @@ use crate::protocol::keys::Keys;
 use crate::protocol::kind::FailureKind;
 use crate::protocol::lease::{Deadline, LeaseOptions, Moment};
 use crate::protocol::release::{PendingRelease, ReleaseTarget};
-use crate::protocol::semaphore::Grant;
+use crate::protocol::semaphore::{Grant, Inspect, Lookup, Release};
 use sha1_smol::Sha1;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,6 +94,15 @@ pub fn check() {
     latches::check();
     futures::check();
     first_leases();
+    reads();
+}
+
+/// A call that only reads is made again if a release has overtaken it.
+fn reads() {
+    let keys = Keys::mutex("luagate", "m").unwrap();
+    assert!(Inspect { keys: &keys, offset: 0, count: 0 }.only_reads());
+    assert!(Lookup { keys: &keys, id: "id" }.only_reads());
+    assert!(!Release { keys: &keys, id: "id", keep: 0, fence: None }.only_reads());
 }
 
 /// The first lease of a permit is never permanent, and not shorter than its minimum hold.

@@ -194,12 +194,8 @@ fn a_program_builds_with_the_package_alone_the_oldest_rust_and_the_oldest_depend
     let manifest = fs::read_to_string(luagate.join("Cargo.toml")).unwrap();
     fs::write(luagate.join("Cargo.toml"), with_oldest_dependencies(&manifest)).unwrap();
     // They are in no registry before the first release.
-    let path = |of: PathBuf| of.display().to_string();
-    let patch = format!(
-        "[patch.crates-io]\nluagate-core = {{ path = {:?} }}\nluagate-memory = {{ path = {:?} }}\n",
-        path(core),
-        path(memory)
-    );
+    let paths = format!("luagate-core = {{ path = {core:?} }}\nluagate-memory = {{ path = {memory:?} }}\n");
+    let patch = format!("[patch.crates-io]\n{paths}");
     fs::write(folder.path().join("patch.toml"), patch).unwrap();
 
     let manifest: toml::Table = manifest.parse().unwrap();

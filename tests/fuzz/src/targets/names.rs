@@ -30,7 +30,7 @@ pub fn run(data: &[u8]) {
         assert!(keys::is_valid(name));
     }
     let is_word = accepted(id::check_id(&text)).is_some();
-    let labelled = accepted(id::new_id(Some(&text)));
+    let labelled = accepted(id::new_id(Some(&text), uuid::Uuid::new_v4()));
     assert_eq!(labelled.is_some(), is_word && text.len() <= 163);
     assert!(labelled.is_none_or(|id| id::check_id(&id).is_ok() && id::label_of(&id) == Some(&text)));
     let _ = (id::label_of(&text), accepted(keys::check_prefix(&text)));

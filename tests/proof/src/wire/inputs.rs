@@ -95,7 +95,7 @@ fn ids() {
     assert!(check_id("worker/7").is_ok());
     assert!(check_id("").is_err());
     assert!(check_id("a b").is_err());
-    let inbox = new_inbox("app");
+    let inbox = new_inbox("app", uuid::Uuid::new_v4());
     assert_eq!(inbox.strip_prefix("app:inbox:").map(str::len), Some(9));
     // Each of its 78 bits is random, whatever the version and the variant of the UUID.
     for (random, secret) in [

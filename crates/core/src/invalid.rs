@@ -50,3 +50,14 @@ impl fmt::Display for Invalid {
 }
 
 impl std::error::Error for Invalid {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_between_one_and_the_highest_limit() {
+        let accepted = [0, 1, MOST, MOST + 1].map(|count| Invalid::check_count("permits", count, "").is_ok());
+        assert_eq!(accepted, [false, true, true, false]);
+    }
+}

@@ -166,6 +166,8 @@ mod tests {
                 Refusal::read(&format!("ERR Error running script (call to f_0): @user_script:1: {error}"));
             assert_eq!(Meaning::of(&refusal).kind, kind, "{error}");
         }
-        assert_eq!(Meaning::of(&Refusal::read("ERR no READONLY here")).kind, Other);
+        for text in ["ERR no READONLY here", "ERR READONLY is not the first word"] {
+            assert_eq!(Meaning::of(&Refusal::read(text)).kind, Other, "{text}");
+        }
     }
 }

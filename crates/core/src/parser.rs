@@ -175,6 +175,11 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_string_is_waited_for() {
+        assert_eq!(read(b"$536870912\r\n", 64), Ok(Vec::new()));
+    }
+
+    #[test]
     fn what_is_no_reply_is_an_error_and_takes_no_memory() {
         let deep = b"*1\r\n".repeat(DEEPEST + 1);
         let long = vec![b'+'; LONGEST_LINE];

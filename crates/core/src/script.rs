@@ -92,3 +92,16 @@ impl std::ops::Index<ScriptName> for Scripts {
         &self.0[name as usize]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_named_by_the_sha1_of_its_text() {
+        let scripts = Scripts::new(|_| "return 1");
+        // printf 'return 1' | sha1sum
+        let words = b"$7\r\nEVALSHA\r\n$40\r\ne0e1f9fabfc9d4800c877a703b823ac0578ff8db\r\n";
+        assert_eq!(scripts[ScriptName::Acquire].by_sha1(), words);
+    }
+}

@@ -325,6 +325,8 @@ fn releases_without_a_permit() {
         let number = keeper.keep(held(600, false).under(lease), 0, false, at(0));
         assert!(keeper.is_lost(number, at(599)));
         assert!(keeper.begin_release(number, at(0)));
+        let state = keeper.held(number).map(|held| held.state);
+        assert_eq!(state, Some(HeldState::Lost { is_reported: true }), "its holder knows");
         assert_eq!(keeper.take_losses().len(), 1);
         assert_eq!(held(600, false).under(lease).identity.own_fence().is_some(), own_id);
     }

@@ -309,6 +309,18 @@ mod tests {
     }
 
     #[test]
+    fn an_address_is_a_host_and_a_port() {
+        let text = |text: &str| Value::BulkString(text.into());
+        let read = |reply| read_address("m", reply).map_err(|failure| failure.kind());
+        assert_eq!(read(Value::Array(vec![text("a"), text("7000")])), Ok(("a".to_owned(), 7000)));
+        assert_eq!(read(Value::Nil), Err(FailureKind::NotReady));
+        for wrong in [Value::Int(1), Value::Array(vec![text("a")]), Value::Array(vec![text("a"), text("b")])]
+        {
+            assert_eq!(read(wrong), Err(FailureKind::UnexpectedReply));
+        }
+    }
+
+    #[test]
     fn a_sentinel_is_asked_for_the_address_of_one_master() {
         let asked = resp::command(&address_of("m"));
         assert_eq!(asked, redis::cmd("SENTINEL").arg(&["GET-MASTER-ADDR-BY-NAME", "m"]).get_packed_command());

@@ -4,6 +4,7 @@ use super::at;
 use super::releases::reply;
 use super::wait::{Shown, Wait};
 use crate::protocol::failure::{CallError, Failure};
+use crate::protocol::invalid::Invalid;
 use crate::protocol::keys::LatchKeys;
 use crate::protocol::kind::FailureKind;
 use crate::protocol::latch_target::{LatchTarget, NotOpen};
@@ -99,6 +100,14 @@ fn ends() {
     let mut first = Wait::<LatchTarget>::new(None);
     first.timer(0);
     assert!(first.unanswered(away(), 0).contains("no answer"));
+    let mut first = Wait::<LatchTarget>::new(None);
+    first.timer(0);
+    let refused = CallError::Unknown(Failure::new(FailureKind::NotReady, "perhaps"));
+    assert_eq!(first.unanswered(refused, 0), "sleeps until 100", "it can be asked again");
+    let mut first = Wait::<LatchTarget>::new(None);
+    first.timer(0);
+    let invalid = CallError::Invalid(Invalid::new("count", "0"));
+    assert!(first.unanswered(invalid, 0).contains("Invalid"));
 }
 
 const CANCELLED: &str = "Cancelled";

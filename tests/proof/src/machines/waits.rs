@@ -5,7 +5,7 @@ use super::wait::{Shown, Wait, ms};
 use crate::protocol::failure::{CallError, Failure};
 use crate::protocol::keys::Keys;
 use crate::protocol::kind::FailureKind;
-use crate::protocol::lease::LeaseOptions;
+use crate::protocol::lease::{LeaseOptions, Sent};
 use crate::protocol::semaphore::{AcquireAnswer, Grant, Usage};
 use crate::protocol::waiter::{AskKind, Granted, NotGranted, PermitTarget, QueueEntry, WaitTarget};
 
@@ -91,6 +91,8 @@ pub(super) fn check() {
     hints();
     own_ids();
     tickets();
+    refused_for_now();
+    doubts();
     timeouts();
     outages();
     cancellations();
@@ -467,4 +469,30 @@ fn late_grants() {
 
     let mut wait = Wait::in_line(None, true);
     given_back(wait.message(60, Some(1_100), 1_050, 5_000));
+}
+
+/// A first call that is refused for now is made again. Under a fixed id, only if it has not run.
+fn refused_for_now() {
+    for (own_id, error, expected) in [
+        (true, failed(FailureKind::NotReady), "sleeps until 100"),
+        (true, unknown(FailureKind::NotReady), "Unknown"),
+        (false, unknown(FailureKind::NotReady), "sleeps until 100"),
+    ] {
+        let mut wait = Wait::<PermitTarget>::new(None, own_id, false);
+        wait.start(false);
+        let next = wait.unanswered(error, 0);
+        assert!(next.starts_with(expected), "{next}");
+    }
+}
+
+/// The driver asks whether a late release would change an answer, and whether one has run after the call.
+fn doubts() {
+    let mut target = Wait::<PermitTarget>::new(None, true, false).waiter.target;
+    let sent = Sent { at: at(0), repeated: None };
+    let doubted = [AskKind::First, AskKind::InLine].map(|ask| target.doubts(ask, &denied(), sent));
+    assert_eq!(doubted, [false, true]);
+    let held = AcquireAnswer::Held(grant(60, 8_000, 5_000), USAGE);
+    assert!(!target.is_overtaken(&held));
+    target.has_released(60);
+    assert!(target.is_overtaken(&held));
 }

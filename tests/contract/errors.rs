@@ -19,13 +19,14 @@ use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
 
 /// Texts that no test program with all features can produce, each with the source that contains it.
-const IN_THE_SOURCE: [(&str, &str); 6] = [
+const IN_THE_SOURCE: [(&str, &str); 7] = [
     ("url: luagate was compiled without", include_str!("../../src/engine/address.rs")),
     ("url: the path of the socket cannot be used", include_str!("../../src/engine/address.rs")),
     ("cannot make a TLS connection: rustls has no", include_str!("../../src/engine/tls/config.rs")),
     ("cannot make a TLS connection: rustls has several", include_str!("../../src/engine/tls/config.rs")),
     ("no address of the host within", include_str!("../../src/engine/names.rs")),
     ("the in-memory server cannot start", include_str!("../../src/memory.rs")),
+    ("the permission <permission> is missing", include_str!("../../src/wait/mod.rs")), // needs an ACL
 ];
 
 /// The errors that were produced.

@@ -56,6 +56,8 @@ pub struct HeldPermit {
     /// For each refresh that is in progress: the lease that it asks for, and when that lease would end. This
     /// end may be earlier than the deadline, and the server may have run the refresh already.
     under_way: Vec<(u64, Deadline)>,
+    /// A refresh has had no answer. It may run at any time while its connection is open.
+    may_be_refreshed: bool,
     /// The longest lease that was ever granted or asked for; `None`: permanent.
     longest: Option<Duration>,
     /// The server's time in the reply that set the deadline.
@@ -75,6 +77,7 @@ impl HeldPermit {
             permits: grant.permits,
             deadline,
             under_way: Vec::new(),
+            may_be_refreshed: false,
             replied_at: grant.now,
             taken_at: None,
             has_ended: false,
@@ -90,6 +93,7 @@ impl HeldPermit {
             identity: Arc::new(identity),
             deadline: self.deadline(),
             under_way: Vec::new(),
+            may_be_refreshed: self.may_be_refreshed || !self.under_way.is_empty(),
             longest: longer(self.longest, lease_of(lease.lease_ms)),
             state: std::mem::replace(&mut self.state, HeldState::HandedOn), // so that it does not count twice
             ..*self
@@ -101,10 +105,11 @@ impl HeldPermit {
         ends.fold(self.deadline, Deadline::earlier)
     }
 
-    /// The longest time from its grant or from a refresh to the end of its lease. `None`: the lease may be
-    /// permanent.
+    /// The longest time from now to the end of its lease. `None`: the lease may be permanent, or a refresh
+    /// without an answer may extend it later.
     pub fn longest(&self) -> Option<Duration> {
-        self.longest
+        let is_certain = self.under_way.is_empty() && !self.may_be_refreshed;
+        self.longest.filter(|_| is_certain)
     }
 
     /// Whether its lease counts.
@@ -158,6 +163,7 @@ impl HeldPermit {
         if let Some(index) = under_way.position(|(other, _)| *other == lease_ms) {
             let (_, end) = self.under_way.remove(index);
             self.deadline = self.deadline.earlier(end);
+            self.may_be_refreshed = true;
         }
     }
 

@@ -320,9 +320,8 @@ impl<C: Clone + PartialEq> Outbox<C> {
         if !is_answered {
             let release = &mut entry.release;
             let closes = is_silent && is_open(&on) && release.is_own_id && release.lost.contains(&on);
-            release.unanswered(now);
             if !is_silent {
-                release.lost.answered_on(&on);
+                release.refused_on(&on, now);
             } else if is_open(&on) && !closes {
                 release.lost.silent_on(&on);
             }

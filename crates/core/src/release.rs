@@ -21,10 +21,10 @@ pub struct PendingRelease<C> {
     pub is_own_id: bool,
     /// The calls that it undoes. Their answers are missing.
     pub lost: LostCalls<C>,
-    /// After this time the server has freed the id by itself, if no lost call is left. `None`: a permanent
-    /// lease, whose release is repeated until the gate is dropped.
+    /// After this time the server has freed the id by itself, if no lost call is left. `None`: this is not
+    /// known, so the release is repeated until the gate is dropped.
     pub until: Option<Instant>,
-    /// For how long the server keeps what a lost call causes, or a refresh that runs late.
+    /// For how long the server keeps what a lost call causes.
     pub longest: Duration,
     /// The wait whose calls it undoes. When this release is confirmed, no grant to that wait can follow.
     pub given_up: Option<GivenUpNumber>,
@@ -145,12 +145,11 @@ impl<C> PendingRelease<C> {
         PendingRelease { target, lost, longest, ..PendingRelease::of_permit(granted, Some(longest), now) }
     }
 
-    /// The release of a permit. `longest`: the longest lease that it may have. `None`: permanent.
+    /// The release of a permit. `longest`: the longest lease that it may have. `None`: no limit is known.
     pub fn of_permit(identity: &Identity, longest: Option<Duration>, now: Instant) -> PendingRelease<C> {
         let Identity { keys, id, fence, lease } = identity;
         let until = longest.and_then(|longest| now.checked_add(longest));
-        let release = PendingRelease::of_grant(keys, id, lease.own_id, ReleaseTarget::Fence(*fence), until);
-        PendingRelease { longest: longest.unwrap_or_default(), ..release }
+        PendingRelease::of_grant(keys, id, lease.own_id, ReleaseTarget::Fence(*fence), until)
     }
 
     /// The release of a grant whose calls are all answered.
@@ -228,11 +227,10 @@ impl<C: PartialEq> PendingRelease<C> {
         self.until.is_some_and(|until| until <= now) && self.lost.is_empty()
     }
 
-    /// There is no answer to its posted call. A refresh before it on the same connection may have run until
-    /// now.
-    pub fn unanswered(&mut self, now: Instant) {
-        if self.until.is_some() {
-            self.until = self.until.max(now.checked_add(self.longest));
+    /// The server refused it on this connection. A lost call there may have run until now.
+    pub fn refused_on(&mut self, connection: &C, now: Instant) {
+        if self.lost.answered_on(connection) {
+            self.until = now.checked_add(self.longest);
         }
     }
 

@@ -29,7 +29,11 @@ impl View<'_> {
             self.add_id(&permit.identity.id);
             self.add_own(permit.identity.fence);
             if let Some(held) = keeper.held(*number) {
-                self.add([(!held.is_valid()).into(), u64::from(held.permits)]);
+                self.add([
+                    (!held.is_valid()).into(),
+                    u64::from(held.permits),
+                    held.longest().is_some().into(),
+                ]);
                 self.add_instant(held.deadline().instant());
             }
         }

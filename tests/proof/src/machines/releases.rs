@@ -10,7 +10,7 @@ use crate::protocol::held::HeldPermit;
 use crate::protocol::inbox::Inbox;
 use crate::protocol::keys::Keys;
 use crate::protocol::kind::FailureKind;
-use crate::protocol::lease::Deadline;
+use crate::protocol::lease::{Deadline, LeaseOptions};
 use crate::protocol::outbox::{Before, Next, Ordered, Outbox, OutboxWork, Post, may_go_on};
 use crate::protocol::release::{LostCalls, PendingRelease, ReleaseCall, ReleaseTarget};
 use crate::protocol::value::{Refusal, Value};
@@ -219,52 +219,43 @@ fn steps() {
     assert_eq!(steps.next, look_up);
 }
 
-/// A permit is released until its lease has ended, also if a refresh without a reply has extended it. A
-/// permanent permit has no end, even if it still has its first lease.
+/// A permit is released until its lease has ended. A permanent permit has no end, even if it still has its
+/// first lease; nor has one with a refresh that had no answer, since that may run at any time.
 fn ends_of_permits() {
-    let until = |lease_ms, refresh_ms: Option<u64>, latest| {
-        let mut held = super::held(lease_ms, false);
-        if let Some(ms) = refresh_ms {
-            held.refreshing(ms, at(0));
-            held.unanswered(ms);
-        }
+    let until = |held: &HeldPermit| {
         let release: PendingRelease<()> =
-            PendingRelease::of_permit(&held.identity, held.longest(), at(latest).instant());
+            PendingRelease::of_permit(&held.identity, held.longest(), at(5_000).instant());
         release.until.map(|until| until.saturating_duration_since(at(0).instant()).as_millis())
     };
-    assert_eq!(until(3_000, None, 5_000), Some(8_000));
-    assert_eq!(until(3_000, Some(1_000), 5_000), Some(8_000));
-    assert_eq!(until(3_000, Some(60_000), 5_000), Some(65_000));
-    assert_eq!(until(3_000, Some(0), 5_000), None);
-    assert_eq!(until(0, None, 5_000), None);
-    assert_eq!(until(0, Some(1_000), 5_000), None);
-    // A permit with a minimum hold has a longer first lease, and no refresh ends it earlier. The server may
-    // have run each call long after it was sent.
+    let refreshing = |lease_ms, refresh_ms| {
+        let mut held = super::held(lease_ms, false);
+        held.refreshing(refresh_ms, at(0));
+        held
+    };
+    let answered = |refresh_ms| {
+        let mut held = refreshing(3_000, refresh_ms);
+        held.answered(refresh_ms);
+        until(&held)
+    };
+    assert_eq!([3_000, 0].map(|lease_ms| until(&super::held(lease_ms, false))), [Some(8_000), None]);
+    assert_eq!([1_000, 60_000, 0].map(answered), [Some(8_000), Some(65_000), None]);
+    assert_eq!(until(&refreshing(3_000, 1_000)), None, "it may still run");
+    let mut late = refreshing(3_000, 1_000);
+    late.unanswered(1_000);
+    assert_eq!(until(&late), None);
+    // The same permit with other options.
+    let lease = LeaseOptions { renewed: true, ..late.identity.lease };
+    assert_eq!([refreshing(3_000, 1_000), late].map(|mut held| until(&held.under(lease))), [None; 2]);
+    assert_eq!(until(&super::held(3_000, false).under(lease)), Some(8_000));
+    // A permit with a minimum hold has a longer first lease, and no refresh ends it earlier.
     let first = Deadline::after(at(0), Some(Duration::from_secs(12)));
     let mut held = HeldPermit::new(super::held(400, false).identity, &super::grant(0, 12_000), first);
     held.refreshing(400, at(0));
-    held.unanswered(400);
-    assert_eq!(held.longest(), Some(Duration::from_secs(12)));
+    held.answered(400);
+    assert_eq!(until(&held), Some(17_000));
     let mut held = super::held(3_000, false);
     assert!(held.extend(&super::grant(0, 60_000), at(0), at(0)));
-    assert_eq!(held.longest(), Some(Duration::from_secs(60)));
-    // A refresh before the posted release may have run until its connection broke.
-    let lease = Some(Duration::from_millis(UNTIL));
-    for (longest, ends) in [(lease, true), (None, false)] {
-        let mut it = Queue::default();
-        let release =
-            PendingRelease::of_permit(&super::held(3_000, false).identity, longest, at(0).instant());
-        let post = it.post(release);
-        let broken = UNTIL + 10;
-        assert!(matches!(it.outbox.answered(post, None, at(broken).instant(), is_open), Next::Due { .. }));
-        let is_over = |it: &Queue, now| {
-            it.outbox.entries.values().all(|entry| entry.release.is_over(at(now).instant()))
-        };
-        assert_eq!(
-            [broken, broken + UNTIL - 1, broken + UNTIL].map(|now| is_over(&it, now)),
-            [false, false, ends]
-        );
-    }
+    assert_eq!(until(&held), Some(65_000));
 }
 
 /// A release is posted, if one call is enough and there is a connection. Later calls of its name need not

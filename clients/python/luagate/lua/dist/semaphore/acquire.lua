@@ -271,7 +271,7 @@ if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
 held, in_use, extra_weight, wrote = held + 1, in_use + permits, extra_weight + permits - 1, true
     if mine then given, weight = last_fence, permits end
-  elseif in_line then
+  elseif in_line and not (text and (#text == PLAIN_HOLDER_SIZE or #text == HOLDER_SIZE)) then -- else it is a holder's record
     call('HDEL', meta, who)
   end
   if mine then asks = false end
@@ -311,9 +311,10 @@ if joins and max_waiting > 0 and waiting - behind >= max_waiting then
 local front = call('ZRANGE', queue, 0, math.min(waiting - behind, 100) - 1)
 local gone, asked, channels, first_is_gone = {}, {}, {}, false
 for i, text in ipairs(call('HMGET', meta, unpack(front))) do
+  local is_holder = text and (#text == PLAIN_HOLDER_SIZE or #text == HOLDER_SIZE) -- the queue was restored alone
   local lives = text and #text >= WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now
   local channel = lives and string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
-  if not lives then gone[#gone + 1] = front[i] end
+  if not lives and not is_holder then gone[#gone + 1] = front[i] end
   if channel and channel ~= '' then asked[#asked + 1], channels[#channels + 1] = front[i], channel end
 end
 local counts = #asked > 0 and redis.pcall('PUBSUB', 'NUMSUB', unpack(channels)) or {}

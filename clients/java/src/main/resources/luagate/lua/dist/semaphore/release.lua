@@ -271,7 +271,7 @@ if ends < next_end then next_end, changed = ends, true end
 if ends == NEVER then is_permanent = true elseif ends > latest then latest = ends end
 held, in_use, extra_weight, wrote = held + 1, in_use + permits, extra_weight + permits - 1, true
     if mine then given, weight = last_fence, permits end
-  elseif in_line then
+  elseif in_line and not (text and (#text == PLAIN_HOLDER_SIZE or #text == HOLDER_SIZE)) then -- else it is a holder's record
     call('HDEL', meta, who)
   end
   if mine then asks = false end

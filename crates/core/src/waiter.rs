@@ -359,7 +359,7 @@ pub struct Denied {
 }
 
 /// Why a call, or a wait, ended without a permit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum NotGranted {
     /// The time ended, or the caller does not wait.
     TimedOut(Denied),

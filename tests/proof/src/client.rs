@@ -19,6 +19,7 @@ use crate::protocol::lease::{LeaseOptions, Moment};
 use crate::protocol::outbox::Outbox;
 use crate::protocol::routing::NodeId;
 use crate::protocol::routing::slots::SlotMap;
+use crate::protocol::waiter::{Denied, NotGranted};
 use flights::{Connection, Flight};
 pub(crate) use held::Permit;
 use requests::Request;
@@ -110,7 +111,7 @@ pub(crate) enum Outcome {
     Nothing {
         keys: Keys,
         id: String,
-        why: String,
+        why: Why,
         unknown: bool,
     },
     Opened {
@@ -118,6 +119,16 @@ pub(crate) enum Outcome {
         /// When the wait began, in true time.
         begun: u64,
     },
+}
+
+/// Why a caller has nothing.
+#[derive(Clone, Debug)]
+pub(crate) enum Why {
+    /// A call that does not wait was denied.
+    Denied(Denied),
+    Ended(NotGranted),
+    /// For the story only.
+    Other(String),
 }
 
 #[derive(Clone, Debug)]

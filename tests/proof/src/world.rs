@@ -333,7 +333,7 @@ fn shown(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Granted(number) => format!("has permit {number}"),
         Outcome::Nothing { keys, id, why, .. } => {
-            format!("{id} has nothing of {}: {why}", keys.list()[0])
+            format!("{id} has nothing of {}: {why:?}", keys.list()[0])
         }
         Outcome::Opened { keys, .. } => format!("finds {} open", keys.list()[0]),
     }

@@ -2,7 +2,7 @@
 
 use super::flights::{Answered, Unanswered};
 use super::waits::Caller;
-use super::{Client, Outcome, Thread, Want};
+use super::{Client, Outcome, Thread, Want, Why};
 use crate::call::SCRIPTS;
 use crate::ledger::Violation;
 use crate::protocol::call::{Call, Packed};
@@ -171,7 +171,12 @@ impl Client {
             let (keys, id) = (permit.identity.keys.clone(), permit.identity.id.clone());
             self.forget(number);
             if !self.uses(&keys, &id) {
-                self.outcomes.push(Outcome::Nothing { keys, id, why: "released".to_owned(), unknown: false });
+                self.outcomes.push(Outcome::Nothing {
+                    keys,
+                    id,
+                    why: Why::Other("released".to_owned()),
+                    unknown: false,
+                });
             }
         }
     }

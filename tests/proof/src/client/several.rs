@@ -2,7 +2,7 @@
 
 use super::flights::{Answered, Unanswered, lost};
 use super::waits::Caller;
-use super::{Client, Connection, Thread, Want};
+use super::{Client, Connection, Thread, Want, Why};
 use crate::call::SCRIPTS;
 use crate::protocol::call::Call;
 use crate::protocol::failure::CallError;
@@ -50,7 +50,7 @@ impl Client {
                     }
                     Err(error) => {
                         self.release_all_later(wants, LostCalls::default(), now);
-                        format!("{error:?}")
+                        Why::Ended(error.into())
                     }
                 }
             }
@@ -60,7 +60,7 @@ impl Client {
                 {
                     self.release_all_later(wants, LostCalls::default(), now);
                 }
-                format!("{answer:?}")
+                Why::Other(format!("{answer:?}"))
             }
             Err(Unanswered { error, connection }) => {
                 let unknown = matches!(error, CallError::Unknown(_));
@@ -68,13 +68,13 @@ impl Client {
                     self.release_all_later(wants, lost(connection), now);
                 }
                 for want in wants {
-                    self.nothing(want, &format!("{error:?}"), unknown);
+                    self.nothing(want, Why::Ended(error.clone().into()), unknown);
                 }
                 return;
             }
         };
         for want in wants {
-            self.nothing(want, &why, false);
+            self.nothing(want, why.clone(), false);
         }
     }
 

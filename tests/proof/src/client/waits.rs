@@ -4,7 +4,7 @@ mod caller;
 mod waiting;
 
 use super::flights::{Answered, Connection, Unanswered, lost};
-use super::{Client, Outcome, Patience, Thread, Want};
+use super::{Client, Outcome, Patience, Thread, Want, Why};
 use crate::call::SCRIPTS;
 use crate::protocol::call::Call;
 use crate::protocol::failure::{CallError, Failure};
@@ -16,8 +16,8 @@ use crate::protocol::lease::Moment;
 use crate::protocol::outbox::{Before, Mark, Ordered, may_go_on};
 use crate::protocol::release::{LostCalls, PendingRelease};
 use crate::protocol::waiter::{
-    Action, ActionOf, AskKind, Event, GiveBack, Granted, PermitTarget, QueueEntry, WaitTarget, Waiter,
-    WaiterState, last_call_ends,
+    Action, ActionOf, AskKind, Event, GiveBack, Granted, NotGranted, PermitTarget, QueueEntry, WaitTarget,
+    Waiter, WaiterState, last_call_ends,
 };
 pub(crate) use caller::{Caller, Settles, Then};
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Client {
         let Settles { want, then, .. } = settles;
         match then {
             Then::Begin | Then::TryAgain(_) => {
-                self.nothing(&want, "an earlier release is not confirmed", false)
+                self.nothing(&want, Why::Other("an earlier release is not confirmed".to_owned()), false)
             }
             Then::AskAgain(mut waiting) => {
                 let late = Failure::new(FailureKind::TimedOut, "an earlier release is not confirmed");
@@ -158,7 +158,7 @@ impl Client {
         let mut target = want.target();
         target.entry.floor = floor;
         if target.check().is_err() {
-            return self.nothing(&want, "invalid", false);
+            return self.nothing(&want, Why::Other("invalid".to_owned()), false);
         }
         let deadline = match want.patience {
             Patience::None => return self.try_once(number, want, Box::new(target), false, now),
@@ -173,7 +173,7 @@ impl Client {
         };
         let registered = self.inbox.add(&want.keys, &want.id, random, make);
         let (Some(registered), Some(mailbox)) = (registered, mailbox) else {
-            return self.nothing(&want, "is already waiting", false);
+            return self.nothing(&want, Why::Other("is already waiting".to_owned()), false);
         };
         let waiter = Waiter::new(target, deadline, super::OUTAGE, now.instant());
         let mut waiting = Waiting::new(waiter, mailbox, registered, since);
@@ -254,7 +254,7 @@ impl Client {
                         let is_excused = waiting.excused_until.is_some();
                         return self.granted(&want, granted, is_excused, now);
                     }
-                    Err(error) => format!("{error:?}"),
+                    Err(error) => Why::Ended(error),
                 };
                 return self.wait_over(number, waiting, want, why, give_back, now);
             }
@@ -287,7 +287,7 @@ impl Client {
         number: u64,
         waiting: Box<Waiting<PermitTarget>>,
         want: Want,
-        why: String,
+        why: Why,
         give_back: GiveBack,
         now: Moment,
     ) {
@@ -295,11 +295,11 @@ impl Client {
             Patience::For(ms) => waiting.since + Duration::from_millis(ms) <= now.instant(),
             Patience::None | Patience::Forever => false,
         };
-        if why.starts_with("TimedOut") && !is_over {
-            self.break_promise("timeout", format!("{} ends too early: {why}", want.id));
+        if matches!(why, Why::Ended(NotGranted::TimedOut(_))) && !is_over {
+            self.break_promise("timeout", format!("{} ends too early: {why:?}", want.id));
         }
-        if why.starts_with("LineFull") && want.max_waiting == 0 {
-            self.break_promise("line", format!("{} is not bounded by max_waiting: {why}", want.id));
+        if matches!(why, Why::Ended(NotGranted::LineFull(_))) && want.max_waiting == 0 {
+            self.break_promise("line", format!("{} is not bounded by max_waiting: {why:?}", want.id));
         }
         if give_back.now {
             let until = waiting.waiter.give_back_ends(now.instant());
@@ -319,7 +319,7 @@ impl Client {
             self.release_later(pending, None, now);
         }
         self.inbox.remove(&want.id, &waiting.number);
-        self.nothing(&want, &why, waiting.unknown);
+        self.nothing(&want, why, waiting.unknown);
     }
 
     /// The wait has its permit. Releases what its calls without an answer may still cause.
@@ -333,13 +333,8 @@ impl Client {
     }
 
     /// Reports to the caller that it has nothing.
-    pub(super) fn nothing(&mut self, want: &Want, why: &str, unknown: bool) {
-        self.outcomes.push(Outcome::Nothing {
-            keys: want.keys.clone(),
-            id: want.id.clone(),
-            why: why.to_owned(),
-            unknown,
-        });
+    pub(super) fn nothing(&mut self, want: &Want, why: Why, unknown: bool) {
+        self.outcomes.push(Outcome::Nothing { keys: want.keys.clone(), id: want.id.clone(), why, unknown });
     }
 
     pub(super) fn wake(&mut self, number: u64, now: Moment) {
@@ -435,7 +430,7 @@ impl Client {
                     self.inbox.give_up(now.instant(), &want.keys, &want.id);
                     self.release_later(target.release(lost(connection), now.instant()), None, now);
                 }
-                return self.nothing(&want, &format!("{error:?}"), unknown);
+                return self.nothing(&want, Why::Ended(error.into()), unknown);
             }
         };
         let is_doubtful = target.is_doubtful(AskKind::Last, &answer, sent.repeated, target.entry.floor);
@@ -457,7 +452,8 @@ impl Client {
         }
         match result {
             Ok(granted) => self.granted(&want, granted, false, now),
-            Err(error) => self.nothing(&want, &format!("{error:?}"), false),
+            Err(NotGranted::TimedOut(denied)) => self.nothing(&want, Why::Denied(denied), false),
+            Err(error) => self.nothing(&want, Why::Ended(error), false),
         }
     }
 }

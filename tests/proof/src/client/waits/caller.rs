@@ -2,7 +2,7 @@
 
 use super::waiting::Waiting;
 use crate::client::held::Change;
-use crate::client::{Patience, Want};
+use crate::client::{Patience, Want, Why};
 use crate::protocol::inbox::{Mailbox, Received};
 use crate::protocol::keys::LatchKeys;
 use crate::protocol::latch_target::LatchTarget;
@@ -26,7 +26,7 @@ pub(crate) enum Caller {
     GivesBack {
         waiting: Box<Waiting<PermitTarget>>,
         want: Want,
-        why: String,
+        why: Why,
         release: u64,
         until: Instant,
         later: bool,

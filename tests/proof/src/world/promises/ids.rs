@@ -1,10 +1,11 @@
 //! Promises about the ids that callers use.
 
 use crate::call::Sent;
-use crate::client::Outcome;
+use crate::client::{Outcome, Why};
 use crate::ledger::{Check, broken};
 use crate::model::is_cooling;
 use crate::protocol::exchange::RawReply;
+use crate::protocol::waiter::NotGranted;
 use crate::scripts::words_of;
 use crate::world::{Host, World};
 use std::time::Instant;
@@ -148,7 +149,7 @@ impl World {
         let noted = host.ids.get(&key);
         let is_revoked = noted.is_some_and(|noted| noted.is_revoked);
         let was_in_line = noted.is_some_and(|noted| noted.ticket.is_some());
-        if why.starts_with("Revoked") && !is_revoked {
+        if matches!(why, Why::Ended(NotGranted::Revoked)) && !is_revoked {
             return broken("revoked", format!("{id} was not revoked"));
         }
         // Nobody else uses the id. What it has may be older than its place only if the server has restored
@@ -159,21 +160,22 @@ impl World {
         let holder = self.gates[gate].model.holders.get(&id);
         let is_ahead = holder.is_some_and(|holder| holder.fence >= (now + 1) * 1_000);
         let has_remains = has_remains || is_ahead;
-        if why.starts_with("AlreadyHeld") && self.count.losses == 0 && (was_in_line || !has_remains) {
-            return broken("own grant", format!("{id} is not used by others: {why}"));
+        let is_held_already = matches!(why, Why::Ended(NotGranted::AlreadyHeld { .. }));
+        if is_held_already && self.count.losses == 0 && (was_in_line || !has_remains) {
+            return broken("own grant", format!("{id} is not used by others: {why:?}"));
         }
         // Unless the release of such a permit was refused, each call of the client runs after it, or is made
         // again.
         let denied_by =
             noted.and_then(|noted| noted.denied_by.filter(|_| noted.refusals == host.client.refusals));
-        if let (Some(fence), true) = (denied_by, why.starts_with("Denied")) {
+        if let (Some(fence), true) = (denied_by, matches!(why, Why::Denied(_))) {
             return broken(
                 "order of releases",
                 format!("{id} is denied because of {fence}, which was dropped before"),
             );
         }
         // A permit of another caller is not released.
-        if !why.starts_with("AlreadyHeld") {
+        if !is_held_already {
             let mut pending = host.client.outbox.entries.values().map(|entry| &entry.release);
             let pending = pending.find(|pending| pending.keys == keys && pending.id == id);
             let until = pending.and_then(|pending| pending.until);

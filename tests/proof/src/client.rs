@@ -20,7 +20,7 @@ use crate::protocol::outbox::Outbox;
 use crate::protocol::routing::NodeId;
 use crate::protocol::routing::slots::SlotMap;
 use crate::protocol::waiter::{Denied, NotGranted};
-use flights::{Connection, Flight};
+use flights::{Connection, Flight, Purpose};
 pub(crate) use held::Permit;
 use requests::Request;
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,8 +127,21 @@ pub(crate) enum Why {
     /// A call that does not wait was denied.
     Denied(Denied),
     Ended(NotGranted),
-    /// For the story only.
+    /// Its permit had been lost before it was released.
+    Lost,
+    /// No check asks for it.
     Other(String),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Denied(denied) => write!(f, "{denied:?}"),
+            Why::Ended(error) => write!(f, "{error:?}"),
+            Why::Lost => f.write_str("its permit was lost"),
+            Why::Other(text) => f.write_str(text),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -158,7 +171,9 @@ pub(crate) struct Client {
     pub(crate) permits: BTreeMap<Number, Permit>,
     /// Whether its calls share one connection to each server, and these connections.
     pub(crate) shares_connections: bool,
-    pub(crate) connections: BTreeMap<NodeId, Connection>,
+    /// Replicas must confirm its refreshes, which have a connection of their own.
+    pub(crate) has_replicas: bool,
+    pub(crate) connections: BTreeMap<(NodeId, Purpose), Connection>,
     /// The connections that are closed, by their numbers.
     pub(crate) closed: BTreeSet<u64>,
     /// The connections on which the server is silent, by their numbers. Each is closed when all its calls
@@ -212,6 +227,7 @@ impl Client {
             callers: BTreeMap::new(),
             permits: BTreeMap::new(),
             shares_connections: false,
+            has_replicas: false,
             connections: BTreeMap::new(),
             closed: BTreeSet::new(),
             silent: BTreeSet::new(),

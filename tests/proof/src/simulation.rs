@@ -107,7 +107,7 @@ pub fn revoke_before_it_is_read(scripts: &Scripts) -> Check {
         Action::Subscribe { client: 1 },
     ]);
     actions.extend([goes_on(1), answered, Action::Read { mail: 0 }, goes_on(1), Action::Pass(1)]);
-    let setup = Setup { clients: 3, is_cluster: false, shares_connections: false };
+    let setup = Setup { clients: 3, is_cluster: false, shares_connections: false, has_replicas: false };
     let mut world = new_world(scripts, setup);
     actions.iter().try_for_each(|action| world.apply(action))
 }

@@ -92,6 +92,8 @@ pub struct Setup {
     /// Each client has one connection to each server. Otherwise each attempt has its own, so that calls may
     /// be executed in any order.
     pub shares_connections: bool,
+    /// Refreshes have a connection of their own, as with `min_replicas`.
+    pub has_replicas: bool,
 }
 
 pub struct World {
@@ -327,13 +329,14 @@ impl World {
 fn set_up(client: &mut Client, setup: Setup, nodes: &Nodes) {
     client.slots = setup.is_cluster.then(|| SlotMap::new(nodes.addresses()));
     client.shares_connections = setup.shares_connections;
+    client.has_replicas = setup.has_replicas;
 }
 
 fn shown(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Granted(number) => format!("has permit {number}"),
         Outcome::Nothing { keys, id, why, .. } => {
-            format!("{id} has nothing of {}: {why:?}", keys.list()[0])
+            format!("{id} has nothing of {}: {why}", keys.list()[0])
         }
         Outcome::Opened { keys, .. } => format!("finds {} open", keys.list()[0]),
     }

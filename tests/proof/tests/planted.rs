@@ -40,7 +40,7 @@ const FAULTS: [(&str, Option<u64>); 29] = [
     ("rule 2: an answer counts that came before a release", Some(3_145_838)),
     ("rule 3: a release does not follow its lost call", Some(3)),
     ("rule 4: an id is used again while its release is sent", Some(9)),
-    ("rule 5: a copy of a release shows a loss", None),
+    ("rule 5: a copy of a release shows a loss", Some(3)),
 ];
 
 #[test]

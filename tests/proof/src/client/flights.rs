@@ -13,6 +13,14 @@ use crate::protocol::value::Value;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+/// The calls that share a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Purpose {
+    Calls,
+    /// Refreshes that replicas must confirm.
+    Confirmations,
+}
+
 /// A connection of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Connection {
@@ -106,12 +114,12 @@ pub(super) fn lost(connection: Option<Connection>) -> LostCalls<Connection> {
 }
 
 impl Client {
-    /// The shared connection to this server, or a new one.
-    pub(super) fn connection(&mut self, node: NodeId) -> Connection {
+    /// The shared connection to this server for these calls, or a new one.
+    pub(super) fn connection(&mut self, node: NodeId, purpose: Purpose) -> Connection {
         let address = self.slots.as_ref().and_then(|slots| slots.nodes().get(node));
         let port = address.map_or(0, |(_, port)| *port);
         let new = Connection { number: self.next_number(), node, port };
-        if self.shares_connections { *self.connections.entry(node).or_insert(new) } else { new }
+        if self.shares_connections { *self.connections.entry((node, purpose)).or_insert(new) } else { new }
     }
 
     /// An empty packet of this thread.

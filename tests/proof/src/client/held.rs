@@ -37,6 +37,8 @@ pub(crate) struct Permit {
     pub(crate) excused_at: Option<Instant>,
     /// The holder saw that it was lost.
     pub(crate) seen_lost: bool,
+    /// The answer to its release showed this.
+    is_lost_at_release: bool,
     /// How often its loss was reported to the holder.
     pub(crate) reported: u32,
     pub(crate) on_lost: bool,
@@ -77,6 +79,7 @@ impl Client {
             is_posted: false,
             excused_at: is_excused.then_some(now.instant()),
             seen_lost: false,
+            is_lost_at_release: false,
             reported: 0,
             on_lost: want.on_lost,
             is_brief: want.lease.lease_ms < BRIEF_MS,
@@ -169,14 +172,10 @@ impl Client {
     fn forget_dropped(&mut self, number: Number) {
         if let Some(permit) = self.permits.get(&number) {
             let (keys, id) = (permit.identity.keys.clone(), permit.identity.id.clone());
+            let why = if permit.is_lost_at_release { Why::Lost } else { Why::Other("released".to_owned()) };
             self.forget(number);
             if !self.uses(&keys, &id) {
-                self.outcomes.push(Outcome::Nothing {
-                    keys,
-                    id,
-                    why: Why::Other("released".to_owned()),
-                    unknown: false,
-                });
+                self.outcomes.push(Outcome::Nothing { keys, id, why, unknown: false });
             }
         }
     }
@@ -363,6 +362,7 @@ impl Client {
                 continue;
             };
             permit.reported += u32::from(loss.is_reported);
+            permit.is_lost_at_release |= loss.is_new && !permit.is_had;
             if loss.is_reported || !permit.on_lost {
                 permit.leased = None; // nobody renews it any more
             }

@@ -1,6 +1,6 @@
 //! Releases that the server has not confirmed: what `src/lease/releases.rs` does around the outbox.
 
-use super::flights::{Answered, Connection, Flight};
+use super::flights::{Answered, Connection, Flight, Purpose};
 use super::{Client, Thread};
 use crate::call::parse;
 use crate::protocol::call::Packed;
@@ -28,9 +28,9 @@ impl Client {
     ) {
         let node = self.node_of(release.keys.list()[0].as_bytes());
         let current = if self.shares_connections {
-            self.connections.get(&node).copied()
+            self.connections.get(&(node, Purpose::Calls)).copied()
         } else {
-            Some(self.connection(node))
+            Some(self.connection(node, Purpose::Calls))
         };
         let (number, post) = self.outbox.post(release, current, now.instant(), is_open(&self.closed));
         self.dropped.extend(dropped.map(|permit| (number, permit)));

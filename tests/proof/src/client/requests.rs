@@ -1,7 +1,7 @@
 //! Calls of a thread until each has its outcome: what `src/engine/servers.rs` does around
 //! `protocol::routing`.
 
-use super::flights::{Answered, Connection, Flight, Unanswered};
+use super::flights::{Answered, Connection, Flight, Purpose, Unanswered};
 use super::{Client, READ_TIMEOUT, Thread};
 use crate::call::{Command, Sent, parse};
 use crate::protocol::call::Packed;
@@ -146,7 +146,7 @@ impl Client {
         while let Some(part) = request.parts.pop_front() {
             let index = match part {
                 Part::Together(node, indexes) => {
-                    let connection = self.connection(node);
+                    let connection = self.connection(node, self.purpose(&request, indexes[0]));
                     let flight = self.flight(thread, connection, now);
                     return self.launch(flight, indexes, request);
                 }
@@ -155,7 +155,7 @@ impl Client {
             match request.attempts[index].route.next(self.slots.as_mut(), now.instant()) {
                 RouteStep::Send { node, asking } => {
                     self.check_attempt(&request, index, node);
-                    let connection = self.connection(node);
+                    let connection = self.connection(node, self.purpose(&request, index));
                     let flight = Flight { asking, ..self.flight(thread, connection, now) };
                     return self.launch(flight, vec![index], request);
                 }
@@ -184,6 +184,11 @@ impl Client {
         }
         let outcomes = request.attempts.into_iter().filter_map(|attempt| attempt.outcome);
         self.hand_over(thread, outcomes.collect(), now);
+    }
+
+    fn purpose(&self, request: &Request, index: usize) -> Purpose {
+        let is_refresh = Sent::new(&request.calls.0[index]).script == "semaphore/refresh";
+        if self.has_replicas && is_refresh { Purpose::Confirmations } else { Purpose::Calls }
     }
 
     /// Without a fault, the server of each call is found.
@@ -235,7 +240,7 @@ impl Client {
         };
         match next {
             LearningStep::Ask { node, until } => {
-                let connection = self.connection(node);
+                let connection = self.connection(node, Purpose::Calls);
                 let flight = self.flight(thread, connection, now);
                 self.flights.push(Flight { packet: vec![Command::Slots], latest: Some(until), ..flight });
             }

@@ -296,10 +296,10 @@ impl Client {
             Patience::None | Patience::Forever => false,
         };
         if matches!(why, Why::Ended(NotGranted::TimedOut(_))) && !is_over {
-            self.break_promise("timeout", format!("{} ends too early: {why:?}", want.id));
+            self.break_promise("timeout", format!("{} ends too early: {why}", want.id));
         }
         if matches!(why, Why::Ended(NotGranted::LineFull(_))) && want.max_waiting == 0 {
-            self.break_promise("line", format!("{} is not bounded by max_waiting: {why:?}", want.id));
+            self.break_promise("line", format!("{} is not bounded by max_waiting: {why}", want.id));
         }
         if give_back.now {
             let until = waiting.waiter.give_back_ends(now.instant());

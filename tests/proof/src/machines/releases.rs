@@ -175,6 +175,7 @@ pub(super) fn check() {
     lost_lookups();
     failures();
     together();
+    many();
     pauses();
     the_last();
     names();
@@ -556,6 +557,26 @@ fn together() {
     assert_eq!(it.before("m", None, 0).split(' ').count(), 101);
     assert_eq!(it.before("m", None, 0).split(' ').count(), 51);
     assert_eq!(it.before("m", None, 0), "waits");
+}
+
+/// 10,000 permits of one name were dropped when their connection broke. They are sent by hundreds, and a call
+/// of this name is sent after the last of them.
+fn many() {
+    let mut it = Queue::default();
+    let posts: Vec<_> = (0..10_000).map(|number| it.post(plain("m", &number.to_string()))).collect();
+    assert_eq!(it.before("m", None, 0), "clear", "they are posted on its connection");
+    for post in posts {
+        let next = it.outbox.answered(post, None, at(0).instant(), |_| false);
+        assert!(matches!(next, Next::Due { closes: None }));
+    }
+    let released: Vec<usize> = std::iter::from_fn(|| {
+        assert_eq!(it.before("other", None, 0), "clear");
+        it.next(0).ok().map(|ids| ids.len())
+    })
+    .collect();
+    assert_eq!(released, [100; 100]);
+    assert_eq!(it.before("m", None, 0), "clear");
+    assert!(it.outbox.is_empty());
 }
 
 /// A server without a reply is not called for 50 ms, then for twice as long, up to 1 s. Releases for other

@@ -65,7 +65,8 @@ impl Scheduler {
             faults.extend([Fault::Moves; 4]);
             faults.extend([Fault::Failovers; 2].iter().filter(|_| seed % 8 == 3));
         }
-        let setup = Setup { clients, is_cluster, shares_connections: rng.bool() };
+        let (shares_connections, has_replicas) = (rng.bool(), seed % 7 == 4);
+        let setup = Setup { clients, is_cluster, shares_connections, has_replicas };
         let (follow, leaving, own) = (Vec::new(), false, seed % 4 == 2);
         let mut scheduler = Scheduler {
             rng,

@@ -37,6 +37,8 @@ pub(in crate::world) struct Noted {
     pub(in crate::world) is_revoked: bool,
     /// A release was executed.
     is_released: bool,
+    /// A release found a permit.
+    was_held: bool,
     /// The id has a permit or a place from a call whose reply was not awaited (`is_stray`). It was executed
     /// after a release, on a connection that is closed (`is_late`; then the permit ends with its lease).
     is_stray: bool,
@@ -72,7 +74,10 @@ impl World {
             return;
         };
         let acquires = sent.acquires(id);
-        let was_denied = words_of(reply).is_ok_and(|words| words[0] == "denied");
+        let word = words_of(reply).ok().map(|words| words[0].clone());
+        let was_denied = word.as_deref() == Some("denied");
+        let releases_all = sent.script == "semaphore/release" && sent.arguments[1] == "0";
+        let was_held = releases_all && word.as_deref() == Some("released");
         for gate in 0..self.gates.len() {
             if !sent.is_on(self.gates[gate].keys.list()[0]) {
                 continue;
@@ -92,6 +97,7 @@ impl World {
                 }
                 if !acquires {
                     noted.is_released = true;
+                    noted.was_held |= was_held;
                     noted.is_stray &= has;
                     noted.is_late &= has;
                 } else if !is_awaited && has {
@@ -152,6 +158,9 @@ impl World {
         if matches!(why, Why::Ended(NotGranted::Revoked)) && !is_revoked {
             return broken("revoked", format!("{id} was not revoked"));
         }
+        if matches!(why, Why::Lost) && noted.is_some_and(|noted| noted.was_held) {
+            return broken("loss", format!("{id} was released, and its holder is told that it was lost"));
+        }
         // Nobody else uses the id. What it has may be older than its place only if the server has restored
         // it, and older than its call only if a call on a connection that is closed has run late. While
         // fences are ahead of the clock, a grant does not show when it was made, so a caller that has called
@@ -162,7 +171,7 @@ impl World {
         let has_remains = has_remains || is_ahead;
         let is_held_already = matches!(why, Why::Ended(NotGranted::AlreadyHeld { .. }));
         if is_held_already && self.count.losses == 0 && (was_in_line || !has_remains) {
-            return broken("own grant", format!("{id} is not used by others: {why:?}"));
+            return broken("own grant", format!("{id} is not used by others: {why}"));
         }
         // Unless the release of such a permit was refused, each call of the client runs after it, or is made
         // again.

@@ -6,7 +6,7 @@ use crate::own;
 use crate::support::proxy::Proxy;
 use crate::support::raw::Raw;
 use crate::support::stop::Stop;
-use crate::support::{self, Server, eventually, timed_out};
+use crate::support::{self, Server, eventually};
 
 use luagate::errors::AcquireError;
 use luagate::scripts::semaphore::Ask;
@@ -184,11 +184,6 @@ fn waiters_keep_their_order_after_a_restart_without_data() {
     }
 }
 
-/// A gate behind a proxy, with a short read timeout and one connection for all calls.
-fn impatient(proxy: &Proxy, server: &Server) -> Gate {
-    Gate::builder(&proxy.url).prefix(&server.prefix).read_timeout(Duration::from_millis(300)).open().unwrap()
-}
-
 /// Blocks until a permit was granted with a fence above `fence`, and all permits are released.
 fn await_return(raw: &mut Raw, fence: u64) {
     eventually("a permit is granted and released", || {
@@ -206,10 +201,15 @@ fn a_grant_that_arrives_for_an_abandoned_wait_is_released() {
     let proxy = Proxy::new(&server);
     let mut raw = Raw::new(&server, 1);
     raw.grant(held(&raw));
-    let gate = impatient(&proxy, &server);
+    let gate = Gate::builder(&proxy.url).prefix(&server.prefix).open().unwrap();
     let semaphore = gate.semaphore("raw", 1).lease(Lease::fixed(LONG));
-    // From here on the client is subscribed.
-    timed_out(|| semaphore.acquire_timeout(Duration::from_millis(200)));
+    // From here on the client is subscribed, and nothing of it is left to be sent.
+    let first = semaphore.clone();
+    let first = std::thread::spawn(move || first.acquire_timeout(MINUTE).unwrap().release().unwrap());
+    await_waiters(&mut raw, 1);
+    raw.assert_released("holder");
+    first.join().unwrap();
+    raw.grant(held(&raw));
     // The first call arrives after the second. The second runs but its reply is lost. Both are released.
     proxy.overtake_call();
     proxy.lose_reply_of_script();
@@ -233,7 +233,8 @@ fn a_call_of_a_wait_that_arrives_after_its_end_leaves_nothing_held() {
     // Behind another waiter the client asks again every second.
     raw.queue(Ask { wait_ms: LONG_MS, inbox: "nobody", ..raw.ask("first") });
     let stop = Cancel::new();
-    let gate = impatient(&proxy, &server);
+    let gate = Gate::builder(&proxy.url).prefix(&server.prefix);
+    let gate = gate.read_timeout(Duration::from_millis(300)).open().unwrap();
     let semaphore = gate.semaphore("raw", 1).lease(Lease::fixed(LONG)).cancelled_by(&stop);
     let waiting = std::thread::spawn(move || semaphore.acquire());
     await_waiters(&mut raw, 2);
@@ -242,6 +243,7 @@ fn a_call_of_a_wait_that_arrives_after_its_end_leaves_nothing_held() {
     stop.cancel();
     let ended = waiting.join().unwrap();
     assert!(matches!(ended, Err(AcquireError::Cancelled(_))), "{ended:?}");
+    await_waiters(&mut raw, 1); // its place was given up
     raw.release("first");
     raw.assert_released("holder");
     await_waiters(&mut raw, 0);

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 /// A text of the library, and that of the command. The longer ones come first.
-const TEXTS: [(&str, &str); 28] = [
+const TEXTS: [(&str, &str); 27] = [
     (
         "the wait was cancelled by its `Cancel` handle. Call again with a new handle to wait again",
         "the wait was cancelled. Run the command again to wait again",
@@ -44,10 +44,6 @@ const TEXTS: [(&str, &str); 28] = [
     ("or no function for credentials", "or no --password-file"),
     ("the function for credentials", "the reading of --password-file"),
     ("the feature `tls12` of `rustls`", "TLS 1.2"),
-    (
-        "requires a feature. Enable `tls-rustls-insecure` of `redis`",
-        "is not accepted. Remove #insecure, and use --ca",
-    ),
     ("`root_certificates`", "--ca"),
     ("`client_certificate`", "--cert and --key"),
 ];
@@ -89,24 +85,8 @@ pub fn of(error: impl Display) -> String {
 mod tests {
     use super::*;
 
-    const SOURCES: [&str; 16] = [
-        include_str!("../../src/error/failure.rs"),
-        include_str!("../../src/error/words.rs"),
-        include_str!("../../crates/core/src/invalid.rs"),
-        include_str!("../../src/error/mod.rs"),
-        include_str!("../../src/error/outcome.rs"),
-        include_str!("../../src/engine/tls/reason.rs"),
-        include_str!("../../src/engine/address.rs"),
-        include_str!("../../src/engine/credentials.rs"),
-        include_str!("../../src/several.rs"),
-        include_str!("../../src/semaphore.rs"),
-        include_str!("../../src/semaphore/settings.rs"),
-        include_str!("../../src/semaphore/manage.rs"),
-        include_str!("../../crates/core/src/lease.rs"),
-        include_str!("../../src/latch.rs"),
-        include_str!("../../src/shared.rs"),
-        include_str!("../../lua/dist/semaphore/acquire.lua"),
-    ];
+    /// The page that lists all error texts of the library.
+    const PAGE: &str = include_str!("../../src/guide/errors.md");
 
     /// Words in backquotes that are not of the library.
     const OTHERS: [&str; 3] = ["maxmemory", "{trade}:shield", "queued"];
@@ -114,15 +94,20 @@ mod tests {
     #[test]
     fn the_library_has_these_texts() {
         for (library, _) in TEXTS {
-            assert!(SOURCES.iter().any(|source| source.contains(library)), "{library}");
+            assert!(PAGE.contains(library), "{library}");
         }
     }
 
     #[test]
     fn no_name_of_the_library_is_left_in_its_failures_and_outcomes() {
-        let lines = SOURCES.iter().take(4).flat_map(|source| source.lines());
-        for line in lines.filter(|line| !line.trim_start().starts_with("//") && line.contains('"')) {
-            let text = of(line);
+        let parts = PAGE.split("\n# ");
+        let parts = parts.filter(|part| part.starts_with("Acquiring\n") || part.starts_with("Server\n"));
+        let rows =
+            parts.flat_map(str::lines).filter_map(|line| line.strip_prefix("| `` ")?.split_once(" `` | "));
+        let texts: Vec<&str> = rows.map(|(text, _)| text).collect();
+        assert!(texts.len() > 8, "{texts:?}");
+        for text in texts {
+            let text = of(text);
             for word in text.split('`').skip(1).step_by(2) {
                 assert!(word.starts_with("luagate ") || OTHERS.contains(&word), "{text}");
             }

@@ -18,15 +18,15 @@ use page::Page;
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
 
-/// Texts that no test program with all features can produce, each with the source that contains it.
-const IN_THE_SOURCE: [(&str, &str); 7] = [
-    ("url: luagate was compiled without", include_str!("../../src/engine/address.rs")),
-    ("url: the path of the socket cannot be used", include_str!("../../src/engine/address.rs")),
-    ("cannot make a TLS connection: rustls has no", include_str!("../../src/engine/tls/config.rs")),
-    ("cannot make a TLS connection: rustls has several", include_str!("../../src/engine/tls/config.rs")),
-    ("no address of the host within", include_str!("../../src/engine/names.rs")),
-    ("the in-memory server cannot start", include_str!("../../src/memory.rs")),
-    ("the permission <permission> is missing", include_str!("../../src/wait/mod.rs")), // needs an ACL
+/// The beginnings of the texts that no test program with all features can produce, each with the reason.
+const NOT_PRODUCED: [(&str, &str); 7] = [
+    ("url: luagate was compiled without", "every feature is on"),
+    ("url: the path of the socket cannot be used", "no system of these tests refuses such a path"),
+    ("cannot make a TLS connection: rustls has no", "a provider is compiled in"),
+    ("cannot make a TLS connection: rustls has several", "only one provider is compiled in"),
+    ("no address of the host within", "it needs a resolver that does not answer"),
+    ("the in-memory server cannot start", "the system has no thread left"),
+    ("the permission <permission> is missing", "it needs an ACL"),
 ];
 
 /// The errors that were produced.
@@ -104,14 +104,10 @@ fn the_guide_lists_every_error_text() {
     }
     let private = crate::support::binary().is_some();
     let all = cfg!(all(feature = "tls", feature = "memory"));
-    for (start, source) in IN_THE_SOURCE {
+    for (start, _) in NOT_PRODUCED {
         let row = page.rows().find(|row| row.text.starts_with(start));
         let row = row.unwrap_or_else(|| panic!("no row starts with {start:?}"));
-        if row.is_in(source) {
-            seen.insert(row.text.clone());
-        } else {
-            wrong.push(format!("no longer in the source: {}", row.text))
-        }
+        seen.insert(row.text.clone());
     }
     if all && private {
         let missing = page.rows().filter(|row| !seen.contains(&row.text));
@@ -121,12 +117,10 @@ fn the_guide_lists_every_error_text() {
     assert!(wrong.is_empty(), "{}\n{} of {} differ", wrong.join("\n"), wrong.len(), printed.texts.len());
 }
 
-/// The variants in the source that no error had.
+/// The variants of the public API that no error had.
 fn unseen(printed: &Printed) -> Vec<String> {
-    let errors = page::variants(include_str!("../../src/error/mod.rs"));
-    assert!(errors.len() > 40, "{errors:?}");
-    let kinds = page::names_in(include_str!("../../crates/core/src/kind.rs"), "pub enum FailureKind {");
-    assert!(kinds.len() > 15, "{kinds:?}");
+    let (errors, kinds) = page::variants(include_str!("../release/public-api.txt"));
+    assert!(errors.len() > 40 && kinds.len() > 15, "{errors:?} {kinds:?}");
     let errors = errors.into_iter().filter(|variant| !printed.variants.contains(variant));
     let errors = errors.map(|(name, variant)| format!("no error was {name}::{variant}"));
     let kinds = kinds.into_iter().filter(|kind| !printed.kinds.contains(kind));

@@ -25,9 +25,6 @@ pub(crate) fn failure_of(error: &RedisError) -> Option<Failure> {
     let reason = match error.kind() {
         ErrorKind::Io | ErrorKind::Client => of_cause(error)?,
         ErrorKind::InvalidClientConfig if text.contains("TLS parameters") => MIXED_UP,
-        ErrorKind::InvalidClientConfig if text.contains("insecure client") => {
-            "an address that ends in #insecure requires a feature. Enable `tls-rustls-insecure` of `redis`"
-        }
         _ => return None,
     };
     let text = format!("{reason} ({text})");

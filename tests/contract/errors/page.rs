@@ -1,4 +1,4 @@
-//! The tables of the guide page, and the names of variants in the source.
+//! The tables of the guide page, and the names of variants in the public API.
 
 use std::collections::BTreeSet;
 
@@ -33,17 +33,6 @@ impl Row {
             rest = &rest[at + part.len()..];
         }
         !rest.is_empty()
-    }
-
-    /// Whether a source contains the fixed parts.
-    pub(super) fn is_in(&self, source: &str) -> bool {
-        let lines = source.split("\\\n").map(str::trim_start);
-        let source: String = lines.collect();
-        let prefixes = ["url: ", "cannot make a TLS connection: "];
-        self.parts.iter().map(|part| part.trim_end_matches(". Accepted: ")).all(|part| {
-            let part = prefixes.iter().fold(part, |part, prefix| part.strip_prefix(prefix).unwrap_or(part));
-            source.contains(part)
-        })
     }
 }
 
@@ -116,43 +105,18 @@ impl Page {
     }
 }
 
-/// The types and variants that `one_of!` defines in this source.
-pub(super) fn variants(source: &str) -> Vec<(String, String)> {
-    let enums = source.split("\none_of! {\n").skip(1);
-    let enums = enums.filter_map(|rest| rest.split("\n}\n").next());
-    let named = enums.flat_map(|text| {
-        let name = text.lines().map(str::trim).find(|line| line.ends_with(" {") && !line.starts_with("//"));
-        let name = name.unwrap_or_default().trim_end_matches(" {").to_owned();
-        let variants =
-            text.lines().map(str::trim).filter(|line| !line.starts_with("//") && line.contains(") \""));
-        variants
-            .map(move |line| (name.clone(), line.split('(').next().unwrap_or_default().to_owned()))
-            .collect::<Vec<_>>()
-    });
-    named.collect()
-}
-
-/// The variants without fields of the enum that begins so.
-pub(super) fn names_in(source: &str, start: &str) -> Vec<String> {
-    let body =
-        source.split_once(start).and_then(|(_, rest)| rest.split_once('}')).map_or("", |(body, _)| body);
-    let names = body.lines().map(str::trim).filter(|line| !line.starts_with("//") && line.ends_with(','));
-    names.map(|name| name.trim_end_matches(',').to_owned()).collect()
-}
-
-#[test]
-fn a_row_fits_its_text_alone() {
-    let row = Row::new("<what>: takes <least> to <most>");
-    for (text, fits) in [
-        ("id: takes 1 to 2", true),
-        ("a: b: takes 1 to 2", true),
-        (": takes 1 to 2", false),
-        ("id: takes 1 to ", false),
-        ("id: takes to 2", false),
-        ("id: takes 1 or 2", false),
-    ] {
-        assert_eq!(row.fits(text), fits, "{text}");
+/// The variants of the library's errors, each with the name of its type, and the kinds of failures.
+pub(super) fn variants(api: &str) -> (Vec<(String, String)>, Vec<String>) {
+    let (mut errors, mut kinds) = (Vec::new(), Vec::new());
+    for path in api.lines().filter_map(|line| line.strip_prefix("pub luagate")) {
+        let names: Vec<&str> = path.split('(').next().unwrap_or_default().split("::").collect();
+        match names.as_slice() {
+            [.., "FailureKind", kind] => kinds.push((*kind).to_owned()),
+            ["", .., error, variant] if path.contains('(') => {
+                errors.push(((*error).to_owned(), (*variant).to_owned()));
+            }
+            _ => {}
+        }
     }
-    assert!(Row::new("a").fits("a") && !Row::new("a").fits("ab"));
-    assert!(Row::new("a <b>").fits("a c") && !Row::new("a <b>").fits("a "));
+    (errors, kinds)
 }

@@ -77,3 +77,5 @@ pub mod waiting_and_fairness {}
 
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, feature = "memory", feature = "tracing"))]
+mod walks;

@@ -112,7 +112,7 @@ impl Socket {
 impl Stream for Socket {
     fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         #[cfg(test)]
-        super::walk::writes();
+        super::walk::arrives();
         let written = either!(&self.kind, socket => { socket }.write_all(bytes));
         if written.is_err() {
             self.shut_down();
@@ -121,6 +121,8 @@ impl Stream for Socket {
     }
 
     fn read(&self, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
+        #[cfg(test)]
+        super::walk::arrives();
         self.bound(within)?;
         self.receive(buffer)
     }

@@ -1,5 +1,5 @@
-//! The functions that a thread is in when it writes to a socket. The page `guide::internals` shows them, and
-//! a test compares them.
+//! The functions that a thread is in when it writes to a socket or reads from one. The page
+//! `guide::internals` shows them, and tests compare them.
 
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
@@ -9,8 +9,8 @@ thread_local! {
     static WALKS: RefCell<Option<Vec<Vec<String>>>> = const { RefCell::new(None) };
 }
 
-/// This thread is about to write.
-pub(super) fn writes() {
+/// This thread is about to write or to read.
+pub(super) fn arrives() {
     WALKS.with_borrow_mut(|walks| {
         if let Some(walks) = walks {
             walks.push(functions(&Backtrace::force_capture().to_string()));
@@ -18,7 +18,7 @@ pub(super) fn writes() {
     });
 }
 
-/// The way to each write that this work causes in this thread.
+/// The way to each write and read that this work causes in this thread.
 pub(crate) fn of(work: impl FnOnce()) -> Vec<Vec<String>> {
     WALKS.set(Some(Vec::new()));
     work();
@@ -41,7 +41,7 @@ fn name_of(place: &str) -> Option<String> {
     let (path, _) = path.rsplit_once(':')?;
     let (path, line) = path.rsplit_once(':')?;
     let file =
-        path.strip_prefix("src/").filter(|file| !file.ends_with("tests.rs") && !file.ends_with("walk.rs"))?;
+        path.strip_prefix("src/").filter(|file| !file.starts_with("guide/") && !file.ends_with("walk.rs"))?;
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).ok()?;
     let before: Vec<&str> = text.lines().take(line.parse().ok()?).collect();
     let function =

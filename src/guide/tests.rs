@@ -4,8 +4,6 @@ use crate::engine::ending::LONGEST_SILENCE;
 use crate::engine::names::{KEPT, LOOK_UP};
 use crate::engine::reading::{IDLE, TEST};
 use crate::engine::server::SAME_FAILURE;
-#[cfg(all(feature = "memory", feature = "tracing"))]
-use crate::engine::walk;
 use crate::gate::LONGEST_FLUSH;
 use crate::gate::builder::{OUTAGE, TIMEOUT};
 use crate::lease::permits::LOOKS_EVERY;
@@ -176,31 +174,4 @@ fn counts() {
     assert_said(&MOST_SEMAPHORES.to_string(), &most);
     assert_eq!(LISTED, 1_000);
     assert_said("1,000", &[("semaphores", "returns the first {} holders and the first {} waiters")]);
-}
-
-/// The way to the socket, as the page about the internals shows it: each line has a file and its functions.
-#[cfg(all(feature = "memory", feature = "tracing"))]
-fn shown(walk: &[String]) -> String {
-    let places: Vec<(&str, &str)> = walk.iter().filter_map(|place| place.split_once(' ')).collect();
-    let lines = places.chunk_by(|one, next| one.0 == next.0).map(|of_file| {
-        let functions: Vec<&str> = of_file.iter().map(|(_, function)| *function).collect();
-        format!("{:<20}  {}", of_file[0].0, functions.join(", "))
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-#[cfg(all(feature = "memory", feature = "tracing"))]
-#[test]
-fn the_walks_of_the_internals_are_those_of_a_trace() {
-    let (gate, _memory) = crate::Gate::in_memory().unwrap();
-    let semaphore = gate.semaphore("walk", 1);
-    drop(semaphore.acquire().unwrap()); // from now on there is a connection
-    let mut permit = None;
-    let acquire = walk::of(|| permit = semaphore.acquire().ok());
-    let drop = walk::of(|| drop(permit.take()));
-    let page = include_str!("internals.md");
-    for walks in [acquire, drop] {
-        let walk = shown(&walks[0]);
-        assert!(page.contains(&format!("```text\n{walk}\n```")), "the page does not show:\n{walk}");
-    }
 }

@@ -287,12 +287,10 @@ impl Keeper {
             return Ok(());
         };
         let lease_ms = kept.held.identity.lease.lease_ms;
-        let is_releasing = matches!(kept.held.state, HeldState::Releasing { .. });
         let result = self.refresh(number, lease_ms, outcome, now);
         match &result {
             Ok(()) => self.plan_next(number, now),
-            Err(NotRefreshed::Lost) if is_releasing => {} // its release may have run first, and reports a loss itself
-            Err(NotRefreshed::Lost) => self.lose(number, true),
+            Err(NotRefreshed::Lost) => self.not_refreshed(number, true),
             // Other failures, for example an overwritten key, are retried until the deadline.
             Err(_) => self.plan_retry(number, now),
         }
@@ -311,10 +309,19 @@ impl Keeper {
         match &result {
             // The end may now be earlier than planned.
             Ok(()) | Err(NotRefreshed::Unanswered(CallError::Unknown(_))) => self.plan_next(number, now),
-            Err(NotRefreshed::Lost) => self.lose(number, false),
+            Err(NotRefreshed::Lost) => self.not_refreshed(number, false),
             Err(_) => {}
         }
         result
+    }
+
+    /// A refresh says that the permit is lost. If it is being released, its release may have run first, and
+    /// reports a loss itself.
+    fn not_refreshed(&mut self, number: Number, wanted: bool) {
+        let kept = self.permits.get(&number);
+        if !kept.is_some_and(|kept| matches!(kept.held.state, HeldState::Releasing { .. })) {
+            self.lose(number, wanted);
+        }
     }
 
     fn refresh(

@@ -269,6 +269,7 @@ fn losses() {
     let overtaken = keep(&mut keeper, 600);
     assert!(keeper.begin_release(overtaken, at(0))); // its release is on its way and reaches the server before a renewal
     let _ = keeper.renewed(overtaken, Ok(None), at(0));
+    let _ = keeper.refreshed(overtaken, 600, Ok(None), at(0));
     assert_eq!(reported(&mut keeper), []);
     let lost = keep(&mut keeper, 600);
     keeper.renewed(lost, Ok(None), at(0)).unwrap_err();

@@ -163,10 +163,18 @@ impl Client {
     /// The posted release of a permit is answered, and has found it or not; `None`: it is repeated.
     pub(super) fn dropped(&mut self, number: Number, found: Option<bool>) {
         if let Some(found) = found {
-            self.keeper.released(number, found, false);
-            self.take_losses();
+            self.end_release(number, found, false);
         }
         self.forget_dropped(number);
+    }
+
+    /// Only a loss that this answer shows counts: the lease may have ended before.
+    fn end_release(&mut self, number: Number, found: bool, repeated: bool) {
+        if let Some(permit) = self.permits.get_mut(&number) {
+            permit.is_lost_at_release = false;
+        }
+        self.keeper.released(number, found, repeated);
+        self.take_losses();
     }
 
     fn forget_dropped(&mut self, number: Number) {
@@ -300,8 +308,7 @@ impl Client {
         match answered.read(|reply| release_of(&identity, 0).answer(reply)) {
             Ok(answer) => {
                 let found = matches!(answer, ReleaseAnswer::Released { .. });
-                self.keeper.released(number, found, is_repeated);
-                self.take_losses();
+                self.end_release(number, found, is_repeated);
             }
             Err(_) => {
                 let longest = self.keeper.held(number).and_then(|held| held.longest());

@@ -136,6 +136,7 @@ impl World {
                 let ids = &mut self.hosts[name].ids;
                 if let Some(noted) = ids.get_mut(&(gate, identity.id.clone())) {
                     noted.ticket = None;
+                    noted.was_held = false; // this permit is a new one
                 }
                 return Ok(());
             }

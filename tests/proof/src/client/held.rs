@@ -162,8 +162,10 @@ impl Client {
 
     /// The posted release of a permit is answered, and has found it or not; `None`: it is repeated.
     pub(super) fn dropped(&mut self, number: Number, found: Option<bool>) {
-        if let Some(found) = found {
-            self.end_release(number, found, false);
+        match (found, self.permits.get_mut(&number)) {
+            (Some(found), _) => self.end_release(number, found, false),
+            (None, Some(permit)) => permit.is_lost_at_release = false,
+            (None, None) => {}
         }
         self.forget_dropped(number);
     }
@@ -180,7 +182,9 @@ impl Client {
     fn forget_dropped(&mut self, number: Number) {
         if let Some(permit) = self.permits.get(&number) {
             let (keys, id) = (permit.identity.keys.clone(), permit.identity.id.clone());
-            let why = if permit.is_lost_at_release { Why::Lost } else { Why::Other("released".to_owned()) };
+            // Before a permanent permit is confirmed, it has a lease, which may have ended.
+            let is_lost = permit.is_lost_at_release && permit.identity.lease.lease_ms > 0;
+            let why = if is_lost { Why::Lost } else { Why::Other("released".to_owned()) };
             self.forget(number);
             if !self.uses(&keys, &id) {
                 self.outcomes.push(Outcome::Nothing { keys, id, why, unknown: false });

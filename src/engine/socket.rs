@@ -112,7 +112,7 @@ impl Socket {
 impl Stream for Socket {
     fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         #[cfg(test)]
-        super::walk::arrives();
+        super::walk::note();
         let written = either!(&self.kind, socket => { socket }.write_all(bytes));
         if written.is_err() {
             self.shut_down();
@@ -122,7 +122,7 @@ impl Stream for Socket {
 
     fn read(&self, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
         #[cfg(test)]
-        super::walk::arrives();
+        super::walk::note();
         self.bound(within)?;
         self.receive(buffer)
     }

@@ -9,8 +9,8 @@ thread_local! {
     static WALKS: RefCell<Option<Vec<Vec<String>>>> = const { RefCell::new(None) };
 }
 
-/// This thread is about to write or to read.
-pub(super) fn arrives() {
+/// Notes the way to here, if this thread does the work of `of`. It is about to write or to read.
+pub(super) fn note() {
     WALKS.with_borrow_mut(|walks| {
         if let Some(walks) = walks {
             walks.push(functions(&Backtrace::force_capture().to_string()));

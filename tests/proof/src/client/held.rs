@@ -37,8 +37,6 @@ pub(crate) struct Permit {
     pub(crate) excused_at: Option<Instant>,
     /// The holder saw that it was lost.
     pub(crate) seen_lost: bool,
-    /// The answer to its release showed this.
-    is_lost_at_release: bool,
     /// How often its loss was reported to the holder.
     pub(crate) reported: u32,
     pub(crate) on_lost: bool,
@@ -79,7 +77,6 @@ impl Client {
             is_posted: false,
             excused_at: is_excused.then_some(now.instant()),
             seen_lost: false,
-            is_lost_at_release: false,
             reported: 0,
             on_lost: want.on_lost,
             is_brief: want.lease.lease_ms < BRIEF_MS,
@@ -162,28 +159,19 @@ impl Client {
 
     /// The posted release of a permit is answered, and has found it or not; `None`: it is repeated.
     pub(super) fn dropped(&mut self, number: Number, found: Option<bool>) {
-        match (found, self.permits.get_mut(&number)) {
-            (Some(found), _) => self.end_release(number, found, false),
-            (None, Some(permit)) => permit.is_lost_at_release = false,
-            (None, None) => {}
-        }
-        self.forget_dropped(number);
+        let is_lost = found.is_some_and(|found| self.end_release(number, found, false));
+        self.forget_dropped(number, is_lost);
     }
 
-    /// Only a loss that this answer shows counts: the lease may have ended before.
-    fn end_release(&mut self, number: Number, found: bool, repeated: bool) {
-        if let Some(permit) = self.permits.get_mut(&number) {
-            permit.is_lost_at_release = false;
-        }
+    /// A release is answered. Returns whether the answer shows that the permit was lost.
+    fn end_release(&mut self, number: Number, found: bool, repeated: bool) -> bool {
         self.keeper.released(number, found, repeated);
-        self.take_losses();
+        self.take_losses().contains(&number)
     }
 
-    fn forget_dropped(&mut self, number: Number) {
+    fn forget_dropped(&mut self, number: Number, is_lost: bool) {
         if let Some(permit) = self.permits.get(&number) {
             let (keys, id) = (permit.identity.keys.clone(), permit.identity.id.clone());
-            // Before a permanent permit is confirmed, it has a lease, which may have ended.
-            let is_lost = permit.is_lost_at_release && permit.identity.lease.lease_ms > 0;
             let why = if is_lost { Why::Lost } else { Why::Other("released".to_owned()) };
             self.forget(number);
             if !self.uses(&keys, &id) {
@@ -309,17 +297,18 @@ impl Client {
         };
         let identity = permit.identity.clone();
         let is_repeated = answered.repeated.is_some();
-        match answered.read(|reply| release_of(&identity, 0).answer(reply)) {
+        let is_lost = match answered.read(|reply| release_of(&identity, 0).answer(reply)) {
             Ok(answer) => {
                 let found = matches!(answer, ReleaseAnswer::Released { .. });
-                self.end_release(number, found, is_repeated);
+                self.end_release(number, found, is_repeated)
             }
             Err(_) => {
                 let longest = self.keeper.held(number).and_then(|held| held.longest());
                 self.release_later(PendingRelease::of_permit(&identity, longest, until), None, now);
+                false
             }
-        }
-        self.forget_dropped(number);
+        };
+        self.forget_dropped(number, is_lost);
     }
 
     /// The renewal thread checks what is due.
@@ -366,14 +355,14 @@ impl Client {
         self.take_losses();
     }
 
-    /// Reports losses to the holders.
-    fn take_losses(&mut self) {
-        for loss in self.keeper.take_losses() {
+    /// Reports losses to the holders. Returns those that are new to them.
+    fn take_losses(&mut self) -> Vec<Number> {
+        let losses = self.keeper.take_losses();
+        for loss in &losses {
             let Some(permit) = self.permits.get_mut(&loss.number) else {
                 continue;
             };
             permit.reported += u32::from(loss.is_reported);
-            permit.is_lost_at_release |= loss.is_new && !permit.is_had;
             if loss.is_reported || !permit.on_lost {
                 permit.leased = None; // nobody renews it any more
             }
@@ -383,6 +372,7 @@ impl Client {
                 self.break_promise("renewal", text);
             }
         }
+        losses.iter().filter(|loss| loss.is_new).map(|loss| loss.number).collect()
     }
 }
 

@@ -10,7 +10,7 @@ from luagate import clients
 from luagate.agenda import Watch
 from luagate.errors import MOST, Invalid
 from luagate.held import Held
-from luagate.scripts import FOLDER, Scripts
+from luagate.scripts import Scripts
 from luagate.settings import Lease, Settings, check_label, check_number, check_prefix, milliseconds, refuse
 from luagate.several_steps import Wants, check
 from luagate.ticket import Ticket, given
@@ -47,7 +47,7 @@ class Gate(Generic[S, P]):
         *,
         call_timeout: float = 4,
         label: str | None = None,
-        scripts: str | Path = FOLDER,
+        scripts: str | Path | None = None,
     ) -> None:
         clients.check(client, *self.accepted)
         check_prefix(prefix)

@@ -5,7 +5,7 @@ import re
 
 import redis
 from luagate.errors import NoPermission
-from luagate.scripts import FOLDER
+from luagate.scripts import OWN
 
 # The reply to the call is lost, or there was no connection: the server may have run the call or not.
 LOST_REPLY = (
@@ -17,7 +17,7 @@ LOST_REPLY = (
     EOFError,
 )
 # What the errors of servers and proxies mean. The first row that fits counts; the last one fits all.
-ROWS: list[dict[str, str]] = json.loads((FOLDER / "errors.json").read_text("utf-8"))["errors"]
+ROWS: list[dict[str, str]] = json.loads((OWN / "errors.json").read_text("utf-8"))["errors"]
 # redis-py removes these codes from the texts of their errors.
 CODES = {
     redis.BusyLoadingError: "LOADING",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Generator, Sequence
 from hashlib import sha1
+from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from luagate.errors import Invalid, UnexpectedReply
 from luagate.settings import refuse
 
 CONTRACT = 1  # the version of lua/README.md that this package implements
-FOLDER = Path(__file__).parent / "lua"
+OWN = files("luagate") / "lua"  # in a folder or in a zip file
 
 # The fields that are lists, and the length of each row. All other fields are numbers.
 ROWS = {
@@ -76,18 +77,19 @@ class Script:
 
 
 class Scripts(dict[str, Script]):
-    """The scripts in a folder, by their names in its manifest."""
+    """The scripts in a folder, by their names in its manifest; without a folder, those of this package."""
 
-    def __init__(self, folder: str | Path = FOLDER) -> None:
+    def __init__(self, folder: str | Path | None = None) -> None:
         try:
-            self.manifest = json.loads(Path(folder, "manifest.json").read_text("utf-8"))
+            source = OWN if folder is None else Path(folder)
+            self.manifest = json.loads((source / "manifest.json").read_text("utf-8"))
         except (OSError, TypeError, ValueError) as error:
             refuse("scripts", folder, f"a folder with manifest.json. {error}")
         if self.manifest["contract"] != CONTRACT:
             accepted = f"contract {CONTRACT}. Use the folder lua/ that belongs to this package"
             raise Invalid(f"scripts: {folder}: got contract {self.manifest['contract']}. Accepted: {accepted}")
         for name, described in self.manifest["scripts"].items():
-            self[name] = Script(name, Path(folder, described["file"]).read_bytes(), described)
+            self[name] = Script(name, (source / described["file"]).read_bytes(), described)
 
 
 def _is_number(value: object) -> bool:

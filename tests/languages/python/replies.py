@@ -14,13 +14,13 @@ from luagate import LuagateError, UnexpectedReply, several_steps, steps
 from luagate.agenda import Agenda
 from luagate.held import Held
 from luagate.operation import Job, Operation
-from luagate.scripts import FOLDER, Scripts
+from luagate.scripts import OWN, Scripts
 from luagate.session import Session
 from luagate.settings import Settings
 from luagate.state import Resized, State
 
 SCRIPTS = Scripts()
-WORDS = sorted({word for script in json.loads((FOLDER / "manifest.json").read_text())["scripts"].values() for word in script["replies"]})
+WORDS = sorted({word for script in json.loads((OWN / "manifest.json").read_text("utf-8"))["scripts"].values() for word in script["replies"]})
 NOW = 1_795_205_203_248
 
 numbers = st.one_of(

@@ -43,6 +43,8 @@ pub(in crate::world) struct Noted {
     /// after a release, on a connection that is closed (`is_late`; then the permit ends with its lease).
     is_stray: bool,
     pub(in crate::world) is_late: bool,
+    /// The last call of its caller met such a permit or place.
+    has_met_remains: bool,
     /// The fences of the permits that this client had dropped before.
     dropped: Vec<u64>,
     /// How many calls of the client had been refused before.
@@ -90,6 +92,9 @@ impl World {
             };
             let ids = &mut self.hosts[name].ids;
             if let Some(noted) = ids.get_mut(&(gate, id.clone())) {
+                if is_awaited && acquires {
+                    noted.has_met_remains = noted.is_late || noted.is_stray;
+                }
                 // The order of a call for several semaphores is left to the tests of the library.
                 if is_awaited && sent.script == "semaphore/acquire" {
                     noted.denied_by =
@@ -166,7 +171,7 @@ impl World {
         // it, and older than its call only if a call on a connection that is closed has run late. While
         // fences are ahead of the clock, a grant does not show when it was made, so a caller that has called
         // again does not take it for its own.
-        let has_remains = noted.is_some_and(|noted| noted.is_late || noted.is_stray);
+        let has_remains = noted.is_some_and(|noted| noted.has_met_remains);
         let holder = self.gates[gate].model.holders.get(&id);
         let is_ahead = holder.is_some_and(|holder| holder.fence >= (now + 1) * 1_000);
         let has_remains = has_remains || is_ahead;

@@ -18,27 +18,22 @@ pub(crate) struct SharedOutbox {
     /// Copies of values in the outbox. So a call needs no lock if no release concerns it.
     is_waited_for: AtomicBool,
     last: AtomicU64,
-    failures: AtomicU64,
+    delays: AtomicU64,
 }
 
 impl SharedOutbox {
     pub(crate) fn new(foreign: &Foreign) -> SharedOutbox {
-        let (last, failures) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (last, delays) = (AtomicU64::new(0), AtomicU64::new(0));
         let is_waited_for = AtomicBool::new(false);
-        SharedOutbox {
-            outbox: Slot::of_machine(foreign, Outbox::new(&SCRIPTS)),
-            is_waited_for,
-            last,
-            failures,
-        }
+        SharedOutbox { outbox: Slot::of_machine(foreign, Outbox::new(&SCRIPTS)), is_waited_for, last, delays }
     }
 
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Unconfirmed) -> T) -> T {
         self.outbox.change(|outbox| {
             let result = change(outbox);
-            let Mark { last, failures } = outbox.mark();
+            let Mark { last, delays } = outbox.mark();
             self.last.store(last, Ordering::Release);
-            self.failures.store(failures, Ordering::Release);
+            self.delays.store(delays, Ordering::Release);
             self.is_waited_for.store(outbox.is_waited_for(), Ordering::Release);
             result
         })
@@ -60,7 +55,7 @@ impl SharedOutbox {
 
     /// The moment of a call that is sent now.
     pub(crate) fn mark(&self) -> Mark {
-        Mark { last: self.last.load(Ordering::Acquire), failures: self.failures.load(Ordering::Acquire) }
+        Mark { last: self.last.load(Ordering::Acquire), delays: self.delays.load(Ordering::Acquire) }
     }
 
     /// Whether some call may have to wait for a release.

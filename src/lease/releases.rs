@@ -67,6 +67,11 @@ fn is_open(connection: &Arc<Connection>) -> bool {
     !connection.is_closed()
 }
 
+/// Whether later calls use another connection.
+fn has_ended(connection: &Arc<Connection>) -> bool {
+    connection.has_ended()
+}
+
 impl Releases {
     pub(crate) fn new(
         servers: Arc<Servers>,
@@ -143,7 +148,8 @@ impl Releases {
     }
 
     fn confirm(&self, number: u64) {
-        let Confirmed { given_up, calls_worker } = self.outbox.change(|outbox| outbox.confirm(number));
+        let Confirmed { given_up, calls_worker } =
+            self.outbox.change(|outbox| outbox.confirm(number, has_ended));
         if let Some(given_up) = given_up {
             lock(&self.all_waits).forget(given_up);
         }
@@ -218,7 +224,7 @@ impl Releases {
     /// Whether a call for this key that followed `mark`, and is answered, may have run before a release that
     /// precedes it.
     pub(crate) fn is_overtaken(&self, key: &[u8], mark: Mark) -> bool {
-        self.mark().failures != mark.failures || self.outbox.look(|outbox| outbox.is_overtaken(key, mark))
+        self.mark().delays != mark.delays || self.outbox.look(|outbox| outbox.is_overtaken(key, mark))
     }
 
     /// Returns when all releases are confirmed, or their permits have ended by themselves, and no lost call

@@ -13,7 +13,8 @@
 //! 1. Before a call, the due releases of its name are sent, and those that are being sent are waited for. A posted release
 //!    precedes it on the same connection.
 //! 2. If a release has failed since a call was sent, an answer that a late release would change counts for nothing: the call
-//!    is made once more.
+//!    is made once more. The same if a posted release is confirmed on a connection that later calls do not use: it may have
+//!    run after them.
 //! 3. The release of a call without an answer is posted behind it, while that connection is open. If the server does not
 //!    answer there, it is also sent elsewhere. This does not confirm it: the lost call may run later, and its connection may
 //!    break before the release behind it runs. So it is sent once more when that connection is closed. The id of an
@@ -48,8 +49,9 @@ pub struct Outbox<C> {
     last: u64,
     /// The releases for which a call may have to wait, by key.
     waited_for: HashMap<Arc<str>, BTreeSet<u64>>,
-    /// How many attempts to post a release have failed.
-    failures: u64,
+    /// How many posted releases may have run after a later call: they have failed, or are confirmed on a
+    /// connection that later calls do not use.
+    delays: u64,
     /// The servers to which the gate's own thread sends a batch.
     busy: BTreeSet<NodeId>,
     /// Servers that did not answer, each with the end and the length of its pause. Releases for other servers
@@ -160,7 +162,7 @@ pub struct Ordered<'a> {
 pub struct Mark {
     /// The number of the last release before.
     pub last: u64,
-    pub failures: u64,
+    pub delays: u64,
 }
 
 /// Whether a call may be sent although a release before it has failed. `is_own`: the release is of its own
@@ -176,7 +178,7 @@ impl<C> Outbox<C> {
             entries: BTreeMap::new(),
             last: 0,
             waited_for: HashMap::new(),
-            failures: 0,
+            delays: 0,
             busy: BTreeSet::new(),
             pauses: BTreeMap::new(),
             closes: None,
@@ -311,7 +313,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
         let is_silent = reply.is_none();
         let is_answered = match reply.map(error_in) {
             Some(Err(error)) if is_no_script(&error) && !with_text => {
-                self.failures += 1; // a later call of its name may be answered before it
+                self.delays += 1; // a later call of its name may be answered before it
                 return Next::Post(Post { number, call, on, with_text: true });
             }
             Some(Ok(reply)) => entry.release.answered(&mut entry.steps, reply).is_ok(),
@@ -334,7 +336,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
         let found = !entry.steps.has_found_nothing;
         entry.release.lost.answered_on(&on);
         // A call may have been sent after the first answer to this release, and before it was posted again.
-        self.failures += u64::from(with_text);
+        self.delays += u64::from(with_text);
         // If another call is lost too, this answer is too early.
         if entry.release.lost.first().is_some() {
             self.fail(number);
@@ -344,8 +346,16 @@ impl<C: Clone + PartialEq> Outbox<C> {
         Next::Confirmed { found }
     }
 
-    /// Its answer has been handled.
-    pub fn confirm(&mut self, number: u64) -> Confirmed {
+    /// Its answer has been handled. `is_left`: whether later calls do not use this connection.
+    pub fn confirm(&mut self, number: u64, is_left: impl Fn(&C) -> bool) -> Confirmed {
+        let is_late = |entry: &Entry<C>| match &entry.state {
+            EntryState::Posted(on) => {
+                let is_left = is_left(on) && !fault!("rule 2: a release elsewhere is not late");
+                is_left && !entry.is_aside()
+            }
+            EntryState::Due | EntryState::Sending | EntryState::Confirmed => false,
+        };
+        self.delays += u64::from(self.entries.get(&number).is_some_and(is_late));
         if let Some(entry) = self.entries.get_mut(&number).filter(|entry| entry.release.lost.is_silent()) {
             entry.steps = entry.release.steps();
             entry.state = EntryState::Confirmed;
@@ -401,7 +411,7 @@ impl<C: Clone + PartialEq> Outbox<C> {
     /// It begins anew.
     fn fail(&mut self, number: u64) {
         if let Some(entry) = self.entries.get_mut(&number) {
-            self.failures += u64::from(entry.is_posted());
+            self.delays += u64::from(entry.is_posted());
             entry.steps = entry.release.steps();
             entry.state = EntryState::Due;
             self.note(number);
@@ -489,13 +499,13 @@ impl<C: Clone + PartialEq> Outbox<C> {
 
     /// The moment of a call that is sent now.
     pub fn mark(&self) -> Mark {
-        Mark { last: self.last, failures: self.failures }
+        Mark { last: self.last, delays: self.delays }
     }
 
     /// Whether a call for this key that was sent after `mark`, and is answered, may have run before a release
     /// that precedes it: that failed, or is posted on another connection.
     pub fn is_overtaken(&self, key: &[u8], mark: Mark) -> bool {
-        self.failures != mark.failures
+        self.delays != mark.delays
             || self.is_posted(key, mark) && !fault!("rule 2: an answer counts that came before a release")
     }
 

@@ -11,7 +11,7 @@ const WORLDS: usize = 600;
 const ROUNDS: u64 = 10;
 
 /// The faults. With a seed, the world of this seed shows it.
-const FAULTS: [(&str, Option<u64>); 29] = [
+const FAULTS: [(&str, Option<u64>); 30] = [
     ("the ticket is forgotten", None),
     ("a lease counts from the reply to its call", None),
     ("a lease counts from its message", None),
@@ -38,6 +38,7 @@ const FAULTS: [(&str, Option<u64>); 29] = [
     ("a permit that has ended is returned", None),
     ("rule 1: a call does not wait for what is due", Some(14)),
     ("rule 2: an answer counts that came before a release", Some(3_145_838)),
+    ("rule 2: a release elsewhere is not late", Some(30_131_833_597_331_975)),
     ("rule 3: a release does not follow its lost call", Some(3)),
     ("rule 4: an id is used again while its release is sent", Some(9)),
     ("rule 5: a copy of a release shows a loss", Some(3)),

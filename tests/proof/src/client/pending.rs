@@ -72,7 +72,9 @@ impl Client {
     }
 
     fn confirm(&mut self, number: u64) {
-        if let Some(given_up) = self.outbox.confirm(number).given_up {
+        let (shares, current) = (self.shares_connections, &self.connections);
+        let is_left = |on: &Connection| !shares || current.get(&(on.node, Purpose::Calls)) != Some(on);
+        if let Some(given_up) = self.outbox.confirm(number, is_left).given_up {
             self.inbox.forget(given_up);
         }
     }

@@ -46,8 +46,8 @@ impl View<'_> {
                 self.waiting(waiting);
             }
             Caller::Tries { want, is_again, mark, .. } => {
-                let has_failed = mark.failures != self.party.client.outbox.mark().failures;
-                self.add([(*is_again).into(), has_failed.into()]);
+                let is_delayed = mark.delays != self.party.client.outbox.mark().delays;
+                self.add([(*is_again).into(), is_delayed.into()]);
                 self.add([
                     2,
                     u64::from(want.permits.unwrap_or(0)),
@@ -106,8 +106,8 @@ impl View<'_> {
         self.add_instant(wakes);
         self.add_past(wakes);
         self.add_connection(waiting.lost.first().copied());
-        let has_failed = waiting.mark.failures != self.party.client.outbox.mark().failures;
-        self.add([waiting.lost.len() as u64, waiting.is_again.into(), has_failed.into()]);
+        let is_delayed = waiting.mark.delays != self.party.client.outbox.mark().delays;
+        self.add([waiting.lost.len() as u64, waiting.is_again.into(), is_delayed.into()]);
         self.add_own(place.floor);
         self.add_ticket(place.ticket);
         let asked = place.asked.map(|(sent, then)| self.delay(sent.instant(), then));

@@ -26,6 +26,11 @@ fn is_open(connection: &Connection) -> bool {
     connection.0 < 100
 }
 
+/// Later calls use the current connection.
+fn is_left(connection: &Connection) -> bool {
+    *connection != CURRENT
+}
+
 /// The time when each of them expires, in ms.
 const UNTIL: u64 = 100_000;
 
@@ -126,7 +131,7 @@ impl Queue {
     ) -> Result<Vec<String>, Option<u128>> {
         let ids = numbers.iter().map(|number| self.id(*number)).collect();
         if !fails {
-            numbers.iter().for_each(|number| _ = self.outbox.confirm(*number));
+            numbers.iter().for_each(|number| _ = self.outbox.confirm(*number, is_left));
         }
         self.outbox.unsent(numbers, Some(node), at(now).instant());
         Ok(ids)
@@ -279,7 +284,7 @@ fn posted() {
     let gone = it.outbox.answered(post, Some(Ok(reply("gone"))), at(0).instant(), is_open);
     assert!(matches!(gone, Next::Confirmed { found: false }));
     assert!(!it.outbox.is_empty(), "its answer is being handled");
-    it.outbox.confirm(number);
+    it.outbox.confirm(number, is_left);
     let once_more = it.outbox.answered(copy, Some(Ok(reply("released 0 0 3"))), at(0).instant(), is_open);
     assert!(matches!(once_more, Next::Confirmed { found: false }), "it is over");
     assert!(it.outbox.is_empty() && overtaken(&it) == [false, false]);
@@ -325,7 +330,7 @@ fn unknown_scripts() {
     let (mut another, mark, number) = (Queue { outbox: it.outbox.clone() }, it.outbox.mark(), post.number);
     let gone = another.outbox.answered(post.clone(), Some(Ok(reply("gone"))), at(0).instant(), is_open);
     assert!(matches!(gone, Next::Confirmed { .. }));
-    another.outbox.confirm(number);
+    another.outbox.confirm(number, is_left);
     assert!(another.outbox.is_overtaken(key("m").as_bytes(), mark));
     assert!(matches!(
         it.outbox.answered(post, refused("NOSCRIPT"), at(0).instant(), is_open),
@@ -395,7 +400,7 @@ fn silent_connections() {
     assert_eq!(it.outbox.silent(is_open), None, "its release is not confirmed elsewhere");
     let (node, numbers) = it.work(0).unwrap();
     assert!(it.outbox.sent(1, reply("gone")).unwrap().is_none());
-    assert!(it.outbox.confirm(1).calls_worker, "it looks at this connection from now on");
+    assert!(it.outbox.confirm(1, is_left).calls_worker, "it looks at this connection from now on");
     assert!(it.outbox.call(1).is_some(), "it can be sent once more");
     it.outbox.unsent(&numbers, Some(node), at(0).instant());
     assert_eq!(it.outbox.silent(is_open), Some(Connection(2)));
@@ -419,7 +424,7 @@ fn unanswered_releases() {
     ));
     assert_eq!(it.before("m", Some("id"), 0), "waits", "it is not closed yet");
     assert!(matches!(it.outbox.next(at(0).instant(), node_of, closed), OutboxWork::Send(..)));
-    assert!(it.outbox.confirm(1).given_up.is_none() && it.outbox.is_empty());
+    assert!(it.outbox.confirm(1, is_left).given_up.is_none() && it.outbox.is_empty());
     // That connection has ended, or is not one of a lost call.
     for (connections, on) in [(&[2][..], Connection(102)), (&[], CURRENT)] {
         let mut it = Queue::default();
@@ -463,7 +468,7 @@ fn closed_connections() {
         let post = it.post(release);
         let gone = it.outbox.answered(post, Some(Ok(reply("gone"))), at(0).instant(), is_open);
         assert!(matches!(gone, Next::Confirmed { .. }));
-        assert_eq!(it.outbox.confirm(1).given_up.is_some(), is_kept);
+        assert_eq!(it.outbox.confirm(1, is_left).given_up.is_some(), is_kept);
     }
     // A call finds that it is closed by now.
     let mut it = Queue::default();
@@ -523,6 +528,17 @@ fn failures() {
     let mark = it.outbox.mark();
     assert_eq!(it.fails(0), Ok(vec!["id".to_owned()]));
     assert!(!it.outbox.is_overtaken(key("m").as_bytes(), mark));
+    // One that is confirmed after its connection was replaced may have run after a later call.
+    for (on, is_overtaken) in [(CURRENT, false), (Connection(2), true)] {
+        let mut it = Queue::default();
+        let post = it.outbox.post(plain("m", "id"), Some(on), at(0).instant(), is_open).1.unwrap();
+        let (number, mark) = (post.number, it.outbox.mark());
+        let released = Some(Ok(reply("released 0 0 3")));
+        let next = it.outbox.answered(post, released, at(0).instant(), is_open);
+        assert!(matches!(next, Next::Confirmed { found: true }));
+        it.outbox.confirm(number, is_left);
+        assert_eq!(it.outbox.is_overtaken(key("m").as_bytes(), mark), is_overtaken);
+    }
     let mut another = Queue::default();
     let post = another.post(plain("m", "id"));
     let answered = another.outbox.answered(post, refused("READONLY"), at(0).instant(), is_open);
@@ -623,7 +639,7 @@ fn the_last() {
     let [first, second] = ["first", "second"].map(|id| it.post(plain("m", id)).number);
     it.outbox.close(at(0).instant());
     assert_eq!(it.next(0), Err(None), "two are posted");
-    assert_eq!([first, second].map(|number| it.outbox.confirm(number).calls_worker), [false, true]);
+    assert_eq!([first, second].map(|number| it.outbox.confirm(number, is_left).calls_worker), [false, true]);
     assert_eq!(it.next(0), closed);
 }
 
@@ -634,14 +650,14 @@ fn names() {
     assert!(it.outbox.is_waited_for());
     it.outbox.add(plain("fourth", "unclaimed"));
     assert_eq!(it.before("fourth", None, 0), "sends unclaimed");
-    it.outbox.confirm(3);
+    it.outbox.confirm(3, is_left);
     assert_eq!(it.before("m", Some("another"), 0), "sends first");
     assert_eq!(it.before("m", None, 0), "waits");
     assert_eq!(it.before("third", None, 0), "clear");
     assert_eq!(it.before("other", None, UNTIL), "clear", "it has expired");
     it.outbox.unsent(&[2], None, at(0).instant());
     assert_eq!(it.before("m", None, 0), "sends first");
-    it.outbox.confirm(2);
+    it.outbox.confirm(2, is_left);
     assert_eq!(it.before("m", None, 0), "clear");
     assert!(!it.outbox.is_waited_for());
 }
@@ -689,7 +705,7 @@ fn drivers() {
     it.outbox.unsent(&[number], None, at(0).instant());
     assert!(it.outbox.call(number).is_some(), "nobody has confirmed it, so it begins anew");
     assert_eq!(it.before("m", Some("id"), 0), "sends id, own");
-    assert!(!it.outbox.confirm(number).calls_worker);
+    assert!(!it.outbox.confirm(number, is_left).calls_worker);
     it.outbox.unsent(&[number], None, at(0).instant());
     assert!(it.outbox.is_empty());
 }

@@ -20,6 +20,7 @@ final class Lease {
   private final String id;
   private final WeakReference<Permit> permit;
   private Reply reply;
+  private long leaseMs; // of the next refresh
   private boolean isOver; // released, or known to be lost
   private boolean isRenewed;
   private boolean isFailing; // the last renewal was not answered
@@ -32,6 +33,7 @@ final class Lease {
     this.id = id;
     this.permit = new WeakReference<>(permit);
     this.reply = reply;
+    leaseMs = settings.firstLeaseMs();
   }
 
   /** The end in ms by the server's clock; -1: permanent. */
@@ -42,6 +44,16 @@ final class Lease {
   /** Nanoseconds until its end. */
   synchronized long remaining() {
     return isOver ? 0 : reply.remaining();
+  }
+
+  /** Nanoseconds after which the server has freed the permit by itself. */
+  synchronized long longestNs() {
+    return leaseMs == 0 ? Settings.UNLIMITED_NS : remaining();
+  }
+
+  /** From the next refresh on, the lease is permanent, if this is requested. */
+  synchronized void confirm() {
+    leaseMs = settings.leaseMs();
   }
 
   /**
@@ -73,8 +85,8 @@ final class Lease {
         settings.gate().calls().repeat("semaphore/refresh", settings.keys(), arguments(), retry));
   }
 
-  private List<Object> arguments() {
-    return List.of(id, settings.leaseMs());
+  private synchronized List<Object> arguments() {
+    return List.of(id, leaseMs);
   }
 
   private synchronized void refreshed(Reply reply) {

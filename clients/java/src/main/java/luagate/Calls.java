@@ -172,7 +172,7 @@ final class Calls {
     if (isAsking) {
       to.executeCommand(Command.ASKING);
     }
-    long instant = System.nanoTime();
+    long instant = Clock.nanoTime();
     return new Answer(to.executeCommand(arguments), instant);
   }
 

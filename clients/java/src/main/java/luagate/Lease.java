@@ -113,15 +113,28 @@ final class Lease {
   private void plan() {
     cancel(renewal);
     cancel(expiry);
-    if (isOver || reply.remaining() == Long.MAX_VALUE) {
+    if (isOver || reply.remaining() == Long.MAX_VALUE || !isRenewed && onLost == null) {
+      settings.gate().leases().remove(this);
       return;
     }
+    settings.gate().leases().add(this);
     Background background = settings.gate().background();
     if (isRenewed) {
       renewal = background.callAfter(Math.min(remaining(), settings.leaseNs()) / 3, this::renew);
     }
-    if (isRenewed || onLost != null) {
-      expiry = background.after(remaining(), this::expire);
+    expiry = background.after(untilLost(), this::expire);
+  }
+
+  /**
+   * The machine was suspended, or its wall clock has made a step forward. In a renewed lease the
+   * server knows which.
+   */
+  synchronized void wake() {
+    if (isRenewed && !isOver) {
+      cancel(renewal);
+      renewal = settings.gate().background().callAfter(0, this::renew);
+    } else {
+      expire();
     }
   }
 
@@ -131,7 +144,7 @@ final class Lease {
       return;
     }
     try {
-      long end = System.nanoTime() + Math.min(remaining(), LONGEST_ATTEMPT_NS);
+      long end = System.nanoTime() + Math.min(untilLost(), LONGEST_ATTEMPT_NS);
       var calls = settings.gate().calls();
       refreshed(calls.attempt("semaphore/refresh", settings.keys(), arguments(), end, false));
     } catch (LostException lost) {
@@ -161,9 +174,14 @@ final class Lease {
   }
 
   private synchronized void expire() {
-    if (remaining() == 0) { // otherwise it was refreshed meanwhile
+    if (untilLost() == 0) { // otherwise it was refreshed meanwhile
       lose();
     }
+  }
+
+  /** Nanoseconds until the permit is lost without an answer of the server. */
+  private synchronized long untilLost() {
+    return isOver ? 0 : isRenewed ? reply.remainingAwake() : reply.remaining();
   }
 
   private static void cancel(Future<?> timer) {

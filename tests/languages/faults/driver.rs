@@ -5,7 +5,7 @@ use super::support::leftovers::{MARK, mark};
 use super::support::{SOON, pause, signal, within};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -87,9 +87,15 @@ const OF_THE_PROCESS: [&str; 5] = ["exit", "fork", "interrupts", "loop", "thread
 impl Driver {
     /// Starts the driver of a client, with nothing opened.
     pub fn start(client: &Client) -> Driver {
-        let mut command = client.command();
+        let mut driver = Driver::spawn(client.command());
+        driver.is_used_up = client.is_rust();
+        driver
+    }
+
+    /// Starts it by the command of a client.
+    pub fn spawn(mut command: Command) -> Driver {
         command.env(MARK, mark()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", client.name));
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let stdin = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let said = Arc::<(Mutex<Said>, Condvar)>::default();
@@ -107,7 +113,7 @@ impl Driver {
             said.lock().unwrap().has_ended = true;
             changed.notify_all();
         });
-        Driver { child, stdin, said, calls: 0, gates: BTreeSet::new(), is_used_up: client.is_rust() }
+        Driver { child, stdin, said, calls: 0, gates: BTreeSet::new(), is_used_up: false }
     }
 
     /// Sends a command, and does not wait for its end.

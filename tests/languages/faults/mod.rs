@@ -15,6 +15,7 @@ pub mod rust;
 mod scene;
 mod silence;
 mod subscription;
+mod suspend;
 mod table;
 mod work;
 

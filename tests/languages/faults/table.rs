@@ -1,7 +1,9 @@
 //! The table of faults, and the exceptions.
 
 use super::client::Client;
-use super::{access, calls, ending, errors, failover, messages, process, silence, subscription, work};
+use super::{
+    access, calls, ending, errors, failover, messages, process, silence, subscription, suspend, work,
+};
 use libtest_mimic::Failed;
 
 pub struct Fault {
@@ -19,7 +21,7 @@ const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> 
     Fault { name, test, on_variants: true }
 }
 
-pub const FAULTS: [Fault; 49] = [
+pub const FAULTS: [Fault; 51] = [
     new("silent_server_before_the_first_wait", silence::before_the_first_wait),
     on_all("silent_server_during_the_wait", silence::during_the_wait),
     new("silent_server_after_the_wait", silence::after_the_wait),
@@ -49,6 +51,8 @@ pub const FAULTS: [Fault; 49] = [
     new("reply_is_read_after_the_lease", process::late_reply),
     new("process_is_paused_while_it_is_granted", process::paused_while_granted),
     new("process_is_paused_while_it_holds", process::paused_while_held),
+    new("machine_is_suspended", suspend::suspended),
+    new("wall_clock_makes_a_step", suspend::wall_clock_steps),
     new("calls_are_cancelled_at_random", process::cancelled_calls),
     new("interrupts_at_random", process::interrupts),
     new("process_forks", process::fork),

@@ -160,10 +160,11 @@ final class Calls {
       return node.call(to -> send(to, arguments, isAsking), end, isInterruptible);
     } catch (JedisNoScriptException unknown) {
       // The text is long. To send it can block, so this thread does not do it.
-      Node.Work<Answer> load = to -> load(to, call, arguments, isAsking);
-      var loading = new FutureTask<>(() -> node.call(load, end, isInterruptible));
-      gate.background().run(loading);
-      return await(loading, end);
+      var whole = call.arguments(Command.EVAL, scripts.text(call.name)); // the server stores it
+      Node.Work<Answer> work = to -> send(to, whole, isAsking);
+      var sending = new FutureTask<>(() -> node.call(work, end, isInterruptible));
+      gate.background().run(sending);
+      return await(sending, end);
     }
   }
 
@@ -171,18 +172,8 @@ final class Calls {
     if (isAsking) {
       to.executeCommand(Command.ASKING);
     }
-    long instant = System.nanoTime();
+    long instant = Clock.nanoTime();
     return new Answer(to.executeCommand(arguments), instant);
-  }
-
-  private Answer load(Connection to, Call call, CommandArguments arguments, boolean isAsking) {
-    String text = scripts.text(call.name);
-    to.executeCommand(arguments(Command.SCRIPT, List.of("LOAD", text)));
-    try {
-      return send(to, arguments, isAsking);
-    } catch (JedisNoScriptException flushed) {
-      return send(to, call.arguments(Command.EVAL, text), isAsking);
-    }
   }
 
   private static Answer await(FutureTask<Answer> task, long end)

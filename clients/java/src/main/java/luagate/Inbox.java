@@ -35,7 +35,7 @@ final class Inbox {
   }
 
   void receive(String text) {
-    long received = System.nanoTime();
+    long received = Clock.nanoTime();
     Matcher words = MESSAGE.matcher(text);
     Request request = words.matches() ? requests.get(words.group(2)) : null;
     if (request == null || !words.group(7).equals(Scripts.sha1(request.secret + words.group(1)))) {

@@ -20,6 +20,7 @@ final class Lease {
   private final String id;
   private final WeakReference<Permit> permit;
   private Reply reply;
+  private long leaseMs; // of the next refresh
   private boolean isOver; // released, or known to be lost
   private boolean isRenewed;
   private boolean isFailing; // the last renewal was not answered
@@ -32,6 +33,7 @@ final class Lease {
     this.id = id;
     this.permit = new WeakReference<>(permit);
     this.reply = reply;
+    leaseMs = settings.firstLeaseMs();
   }
 
   /** The end in ms by the server's clock; -1: permanent. */
@@ -42,6 +44,16 @@ final class Lease {
   /** Nanoseconds until its end. */
   synchronized long remaining() {
     return isOver ? 0 : reply.remaining();
+  }
+
+  /** Nanoseconds after which the server has freed the permit by itself. */
+  synchronized long longestNs() {
+    return leaseMs == 0 ? Settings.UNLIMITED_NS : remaining();
+  }
+
+  /** From the next refresh on, the lease is permanent, if this is requested. */
+  synchronized void confirm() {
+    leaseMs = settings.leaseMs();
   }
 
   /**
@@ -73,8 +85,8 @@ final class Lease {
         settings.gate().calls().repeat("semaphore/refresh", settings.keys(), arguments(), retry));
   }
 
-  private List<Object> arguments() {
-    return List.of(id, settings.leaseMs());
+  private synchronized List<Object> arguments() {
+    return List.of(id, leaseMs);
   }
 
   private synchronized void refreshed(Reply reply) {
@@ -101,15 +113,28 @@ final class Lease {
   private void plan() {
     cancel(renewal);
     cancel(expiry);
-    if (isOver || reply.remaining() == Long.MAX_VALUE) {
+    if (isOver || reply.remaining() == Long.MAX_VALUE || !isRenewed && onLost == null) {
+      settings.gate().leases().remove(this);
       return;
     }
+    settings.gate().leases().add(this);
     Background background = settings.gate().background();
     if (isRenewed) {
       renewal = background.callAfter(Math.min(remaining(), settings.leaseNs()) / 3, this::renew);
     }
-    if (isRenewed || onLost != null) {
-      expiry = background.after(remaining(), this::expire);
+    expiry = background.after(untilLost(), this::expire);
+  }
+
+  /**
+   * The machine was suspended, or its wall clock has made a step forward. In a renewed lease the
+   * server knows which.
+   */
+  synchronized void wake() {
+    if (isRenewed && !isOver) {
+      cancel(renewal);
+      renewal = settings.gate().background().callAfter(0, this::renew);
+    } else {
+      expire();
     }
   }
 
@@ -119,7 +144,7 @@ final class Lease {
       return;
     }
     try {
-      long end = System.nanoTime() + Math.min(remaining(), LONGEST_ATTEMPT_NS);
+      long end = System.nanoTime() + Math.min(untilLost(), LONGEST_ATTEMPT_NS);
       var calls = settings.gate().calls();
       refreshed(calls.attempt("semaphore/refresh", settings.keys(), arguments(), end, false));
     } catch (LostException lost) {
@@ -149,9 +174,14 @@ final class Lease {
   }
 
   private synchronized void expire() {
-    if (remaining() == 0) { // otherwise it was refreshed meanwhile
+    if (untilLost() == 0) { // otherwise it was refreshed meanwhile
       lose();
     }
+  }
+
+  /** Nanoseconds until the permit is lost without an answer of the server. */
+  private synchronized long untilLost() {
+    return isOver ? 0 : isRenewed ? reply.remainingAwake() : reply.remaining();
   }
 
   private static void cancel(Future<?> timer) {

@@ -26,6 +26,7 @@ public final class Luagate implements AutoCloseable {
   private final long callTimeoutNs;
   private final CountDownLatch closed = new CountDownLatch(1);
   private final Background background = new Background();
+  private final Leases leases = new Leases(background);
   private final Watch watch = new Watch();
   private final Pending pending = new Pending();
   private final Inbox inbox;
@@ -206,6 +207,10 @@ public final class Luagate implements AutoCloseable {
 
   Background background() {
     return background;
+  }
+
+  Leases leases() {
+    return leases;
   }
 
   Watch watch() {

@@ -135,6 +135,7 @@ public final class Permit implements AutoCloseable {
   void makePermanent() {
     if (settings.isPermanent()) {
       try {
+        lease.confirm();
         lease.refresh();
       } catch (RuntimeException failed) {
         lease.finish();
@@ -147,12 +148,18 @@ public final class Permit implements AutoCloseable {
   void makePermanent(Duration timeout, long end) throws InterruptedException {
     if (settings.isPermanent()) {
       try {
-        refresh(timeout, end);
+        confirm(timeout, end);
       } catch (RuntimeException | InterruptedException failed) {
         lease.finish();
         throw failed;
       }
     }
+  }
+
+  /** Starts the lease anew as requested: a permanent one was an ordinary one until now. */
+  void confirm(Duration timeout, long end) throws InterruptedException {
+    lease.confirm();
+    refresh(timeout, end);
   }
 
   void checkClock() {
@@ -191,7 +198,7 @@ public final class Permit implements AutoCloseable {
    * release continues in the background, unless the gate is closed.
    */
   public boolean release() {
-    long lastsNs = lease.remaining();
+    long lastsNs = lease.longestNs();
     lease.finish();
     try {
       return release(0).word().equals("released");
@@ -211,7 +218,7 @@ public final class Permit implements AutoCloseable {
 
   /** Releases the permits in the background. Returns what is done when this has ended. */
   CompletableFuture<Void> abandon() {
-    long lastsNs = lease.remaining();
+    long lastsNs = lease.longestNs();
     lease.finish();
     return Release.start(settings, id, lastsNs);
   }

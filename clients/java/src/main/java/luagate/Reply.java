@@ -26,8 +26,17 @@ record Reply(String word, Map<String, Object> fields, long instant) {
     if (number("expires_at") < 0) {
       return Long.MAX_VALUE; // permanent
     }
+    long remaining = remainingAwake(); // reads the clock
+    return Math.max(0, remaining - Clock.suspendedSince(instant));
+  }
+
+  /** The same, as if the machine had not been suspended. */
+  long remainingAwake() {
+    if (number("expires_at") < 0) {
+      return Long.MAX_VALUE;
+    }
     long lasts = number("expires_at") - number("now") - 1; // the server rounds
-    return Math.max(0, instant + MILLISECONDS.toNanos(lasts) - System.nanoTime());
+    return Math.max(0, instant + MILLISECONDS.toNanos(lasts) - Clock.nanoTime());
   }
 
   /** Whether the reply grants the permits, and the lease has not ended yet. */

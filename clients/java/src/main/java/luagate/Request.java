@@ -81,6 +81,15 @@ final class Request {
 
   /** Waits in line until {@code end}, by {@link System#nanoTime}. */
   Permit acquire(Duration timeout, long end) throws InterruptedException {
+    return acquire(timeout, end, true);
+  }
+
+  /**
+   * The same.
+   *
+   * @param isAlone whether the caller waits for nothing else: the lease can be permanent at once
+   */
+  Permit acquire(Duration timeout, long end, boolean isAlone) throws InterruptedException {
     gate.checkOpen();
     if (Thread.interrupted()) {
       throw new InterruptedException();
@@ -96,7 +105,9 @@ final class Request {
       if (granted.isGranted()) {
         gate.inbox().remove(this);
         Permit permit = permit(granted);
-        permit.makePermanent(timeout, end);
+        if (isAlone) {
+          permit.makePermanent(timeout, end);
+        }
         return permit;
       }
       denied();

@@ -231,15 +231,16 @@ public final class Several {
         var request = new Request(want.settings(), want.permits);
         current.set(request);
         held.forEach(Permit::checkClock); // it may have been lost between two requests
-        Permit permit = request.acquire(timeout, end);
+        Permit permit = request.acquire(timeout, end, false);
         held.add(permit);
         granted.put(want.semaphore, permit);
         var lost = new LostException(want.key(), permit.id());
         permit.lease.keep(true, () -> current.get().fail(lost));
       }
       for (Permit earlier : held.subList(0, held.size() - 1)) {
-        earlier.refresh(timeout, end);
+        earlier.confirm(timeout, end);
       }
+      held.get(held.size() - 1).makePermanent(timeout, end);
       held.forEach(Permit::checkClock);
     } catch (RuntimeException | InterruptedException failed) {
       // Usually done when this returns.

@@ -71,19 +71,26 @@ func (b bound) ended(place string, last error) error {
 	return fmt.Errorf("luagate: %s: %w", place, cause)
 }
 
+// left returns the time until b ends, but not more than this.
+func (b bound) left(longest time.Duration) time.Duration {
+	if !b.until.IsZero() {
+		longest = min(longest, time.Until(b.until))
+	}
+	return longest
+}
+
 // sleep returns early if the call must end.
 func (b bound) sleep(pause time.Duration) { b.await(nil, pause) }
 
 // await waits until done is closed, but not longer than this time. It returns early if the call must end.
 func (b bound) await(done <-chan struct{}, longest time.Duration) {
-	if !b.until.IsZero() {
-		longest = min(longest, time.Until(b.until))
-	}
+	timer := time.NewTimer(b.left(longest))
+	defer timer.Stop()
 	select {
 	case <-done:
 	case <-b.ctx.Done():
 	case <-b.over:
-	case <-time.After(longest):
+	case <-timer.C:
 	}
 }
 

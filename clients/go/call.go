@@ -1,29 +1,44 @@
 package luagate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"luagate/scripts"
 )
 
 const (
 	shortestPause = 10 * time.Millisecond // between two attempts; it grows by itself
 	longestPause  = 250 * time.Millisecond
-	idleTime      = time.Second           // after its last attempt, a goroutine waits for the next one for this time
 	lastCall      = 50 * time.Millisecond // how much longer than its deadline the last call of a wait may take
 	lateness      = time.Second           // from the release of an id to a second one, if a call of it may reach the server late
 	closing       = time.Second           // how long Close waits for the releases of waiters
+	mostHops      = 5                     // from one node of a cluster to the next, in one attempt
 )
 
-// tries are the attempts to run the calls of one id.
-type tries struct {
-	running   sync.WaitGroup // attempts that wait for the server
-	isUnknown bool           // an attempt was not answered: the server may run it later
+// tries are the attempts to run the calls of one id that were not answered in time: the server may run them later.
+type tries struct{ open []*sent }
+
+func (t *tries) mayRun() bool { return len(t.open) > 0 }
+
+// settle waits until the attempts are answered or their connections have ended. It reports whether one may still run.
+func (t *tries) settle(b bound, longest time.Duration) bool {
+	mayRun := false
+	b = b.within(longest)
+	for _, one := range t.open {
+		b.await(one.done, longest)
+		select {
+		case <-one.done:
+			mayRun = mayRun || one.err != nil && answerOf(one.err) == ""
+		default:
+			mayRun = true
+		}
+	}
+	return mayRun
 }
 
 // reply is the word of a reply, and its fields by their names in the manifest.
@@ -47,25 +62,31 @@ func (g *Gate) background(f func(bound)) {
 	}()
 }
 
+// scriptCall is a script with its arguments.
+type scriptCall struct {
+	script *scripts.Script
+	keys   []string
+	args   []any
+}
+
 // call runs a script of a semaphore with arguments by name, as repeat does.
 func (g *Gate) call(b bound, s *Semaphore, name string, arguments map[string]any, of *tries) (reply, error) {
 	script := g.scripts["semaphore/"+name]
-	return g.repeat(b, s.key(), of, func(ctx context.Context) (word string, fields map[string]any, err error) {
-		return script.CallNamed(ctx, g.rdb, s.keys, arguments)
-	})
+	return g.repeat(b, s.key(), of, scriptCall{script, s.keys, script.Args(arguments)})
 }
 
-type script func(context.Context) (word string, fields map[string]any, err error)
-
-// repeat runs a script, again and again with the same arguments, until the server has answered or b ends. The caller never waits
-// for a socket or a pool.
-func (g *Gate) repeat(b bound, place string, of *tries, run script) (reply, error) {
+// repeat runs a script, again and again with the same arguments, until the server has answered or b ends.
+func (g *Gate) repeat(b bound, place string, of *tries, run scriptCall) (reply, error) {
 	var last error
 	for n := 1; b.cause() == nil; n++ {
 		answered, err := g.attempt(b, of, run)
 		if err == nil {
 			g.isReached.Store(true)
-			return answered, nil
+			word, fields, err := run.script.Read(answered)
+			if err != nil {
+				return reply{}, fmt.Errorf("luagate: %s: %w", place, err)
+			}
+			return reply{word, fields}, nil
 		}
 		if b.cause() != nil {
 			break
@@ -82,8 +103,10 @@ func (g *Gate) repeat(b bound, place string, of *tries, run script) (reply, erro
 			return reply{}, fmt.Errorf("luagate: %s: %w", place, err)
 		case errors.Is(err, redis.ErrClosed):
 			return reply{}, fmt.Errorf("luagate: %s: %w: %w", place, ErrClosed, err)
-		case isReadOnly(answer): // the address leads to another server now; go-redis closes the connection of the call
-			g.loseInboxes()
+		case isReadOnly(answer): // the address leads to another server now
+			for _, one := range g.all() {
+				one.renew()
+			}
 		case answer != "" && !isPassing(answer):
 			return reply{}, fmt.Errorf("luagate: %s: %w", place, err)
 		case isRefused(err) && !g.isReached.Load():
@@ -98,60 +121,39 @@ func (g *Gate) repeat(b bound, place string, of *tries, run script) (reply, erro
 }
 
 // attempt runs a script once. If b ends, or the server does not answer in half the time of a call, it returns an error, and the
-// attempt may still be running.
-func (g *Gate) attempt(b bound, of *tries, run script) (reply, error) {
-	type result struct {
-		reply
-		err error
+// server may still run it.
+func (g *Gate) attempt(b bound, of *tries, run scriptCall) (any, error) {
+	began := time.Now()
+	to, err := g.serverOf(b, run.keys[0])
+	if err != nil {
+		return nil, err
 	}
-	results := make(chan result, 1)
-	limited, cancel := context.WithDeadline(context.WithoutCancel(b.ctx), b.within(g.callTimeout/2).until)
-	of.running.Add(1)
-	g.work(func() {
-		defer of.running.Done()
-		defer cancel()
-		word, fields, err := run(limited)
-		if answer := answerOf(err); isReadOnly(answer) && !strings.HasPrefix(answer, "READONLY ") {
-			g.rdb.Do(limited, "QUIT") // older versions of go-redis do not know this text of Redis 6, and keep the connection
+	withText, asking := false, false
+	for range mostHops {
+		c, err := to.connection(b)
+		if err != nil {
+			return nil, err
 		}
-		results <- result{reply{word, fields}, err}
-	})
-	var got result
-	select {
-	case got = <-results:
-	case <-b.ctx.Done():
-		got.err = b.ctx.Err()
-	case <-b.over:
-		got.err = ErrClosed
-	case <-limited.Done():
-		select {
-		case got = <-results: // cancel came after it
+		call := newSent(nil)
+		c.send(call, asking, run.script.Command(withText, run.keys, run.args)...)
+		answered, err := c.wait(b, call, began, g.callTimeout/2)
+		answer := answerOf(err)
+		words := strings.Fields(answer)
+		switch {
+		case err != nil && answer == "":
+			of.open = append(of.open, call)
+			return nil, err
+		case strings.HasPrefix(answer, "NOSCRIPT "):
+			withText = true
+		case g.cluster != nil && len(words) == 3 && (words[0] == "MOVED" || words[0] == "ASK"):
+			asking = words[0] == "ASK"
+			to = g.serverAt(to, words[2])
+			g.cluster.ReloadState(b.ctx)
 		default:
-			got.err = errNoReply
+			return answered, err
 		}
 	}
-	if got.err != nil && answerOf(got.err) == "" && !isRefused(got.err) {
-		of.isUnknown = true
-	}
-	return got.reply, got.err
-}
-
-// work runs f in another goroutine: in one that is idle if there is one, because a new one first has to grow its stack.
-func (g *Gate) work(f func()) {
-	select {
-	case g.idle <- f:
-	default:
-		go func() {
-			for {
-				f()
-				select {
-				case f = <-g.idle:
-				case <-time.After(idleTime):
-					return
-				}
-			}
-		}()
-	}
+	return nil, errNoReply
 }
 
 // release sends a release of the id in the background. It is repeated until the server has answered, or until everything that the
@@ -162,10 +164,10 @@ func (g *Gate) release(s *Semaphore, id string, of *tries) <-chan struct{} {
 		if s.Lease != Permanent {
 			b = b.within(max(patience, s.firstLease(), s.AtLeast))
 		}
-		of.running.Wait() // the server would run it after the release
+		mayRun := of.settle(b, g.callTimeout/2) // the server would run it after the release
 		isReleased := g.releaseOnce(b, s, id)
 		close(released)
-		if isReleased && of.isUnknown {
+		if isReleased && mayRun {
 			bound{ctx: b.ctx, over: g.over}.sleep(lateness)
 			g.releaseOnce(b, s, id)
 		}

@@ -19,7 +19,7 @@ import (
 )
 
 // The kinds of errors. Compare with errors.Is. A context that ended is context.DeadlineExceeded or context.Canceled; after a
-// deadline, the error of a wait is a *TimedOutError. Every other error of the server is returned as go-redis returns it.
+// deadline, the error of a wait is a *TimedOutError. Every other error of the server is a redis.Error.
 var (
 	// ErrDenied: TryAcquire did not grant. The error is a *DeniedError.
 	ErrDenied = errors.New("not enough permits are free")
@@ -34,7 +34,7 @@ var (
 		"then acquire again")
 	// ErrRevoked: another client removed the caller from the line.
 	ErrRevoked = errors.New("the place in line was revoked. Call again to join the end of the line")
-	// ErrClosed: Close was called, for the gate or for the client of go-redis.
+	// ErrClosed: Close was called, for the gate or for a client of sentinels.
 	ErrClosed = errors.New("the gate is closed. Create another one with New")
 	// ErrInvalid: an argument is not valid. Nothing was sent. The error says what is accepted.
 	ErrInvalid = errors.New("invalid")

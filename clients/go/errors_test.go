@@ -64,21 +64,21 @@ func TestUnreachableIsNoTimeout(t *testing.T) {
 
 // The end of an attempt is never taken for the deadline of the caller's context.
 func TestCancelledIsNoTimeout(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	ctx, cancel := context.WithCancel(t.Context())
+	attempts := 0
+	rdb := forged(func() any {
+		if attempts++; attempts == 2 {
+			cancel()
+		}
+		return hangUp
+	})
 	defer rdb.Close()
-	g, err := New(rdb)
+	g, err := New(rdb, WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	attempts := 0
-	_, err = g.repeat(bound{ctx: ctx, over: g.over}, "place", new(tries), func(context.Context) (string, map[string]any, error) {
-		if attempts++; attempts == 2 {
-			cancel()
-		}
-		return "", nil, context.DeadlineExceeded
-	})
+	_, err = g.Mutex("m").TryAcquire(ctx, 1)
 	if !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}

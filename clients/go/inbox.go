@@ -2,7 +2,6 @@ package luagate
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha1"
 	"fmt"
 	"math"
@@ -34,9 +33,8 @@ var signed = regexp.MustCompile(`^((\S+) \d+ \d+ (?:\d+|-1) \d+) ([0-9a-f]{40})$
 
 // inbox is the channel on which one server sends messages to the waiters of a gate.
 type inbox struct {
-	gate    *Gate
-	server  redis.UniversalClient // for the subscription: copies of a client by go-redis 9.16 cannot subscribe
-	rdb     redis.UniversalClient // for calls
+	server  *server
+	client  *redis.Client // of the gate, for the subscription alone
 	channel string
 
 	mu      sync.Mutex // guards the fields below; nobody holds it during a call
@@ -53,53 +51,12 @@ type subscription struct {
 	isHeard time.Time // the last answer
 }
 
-// inboxOf returns the inbox of the server that has the semaphore's keys, or nil while it is not known.
-func (g *Gate) inboxOf(b bound, s *Semaphore) *inbox {
-	server, rdb, address := g.server, g.rdb, ""
-	if g.cluster != nil {
-		masters := make(chan *redis.Client, 1)
-		go func() { // it may ask the cluster
-			if master, err := g.cluster.MasterForKey(b.ctx, s.key()); err == nil {
-				masters <- master
-			}
-			close(masters)
-		}()
-		select {
-		case master := <-masters:
-			if master == nil {
-				return nil
-			}
-			server, rdb, address = master, once(master, g.callTimeout/2), master.Options().Addr
-		case <-time.After(opening):
-			return nil
-		case <-b.ctx.Done():
-			return nil
-		case <-b.over:
-			return nil
-		}
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.inboxes[address] == nil {
-		g.inboxes[address] = &inbox{gate: g, server: server, rdb: rdb, channel: g.prefix + ":inbox:" + rand.Text()[:9]}
-	}
-	return g.inboxes[address]
-}
-
-func (g *Gate) loseInboxes() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, i := range g.inboxes {
-		go i.lose(nil)
-	}
-}
-
 // open returns the channel if messages arrive on it. Otherwise it is empty, and the caller can only ask again.
 func (i *inbox) open(b bound) (string, error) {
 	i.mu.Lock()
 	if i.current == nil && i.opening == nil && time.Now().After(i.next) {
 		i.opening = make(chan struct{})
-		i.gate.background(i.subscribe)
+		i.server.gate.background(i.subscribe)
 	}
 	attempt := i.opening
 	i.mu.Unlock()
@@ -123,12 +80,12 @@ func (i *inbox) subscribe(b bound) {
 	opened, err := i.attempt(b.ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if opened != nil && i.gate.lasting.Err() != nil {
+	if opened != nil && i.server.gate.lasting.Err() != nil {
 		go opened.pubsub.Close()
 		opened = nil
 	}
 	answer := answerOf(err)
-	i.current, i.next, i.refusal = opened, time.Now().Add(again), i.gate.permission(i.channel, answer, err)
+	i.current, i.next, i.refusal = opened, time.Now().Add(again), i.server.gate.permission(i.channel, answer, err)
 	if opened == nil && i.refusal == nil && (err == nil || answer != "" && !isPassing(answer)) {
 		i.next = time.Now().Add(absence)
 	}
@@ -141,7 +98,7 @@ func (i *inbox) subscribe(b bound) {
 
 // attempt subscribes within half the time of a call.
 func (i *inbox) attempt(ctx context.Context) (*subscription, error) {
-	ctx, cancel := context.WithTimeout(ctx, i.gate.callTimeout/2)
+	ctx, cancel := context.WithTimeout(ctx, i.server.gate.callTimeout/2)
 	defer cancel()
 	type result struct {
 		opened *subscription
@@ -168,16 +125,17 @@ func (i *inbox) attempt(ctx context.Context) (*subscription, error) {
 // connect subscribes. It returns nil if a proxy keeps messages away. It also tries the two commands that the scripts use: they
 // ignore an error of the ACL.
 func (i *inbox) connect(ctx context.Context) (*subscription, error) {
-	pubsub := i.server.Subscribe(ctx, i.channel)
-	_, err := pubsub.ReceiveTimeout(ctx, i.gate.callTimeout/2)
+	pubsub := i.client.Subscribe(ctx, i.channel)
+	_, err := pubsub.ReceiveTimeout(ctx, i.server.gate.callTimeout/2)
+	b := bound{ctx: ctx}
 	if err == nil {
-		err = i.rdb.Publish(ctx, i.channel, "").Err()
+		_, err = i.server.run(b, "PUBLISH", i.channel, "")
 	}
-	var listeners map[string]int64
+	var listeners any
 	if err == nil {
-		listeners, err = i.rdb.PubSubNumSub(ctx, i.channel).Result()
+		listeners, err = i.server.run(b, "PUBSUB", "NUMSUB", i.channel)
 	}
-	if listeners[i.channel] > 0 {
+	if list, _ := listeners.([]any); len(list) == 2 && list[1] != int64(0) {
 		return &subscription{pubsub: pubsub, isHeard: time.Now()}, nil
 	}
 	go pubsub.Close()
@@ -216,7 +174,7 @@ func (i *inbox) lose(s *subscription) {
 	i.mu.Unlock()
 	go current.pubsub.Close() // it may wait for a connection
 	now := message{at: math.MaxInt64, now: math.MaxInt64, received: time.Now()}
-	i.gate.waiting.Range(func(_, r any) bool {
+	i.server.gate.waiting.Range(func(_, r any) bool {
 		r.(*request).deliver(now)
 		return true
 	})
@@ -244,7 +202,7 @@ func (i *inbox) receive(s *subscription) {
 		}
 		grant := message{received: received}
 		fmt.Sscan(strings.TrimPrefix(parts[1], parts[2]), &grant.permits, &grant.fence, &grant.at, &grant.now)
-		r, waits := i.gate.waiting.Load(parts[2])
+		r, waits := i.server.gate.waiting.Load(parts[2])
 		if waits && parts[3] == fmt.Sprintf("%x", sha1.Sum([]byte(r.(*request).secret+parts[1]))) {
 			r.(*request).deliver(grant)
 		}

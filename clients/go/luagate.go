@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,9 +33,8 @@ var embedded embed.FS
 
 // Gate has the semaphores of one server or cluster, and receives the messages for all its waiters.
 type Gate struct {
-	server      redis.UniversalClient // of the user
-	rdb         redis.UniversalClient // for calls
-	cluster     cluster               // rdb, if it is one
+	single      *server              // nil: a cluster
+	cluster     *redis.ClusterClient // which tells the masters; nil: a single server
 	scripts     map[string]*scripts.Script
 	prefix      string
 	label       string
@@ -43,21 +43,14 @@ type Gate struct {
 	isReached   atomic.Bool // the server has answered a call
 	waiting     sync.Map    // the request of each waiting id
 
-	idle    chan func()     // to idle goroutines, which run attempts
 	over    chan struct{}   // closed by Close: calls of users end
 	lasting context.Context // of the background; ended by Close at last
 	end     context.CancelFunc
 
 	mu       sync.Mutex // guards the fields below
 	isClosed bool
-	running  sync.WaitGroup    // calls of users, and work in the background
-	inboxes  map[string]*inbox // by the address of a master; "": of the only server
-}
-
-// cluster is a *redis.ClusterClient, also one that is embedded.
-type cluster interface {
-	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
-	ReloadState(ctx context.Context)
+	running  sync.WaitGroup     // calls of users, and work in the background
+	servers  map[string]*server // of a cluster, by address
 }
 
 // Option is a setting of a Gate.
@@ -90,8 +83,9 @@ func WithCallTimeout(timeout time.Duration) Option {
 // WithLogger sets where failed renewals, failed releases and losses are logged. Default: slog.Default().
 func WithLogger(logger *slog.Logger) Option { return func(s *settings) { s.logger = logger } }
 
-// New returns a gate on a *redis.Client (also of sentinels), a *redis.ClusterClient, or a client of your own that embeds one of
-// them. It uses the connections of rdb, with time limits of its own and without the retries of rdb. It sends nothing.
+// New returns a gate on the server of a *redis.Client (also of sentinels), of a *redis.ClusterClient, or of a client of your own that
+// embeds one of them. The gate has a connection of its own to each server, with the settings of rdb, but not with its pool, its
+// retries and its hooks. New sends nothing.
 func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 	set := settings{prefix: "luagate", callTimeout: 4 * time.Second, logger: slog.Default()}
 	for _, option := range options {
@@ -112,9 +106,9 @@ func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 		return nil, err
 	}
 	g := &Gate{scripts: loaded, prefix: set.prefix, label: set.label, callTimeout: set.callTimeout, logger: set.logger}
-	g.over, g.idle = make(chan struct{}), make(chan func())
+	g.over = make(chan struct{})
 	g.lasting, g.end = context.WithCancel(context.Background())
-	g.inboxes = map[string]*inbox{}
+	g.servers = map[string]*server{}
 	if err := g.use(rdb); err != nil {
 		return nil, err
 	}
@@ -122,32 +116,40 @@ func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 }
 
 func (g *Gate) use(rdb redis.UniversalClient) error {
-	g.server, g.rdb = rdb, rdb
-	g.cluster, _ = rdb.(cluster)
-	isNil := rdb == nil
-	switch rdb := rdb.(type) {
+	switch rdb := embeddedClient(rdb).(type) {
 	case *redis.Client:
-		if isNil = rdb == nil; !isNil {
-			g.rdb = once(rdb, g.callTimeout/2)
+		if rdb != nil {
+			g.single = g.newServer(*rdb.Options())
+			return nil
 		}
 	case *redis.ClusterClient:
-		isNil = rdb == nil
-	case *redis.Ring:
-		isNil = true // a ring has no node that receives the messages of all nodes
-	}
-	if isNil {
-		return fmt.Errorf("luagate: %w client: got %T. Accepted: a *redis.Client, also of sentinels, or a *redis.ClusterClient",
-			ErrInvalid, rdb)
-	}
-	return nil
+		if rdb != nil {
+			options := *rdb.Options()
+			options.MaxRetries, options.MinIdleConns, options.ContextTimeoutEnabled = -1, 0, true
+			plain(&options)
+			g.cluster = redis.NewClusterClient(&options)
+			return nil
+		}
+	} // a *redis.Ring has no node that receives the messages of all nodes
+	return fmt.Errorf("luagate: %w client: got %T. Accepted: a *redis.Client, also of sentinels, or a *redis.ClusterClient", ErrInvalid,
+		rdb)
 }
 
-// once returns a client on the connections of rdb that makes one attempt for each call, within the timeout and the context.
-func once(rdb *redis.Client, timeout time.Duration) *redis.Client {
-	client := rdb.WithTimeout(timeout)
-	options := client.Options() // of this client alone: WithTimeout copies them
-	options.MaxRetries, options.ContextTimeoutEnabled = 0, true
-	return client
+// embeddedClient returns the client of go-redis that a client of the program embeds.
+func embeddedClient(rdb redis.UniversalClient) redis.UniversalClient {
+	switch rdb.(type) {
+	case nil, *redis.Client, *redis.ClusterClient, *redis.Ring:
+		return rdb
+	}
+	value := reflect.Indirect(reflect.ValueOf(rdb))
+	for i := 0; value.Kind() == reflect.Struct && i < value.NumField(); i++ {
+		if field := value.Type().Field(i); field.Anonymous && field.IsExported() {
+			if inner, isClient := value.Field(i).Interface().(redis.UniversalClient); isClient {
+				return embeddedClient(inner)
+			}
+		}
+	}
+	return rdb
 }
 
 // Semaphore returns the semaphore of this name. At most limit permits are held at a time. The first grant stores the limit, which
@@ -169,7 +171,7 @@ func (g *Gate) RWLock(name string) *RWLock {
 }
 
 // Close ends waits, calls and renewals: they return ErrClosed. It waits up to 1 s until waiters have left the line. Permits stay
-// held until their leases end. It leaves the client of go-redis open.
+// held until their leases end. It leaves the client of the program open.
 func (g *Gate) Close() error {
 	g.mu.Lock()
 	if !g.isClosed {
@@ -187,7 +189,12 @@ func (g *Gate) Close() error {
 	case <-time.After(closing):
 	}
 	g.end()
-	g.loseInboxes()
+	for _, one := range g.all() {
+		one.close()
+	}
+	if g.cluster != nil {
+		g.cluster.Close()
+	}
 	return nil
 }
 

@@ -140,7 +140,9 @@ func (r *request) wait(b bound) (*Permit, error) {
 func (r *request) join(b bound) (*Permit, error) {
 	b = b.within(outage)
 	channel, wait := "", patienceUnheard
-	if r.inbox = r.semaphore.gate.inboxOf(b, r.semaphore); r.inbox != nil {
+	r.inbox = nil
+	if server, err := r.semaphore.gate.serverOf(b.within(opening), r.semaphore.key()); err == nil {
+		r.inbox = server.inbox
 		opened, err := r.inbox.open(b)
 		if err != nil {
 			r.giveUp()
@@ -231,7 +233,7 @@ func (r *request) granted(fence, expiresAt int64, end time.Time) *Permit {
 
 // giveUp releases in the background what the id may hold: also after a denial, if an earlier call may come later. The returned channel is closed at its end; nil: it holds nothing.
 func (r *request) giveUp() <-chan struct{} {
-	if r.tries.isUnknown || r.last.word == "queued" || r.last.word == "granted" || r.last.word == "held" {
+	if r.tries.mayRun() || r.last.word == "queued" || r.last.word == "granted" || r.last.word == "held" {
 		return r.semaphore.gate.release(r.semaphore, r.id, &r.tries)
 	}
 	return nil

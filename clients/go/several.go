@@ -67,7 +67,7 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 	var tries tries
 	mayHold := false
 	defer func() {
-		if err != nil && (mayHold || tries.isUnknown) {
+		if err != nil && (mayHold || tries.mayRun()) {
 			var releases []<-chan struct{}
 			for _, r := range requests {
 				releases = append(releases, s.gate.release(r.semaphore, id, &tries))
@@ -81,9 +81,7 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 	}()
 	for {
 		asked := time.Now()
-		last, err := s.gate.repeat(b, "Several", &tries, func(ctx context.Context) (string, map[string]any, error) {
-			return script.Call(ctx, s.gate.rdb, keys, args...)
-		})
+		last, err := s.gate.repeat(b, "Several", &tries, scriptCall{script, keys, args})
 		if err != nil {
 			return nil, err
 		}

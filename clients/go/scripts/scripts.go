@@ -65,28 +65,33 @@ func Load(folder fs.FS) (map[string]*Script, error) {
 	return manifest.Scripts, nil
 }
 
-// Run runs the script, and loads it if the server does not have it.
+// Run runs the script. If the server does not have it, the text is sent: the server stores it. There is no SCRIPT LOAD, because some
+// proxies refuse it.
 func (s *Script) Run(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
 	cmd := rdb.EvalSha(ctx, s.SHA1, keys, args...)
-	if _, isSingle := rdb.(*redis.Client); isSingle && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		// Not in a pipeline: it may have other connections, and go-redis does not close one on which a script failed with
-		// READONLY. Not for a cluster: it would load on all nodes.
-		rdb.ScriptLoad(ctx, s.text)
-		cmd = rdb.EvalSha(ctx, s.SHA1, keys, args...)
-	}
-	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") { // another client's SCRIPT FLUSH ran in between
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		cmd = rdb.Eval(ctx, s.text, keys, args...)
 	}
 	return cmd
 }
 
-// Call runs a script of semaphores. It returns the word of the reply, and its fields by their names in the manifest: each an int64, or
-// a list of rows.
-func (s *Script) Call(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) (string, map[string]any, error) {
-	answer, err := s.Run(ctx, rdb, keys, args...).Result()
-	if err != nil && err != redis.Nil {
-		return "", nil, err
+// Command returns the words of a call: EVALSHA, or EVAL with the text, which the server stores.
+func (s *Script) Command(withText bool, keys []string, args []any) []any {
+	words := make([]any, 0, 3+len(keys)+len(args))
+	if withText {
+		words = append(words, "EVAL", s.text)
+	} else {
+		words = append(words, "EVALSHA", s.SHA1)
 	}
+	words = append(words, len(keys))
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	return append(words, args...)
+}
+
+// Read returns the word of a reply, and its fields by their names in the manifest: each an int64, or a list of rows.
+func (s *Script) Read(answer any) (string, map[string]any, error) {
 	values, _ := answer.([]any)
 	word, fields := "", map[string]any{}
 	names, hasNoWord := s.Replies[""]
@@ -133,13 +138,12 @@ func areRows(value any, length int, haveIDs bool) bool {
 	return isList
 }
 
-// CallNamed is Call with arguments by their names in the manifest. The last ones may be left out.
-func (s *Script) CallNamed(ctx context.Context, rdb redis.UniversalClient, keys []string, arguments map[string]any) (string, map[string]any, error) {
-	var args []any
+// Args returns the arguments in the order of the manifest. The last ones may be left out.
+func (s *Script) Args(named map[string]any) (args []any) {
 	for i, name := range s.Argv {
-		if value, given := arguments[name]; given || i < len(s.Argv)-s.Optional {
+		if value, given := named[name]; given || i < len(s.Argv)-s.Optional {
 			args = append(args, value)
 		}
 	}
-	return s.Call(ctx, rdb, keys, args...)
+	return args
 }

@@ -1,6 +1,7 @@
 //! Promise: a fault that the Rust library survives, every client survives. See `README.md`.
 
 mod access;
+mod busy_client;
 mod calls;
 pub mod client;
 pub mod driver;

@@ -2,7 +2,8 @@
 
 use super::client::Client;
 use super::{
-    access, calls, ending, errors, failover, messages, process, silence, subscription, suspend, work,
+    access, busy_client, calls, ending, errors, failover, messages, process, silence, subscription, suspend,
+    work,
 };
 use libtest_mimic::Failed;
 
@@ -76,15 +77,17 @@ pub const FAULTS: [Fault; 51] = [
 ];
 
 /// Faults that need what only some languages have.
-pub const MORE: [Fault; 2] = [
+pub const MORE: [Fault; 3] = [
     new("invalid_arguments", calls::arguments),
     new("other_kinds_of_client_objects", calls::kinds_of_clients),
+    on_all("client_without_a_free_connection", busy_client::without_connections),
 ];
 
 const NO_FORK: &str = "a fork of this runtime is not supported by the language";
 const NO_LOOP: &str = "only asyncio binds objects to an event loop";
 const AT_ONCE: &str = "callers that are not in line yet get the error at once, and decide";
 const FLUSH: &str = "`flush` waits for releases; a `Cancel` or a dropped future ends waiters";
+const OWN: &str = "its gate has opened connections of its own from the start";
 const NO_CLIENT: &str = "the library has no client of another library below it";
 
 /// A fault, the clients that it cannot happen to, and the reason.
@@ -121,6 +124,8 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("close_while_the_server_is_silent", &["rust", "rust_async"], FLUSH),
     ("client_is_closed_before_the_gate", &["rust", "rust_async"], NO_CLIENT),
     ("other_kinds_of_client_objects", &["rust", "rust_async"], NO_CLIENT),
+    ("client_without_a_free_connection", &["rust", "rust_async"], NO_CLIENT),
+    ("client_without_a_free_connection", &["python", "asyncio", "javascript", "java"], OWN),
     ("invalid_arguments", &["rust", "rust_async"], "`tests/contract/fuzz_arguments` tests it"),
     ("work_loses_its_permit_and_does_not_ask", &["rust_async"], "`run_async` always reports a loss"),
     ("work_loses_its_permit_and_fails", &["rust_async"], "`run_async` ends the work at the loss"),

@@ -17,7 +17,16 @@ func (d *driver) open(c command) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.of("client") == "busy" {
+		options.PoolSize = 2
+	}
 	rdb := redis.NewClient(options) // the README recommends no other settings
+	for n := uint32(1); c.of("client") == "busy" && n <= 2; n++ {
+		go rdb.BLPop(context.Background(), 0, "nothing")
+		for rdb.PoolStats().TotalConns < n {
+			time.Sleep(time.Millisecond)
+		}
+	}
 	g, err := newGate(rdb, c)
 	if err != nil {
 		return nil, err

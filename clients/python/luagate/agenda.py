@@ -69,7 +69,7 @@ class Agenda:
         self._due_releases: deque[Release] = deque()
         self._due_renewals: deque[Held] = deque()
         self._running: dict[Job, tuple[Held | Release, float]] = {}  # what a call is for, and when it began
-        self._awaited: dict[Job, Release] = {}  # the call that must end before this release
+        self._awaited: dict[Job, list[Release]] = {}  # the call that must end before these releases
         self.freed: deque[Watch] = deque()  # of permits that are no longer referenced
         self._sleeps_until = math.inf
         self._ends_at = math.inf
@@ -89,6 +89,10 @@ class Agenda:
         at = held.deadline
         self._plan(held, self._renewal(held) if held.auto_renew and at < math.inf else at)
 
+    def is_renewing(self, held: Held) -> bool:
+        """Whether a renewal of the permit has no answer yet."""
+        return any(item is held for item, _ in list(self._running.values()))
+
     def remove(self, held: Held) -> None:
         held.watch = None
         self._kept.pop(held, None)
@@ -96,13 +100,15 @@ class Agenda:
 
     def release(self, release: Release, job: Job | None) -> None:
         """Releases an id, but not while an earlier call of this id still runs."""
+        due = [release]
         if job and not job.is_done:
-            self._awaited[job] = release
+            self._awaited.setdefault(job, []).append(release)
             job.mailbox = self.mailbox
             if not job.is_done:  # otherwise it may have used the other mailbox
                 return
-            self._awaited.pop(job, None)
-        self._attempt(release, time.monotonic())
+            due += self._awaited.pop(job, [])
+        for one in due:
+            self._attempt(one, time.monotonic())
 
     def _attempt(self, release: Release, at: float) -> None:
         """The next attempt to release begins at this time."""
@@ -119,7 +125,7 @@ class Agenda:
     @staticmethod
     def _renewal(held: Held) -> float:
         """When a third of the time that is left is over; rounded, so that renewals at nearly the same time begin together."""
-        lease = held.settings.lease_ms / 1000
+        lease = held.lease_ms / 1000
         at, grid = time.monotonic() + min(held.remaining, lease) / 3, lease / 100
         return at // grid * grid
 
@@ -204,7 +210,7 @@ class Agenda:
         scripts, settings = self.session.scripts, item.settings
         if isinstance(item, Held):
             script = scripts["semaphore/refresh"]
-            argv = script.argv(id=item.id, lease_ms=settings.lease_ms)
+            argv = script.argv(id=item.id, lease_ms=item.lease_ms)
         else:
             script = scripts["semaphore/release"]
             argv = script.argv(id=item.id, keep=0)
@@ -220,9 +226,10 @@ class Agenda:
             self._running[job] = (item, now)
 
     def _ended(self, job: Job) -> None:
-        if release := self._awaited.pop(job, None):
-            release.is_unsure |= job.error is not None
-            self._attempt(release, time.monotonic())
+        if releases := self._awaited.pop(job, None):
+            for release in releases:
+                release.is_unsure |= job.error is not None
+                self._attempt(release, time.monotonic())
         elif job in self._running:
             item, began = self._running.pop(job)
             if isinstance(item, Held):
@@ -239,7 +246,7 @@ class Agenda:
             held.refreshed(job.reply, asked)
             return self.changed(held)
         LOG.warning("%s: the lease of %s was not renewed, which is repeated: %s", held.settings.key, held.id, job.error)
-        pause = min(max(held.settings.lease_ms / 10_000, 0.005), 1)
+        pause = min(max(held.lease_ms / 10_000, 0.005), 1)
         self._plan(held, min(time.monotonic() + pause, held.deadline))
 
     def _released(self, release: Release, job: Job) -> None:

@@ -19,6 +19,7 @@ class Held:
         self.settings, self.id, self.ticket = settings, id, ticket
         self.permits, self.limit, self.fence = permits, limit, fence
         self.expires_at, self._deadline = expires_at, deadline
+        self.lease_ms = settings.first_lease_ms  # what a refresh asks for; 0: permanent
         self.auto_renew = settings.is_renewed
         self.on_lost: Callable[[Any], object] | None = None  # is called once with this object if the permit is lost
         self.keeper: Any = None  # the agenda of its session

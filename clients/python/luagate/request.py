@@ -1,5 +1,6 @@
 """The calls of one id for its permits, until they are granted or the caller gives up."""
 
+import math
 import os
 import time
 import uuid
@@ -10,7 +11,7 @@ from luagate.errors import MOST, AboveLimit, LimitMismatch, LineFull, Revoked
 from luagate.held import Held, deadline
 from luagate.inbox import ASK_AGAIN, OPENING, Inbox
 from luagate.operation import OUTAGE, Operation, Steps, Usage, unknown
-from luagate.settings import Settings, check_number
+from luagate.settings import PERMANENT, Settings, check_number
 
 PATIENCE = 15  # seconds: after a call, the server keeps a waiter's place for this time
 RECHECK = 5  # seconds: a waiter asks again after this time at the latest
@@ -48,7 +49,8 @@ class Request(Claim):
         random = os.urandom(32)
         new = str(uuid.UUID(bytes=random[:16], version=4))
         id = id or (f"{label}/{new}" if label else new)
-        super().__init__(operation, settings, id, max(PATIENCE, settings.first_lease_ms / 1000))
+        lasts = math.inf if settings.lease is PERMANENT else max(PATIENCE, settings.lease_ms / 1000)
+        super().__init__(operation, settings, id, lasts)
         self.permits, self.mailbox, self.secret = permits * settings.unit, operation.mailbox, random[16:].hex()
         self.ticket, self.asked = 0, 0.0
         self.reply: Any = None

@@ -8,9 +8,10 @@ from luagate.held import Held, deadline
 from luagate.operation import GRACE, Operation, Steps, unknown
 from luagate.request import Request
 from luagate.settings import PERMANENT, Settings
-from luagate.steps import refresh, wait
+from luagate.steps import made_permanent, refresh, wait
 
 MOST_SEMAPHORES = 64  # the most semaphores that `several` takes
+RENEWING = 0.005  # seconds between two looks whether a renewal has ended
 Wants = list[tuple[Settings, int]]
 
 
@@ -35,7 +36,8 @@ def try_acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]
     while True:
         held = yield from _ask(operation, requests)
         if all(one.remaining for one in held):  # otherwise this process was paused for longer than a lease
-            yield from _made_permanent(operation, held)
+            for one in held:
+                yield from made_permanent(operation, one)
             return held
         yield from operation.pause_lost()
 
@@ -97,7 +99,8 @@ def acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]:
         operation.end, operation.usage = max(operation.end, time.monotonic() + GRACE), unknown(operation.name)
         for one in held[:-1]:
             yield from refresh(operation, one)
-        yield from _made_permanent(operation, held)
+        for one in held:  # only now: a crash during the wait leaves nothing held for ever
+            yield from _made_permanent(operation, one)
         if not all(one.remaining for one in held):
             keys = ", ".join(settings.key for settings, _ in wants)
             raise Lost(f"several: a lease ended before the permits of all of {keys} were granted")
@@ -108,10 +111,13 @@ def acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]:
     return [next(one for one in held if one.settings is settings) for settings, _ in wants]
 
 
-def _made_permanent(operation: Operation, held: list[Held]) -> Steps[None]:
-    for one in held:
-        if one.settings.lease is PERMANENT:
-            yield from refresh(operation, one)
+def _made_permanent(operation: Operation, held: Held) -> Steps[None]:
+    if held.settings.lease is PERMANENT:
+        agenda = operation.session.agenda
+        agenda.remove(held)
+        while agenda.is_renewing(held):  # it would replace the permanent lease
+            yield from operation.pause(RENEWING)
+        yield from made_permanent(operation, held)
 
 
 def refresh_each(operation: Operation, held: list[Held]) -> Steps[None]:

@@ -44,6 +44,7 @@ def wait(operation: Operation, request: Request) -> Steps[Held]:
 def made_permanent(operation: Operation, held: Held) -> Steps[Held]:
     """A permanent permit begins with an ordinary lease: the reply to its grant may be lost."""
     if held.settings.lease is PERMANENT:
+        held.lease_ms = held.settings.lease_ms
         operation.end = max(operation.end, time.monotonic() + GRACE)
         yield from refresh(operation, held)
     return held
@@ -54,7 +55,7 @@ def refresh(operation: Operation, held: Held) -> Steps[None]:
     if not held.is_of_this_process:
         raise held.lost()
     asked = time.monotonic()
-    reply = yield from operation.call("refresh", held.settings.keys, id=held.id, lease_ms=held.settings.lease_ms)
+    reply = yield from operation.call("refresh", held.settings.keys, id=held.id, lease_ms=held.lease_ms)
     try:
         held.refreshed(reply, asked)
     except Lost:

@@ -14,6 +14,7 @@ pub mod pool;
 mod process;
 pub mod rust;
 mod scene;
+mod several;
 mod silence;
 mod subscription;
 mod suspend;

@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::{
-    access, busy_client, calls, ending, errors, failover, messages, process, silence, subscription, suspend,
-    work,
+    access, busy_client, calls, ending, errors, failover, messages, process, several, silence, subscription,
+    suspend, work,
 };
 use libtest_mimic::Failed;
 
@@ -22,7 +22,7 @@ const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> 
     Fault { name, test, on_variants: true }
 }
 
-pub const FAULTS: [Fault; 51] = [
+pub const FAULTS: [Fault; 56] = [
     new("silent_server_before_the_first_wait", silence::before_the_first_wait),
     on_all("silent_server_during_the_wait", silence::during_the_wait),
     new("silent_server_after_the_wait", silence::after_the_wait),
@@ -74,6 +74,11 @@ pub const FAULTS: [Fault; 51] = [
     new("labels_and_revocation", calls::labels_and_revocation),
     new("readers_and_writers", calls::readers_and_writers),
     new("acquire_without_timeout", calls::no_timeout),
+    new("several_with_permanent_leases", several::permanent),
+    new("several_become_permanent_when_all_are_granted", several::permanent_when_all_are_granted),
+    new("silent_server_and_several", several::silent_server),
+    new("silent_server_and_a_cancelled_release_of_several", several::release_is_cancelled),
+    new("calls_for_several_are_cancelled_at_random", several::cancelled_calls),
 ];
 
 /// Faults that need what only some languages have.
@@ -99,6 +104,17 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("second_event_loop", &["python", "javascript", "go", "java", "rust", "rust_async"], NO_LOOP),
     ("silent_server_and_a_cancelled_call", &["python"], "a thread in Python cannot be cancelled"),
     ("calls_are_cancelled_at_random", &["python"], "a thread in Python cannot be cancelled"),
+    (
+        "several_become_permanent_when_all_are_granted",
+        &["javascript"],
+        "fault, to be repaired: each permit is permanent from its own grant on",
+    ),
+    ("calls_for_several_are_cancelled_at_random", &["python"], "a thread in Python cannot be cancelled"),
+    (
+        "silent_server_and_a_cancelled_release_of_several",
+        &["python"],
+        "a thread in Python cannot be cancelled",
+    ),
     (
         "interrupts_at_random",
         &["javascript", "go", "rust", "rust_async"],

@@ -108,6 +108,14 @@ public final class Luagate implements AutoCloseable {
     return new Builder(redis);
   }
 
+  /**
+   * Makes a valid name of any text: a URL, a path, a text of any length. A valid name is returned
+   * unchanged. The same text has the same name in Rust, by {@code name_from}.
+   */
+  public static String nameFrom(String text) {
+    return Name.from(text);
+  }
+
   /** A semaphore: at most {@code limit} permits are held at a time, 1 to 2147483647. */
   public Semaphore semaphore(String name, int limit) {
     checkOpen();

@@ -24,10 +24,15 @@ public final class NoPermissionException extends LuagateException {
   static boolean is(JedisException refused) {
     String error = String.valueOf(refused.getMessage());
     return error.startsWith("NOPERM")
-        || error.startsWith("WRONGPASS")
-        || error.startsWith("NOAUTH")
+        || isLogin(error)
         || error.contains("can't run this command") // Redis 6, inside of a script
         || error.contains("ACL failure in script");
+  }
+
+  private static boolean isLogin(String error) {
+    return error.startsWith("WRONGPASS")
+        || error.startsWith("NOAUTH")
+        || error.contains("unauthenticated"); // a long command before the login
   }
 
   /**
@@ -37,8 +42,8 @@ public final class NoPermissionException extends LuagateException {
    * @param script the text of the script that was refused, or empty
    */
   static NoPermissionException of(Exception refused, String prefix, String script) {
-    String text = refused.getMessage();
-    if (text.startsWith("WRONGPASS") || text.startsWith("NOAUTH")) {
+    String text = withoutStop(refused.getMessage());
+    if (isLogin(text)) {
       String remedy = ". Correct the user name and the password of the client of Jedis";
       return new NoPermissionException(text + remedy, refused);
     }

@@ -50,7 +50,7 @@ final class Request {
       Reply reply = checked(call(), 0);
       while (isGrant(reply) && !reply.isGranted()) { // it was read after the lease had ended
         if (System.nanoTime() - end >= 0) {
-          throw new UnreachableException(settings.key() + ": no reply within a lease", null);
+          throw new UnreachableException(settings.key() + Retry.TOO_LATE, null);
         }
         reply = checked(call(), 0);
       }

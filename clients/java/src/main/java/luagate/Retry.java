@@ -9,6 +9,10 @@ final class Retry {
   /** If no attempt of a new id had a connection, for example if no server listens. */
   private static final long UNCONNECTED_NS = MILLISECONDS.toNanos(500);
 
+  /** What is wrong if each reply came after the end of its lease. */
+  static final String TOO_LATE =
+      ": each reply came after the end of the lease. Ask for a longer lease, or check the load";
+
   private static final long FIRST_PAUSE_NS = MILLISECONDS.toNanos(20);
   private static final long LONGEST_PAUSE_NS = MILLISECONDS.toNanos(500);
   private static final long FIRST_ATTEMPT_NS = SECONDS.toNanos(1);
@@ -58,7 +62,10 @@ final class Retry {
       throw new UnreachableException(
           ("%s: the server did not answer for %d ms: %s."
                   + " Check that it runs, its address and its load")
-              .formatted(key, NANOSECONDS.toMillis(lasts), failed.getMessage()),
+              .formatted(
+                  key,
+                  NANOSECONDS.toMillis(lasts),
+                  LuagateException.withoutStop(failed.getMessage())),
           failed.getCause());
     }
     long pause = Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);

@@ -24,11 +24,11 @@ final class Settings implements Cloneable {
   /** Longer than any program runs. */
   static final long UNLIMITED_NS = Long.MAX_VALUE / 2;
 
-  /** A name with a group, which is its hash tag. */
-  private static final Pattern GROUPED = Pattern.compile("\\{[^{}]+\\}:[^{}]+");
-
   private static final Pattern PREFIX = Pattern.compile("[A-Za-z0-9._:-]{1,64}");
-  private static final Pattern SPACE = Pattern.compile("[\\s\\p{Cntrl}\\p{IsWhite_Space}]");
+  private static final Pattern SPACE = Pattern.compile("[\\p{Cc}\\p{IsWhite_Space}]");
+
+  /** Half of a surrogate pair, which no encoding can show. */
+  private static final Pattern LONE = Pattern.compile("[\\p{Cs}]");
 
   private final Luagate gate;
   private final List<String> keys; // meta, holders, queue
@@ -45,15 +45,9 @@ final class Settings implements Cloneable {
   private Consumer<Permit> onLost; // null: no notice
 
   Settings(Luagate gate, String kind, String name, int limit, boolean isWriter) {
-    checkWord("name", name, 200);
+    Name.check(name);
     check(limit >= 1, "limit", limit, "an integer from 1 to " + MOST);
-    boolean isGrouped = GROUPED.matcher(name).matches();
-    check(
-        isGrouped || !name.contains("{") && !name.contains("}"),
-        "name",
-        quoted(name),
-        "braces only around a group, as in {group}:name");
-    String tag = isGrouped ? name : "{" + name + "}";
+    String tag = name.startsWith("{") ? name : "{" + name + "}";
     this.gate = gate;
     this.limit = limit;
     isLock = !kind.equals("semaphore");
@@ -75,12 +69,19 @@ final class Settings implements Cloneable {
   }
 
   private static void checkWord(String what, String word, int mostBytes) {
-    int bytes = word == null ? 0 : word.getBytes(UTF_8).length;
-    check(
-        bytes >= 1 && bytes <= mostBytes && !SPACE.matcher(word).find(),
-        what,
-        quoted(word),
-        "1 to " + mostBytes + " bytes without white space and control characters");
+    check(isWord(word, mostBytes), what, quoted(word), accepted(mostBytes));
+  }
+
+  static String accepted(int mostBytes) {
+    return "1 to " + mostBytes + " bytes of UTF-8 without white space and control characters";
+  }
+
+  static boolean isWord(String word, int mostBytes) {
+    return word != null
+        && !word.isEmpty()
+        && UTF_8.newEncoder().canEncode(word) // no half of a surrogate pair
+        && word.getBytes(UTF_8).length <= mostBytes
+        && !SPACE.matcher(word).find();
   }
 
   static void checkId(String id) {
@@ -114,7 +115,10 @@ final class Settings implements Cloneable {
     if (text == null) {
       return "null";
     }
-    return "\"" + (text.length() > 100 ? text.substring(0, 100) + "..." : text) + "\"";
+    String begin = text.length() > 100 ? text.substring(0, 100) + "..." : text;
+    var shown = LONE.matcher(begin);
+    String escape = "\\\\u%04x"; // one backslash in the result
+    return "\"" + shown.replaceAll(half -> escape.formatted(half.group().codePointAt(0))) + "\"";
   }
 
   /** A copy with a change. */

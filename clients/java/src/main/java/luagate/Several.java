@@ -101,7 +101,7 @@ public final class Several {
         }
         granted.permits().forEach(lost -> lost.lease.finish()); // the reply was read too late
       }
-      throw new UnreachableException(wants.get(0).key() + ": no reply within a lease", null);
+      throw new UnreachableException(wants.get(0).key() + Retry.TOO_LATE, null);
     } catch (DeniedException | AboveLimitException refused) {
       if (retry.isUnsure()) {
         release(id, retry);

@@ -50,7 +50,9 @@ final class Arguments {
     }
     check("maxWaiting -1", () -> semaphore.maxWaiting(-1));
     check("permits of a writer", () -> gate.rwlock("arguments").write().tryAcquire(2));
-    for (String word : new String[] {null, "", "a b", "a\n", "x".repeat(201), "x".repeat(10_000)}) {
+    String lone = "\ud800"; // half of a surrogate pair
+    for (String word :
+        new String[] {null, "", "a b", "a\n", lone, "x".repeat(201), "x".repeat(10_000)}) {
       check("name " + word, () -> gate.semaphore(word, 1));
       check("mutex " + word, () -> gate.mutex(word));
       check("rwlock " + word, () -> gate.rwlock(word));
@@ -66,6 +68,16 @@ final class Arguments {
       check("name " + name, () -> gate.semaphore(name, 1));
     }
     check("got \"a b\". ", "name", () -> gate.semaphore("a b", 1));
+    check("got \"\\ud800\". ", "name", () -> gate.semaphore(lone, 1));
+    check("nameFrom " + null, () -> Luagate.nameFrom(null));
+    String url = "https://example.org/a file"; // an example in the documentation of Rust
+    String named = "https://example.org/a_file~198bedfc28e8e73c42dbbbc8f5c98fc6f3ebf97d";
+    if (!Luagate.nameFrom(url).equals(named)) {
+      wrong.add("nameFrom: " + Luagate.nameFrom(url));
+    }
+    for (String text : List.of("", "a\u0085{b}", "{a b}:c", "{g}:", "ü{".repeat(500))) {
+      gate.semaphore(Luagate.nameFrom(text), 1);
+    }
     check("prefix", () -> new Luagate(redis, "{x}"));
     check("label", () -> semaphore.label("x".repeat(164)));
     check("onLost null", () -> semaphore.onLost(null));

@@ -134,6 +134,9 @@ func (g *Gate) attempt(b bound, of *tries, run scriptCall) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		if run.script != g.scripts["semaphore/release"] {
+			g.awaitPosted(b, run.keys[0], c)
+		}
 		call := newSent(nil)
 		c.send(call, asking, run.script.Command(withText, run.keys, run.args)...)
 		answered, err := c.wait(b, call, began, g.callTimeout/2)
@@ -173,6 +176,19 @@ func (g *Gate) release(s *Semaphore, id string, of *tries) <-chan struct{} {
 		}
 	})
 	return released
+}
+
+// releaseAgain releases in the background what a late attempt to acquire may have acquired.
+func (g *Gate) releaseAgain(p *Permit) {
+	b, done := g.begin(g.lasting, 0)
+	defer done()
+	if b.cause() != nil {
+		return
+	}
+	g.background(func(b bound) {
+		bound{ctx: b.ctx, over: g.over}.sleep(lateness)
+		g.releaseOnce(b, p.semaphore, p.ID)
+	})
 }
 
 // releaseOnce repeats a release after every error: what the server refuses now may stay held for long.

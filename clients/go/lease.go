@@ -74,11 +74,22 @@ func (l *lease) renew(isRenewed bool) {
 	l.planExpiry()
 }
 
-// finish ends the lease at the holder's request. This is no loss.
-func (l *lease) finish() {
+// finish ends the lease at the holder's request. This is no loss. It reports whether the permit was held, as far as is known.
+func (l *lease) finish() (wasHeld bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	wasHeld = !l.isOver
 	l.close()
+	return wasHeld
+}
+
+// announce reports a loss. Call it once.
+func (l *lease) announce() {
+	l.lose()
+	l.semaphore.gate.logger.Warn("luagate: a permit is lost", "semaphore", l.semaphore.key(), "id", l.id)
+	if l.semaphore.OnLost != nil {
+		go l.semaphore.OnLost(l.id)
+	}
 }
 
 // makePermanent refreshes the lease for ever.
@@ -165,11 +176,7 @@ func (l *lease) expire() {
 
 func (l *lease) reportLoss() {
 	if !l.isOver {
-		l.lose()
-		l.semaphore.gate.logger.Warn("luagate: a permit is lost", "semaphore", l.semaphore.key(), "id", l.id)
-		if l.semaphore.OnLost != nil {
-			go l.semaphore.OnLost(l.id)
-		}
+		l.announce()
 	}
 	l.close()
 }

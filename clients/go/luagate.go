@@ -49,8 +49,9 @@ type Gate struct {
 
 	mu       sync.Mutex // guards the fields below
 	isClosed bool
-	running  sync.WaitGroup     // calls of users, and work in the background
-	servers  map[string]*server // of a cluster, by address
+	running  sync.WaitGroup       // calls of users, and work in the background
+	servers  map[string]*server   // of a cluster, by address
+	posted   map[string][]*posted // by the key of the semaphore
 }
 
 // Option is a setting of a Gate.
@@ -108,7 +109,7 @@ func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 	g := &Gate{scripts: loaded, prefix: set.prefix, label: set.label, callTimeout: set.callTimeout, logger: set.logger}
 	g.over = make(chan struct{})
 	g.lasting, g.end = context.WithCancel(context.Background())
-	g.servers = map[string]*server{}
+	g.servers, g.posted = map[string]*server{}, map[string][]*posted{}
 	if err := g.use(rdb); err != nil {
 		return nil, err
 	}

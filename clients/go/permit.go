@@ -18,6 +18,7 @@ type Permit struct {
 
 	semaphore *Semaphore
 	lease     *lease
+	isUnsure  bool // an attempt to acquire it was not answered: the server may run it after the release
 }
 
 func newPermit(s *Semaphore, granted Permit, expiresAt int64, end time.Time) *Permit {
@@ -79,8 +80,14 @@ func (p *Permit) Refresh(ctx context.Context) error {
 // returns at most 50 ms after ctx is done, and within the call timeout of the gate. After an error the release is repeated in the
 // background.
 func (p *Permit) Release(ctx context.Context) (bool, error) {
-	p.lease.finish()
-	word, err := p.give(ctx, 0)
+	wasHeld := p.lease.finish()
+	word, isOnly, err := p.give(ctx, 0)
+	if err == nil && p.isUnsure {
+		p.semaphore.gate.releaseAgain(p)
+	}
+	if wasHeld && word == "gone" && isOnly {
+		p.lease.announce()
+	}
 	return word == "released", err
 }
 
@@ -90,7 +97,7 @@ func (p *Permit) Downgrade(ctx context.Context) error {
 	if !p.semaphore.isWriter || p.Permits == 1 {
 		return invalid("permit", p.ID, "a permit of Write of an RWLock, which is not a reader yet")
 	}
-	word, err := p.give(ctx, 1)
+	word, _, err := p.give(ctx, 1)
 	if err == nil && word == "gone" {
 		err = fmt.Errorf("luagate: %s: %w", p.semaphore.key(), ErrLost)
 	}
@@ -100,10 +107,10 @@ func (p *Permit) Downgrade(ctx context.Context) error {
 	return err
 }
 
-// give releases all permits but keep.
-func (p *Permit) give(ctx context.Context, keep int) (word string, err error) {
+// give releases all permits but keep. isOnly: the call was sent once.
+func (p *Permit) give(ctx context.Context, keep int) (word string, isOnly bool, err error) {
 	if ctx == nil {
-		return "", invalid("context", nil, "a context, as context.Background()")
+		return "", false, invalid("context", nil, "a context, as context.Background()")
 	}
 	g, s := p.semaphore.gate, p.semaphore
 	ctx, end := late(ctx)
@@ -115,7 +122,7 @@ func (p *Permit) give(ctx context.Context, keep int) (word string, err error) {
 	if err != nil && keep == 0 && !errors.Is(err, ErrClosed) {
 		g.release(s, p.ID, &of)
 	}
-	return answer.word, err
+	return answer.word, !of.mayRun(), err
 }
 
 // grant is one permit, or permits of several semaphores.
@@ -123,23 +130,43 @@ type grant interface {
 	IsLost() bool
 	Lost() <-chan struct{}
 	Release(ctx context.Context) (bool, error)
+	post()
 	gate() *Gate
 }
 
+func (p *Permit) post() { p.semaphore.gate.post(p) }
+
 func (p *Permit) gate() *Gate { return p.semaphore.gate }
 
-// do runs work and releases, also if work panics. It reports whether the permit was held until its end.
-func do[G grant](ctx context.Context, permit G, work func(context.Context, G) error) (isHeld bool, err error) {
+// do runs work and posts the release, also if work panics.
+func do[G grant](ctx context.Context, permit G, work func(context.Context, G) error) error {
+	working, stop := context.WithCancelCause(ctx)
+	defer permit.post()
+	defer stop(nil)
+	watch(working, permit, stop)
+	return work(working, permit)
+}
+
+// doChecked runs work and waits for the release. It returns ErrLost if the permit was not held until the end.
+func doChecked[G grant](ctx context.Context, permit G, work func(context.Context, G) error) (err error) {
 	working, stop := context.WithCancelCause(ctx)
 	defer func() {
 		stop(nil)
-		isHeld = !permit.IsLost()
+		isHeld := !permit.IsLost()
 		wasHeld, failed := permit.Release(ctx)
 		if failed != nil {
 			permit.gate().logger.Warn("luagate: a release failed; it is repeated in the background", "error", failed)
 		}
-		isHeld = isHeld && (wasHeld || failed != nil)
+		if err == nil && !(isHeld && (wasHeld || failed != nil)) {
+			err = fmt.Errorf("luagate: %w", ErrLost)
+		}
 	}()
+	watch(working, permit, stop)
+	return work(working, permit)
+}
+
+// watch ends the context of the work when the permit is lost.
+func watch(working context.Context, permit grant, stop context.CancelCauseFunc) {
 	go func() {
 		select {
 		case <-permit.Lost():
@@ -147,12 +174,4 @@ func do[G grant](ctx context.Context, permit G, work func(context.Context, G) er
 		case <-working.Done():
 		}
 	}()
-	return false, work(working, permit)
-}
-
-func checked(isHeld bool, err error) error {
-	if err == nil && !isHeld {
-		return fmt.Errorf("luagate: %w", ErrLost)
-	}
-	return err
 }

@@ -227,8 +227,8 @@ func (r *request) granted(fence, expiresAt int64, end time.Time) *Permit {
 	if !time.Now().Before(end) {
 		return nil
 	}
-	return newPermit(r.semaphore, Permit{ID: r.id, Permits: r.permits, Fence: fence, Ticket: Ticket{r.ticket}, Limit: int(r.last.n("limit"))},
-		expiresAt, end)
+	return newPermit(r.semaphore, Permit{ID: r.id, Permits: r.permits, Fence: fence, Ticket: Ticket{r.ticket}, Limit: int(r.last.n("limit")),
+		isUnsure: r.tries.mayRun()}, expiresAt, end)
 }
 
 // giveUp releases in the background what the id may hold: also after a denial, if an earlier call may come later. The returned channel is closed at its end; nil: it holds nothing.

@@ -35,7 +35,7 @@ type Semaphore struct {
 	Label string
 	// Refuses to acquire while another limit than the declared one is in force: *LimitMismatchError.
 	Strict bool
-	// Is called in a goroutine of its own when a permit is lost, with its id. It is not called after a release.
+	// Is called in a goroutine of its own when a permit is lost, with its id: also if its release finds that it was lost.
 	OnLost func(id string)
 
 	gate     *Gate
@@ -90,25 +90,24 @@ func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 	return settled(b, permit, err)
 }
 
-// Do acquires permits as Acquire does, calls work, and releases them. Its error is that of Acquire, or the one of work as it is. A
-// release that fails is logged, and repeated in the background. The context of work ends with the cause ErrLost when the permit is
-// lost.
+// Do acquires permits as Acquire does, calls work, and releases them. It does not wait for the reply to the release: a later call of
+// this gate for this name runs after it. Its error is that of Acquire, or the one of work as it is. A release that fails is logged,
+// and repeated in the background. The context of work ends with the cause ErrLost when the permit is lost.
 func (s *Semaphore) Do(ctx context.Context, permits int, work func(ctx context.Context, permit *Permit) error) error {
 	permit, err := s.Acquire(ctx, permits)
 	if err != nil {
 		return err
 	}
-	_, err = do(ctx, permit, work)
-	return err
+	return do(ctx, permit, work)
 }
 
-// DoChecked is Do, but it returns ErrLost if work returned no error and the permit was not held until its end.
+// DoChecked is Do, but it waits for the reply to the release, and returns ErrLost if work returned no error and the permit was not held until its end.
 func (s *Semaphore) DoChecked(ctx context.Context, permits int, work func(ctx context.Context, permit *Permit) error) error {
 	permit, err := s.Acquire(ctx, permits)
 	if err != nil {
 		return err
 	}
-	return checked(do(ctx, permit, work))
+	return doChecked(ctx, permit, work)
 }
 
 // key is the name of the semaphore in errors.

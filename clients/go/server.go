@@ -18,6 +18,8 @@ type server struct {
 	gate    *Gate
 	options redis.Options // of the client of the program, without its pool and its retries
 	inbox   *inbox
+	// Whether it has the script that releases.
+	hasRelease atomic.Bool
 
 	mu      sync.Mutex // guards the fields below
 	current *connection
@@ -54,6 +56,16 @@ func plain(options any) {
 	set("PushNotificationProcessor", nil)
 	set("ClientSideCache", nil)
 	set("ClientSideCacheConfig", nil)
+}
+
+// usable returns the open connection, or nil.
+func (s *server) usable() *connection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != nil && s.current.isUsable() {
+		return s.current
+	}
+	return nil
 }
 
 // connection returns the open connection, or opens one.

@@ -244,8 +244,7 @@ func (s *Several) Do(ctx context.Context, work func(ctx context.Context, permits
 	if err != nil {
 		return err
 	}
-	_, err = do(ctx, permits, work)
-	return err
+	return do(ctx, permits, work)
 }
 
 // DoChecked is Do, but it returns ErrLost if work returned no error and one of the permits was not held until its end.
@@ -254,7 +253,7 @@ func (s *Several) DoChecked(ctx context.Context, work func(ctx context.Context, 
 	if err != nil {
 		return err
 	}
-	return checked(do(ctx, permits, work))
+	return doChecked(ctx, permits, work)
 }
 
 // requests checks the arguments of each want. They have one id.
@@ -382,6 +381,12 @@ func (p *Permits) each(f func(*Permit) error) []error {
 	}
 	calls.Wait()
 	return errs
+}
+
+func (p *Permits) post() {
+	for _, permit := range p.Each {
+		permit.post()
+	}
 }
 
 func (p *Permits) gate() *Gate { return p.Each[0].semaphore.gate }

@@ -173,6 +173,12 @@ impl Driver {
         );
     }
 
+    /// Waits until the loss of the permit of this call of `use` was reported.
+    #[track_caller]
+    pub fn says_lost(&self, call: &Call) {
+        self.says(&format!("lost {}", call.name));
+    }
+
     /// Waits until the work of this call of `use` runs.
     #[track_caller]
     pub fn works(&self, call: &Call) {

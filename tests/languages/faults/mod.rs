@@ -11,6 +11,7 @@ mod failover;
 mod messages;
 mod parity;
 pub mod pool;
+mod posted;
 mod process;
 pub mod rust;
 mod scene;

@@ -110,6 +110,9 @@ func (d *driver) use(ctx context.Context, c command) ([]string, error) {
 	}
 	g := d.gate(c)
 	wants := c.all(g.Gate)
+	if c.of("report") == "1" {
+		wants[0].Semaphore.OnLost = func(string) { d.say("!", "lost", c.name) }
+	}
 	several := g.Several(wants...)
 	one := func(ctx context.Context, _ *luagate.Permit) error { return work(ctx) }
 	all := func(ctx context.Context, _ *luagate.Permits) error { return work(ctx) }

@@ -173,13 +173,11 @@ class Semaphore(SemaphoreValues):
 
     async def revoke(self, id: str) -> bool:
         """Takes the permits or the place in line from this id. Returns whether it held or waited."""
-        check_id(id)
-        return bool(await self._run("revoke", steps.revoke, self._settings, id))
+        return bool(await self._run("revoke", steps.revoke, self._settings, check_id(id)))
 
     async def resize(self, limit: int) -> Resized:
         """Sets the limit for all callers and pins it. A lower limit takes no permit away."""
-        self._check_limit(limit)
-        reply = await self._run("resize", steps.resize, self._settings, limit)
+        reply = await self._run("resize", steps.resize, self._settings, self._check_limit(limit))
         return Resized(reply.old or None, reply.new, reply.in_use)
 
     async def _run(self, name: str, make: Callable[..., Steps[Any]], *arguments: Any) -> Any:

@@ -50,10 +50,8 @@ class Gate(Generic[S, P]):
         scripts: str | Path | None = None,
     ) -> None:
         clients.check(client, *self.accepted)
-        check_prefix(prefix)
-        check_label(label)
         self._sessions = {}
-        self.client, self.prefix, self.label = client, prefix, label
+        self.client, self.prefix, self.label = client, check_prefix(prefix), check_label(label)
         self.call_timeout = milliseconds("call_timeout", call_timeout) / 1000
         self.scripts = Scripts(scripts)
         self.is_closed = False
@@ -158,10 +156,11 @@ class SemaphoreValues:
         """The name that it was declared with."""
         return self._settings.name
 
-    def _check_limit(self, limit: object) -> None:
-        check_number("limit", limit, 1)
+    def _check_limit(self, limit: object) -> int:
+        number = check_number("limit", limit, 1)
         if self._settings.kind != "semaphore":
             raise Invalid(f"resize: got a {self._settings.kind}. Accepted: a semaphore")
+        return number
 
     def __repr__(self) -> str:
         kind, unit = self._settings.kind, self._settings.unit

@@ -42,7 +42,7 @@ class Request(Claim):
     """A request for permits of one semaphore, as a part of an operation."""
 
     def __init__(self, operation: Operation, settings: Settings, permits: int, id: str | None = None) -> None:
-        check_number("permits", permits, 1)
+        permits = check_number("permits", permits, 1)
         if permits * settings.unit > MOST:
             check_number("permits", permits * settings.unit, 1)
         label = settings.label or operation.session.label

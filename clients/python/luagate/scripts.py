@@ -41,19 +41,12 @@ class Script:
         """The arguments of a call, in the order of the manifest. The last ones may be left out."""
         return [arguments[name] for name in self._names if name in arguments or name in self._needed]
 
-    def commands(self, keys: Sequence[Any], argv: Sequence[Any], loads: bool = True) -> Commands:
-        """The commands of a call: EVALSHA. If the server does not have the script, it is loaded.
-
-        Without `loads` it is sent with the call: the client of a cluster would load it on all nodes.
-        """
-        call = ("EVALSHA", self.sha, len(keys), *keys, *argv)
-        for _ in range(2 if loads else 1):
-            try:
-                return (yield call)
-            except redis.exceptions.NoScriptError:
-                if loads:
-                    yield "SCRIPT LOAD", self.text
-        return (yield "EVAL", self.text, len(keys), *keys, *argv)  # another client has run SCRIPT FLUSH
+    def commands(self, keys: Sequence[Any], argv: Sequence[Any]) -> Commands:
+        """The commands of a call: EVALSHA. If the server does not have the script, EVAL, after which the server has it."""
+        try:
+            return (yield "EVALSHA", self.sha, len(keys), *keys, *argv)
+        except redis.exceptions.NoScriptError:
+            return (yield "EVAL", self.text, len(keys), *keys, *argv)
 
     def reply(self, values: Any) -> SimpleNamespace:
         """A reply: its `word`, and its fields by name. Raises UnexpectedReply."""

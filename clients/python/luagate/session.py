@@ -49,7 +49,7 @@ class Session:
 
         Without `until` it runs in the background.
         """
-        job = Job(script, script.commands(keys, argv, not self.is_cluster), keys[0], mailbox)
+        job = Job(script, script.commands(keys, argv), keys[0], mailbox)
         self.run_job(job, until)
         return job
 

@@ -58,16 +58,14 @@ class Settings:
     head_start_ms: int = field(init=False)
 
     def __post_init__(self) -> None:
-        check_name(self.name)
-        check_number("limit", self.limit, 1)
-        check_number("max_waiting", self.max_waiting, 0)
-        check_label(self.label)
+        name, label = check_name(self.name), check_label(self.label)
+        limit, max_waiting = check_number("limit", self.limit, 1), check_number("max_waiting", self.max_waiting, 0)
         for what, flag in (("auto_renew", self.auto_renew), ("strict", self.strict)):
             if not isinstance(flag, bool):
                 refuse(what, flag, "True or False")
         if self.on_lost is not None and not callable(self.on_lost):
             refuse("on_lost", self.on_lost, "a function of one argument, or None")
-        tag = self.name if self.name.startswith("{") else f"{{{self.name}}}"
+        tag = name if name.startswith("{") else f"{{{name}}}"
         keys = [f"{self.prefix}:{self.kind}{part}:{tag}" for part in ("", ".holders", ".queue")]
         lease_ms = 0
         if self.lease is not PERMANENT:
@@ -77,6 +75,7 @@ class Settings:
         at_least_ms = milliseconds("at_least", self.at_least, zero="none")
         head_start_ms = milliseconds("head_start", self.head_start, LONGEST_HEAD_START, zero="none")
         for what, value in (
+            ("name", name), ("label", label), ("limit", limit), ("max_waiting", max_waiting),
             ("keys", keys), ("lease_ms", lease_ms), ("first_lease_ms", lease_ms or DEFAULT_LEASE * 1000),
             ("at_least_ms", at_least_ms), ("head_start_ms", head_start_ms),
         ):  # fmt: skip
@@ -119,36 +118,44 @@ def check_timeout(timeout: object) -> float:
     return math.inf if timeout is None else milliseconds("timeout", timeout, zero="does not wait; None: waits for ever") / 1000
 
 
-def check_number(what: str, number: object, least: int) -> None:
+def check_number(what: str, number: object, least: int) -> int:
+    """The number. Of an enumeration: the value of the member, as in all checks here."""
     if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= MOST:
         refuse(what, number, f"a whole number from {least} to {MOST}")
+    return int.__int__(number)
 
 
-def check_name(name: object) -> None:
-    check_word("name", name, LONGEST_WORD)
-    if re.search(r"[{}]", name) and not GROUPED.fullmatch(name):  # type: ignore[call-overload]
-        refuse("name", name, "braces only around a group, as in {group}:name")
+def check_name(name: object) -> str:
+    text = check_word("name", name, LONGEST_WORD)
+    if re.search(r"[{}]", text) and not GROUPED.fullmatch(text):
+        refuse("name", text, "braces only around a group, as in {group}:name")
+    return text
 
 
-def check_prefix(prefix: object) -> None:
+def check_prefix(prefix: object) -> str:
     if not isinstance(prefix, str) or not PREFIX.fullmatch(prefix):
         refuse("prefix", prefix, "1 to 64 of the letters a-z and A-Z, digits, '.', '_', '-' and ':'")
+    return str.__str__(prefix)
 
 
-def check_id(id: object) -> None:
-    check_word("id", id, LONGEST_WORD)
+def check_id(id: object) -> str:
+    return check_word("id", id, LONGEST_WORD)
 
 
-def check_label(label: object) -> None:
-    if label is not None:
-        check_word("label", label, LONGEST_LABEL, ", or None")
+def check_label(label: object) -> str | None:
+    return None if label is None else check_word("label", label, LONGEST_LABEL, ", or None")
 
 
-def check_word(what: str, word: object, longest: int, other: str = "") -> None:
+def check_word(what: str, word: object, longest: int, other: str = "") -> str:
     """`longest`: in bytes. `other`: what else is accepted."""
     if not isinstance(word, str) or not 1 <= len(encoded(word)) <= longest or SPACE.search(word):
         refuse(what, word, f"a text of 1 to {longest} bytes without white space and control characters{other}")
+    return str.__str__(word)  # an f-string would show the member of an enumeration, not its value
 
 
 def encoded(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
+    """Empty, and so refused: a text with a half of a character, which cannot be sent."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return b""

@@ -113,13 +113,11 @@ class Semaphore(SemaphoreValues):
 
     def revoke(self, id: str) -> bool:
         """Takes the permits or the place in line from this id. Returns whether it held or waited. Blocks for one call."""
-        check_id(id)
-        return bool(self._run("revoke", steps.revoke, self._settings, id))
+        return bool(self._run("revoke", steps.revoke, self._settings, check_id(id)))
 
     def resize(self, limit: int) -> Resized:
         """Sets the limit for all callers and pins it. A lower limit takes no permit away. Blocks for one call."""
-        self._check_limit(limit)
-        reply = self._run("resize", steps.resize, self._settings, limit)
+        reply = self._run("resize", steps.resize, self._settings, self._check_limit(limit))
         return Resized(reply.old or None, reply.new, reply.in_use)
 
     def _run(self, name: str, make: Callable[..., Steps[Any]], *arguments: Any) -> Any:

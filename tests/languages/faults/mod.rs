@@ -9,6 +9,7 @@ mod ending;
 mod errors;
 mod failover;
 mod messages;
+mod no_script;
 mod parity;
 pub mod pool;
 mod posted;

@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::{
-    access, busy_client, calls, ending, errors, failover, messages, posted, process, several, silence, subscription,
-    suspend, work,
+    access, busy_client, calls, ending, errors, failover, messages, no_script, posted, process, several, silence,
+    subscription, suspend, work,
 };
 use libtest_mimic::Failed;
 
@@ -22,7 +22,7 @@ const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> 
     Fault { name, test, on_variants: true }
 }
 
-pub const FAULTS: [Fault; 56] = [
+pub const FAULTS: [Fault; 57] = [
     new("silent_server_before_the_first_wait", silence::before_the_first_wait),
     on_all("silent_server_during_the_wait", silence::during_the_wait),
     new("silent_server_after_the_wait", silence::after_the_wait),
@@ -40,6 +40,7 @@ pub const FAULTS: [Fault; 56] = [
     new("subscription_is_kept_during_a_long_wait", subscription::kept),
     new("server_without_subscribe_publish_or_pubsub", subscription::unknown_commands),
     on_all("messages_of_others", messages::broken),
+    on_all("server_refuses_script", no_script::refused),
     on_all("wrong_password", access::wrong_password),
     new("missing_permission", access::missing_permission),
     new("permissions_of_the_readme", access::permissions_of_the_readme),

@@ -170,6 +170,7 @@ def invalid_calls(make, gate):
     add("auto_renew", [None, 1, "yes"], lambda value: gate.semaphore("a", 1, 1, auto_renew=value))
     add("strict", [None, 1, "yes"], lambda value: gate.semaphore("a", 1, strict=value))
     add("on_lost", [1, "f"], lambda value: gate.semaphore("a", 1, on_lost=value))
+    add("name", ["\ud800", "a\udfff"], lambda value: gate.mutex(value), "a text of 1 to 200 bytes")
     add("name", ["", " ", "a b", "a\n", "{a", "a}", "{}:a", b"a", True], lambda value: gate.mutex(value))
     add("name", ["x" * 201, "x" * 10_000, None, 1], lambda value: gate.mutex(value), "a text of 1 to 200 bytes")
     add("label", ["", "a b", "x" * 164, 1, True], lambda value: gate.mutex("a", label=value), "characters, or None")
@@ -179,7 +180,7 @@ def invalid_calls(make, gate):
     add("prefix", ["", "a b", "x" * 65, "{a}", None, 1], make)
     add("call_timeout", [None, 0, *DURATIONS], lambda value: make("p", call_timeout=value))
     add("label(gate)", ["", "a b", "x" * 164, 1], lambda value: make("p", label=value))
-    add("scripts", [None, "/nowhere", 1], lambda value: make("p", scripts=value))
+    add("scripts", ["/nowhere", 1], lambda value: make("p", scripts=value))
     return cases
 
 

@@ -32,18 +32,15 @@ function loadScripts(folder) {
   return scripts;
 }
 
-/** Calls a script, and loads it first if the server does not have it. */
-function runScript(redis, { sha1, text }, keys, argv) {
+/** Calls a script. If the server does not have it, sends its text, which the server keeps. */
+async function runScript(redis, { sha1, text }, keys, argv) {
   const rest = [String(keys.length), ...keys, ...argv];
-  const run = () => redis.sendCommand(['EVALSHA', sha1, ...rest]);
-  const load = () => redis.sendCommand(['SCRIPT', 'LOAD', text]);
-  const ifUnknown = (attempt) => (error) => {
+  try {
+    return await redis.sendCommand(['EVALSHA', sha1, ...rest]);
+  } catch (error) {
     if (!error.message.startsWith('NOSCRIPT')) throw error;
-    return attempt();
-  };
-  return run()
-    .catch(ifUnknown(() => Promise.all([load(), run()]).then((replies) => replies[1]))) // sent in one packet
-    .catch(ifUnknown(() => redis.sendCommand(['EVAL', text, ...rest])));
+    return redis.sendCommand(['EVAL', text, ...rest]);
+  }
 }
 
 /** The arguments of a call, in the order of the manifest. The last ones may be left out. */

@@ -1,17 +1,5 @@
-export { Luagate } from './lib/luagate.js';
-export {
-  AboveLimitError,
-  ClosedError,
-  DeniedError,
-  InvalidError,
-  LimitMismatchError,
-  LineFullError,
-  LostError,
-  LuagateError,
-  NoPermissionError,
-  RevokedError,
-  TimedOutError,
-  UnexpectedReplyError,
-  UnreachableError,
-} from './lib/errors.js';
-export { Ticket } from './lib/ticket.js';
+const { classes } = require('./lib/errors.js');
+const { Luagate } = require('./lib/luagate.js');
+const { Ticket } = require('./lib/ticket.js');
+
+module.exports = { Luagate, Ticket, ...classes };

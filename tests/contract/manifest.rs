@@ -150,17 +150,30 @@ fn each_client_contains_the_scripts_and_the_licences() {
     for file in ["manifest.json", "errors.json"] {
         expected.insert(file.into(), std::fs::read(Path::new("lua").join(file)).unwrap());
     }
-    for folder in ["python/luagate", "javascript", "go", "java/src/main/resources/luagate"] {
+    for folder in ["python/luagate", "go", "java/src/main/resources/luagate"] {
         let there = files(&Path::new("clients").join(folder).join("lua"));
         let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&there), names(&expected), "{folder}: run `./dev manifest`");
         assert!(there == expected, "{folder}: the scripts have changed: run `./dev manifest`");
+    }
+    let module = std::fs::read_to_string("clients/javascript/lib/lua.js").unwrap();
+    expected.retain(|file, _| file.extension().is_none_or(|ending| ending != "md"));
+    let entries = expected.iter().map(|(file, text)| {
+        let text = std::str::from_utf8(text).unwrap().replace('\\', "\\\\").replace('`', "\\`");
+        format!("  '{}': `{}`,\n", file.display(), text.replace("${", "\\${"))
+    });
+    let entries: Vec<String> = entries.collect();
+    assert!(
+        entries.iter().all(|entry| module.contains(entry)),
+        "the module of JavaScript: run `./dev manifest`"
+    );
+    let length = module.lines().take(2).map(|line| line.len() + 1).sum::<usize>() + "};\n".len();
+    let whole = length + entries.iter().map(String::len).sum::<usize>();
+    assert_eq!(module.len(), whole, "the module of JavaScript: run `./dev manifest`");
+    for client in ["python", "javascript", "go", "java"] {
         for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
-            let client = Path::new("clients").join(folder.split('/').next().unwrap());
-            assert!(
-                read_bytes(client.join(licence)) == read_bytes(licence),
-                "{folder}: {licence}: run `./dev manifest`"
-            );
+            let copy = Path::new("clients").join(client).join(licence);
+            assert!(read_bytes(copy) == read_bytes(licence), "{client}: {licence}: run `./dev manifest`");
         }
     }
 }

@@ -1,15 +1,16 @@
 // The connection for calls. A call whose reply is lost is repeated: with the same id it has the same outcome.
-import { connect } from './connections.js';
-import { ClosedError, UnreachableError } from './errors.js';
-import { isMoved, isPassing, isReply, named } from './replies.js';
-import { LateError, pause, within } from './timers.js';
+const { connect } = require('./connections.js');
+const { ClosedError, UnreachableError } = require('./errors.js');
+const { localTime } = require('./node.js');
+const { isMoved, isPassing, isReply, named } = require('./replies.js');
+const { LateError, pause, within } = require('./timers.js');
 
 const ATTEMPT_MS = 2_000; // after this time without a reply, the connection counts as broken
 const FIRST_PAUSE_MS = 10; // before the first retry; each further one waits twice as long
 const LONGEST_PAUSE_MS = 1_000;
 const FIRST_MS = 500; // how long the first call of all tries to connect
 
-export class Calls {
+class Calls {
   #make;
   #prefix;
   #attemptMs;
@@ -29,7 +30,7 @@ export class Calls {
   }
 
   /**
-   * Runs `call(connection)` until it is answered, but not longer than `until`, by `performance.now()`. Does not repeat it when
+   * Runs `call(connection)` until it is answered, but not longer than `until`, by `localTime()`. Does not repeat it when
    * `isOver()`. In the background it is repeated after every error, and does not keep the process alive. Sets `attempts.isUnsure` if one of them was not answered.
    */
   run(call, until, { isOver = () => false, isBackground = false, attempts = {} } = {}) {
@@ -41,7 +42,7 @@ export class Calls {
   }
 
   async #run(call, until, isOver, isBackground, attempts) {
-    const first = performance.now() + FIRST_MS;
+    const first = localTime() + FIRST_MS;
     let wait = FIRST_PAUSE_MS;
     let failure;
     do {
@@ -57,20 +58,20 @@ export class Calls {
         failure = error;
       }
       const isSilent = this.#isKnown || failure instanceof LateError;
-      if (!isSilent && performance.now() + wait > first) throw cannotConnect(failure);
-      await pause(Math.min(wait, until - performance.now()), isBackground);
+      if (!isSilent && localTime() + wait > first) throw cannotConnect(failure);
+      await pause(Math.min(wait, until - localTime()), isBackground);
       wait = Math.min(2 * wait, LONGEST_PAUSE_MS);
-    } while (performance.now() < until && !isOver());
+    } while (localTime() < until && !isOver());
     const why = `the server did not answer in time (${failure.message})`;
     throw new UnreachableError(`${why}. Check that it runs, its load and the network`, { cause: failure });
   }
 
   async #attempt(call, until, isOver, isBackground) {
-    const end = Math.min(until, performance.now() + this.#attemptMs);
-    const connection = this.#connection ?? (await within(end - performance.now(), this.#open(), isBackground));
+    const end = Math.min(until, localTime() + this.#attemptMs);
+    const connection = this.#connection ?? (await within(end - localTime(), this.#open(), isBackground));
     if (isOver() || this.#isClosed) throw new ClosedError();
     try {
-      return await within(end - performance.now(), call(connection), isBackground);
+      return await within(end - localTime(), call(connection), isBackground);
     } catch (error) {
       const isBroken = isReply(error) ? isMoved(error) : end < until;
       if (isBroken) this.#drop(connection);
@@ -117,3 +118,5 @@ function cannotConnect(error) {
   const remedy = 'Check that it runs and that the address is right';
   return new UnreachableError(`cannot connect to the server (${why}). ${remedy}`, { cause: error });
 }
+
+module.exports = { Calls };

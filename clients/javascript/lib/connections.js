@@ -1,16 +1,44 @@
 // Connections of the supported packages. A connection is opened once, and never used again after its end.
-import { InvalidError } from './errors.js';
-import { within } from './timers.js';
+const { InvalidError } = require('./errors.js');
+const { withRealTimers } = require('./node.js');
+const { noteReply } = require('./replies.js');
+const { within } = require('./timers.js');
 
 const CONNECT_MS = 2_000; // after this time without a connection, the attempt has failed. The packages would wait longer
+const CODE = /^[A-Z][A-Z0-9_]+ /; // with which the errors of servers begin
+
+/** A connection of one of the packages, over which a server answers. */
+class Connection {
+  isOver = false;
+
+  /** Opens it. `promise` is that of the package. */
+  async opened(promise) {
+    try {
+      await promise;
+    } catch (error) {
+      if (CODE.test(error.message) && error.code === undefined) noteReply(error); // the server refused the login
+      throw error;
+    }
+  }
+
+  /** The reply to a command. An error that comes while the connection is open is a reply. */
+  async answered(promise) {
+    try {
+      return await promise;
+    } catch (error) {
+      if (!this.isOver) noteReply(error);
+      throw error;
+    }
+  }
+}
 
 /** A connection of the package `redis`, with the settings of the given client. */
-class NodeRedisConnection {
+class NodeRedisConnection extends Connection {
   #client;
   #isSettled = false; // whether the attempt to connect has ended
-  #isOver = false;
 
   constructor(client, onEnd) {
+    super();
     const socket = {
       ...client.options?.socket,
       connectTimeout: 2 * CONNECT_MS,
@@ -27,26 +55,26 @@ class NodeRedisConnection {
     };
     const connected = () => {
       this.#isSettled = true;
-      if (this.#isOver) this.end();
+      if (this.isOver) this.end();
     };
     this.#client.on('error', broken).on('end', onEnd).on('connect', connected);
     this.#client.unref();
   }
 
-  async open() {
-    await this.#client.connect();
+  open() {
+    return this.opened(this.#client.connect());
   }
 
   sendCommand(args) {
-    return this.#client.sendCommand(args);
+    return this.answered(withRealTimers(() => this.#client.sendCommand(args)));
   }
 
   subscribe(channel, receive) {
-    return this.#client.subscribe(channel, receive);
+    return this.answered(withRealTimers(() => this.#client.subscribe(channel, receive)));
   }
 
   end() {
-    this.#isOver = true;
+    this.isOver = true;
     if (!this.#isSettled) return; // redis 5.0 would connect all the same. This ends it then
     try {
       this.#client.destroy();
@@ -63,12 +91,12 @@ function withoutArguments(error) {
 }
 
 /** A connection of the package `ioredis`, with the settings of the given client. */
-class IoRedisConnection {
+class IoRedisConnection extends Connection {
   #client;
   #failure; // names the cause, which the error of `connect` does not
-  #isOver = false;
 
   constructor(client, onEnd) {
+    super();
     const once = { lazyConnect: true, retryStrategy: null, reconnectOnError: null, enableOfflineQueue: false };
     const plain = { protocol: 2, stringNumbers: false, keyPrefix: '', enableReadyCheck: false, autoResubscribe: false };
     const bounds = {
@@ -78,45 +106,50 @@ class IoRedisConnection {
       disconnectTimeout: 1,
     };
     this.#client = client.duplicate({ ...once, ...plain, ...bounds, enableAutoPipelining: false });
-    this.#client.on('error', (error) => (this.#failure = error)).on('end', onEnd);
+    const ended = () => {
+      this.isOver = true;
+      onEnd();
+    };
+    this.#client.on('error', (error) => (this.#failure = error)).on('close', ended);
     this.#client.on('connect', () => this.#client.stream.unref());
   }
 
-  async open() {
-    await this.#client.connect().catch((error) => withoutArguments(this.#failure ?? error));
+  open() {
+    return this.opened(this.#client.connect().catch((error) => withoutArguments(this.#failure ?? error)));
   }
 
   sendCommand(args) {
-    return this.#client.call(...args).catch(withoutArguments);
+    return this.answered(this.#client.call(...args).catch(withoutArguments));
   }
 
   subscribe(channel, receive) {
     this.#client.on('message', (_, text) => receive(text));
-    return this.#client.subscribe(channel).catch(withoutArguments);
+    return this.answered(this.#client.subscribe(channel).catch(withoutArguments));
   }
 
   end() {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (this.isOver) return;
+    this.isOver = true;
     this.#client.disconnect();
   }
 }
 
 /** Returns a function that makes connections with the settings of this client: `(onEnd) => connection`. */
-export function connectionsOf(client) {
+function connectionsOf(client) {
   if (typeof client?.duplicate === 'function') {
     if (typeof client.createPool === 'function') return (onEnd) => new NodeRedisConnection(client, onEnd);
     if (typeof client.call === 'function' && !client.isCluster) return (onEnd) => new IoRedisConnection(client, onEnd);
   }
   const got = client?.constructor?.name ?? String(client);
-  const accepted = '`createClient({ url })` of the package redis 5 or 6, or `new Redis(url)` of the package ioredis 5 or 6';
+  const accepted =
+    '`createClient({ url })` of the package redis 5 or 6, or `new Redis(url)` of the package ioredis 5 or 6';
   throw new InvalidError(
     `client: got ${got}. Accepted: ${accepted}. Clusters, pools and sentinels of redis are not accepted`,
   );
 }
 
 /** Makes a connection and opens it within this time. It does not keep the process alive: the calls that need it do. */
-export async function connect(make, onEnd, ms) {
+async function connect(make, onEnd, ms) {
   const connection = make(onEnd);
   try {
     await within(Math.min(ms, CONNECT_MS), connection.open(), true);
@@ -126,3 +159,5 @@ export async function connect(make, onEnd, ms) {
     throw error;
   }
 }
+
+module.exports = { connectionsOf, connect };

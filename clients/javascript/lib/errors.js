@@ -1,18 +1,13 @@
 // The errors of this package. Another error of the server reaches the caller as it is.
-import { inspect } from 'node:util';
+const { inspect } = require('./node.js');
 
-export const MOST = 2 ** 31 - 1; // the highest limit; a reader-writer lock has it, and a writer holds as many permits
+const MOST = 2 ** 31 - 1; // the highest limit; a reader-writer lock has it, and a writer holds as many permits
 
 /** The base of all errors of this package. */
-export class LuagateError extends Error {
-  constructor(message, options) {
-    super(message, options);
-    this.name = new.target.name;
-  }
-}
+class LuagateError extends Error {}
 
 /** An argument is not valid. Nothing was sent. */
-export class InvalidError extends LuagateError {}
+class InvalidError extends LuagateError {}
 
 /** Not granted, because of how the semaphore `name` was in use at that time. */
 class UsageError extends LuagateError {
@@ -37,7 +32,7 @@ function used({ in_use, limit }) {
 }
 
 /** The permits were not granted at once. */
-export class DeniedError extends UsageError {
+class DeniedError extends UsageError {
   constructor(name, usage) {
     super(
       `${name}: not granted at once: ${used(usage)}, and ${usage.waiting} callers wait in line. Try again later, or wait with \`acquire\``,
@@ -48,7 +43,7 @@ export class DeniedError extends UsageError {
 }
 
 /** The line has `maxWaiting` waiters or more. */
-export class LineFullError extends UsageError {
+class LineFullError extends UsageError {
   constructor(name, usage, maxWaiting) {
     const why = `${usage.waiting} callers wait in line already, and maxWaiting is ${maxWaiting}`;
     super(`${name}: ${why}. Try again later`, name, usage);
@@ -56,10 +51,10 @@ export class LineFullError extends UsageError {
 }
 
 /** The usage of a semaphore before the first reply. */
-export const UNKNOWN = { in_use: 0, limit: 0, waiting: 0, next_expiry: -1 };
+const UNKNOWN = { in_use: 0, limit: 0, waiting: 0, next_expiry: -1 };
 
 /** The permits were not granted within the timeout, in ms. `cause`: the last error, if the server did not answer. */
-export class TimedOutError extends UsageError {
+class TimedOutError extends UsageError {
   constructor(name, usage, timeout, cause) {
     const full = `${used(usage)}, and ${usage.waiting} callers wait in line. Try again later`;
     const why = usage.limit ? full : 'the server did not answer. Check its address, TLS and load';
@@ -68,7 +63,7 @@ export class TimedOutError extends UsageError {
 }
 
 /** More permits than the limit in force: waiting cannot help. */
-export class AboveLimitError extends LuagateError {
+class AboveLimitError extends LuagateError {
   constructor(name, permits, limit) {
     const accepted = `1 to ${limit}. Ask for fewer, or raise the limit with \`resize\``;
     super(`${name}: ${permits} permits are more than the limit in force. Accepted: ${accepted}`);
@@ -77,7 +72,7 @@ export class AboveLimitError extends LuagateError {
 }
 
 /** The semaphore is `strict`, and the limit in force is another one. */
-export class LimitMismatchError extends LuagateError {
+class LimitMismatchError extends LuagateError {
   constructor(name, declared, limit) {
     const remedy = `Declare ${limit}, or change the limit with \`resize\``;
     super(`${name}: the limit in force is ${limit}, this caller declares ${declared}. ${remedy}`);
@@ -86,23 +81,23 @@ export class LimitMismatchError extends LuagateError {
 }
 
 /** The permit is no longer held: its lease ended, or it was released or revoked. */
-export class LostError extends LuagateError {}
+class LostError extends LuagateError {}
 
 /** Another client removed this waiter from the line. */
-export class RevokedError extends LuagateError {}
+class RevokedError extends LuagateError {}
 
 /** The gate was closed. */
-export class ClosedError extends LuagateError {
+class ClosedError extends LuagateError {
   constructor() {
     super('the gate is closed. Make a new Luagate');
   }
 }
 
 /** The server's ACL or its password refuses this client. */
-export class NoPermissionError extends LuagateError {}
+class NoPermissionError extends LuagateError {}
 
 /** The scripts never return this reply. */
-export class UnexpectedReplyError extends LuagateError {
+class UnexpectedReplyError extends LuagateError {
   constructor(script, reply) {
     const what = 'unexpected reply; the script never returns this. Check for a proxy that changes replies';
     super(`${script}: ${what}: ${inspect(reply).slice(0, 200)}`);
@@ -110,4 +105,26 @@ export class UnexpectedReplyError extends LuagateError {
 }
 
 /** No connection to the server, or no reply in time. */
-export class UnreachableError extends LuagateError {}
+class UnreachableError extends LuagateError {}
+
+const classes = {
+  AboveLimitError,
+  ClosedError,
+  DeniedError,
+  InvalidError,
+  LimitMismatchError,
+  LineFullError,
+  LostError,
+  LuagateError,
+  NoPermissionError,
+  RevokedError,
+  TimedOutError,
+  UnexpectedReplyError,
+  UnreachableError,
+};
+// A minifier renames classes, but not these keys.
+for (const [name, { prototype }] of Object.entries(classes)) {
+  Object.defineProperty(prototype, 'name', { value: name, writable: true, configurable: true });
+}
+
+module.exports = { ...classes, classes, MOST, UNKNOWN };

@@ -1,10 +1,10 @@
 // The messages from the server, and the requests that they belong to.
-import { randomBytes } from 'node:crypto';
-import { connect } from './connections.js';
-import { NoPermissionError } from './errors.js';
-import { isReply, isUnknownCommand, named } from './replies.js';
-import { sha1 } from './scripts.js';
-import { after, pause, within } from './timers.js';
+const { connect } = require('./connections.js');
+const { NoPermissionError } = require('./errors.js');
+const { localTime, randomBytes } = require('./node.js');
+const { isReply, isUnknownCommand, named } = require('./replies.js');
+const { sha1 } = require('./scripts.js');
+const { after, pause, within } = require('./timers.js');
 
 const PATIENCE_MS = 15_000; // after a call, the server keeps a waiter's place for this time
 const PATIENCE_UNHEARD_MS = 3_000; // the same if messages do not reach the client: it asks every second
@@ -16,7 +16,7 @@ const LONGEST_PAUSE_MS = 1_000;
 const MESSAGE = /^([!-~]+) (\d+) (\d+) (-1|\d+) (\d+) ([0-9a-f]{40})$/; // id permits fence expires_at now signature
 
 /** The subscription of a client. The first waiter opens it, and all waiters share it. */
-export class Inbox {
+class Inbox {
   #make;
   #prefix;
   #requests = new Map(); // those that wait, by id
@@ -25,7 +25,7 @@ export class Inbox {
   #attempt; // a promise, while an attempt to subscribe runs
   #isKept = false; // whether the subscription is being opened
   #isVerified = false; // whether a verification runs
-  #unheardUntil = 0; // until this time, by `performance.now()`, messages do not reach the client
+  #unheardUntil = 0; // until this time, by `localTime()`, messages do not reach the client
   #isClosed = false;
 
   constructor(make, prefix) {
@@ -70,7 +70,8 @@ export class Inbox {
     if (!connection) return this.#keep();
     if (this.#isVerified) return;
     this.#isVerified = true;
-    within(PING_MS, connection.sendCommand(['PING']))
+    // In capitals, `ioredis` 5.0 sends it over no subscription.
+    within(PING_MS, connection.sendCommand(['ping']))
       .catch((error) => isReply(error) || this.#lose(connection))
       .finally(() => (this.#isVerified = false));
   }
@@ -94,7 +95,7 @@ export class Inbox {
   }
 
   #isNeeded() {
-    return this.#requests.size > 0 && !this.#connection && !this.#isClosed && performance.now() >= this.#unheardUntil;
+    return this.#requests.size > 0 && !this.#connection && !this.#isClosed && localTime() >= this.#unheardUntil;
   }
 
   // Tries to subscribe while waiters need it. Then they ask again: messages may have been lost.
@@ -137,7 +138,7 @@ export class Inbox {
       connection?.end();
       if (!isUnknownCommand(error)) throw named(error, this.#prefix);
     }
-    this.#unheardUntil = performance.now() + UNHEARD_MS;
+    this.#unheardUntil = localTime() + UNHEARD_MS;
   }
 
   // The number of subscribers. Rejects if an ACL forbids a message: the scripts send nothing then. On a connection of its own,
@@ -162,6 +163,8 @@ export class Inbox {
     const signed = text.slice(0, text.lastIndexOf(' '));
     if (!request || words.pop() !== sha1(request.secret + signed)) return;
     const [permits, fence, expires_at, now] = words.map(Number);
-    request.deliver({ permits, fence, expires_at, now, clock: performance.now() - now });
+    request.deliver({ permits, fence, expires_at, now, clock: localTime() - now });
   }
 }
+
+module.exports = { Inbox };

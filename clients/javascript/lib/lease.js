@@ -1,12 +1,13 @@
 // The lease of a permit: its end by this process's clock, and its renewal in the background.
-import { LostError } from './errors.js';
-import { after } from './timers.js';
+const { LostError } = require('./errors.js');
+const { localTime } = require('./node.js');
+const { after } = require('./timers.js');
 
-export class Lease {
+class Lease {
   #gate;
   #settings;
   #id;
-  #end; // by `performance.now()`
+  #end; // by `localTime()`
   #isRenewed;
   #renewAt = Infinity;
   #stopTimer;
@@ -26,7 +27,7 @@ export class Lease {
 
   /** Milliseconds until the lease ends: never longer than on the server. */
   get remaining() {
-    return this.#isOver ? 0 : Math.max(0, this.#end - performance.now());
+    return this.#isOver ? 0 : Math.max(0, this.#end - localTime());
   }
 
   /** Is aborted when the permit is lost, not when it is released. */
@@ -77,7 +78,7 @@ export class Lease {
   // Renews it when a third of the time that is left is over.
   #planRenewal() {
     const isPlanned = this.#isRenewed && this.#end < Infinity;
-    this.#renewAt = isPlanned ? performance.now() + Math.min(this.remaining, this.#settings.lease) / 3 : Infinity;
+    this.#renewAt = isPlanned ? localTime() + Math.min(this.remaining, this.#settings.lease) / 3 : Infinity;
     this.#plan();
   }
 
@@ -85,13 +86,13 @@ export class Lease {
   #plan() {
     this.#stopTimer?.();
     if (!(this.#isRenewed || this.isWatched) || this.#isOver || this.#end === Infinity) return;
-    const next = Math.min(this.#renewAt, this.#end) - performance.now();
+    const next = Math.min(this.#renewAt, this.#end) - localTime();
     this.#stopTimer = after(next, () => this.#work(), true);
   }
 
   #work() {
     if (!this.remaining) return this.#lose(this.lostError);
-    if (performance.now() >= this.#renewAt && !this.#gate.isClosed) this.#sendRefresh();
+    if (localTime() >= this.#renewAt && !this.#gate.isClosed) this.#sendRefresh();
     this.#plan();
   }
 
@@ -103,7 +104,7 @@ export class Lease {
       if (this.#isOver || this.#gate.isClosed) return;
       this.#failure = error;
       this.#gate.warn(`${this.#settings.key}: the lease of ${this.#id} could not be renewed`, error);
-      this.#renewAt = performance.now() + Math.min(Math.max(this.#settings.lease / 10, 5), 1_000);
+      this.#renewAt = localTime() + Math.min(Math.max(this.#settings.lease / 10, 5), 1_000);
       this.#plan();
     }
   }
@@ -116,3 +117,5 @@ export class Lease {
     this.#gate.quietly(() => this.#settings.onLost?.(error));
   }
 }
+
+module.exports = { Lease };

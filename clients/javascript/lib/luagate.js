@@ -1,15 +1,15 @@
 // Semaphores and locks on one server.
-import { setImmediate as soon } from 'node:timers/promises';
-import { Calls } from './calls.js';
-import { connectionsOf } from './connections.js';
-import { ClosedError, LuagateError, MOST } from './errors.js';
-import { Inbox } from './inbox.js';
-import { argvOf, callOnce, loadScripts } from './scripts.js';
-import { Semaphore } from './semaphore.js';
-import { checkInteger, checkLabel, checkNames, checkPrefix, checkType, Settings } from './settings.js';
-import { Several } from './several.js';
-import { pause } from './timers.js';
-import { Wait } from './wait.js';
+const { Calls } = require('./calls.js');
+const { connectionsOf } = require('./connections.js');
+const { ClosedError, LuagateError, MOST } = require('./errors.js');
+const { Inbox } = require('./inbox.js');
+const { localTime, setImmediate } = require('./node.js');
+const { argvOf, callOnce, loadScripts } = require('./scripts.js');
+const { Semaphore } = require('./semaphore.js');
+const { checkInteger, checkLabel, checkNames, checkPrefix, checkType, Settings } = require('./settings.js');
+const { Several } = require('./several.js');
+const { pause } = require('./timers.js');
+const { Wait } = require('./wait.js');
 
 const CALL_TIMEOUT_MS = 4_000;
 const LONGEST_CALL_TIMEOUT_MS = 86_400_000;
@@ -18,7 +18,7 @@ const RELEASE_MS = 60_000; // a release in the background is repeated for this t
 const LATE_MS = 1_000; // from the release of an id to a second one, if a call of it may reach the server late
 const NAMES = ['prefix', 'scripts', 'callTimeout', 'label', 'onWarning'];
 
-export class Luagate {
+class Luagate {
   #calls;
   #scripts;
   #callTimeout;
@@ -71,7 +71,7 @@ export class Luagate {
   async #close() {
     await null; // from here on, the gate is closed
     this.#waits.forEach((wait) => wait.fail(new ClosedError()));
-    await soon(); // the waiters send their releases
+    await new Promise((resolve) => setImmediate(resolve)); // the waiters send their releases
     await this.#calls.close(CLOSE_MS);
     this.inbox.close();
   }
@@ -80,9 +80,9 @@ export class Luagate {
     if (this.isClosed) throw new ClosedError();
   }
 
-  /** The latest time, by `performance.now()`, for a call without a deadline of its own. */
+  /** The latest time, by `localTime()`, for a call without a deadline of its own. */
   until() {
-    return performance.now() + this.#callTimeout;
+    return localTime() + this.#callTimeout;
   }
 
   /** Waits in line: runs `work(wait)`. */
@@ -114,7 +114,7 @@ export class Luagate {
    */
   async releaseLater(settings, id, attempts = {}) {
     const lease = settings.lease === 0 ? Infinity : Math.max(settings.lease, settings.atLeast);
-    const until = performance.now() + Math.max(lease, RELEASE_MS);
+    const until = localTime() + Math.max(lease, RELEASE_MS);
     try {
       await this.call(settings, 'release', { id, keep: 0 }, until, { isBackground: true });
       const again = () => this.isClosed || this.releaseLater(settings, id);
@@ -138,3 +138,5 @@ export class Luagate {
     }
   }
 }
+
+module.exports = { Luagate };

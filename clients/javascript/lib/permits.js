@@ -1,13 +1,13 @@
 // Held permits: of one semaphore, and of several together.
-import { InvalidError, LostError } from './errors.js';
-import { Lease } from './lease.js';
-import { given } from './ticket.js';
+const { InvalidError, LostError } = require('./errors.js');
+const { Lease } = require('./lease.js');
+const { given } = require('./ticket.js');
 
 /** A permit that the program no longer references is no longer renewed. */
 const unreferenced = new FinalizationRegistry((lease) => lease.renew(false));
 
 /** A held permit: `id`, `permits`, `fence`, `limit`, and `ticket` (`null`: it did not wait in line). */
-export class Permit {
+class Permit {
   #gate;
   #settings;
   #hasEnded = false; // whether the server has confirmed the release
@@ -81,7 +81,7 @@ export class Permit {
 }
 
 /** Permits of several semaphores: `permits`, in the order of the request. */
-export class Permits {
+class Permits {
   #gate;
   #signal;
 
@@ -133,7 +133,7 @@ export class Permits {
 }
 
 /** Calls this for each permit. Waits for all calls, and then throws the first error. */
-export async function allOf(permits, call) {
+async function allOf(permits, call) {
   const results = await Promise.allSettled(permits.map(call));
   const failed = results.find(({ status }) => status === 'rejected');
   if (failed) throw failed.reason;
@@ -141,7 +141,7 @@ export async function allOf(permits, call) {
 }
 
 /** Runs `work(held)`, and then releases `held`. With `check` it rejects if the permits were lost before the end. */
-export async function releasedAfter(held, gate, check, work) {
+async function releasedAfter(held, gate, check, work) {
   let result;
   try {
     result = await work(held);
@@ -176,3 +176,5 @@ async function endOf(held, gate) {
     gate.warn('the release at the end of a block failed. It goes on in the background', error);
   }
 }
+
+module.exports = { Permit, Permits, allOf, releasedAfter };

@@ -1,19 +1,20 @@
 // The meaning of an error: whether the server replied it, and what to do.
-import { readFileSync } from 'node:fs';
-import { NoPermissionError, UnexpectedReplyError } from './errors.js';
+const { NoPermissionError, UnexpectedReplyError } = require('./errors.js');
+const files = require('./lua.js');
 
 // What the errors of servers and proxies mean. The first row that fits counts; the last one fits all.
-const ROWS = JSON.parse(readFileSync(new URL('../lua/errors.json', import.meta.url), 'utf8')).errors;
+const ROWS = JSON.parse(files['errors.json']).errors;
 const REFUSED = /^(NOPERM|NOAUTH|WRONGPASS)\b|permissions to |ACL failure|can't run this command|can't access/;
 const UNKNOWN = /unknown command/i;
 
-/** Whether the server replied with this error. Without an import: a package that is installed as a link finds no other one. */
-export function isReply(error) {
-  for (let one = error; one; one = Object.getPrototypeOf(one)) {
-    if (one.constructor?.name === 'ErrorReply' || one.constructor?.name === 'ReplyError') return true;
-  }
-  return false;
+const replied = new WeakSet(); // the errors of replies. Their classes tell nothing: a minifier renames them
+
+/** Notes that the server replied with this error. */
+function noteReply(error) {
+  replied.add(error);
 }
+
+const isReply = (error) => replied.has(error);
 
 function fits({ code, contains = '', is }, text) {
   if (code === undefined) return text.includes(contains) && (is === undefined || is === text);
@@ -26,16 +27,16 @@ function fits({ code, contains = '', is }, text) {
 const rowOf = (error) => ROWS.find((row) => fits(row, error.message));
 
 /** Whether the same call is repeated: it was not answered, or is refused only for now. */
-export function isPassing(error) {
+function isPassing(error) {
   if (error instanceof UnexpectedReplyError) return false;
   return !isReply(error) || rowOf(error).passes === 'yes';
 }
 
-export const isMoved = (error) => isReply(error) && ['READONLY', 'REDIRECT'].includes(rowOf(error).code);
-export const isUnknownCommand = (error) => isReply(error) && UNKNOWN.test(error.message);
+const isMoved = (error) => isReply(error) && ['READONLY', 'REDIRECT'].includes(rowOf(error).code);
+const isUnknownCommand = (error) => isReply(error) && UNKNOWN.test(error.message);
 
 /** The error for the caller. A refusal gets the ACL line to add, with this prefix of the keys and channels. */
-export function named(error, prefix) {
+function named(error, prefix) {
   if (!isReply(error) || !REFUSED.test(error.message)) return error;
   const text = error.message;
   if (/^(NOAUTH|WRONGPASS)\b/.test(text)) {
@@ -48,3 +49,5 @@ export function named(error, prefix) {
   const remedy = `Run: ACL SETUSER ${user} ${missing}`;
   return new NoPermissionError(`the server's ACL refused a call: ${text}. ${remedy}`, { cause: error });
 }
+
+module.exports = { isMoved, isPassing, isReply, isUnknownCommand, named, noteReply };

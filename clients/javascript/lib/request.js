@@ -1,6 +1,5 @@
 // The calls of one id for its permits, until they are granted or the caller gives up.
-import { randomUUID } from 'node:crypto';
-import {
+const {
   AboveLimitError,
   DeniedError,
   LimitMismatchError,
@@ -8,17 +7,18 @@ import {
   RevokedError,
   UNKNOWN,
   UnreachableError,
-} from './errors.js';
-import { Permit } from './permits.js';
-import { after, pause, within } from './timers.js';
-import { LAST_CALL_MS } from './wait.js';
+} = require('./errors.js');
+const { localTime, randomUUID } = require('./node.js');
+const { Permit } = require('./permits.js');
+const { after, pause, within } = require('./timers.js');
+const { LAST_CALL_MS } = require('./wait.js');
 
 const RECHECK_MS = 4_500; // a waiter asks again after this time at the latest
 const OUTAGE_MS = 10_000; // how long a waiter goes on while the server does not answer
 const OPEN_MS = 2_000; // how long the first call waits for the subscription
-export const LOST_PAUSE_MS = 10; // before the next call, after a grant whose lease ended before its reply was read
+const LOST_PAUSE_MS = 10; // before the next call, after a grant whose lease ended before its reply was read
 
-export class Request {
+class Request {
   #gate;
   #settings;
   #permits;
@@ -54,7 +54,7 @@ export class Request {
         if (permit) return await this.#settled(permit, until);
         if (reply.word === 'denied') throw new DeniedError(this.#settings.key, reply);
         await pause(LOST_PAUSE_MS);
-      } while (performance.now() < until); // the lease ended before the reply was read
+      } while (localTime() < until); // the lease ended before the reply was read
       throw new UnreachableError(`${this.#settings.key}: the replies take longer than the lease. Use a longer lease`);
     } catch (error) {
       await this.#giveUp(until);
@@ -106,7 +106,7 @@ export class Request {
     this.#permit?.lease.finish();
     if (!this.#mayHold) return;
     const released = this.#gate.releaseLater(this.#settings, this.id, this.#attempts);
-    const ms = Math.min(LAST_CALL_MS, latest - performance.now());
+    const ms = Math.min(LAST_CALL_MS, latest - localTime());
     if (ms > 0) await within(ms, released).catch(() => {});
   }
 
@@ -163,11 +163,11 @@ export class Request {
 
   async #waitInLine(inbox) {
     const { end, latest } = this.#wait;
-    await inbox.ready(Math.min(OPEN_MS, (end - performance.now()) / 2));
+    await inbox.ready(Math.min(OPEN_MS, (end - localTime()) / 2));
     let failure;
     try {
-      while (performance.now() < end) {
-        const until = Math.min(latest, performance.now() + OUTAGE_MS);
+      while (localTime() < end) {
+        const until = Math.min(latest, localTime() + OUTAGE_MS);
         const reply = await this.#ask(inbox.patience, inbox.address(this.secret), until);
         const permit = this.#granted(reply) ?? (reply.word === 'queued' ? await this.#receive(reply, inbox) : null);
         if (permit) return await this.#settled(permit, Math.min(this.#gate.until(), latest));
@@ -178,7 +178,7 @@ export class Request {
       const permit = this.#granted(await this.#ask(0, '', latest));
       if (permit) return await this.#settled(permit, latest);
     } catch (error) {
-      if (!(error instanceof UnreachableError) || performance.now() < latest) throw error;
+      if (!(error instanceof UnreachableError) || localTime() < latest) throw error;
       failure = error;
     }
     throw this.#wait.timedOut(this.#settings.key, this.#usage, failure);
@@ -186,10 +186,10 @@ export class Request {
 
   // Sleeps until it is time to ask again. Returns a permit if a message grants it before that.
   async #receive(reply, inbox) {
-    const now = performance.now();
+    const now = localTime();
     let until = Math.min(now + Math.min(reply.retry_after, RECHECK_MS), this.#wait.end);
     let isSilent = true;
-    while (performance.now() < until && !this.#asksAgain && !this.#wait.isOver) {
+    while (localTime() < until && !this.#asksAgain && !this.#wait.isOver) {
       if (!this.#messages.length) await this.#sleep(until);
       for (const message of this.#messages.splice(0)) {
         isSilent = false;
@@ -226,7 +226,7 @@ export class Request {
 
   #sleep(until) {
     return new Promise((resolve) => {
-      const end = after(until - performance.now(), resolve);
+      const end = after(until - localTime(), resolve);
       this.#wake = () => {
         end();
         resolve();
@@ -236,6 +236,8 @@ export class Request {
 }
 
 /** Throws if the semaphore is strict and declares another limit. */
-export function checkLimit({ strict, key, limit: declared }, limit) {
+function checkLimit({ strict, key, limit: declared }, limit) {
   if (strict && limit !== declared) throw new LimitMismatchError(key, declared, limit);
 }
+
+module.exports = { LOST_PAUSE_MS, Request, checkLimit };

@@ -1,11 +1,9 @@
 // The scripts of this package, their arguments and their replies.
-import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
-import { UnexpectedReplyError } from './errors.js';
+const { UnexpectedReplyError } = require('./errors.js');
+const files = require('./lua.js');
+const { createHash, localTime, readFileSync } = require('./node.js');
 
 const CONTRACT = 1; // the version of lua/README.md that this package implements
-const FOLDER = fileURLToPath(new URL('../lua', import.meta.url));
 
 // The fields that are lists, and the length of each row. All other fields are numbers.
 const ROWS = {
@@ -13,18 +11,19 @@ const ROWS = {
   'semaphore/try_acquire_several': { permits: 5, usages: 3 },
 };
 
-export const sha1 = (bytes) => createHash('sha1').update(bytes).digest('hex');
+const sha1 = (bytes) => createHash('sha1').update(bytes).digest('hex');
 
-/** The scripts in a folder, by their names in its manifest. */
-export function loadScripts(folder = FOLDER) {
-  const { contract, scripts } = JSON.parse(readFileSync(`${folder}/manifest.json`, 'utf8'));
+/** The scripts of this package, or those in a folder, by their names in the manifest. */
+function loadScripts(folder) {
+  const read = (file) => (folder === undefined ? files[file] : readFileSync(`${folder}/${file}`, 'utf8'));
+  const { contract, scripts } = JSON.parse(read('manifest.json'));
   if (contract !== CONTRACT) {
     const accepted = `contract ${CONTRACT}. Use the folder lua/ that belongs to this package`;
     throw new Error(`${folder}: got contract ${contract}. Accepted: ${accepted}`);
   }
   for (const [name, script] of Object.entries(scripts)) {
     script.name = name;
-    script.text = readFileSync(`${folder}/${script.file}`, 'utf8');
+    script.text = read(script.file);
     if (sha1(script.text) !== script.sha1) {
       const why = `the SHA-1 of ${script.file} differs from the manifest`;
       throw new Error(`${name}: ${why}. Copy the folder lua/ again, byte for byte`);
@@ -33,31 +32,28 @@ export function loadScripts(folder = FOLDER) {
   return scripts;
 }
 
-/** Calls a script, and loads it first if the server does not have it. */
-export function runScript(redis, { sha1, text }, keys, argv) {
+/** Calls a script. If the server does not have it, sends its text, which the server keeps. */
+async function runScript(redis, { sha1, text }, keys, argv) {
   const rest = [String(keys.length), ...keys, ...argv];
-  const run = () => redis.sendCommand(['EVALSHA', sha1, ...rest]);
-  const load = () => redis.sendCommand(['SCRIPT', 'LOAD', text]);
-  const ifUnknown = (attempt) => (error) => {
+  try {
+    return await redis.sendCommand(['EVALSHA', sha1, ...rest]);
+  } catch (error) {
     if (!error.message.startsWith('NOSCRIPT')) throw error;
-    return attempt();
-  };
-  return run()
-    .catch(ifUnknown(() => Promise.all([load(), run()]).then((replies) => replies[1]))) // sent in one packet
-    .catch(ifUnknown(() => redis.sendCommand(['EVAL', text, ...rest])));
+    return redis.sendCommand(['EVAL', text, ...rest]);
+  }
 }
 
 /** The arguments of a call, in the order of the manifest. The last ones may be left out. */
-export function argvOf(script, args) {
+function argvOf(script, args) {
   return script.argv.filter((name) => name in args).map((name) => args[name]);
 }
 
 /**
  * Calls a script once. Returns the `word` and the fields of the reply, and `clock`: the time of this process, by
- * `performance.now()`, less the server's time. It is rather too small than too large.
+ * `localTime()`, less the server's time. It is rather too small than too large.
  */
-export async function callOnce(redis, script, keys, argv) {
-  const sentAt = performance.now();
+async function callOnce(redis, script, keys, argv) {
+  const sentAt = localTime();
   const reply = await runScript(redis, script, keys, argv.map(String));
   const fields = fieldsOf(script, reply);
   return { ...fields, clock: sentAt - fields.now };
@@ -83,3 +79,5 @@ function areRows(value, length, hasIds) {
   const isRow = (row) => Array.isArray(row) && row.length >= length && row.slice(0, length).every(isCell);
   return Array.isArray(value) && value.every(isRow);
 }
+
+module.exports = { sha1, loadScripts, runScript, argvOf, callOnce };

@@ -1,14 +1,14 @@
 // A counting semaphore or, with a limit of 1, a lock.
-import { InvalidError, MOST, UnexpectedReplyError } from './errors.js';
-import { releasedAfter } from './permits.js';
-import { Request } from './request.js';
-import { checkId, checkInteger, checkNames, checkType, labelOf } from './settings.js';
-import { given } from './ticket.js';
-import { WAIT_NAMES } from './wait.js';
+const { InvalidError, MOST, UnexpectedReplyError } = require('./errors.js');
+const { releasedAfter } = require('./permits.js');
+const { Request } = require('./request.js');
+const { checkId, checkInteger, checkNames, checkType, labelOf } = require('./settings.js');
+const { given } = require('./ticket.js');
+const { WAIT_NAMES } = require('./wait.js');
 
 const PAGE = 1_000; // the most holders and waiters of one reply
 
-export class Semaphore {
+class Semaphore {
   constructor(gate, settings) {
     Object.defineProperties(this, { gate: { value: gate }, settings: { value: settings } });
   }
@@ -71,10 +71,12 @@ export class Semaphore {
 }
 
 /** Acquires permits, runs `work`, and releases them at its end. `from`: a semaphore, or several. */
-export async function use(from, options, names, work) {
+async function use(from, options, names, work) {
   checkNames('use', options, [...names, 'check']);
   checkType('work', work, 'function');
   const { check = false, ...rest } = options;
   checkType('check', check, 'boolean');
   return releasedAfter(await from.acquire(rest), from.gate, check, work);
 }
+
+module.exports = { Semaphore, use };

@@ -1,6 +1,6 @@
 // The settings of a semaphore, and the checks of all arguments.
-import { randomUUID } from 'node:crypto';
-import { InvalidError, MOST } from './errors.js';
+const { InvalidError, MOST } = require('./errors.js');
+const { randomUUID } = require('./node.js');
 
 const DEFAULT_LEASE_MS = 30_000;
 const LONGEST_MS = 3_155_760_000_000; // a hundred years
@@ -10,7 +10,7 @@ const PREFIX = /^[A-Za-z0-9._:-]{1,64}$/;
 const NAMES = ['lease', 'autoRenew', 'maxWaiting', 'atLeast', 'headStart', 'label', 'strict', 'onLost'];
 
 /** What a caller declares about a semaphore. All durations are in milliseconds. */
-export class Settings {
+class Settings {
   /** `share`: the permits of one reader or writer; 0: the caller chooses their number. */
   constructor(gate, kind, name, limit, options = {}, share = 0) {
     checkNames('options', options, NAMES);
@@ -52,12 +52,12 @@ export class Settings {
 }
 
 /** The label of an id that was made with one, or `null`. */
-export function labelOf(id) {
+function labelOf(id) {
   return /^(.+)\/[0-9a-f-]{36}$/.exec(id)?.[1] ?? null;
 }
 
 /** Throws the error for an argument that is not valid. */
-export function refuse(what, value, accepted) {
+function refuse(what, value, accepted) {
   const got =
     typeof value === 'string' ? JSON.stringify(value) : typeof value === 'bigint' ? `${value}n` : shown(value);
   const short = got.length > 100 ? `${got.slice(0, 100)}...` : got;
@@ -72,45 +72,45 @@ function shown(value) {
 }
 
 /** Checks that the options are an object with no other names than these. */
-export function checkNames(what, options, names) {
+function checkNames(what, options, names) {
   if (typeof options !== 'object' || options === null) refuse(what, options, `an object with ${names.join(', ')}`);
   const other = Object.keys(options).find((name) => !names.includes(name));
   if (other !== undefined) refuse(what, other, names.join(', '));
 }
 
-export function checkType(what, value, type) {
+function checkType(what, value, type) {
   if (typeof value !== type) refuse(what, value, `a ${type}`);
 }
 
-export function checkInteger(what, value, least, most, unit = '') {
+function checkInteger(what, value, least, most, unit = '') {
   if (!Number.isSafeInteger(value) || value < least || value > most) {
     refuse(what, value, `an integer from ${least} to ${most} ${unit}`.trimEnd());
   }
 }
 
 /** Checks how long a call waits, in ms. Without a timeout it waits for ever. */
-export function checkTimeout(timeout) {
+function checkTimeout(timeout) {
   const isNumber = typeof timeout === 'number' && (timeout === 0 || (timeout >= 1 && timeout <= LONGEST_MS));
   if (timeout !== undefined && !isNumber) {
     refuse('timeout', timeout, `1 to ${LONGEST_MS}, in ms; 0: does not wait; undefined: waits for ever`);
   }
 }
 
-export function checkSignal(signal) {
+function checkSignal(signal) {
   if (signal !== undefined && !(signal instanceof AbortSignal)) refuse('signal', signal, 'an AbortSignal');
 }
 
-export function checkPrefix(prefix) {
+function checkPrefix(prefix) {
   if (typeof prefix !== 'string' || !PREFIX.test(prefix)) {
     refuse('prefix', prefix, "1 to 64 of the letters a-z and A-Z, digits, '.', '_', '-' and ':'");
   }
 }
 
-export function checkLabel(label) {
+function checkLabel(label) {
   checkWord('label', label, 163);
 }
 
-export function checkId(id) {
+function checkId(id) {
   checkWord('id', id, 200);
 }
 
@@ -126,3 +126,17 @@ function checkWord(what, text, most) {
     refuse(what, text, `a text of 1 to ${most} bytes without white space and control characters`);
   }
 }
+
+module.exports = {
+  Settings,
+  labelOf,
+  refuse,
+  checkNames,
+  checkType,
+  checkInteger,
+  checkTimeout,
+  checkSignal,
+  checkPrefix,
+  checkLabel,
+  checkId,
+};

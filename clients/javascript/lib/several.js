@@ -1,5 +1,5 @@
 // Permits of several semaphores, all or none.
-import {
+const {
   AboveLimitError,
   DeniedError,
   InvalidError,
@@ -7,17 +7,18 @@ import {
   UNKNOWN,
   UnexpectedReplyError,
   UnreachableError,
-} from './errors.js';
-import { allOf, Permit, Permits } from './permits.js';
-import { checkLimit, LOST_PAUSE_MS, Request } from './request.js';
-import { Semaphore, use } from './semaphore.js';
-import { checkNames } from './settings.js';
-import { pause, within } from './timers.js';
-import { LAST_CALL_MS, WAIT_NAMES } from './wait.js';
+} = require('./errors.js');
+const { localTime } = require('./node.js');
+const { allOf, Permit, Permits } = require('./permits.js');
+const { checkLimit, LOST_PAUSE_MS, Request } = require('./request.js');
+const { Semaphore, use } = require('./semaphore.js');
+const { checkNames } = require('./settings.js');
+const { pause, within } = require('./timers.js');
+const { LAST_CALL_MS, WAIT_NAMES } = require('./wait.js');
 
 const MOST_SEMAPHORES = 64; // the most semaphores that `several` takes
 
-export class Several {
+class Several {
   #wants;
 
   constructor(gate, wants) {
@@ -66,7 +67,7 @@ export class Several {
 
   // Waits for these releases, but only for a short time: they go on in the background.
   async #atOnce(latest, releases) {
-    const ms = Math.min(LAST_CALL_MS, latest - performance.now());
+    const ms = Math.min(LAST_CALL_MS, latest - localTime());
     if (ms > 0) await within(ms, Promise.all(releases)).catch(() => {});
   }
 
@@ -91,7 +92,7 @@ export class Several {
       }
       permits.forEach((permit) => permit.lease.finish());
       await pause(LOST_PAUSE_MS);
-    } while (performance.now() < until); // a lease ended before the reply was read
+    } while (localTime() < until); // a lease ended before the reply was read
     throw new UnreachableError('several: the replies take longer than the lease. Use a longer lease');
   }
 
@@ -174,7 +175,7 @@ export class Several {
     try {
       await wait.race(allOf(permits, (permit) => permit.lease.refresh(until)));
     } catch (error) {
-      if (!(error instanceof UnreachableError) || performance.now() < wait.latest) throw error;
+      if (!(error instanceof UnreachableError) || localTime() < wait.latest) throw error;
       throw wait.timedOut('several', UNKNOWN, error);
     }
   }
@@ -183,3 +184,5 @@ export class Several {
     return use(this, options, WAIT_NAMES, work);
   }
 }
+
+module.exports = { Several };

@@ -1,13 +1,13 @@
 // The ticket of a wait.
-import { refuse } from './settings.js';
+const { refuse } = require('./settings.js');
 
 const TEXT = /^[1-9][0-9]{0,15}$/;
 
 /** Of this package: makes the ticket with the number of a reply. */
-export let given;
+let given;
 
 /** A place in line. Of two waiters, the one with the smaller ticket is served first. */
-export class Ticket {
+class Ticket {
   #number;
 
   static {
@@ -19,7 +19,8 @@ export class Ticket {
   }
 
   constructor(text) {
-    if (typeof text !== 'string' || !TEXT.test(text)) refuse('ticket', text, 'the text of a ticket, `${permit.ticket}`');
+    if (typeof text !== 'string' || !TEXT.test(text))
+      refuse('ticket', text, 'the text of a ticket, `${permit.ticket}`');
     this.#number = Number(text);
   }
 
@@ -35,3 +36,5 @@ export class Ticket {
     return this.toString();
   }
 }
+
+module.exports = { given, Ticket };

@@ -1,10 +1,11 @@
 // One call that waits in line: its deadline, and what ends it earlier.
-import { TimedOutError } from './errors.js';
-import { checkSignal, checkTimeout } from './settings.js';
+const { TimedOutError } = require('./errors.js');
+const { localTime } = require('./node.js');
+const { checkSignal, checkTimeout } = require('./settings.js');
 
-export const LAST_CALL_MS = 40; // after the deadline, for the call that takes a grant or leaves the line
+const LAST_CALL_MS = 40; // after the deadline, for the call that takes a grant or leaves the line
 
-export const WAIT_NAMES = ['timeout', 'signal']; // the options of a wait
+const WAIT_NAMES = ['timeout', 'signal']; // the options of a wait
 
 const waits = new WeakMap(); // by signal: a signal has one listener, also if many calls wait with it
 
@@ -25,7 +26,7 @@ function forget(signal, wait) {
   if (!waits.get(signal).size) signal.removeEventListener('abort', abortAll);
 }
 
-export class Wait {
+class Wait {
   #reject;
   #failed = new Promise((_, reject) => (this.#reject = reject));
 
@@ -33,7 +34,7 @@ export class Wait {
     checkTimeout(timeout);
     checkSignal(signal);
     this.timeout = timeout;
-    this.end = timeout === undefined ? Infinity : performance.now() + timeout; // by `performance.now()`
+    this.end = timeout === undefined ? Infinity : localTime() + timeout; // by `localTime()`
     this.latest = this.end + LAST_CALL_MS;
     this.signal = signal;
     this.isOver = false; // whether it was ended early
@@ -66,3 +67,5 @@ export class Wait {
     return new TimedOutError(name, usage, this.timeout, cause);
   }
 }
+
+module.exports = { LAST_CALL_MS, WAIT_NAMES, Wait };

@@ -11,7 +11,10 @@ use std::io::Result;
 use std::path::{Path, PathBuf};
 
 /// The folders of the clients that contain the scripts.
-const CLIENTS: [&str; 4] = ["python/luagate", "javascript", "go", "java/src/main/resources/luagate"];
+const CLIENTS: [&str; 3] = ["python/luagate", "go", "java/src/main/resources/luagate"];
+/// A module that contains them: a bundler finds no other files.
+const MODULE: &str = "clients/javascript/lib/lua.js";
+const PACKAGES: [&str; 4] = ["python", "javascript", "go", "java"];
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
 fn read(path: &Path) -> String {
@@ -55,6 +58,14 @@ fn write_scripts(folder: &Path, scripts: &BTreeMap<String, String>) -> Result<()
     scripts.iter().try_for_each(|(name, text)| write(&folder.join(name).with_extension("lua"), text))
 }
 
+/// A module of JavaScript with the texts of these files.
+fn module(files: &[(String, &str)]) -> String {
+    let escaped = |text: &str| text.replace('\\', "\\\\").replace('`', "\\`").replace("${", "\\${");
+    let entries = files.iter().map(|(file, text)| format!("  '{file}': `{}`,\n", escaped(text)));
+    let head = "// The files of the folder lua/, as texts. `./dev manifest` writes this file.\n";
+    format!("{head}module.exports = {{\n{}}};\n", entries.collect::<String>())
+}
+
 fn remove(folder: &Path) -> Result<()> {
     if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) }
 }
@@ -90,9 +101,11 @@ fn main() -> Result<()> {
         write(&folder.join("manifest.json"), &manifest)?;
         write(&folder.join("errors.json"), &errors)?;
     }
-    for client in CLIENTS {
+    let mut files = vec![("manifest.json".to_owned(), &*manifest), ("errors.json".to_owned(), &*errors)];
+    files.extend(scripts.iter().map(|(name, text)| (format!("dist/{name}.lua"), &**text)));
+    write(&root.join(MODULE), &module(&files))?;
+    for client in PACKAGES {
         for licence in LICENCES {
-            let client = client.split('/').next().unwrap_or_default();
             fs::copy(root.join(licence), root.join("clients").join(client).join(licence))?;
         }
     }

@@ -46,7 +46,7 @@ const PLACES: [(&str, &str, &str); 22] = [
     ("clients/java", "tests/languages/java/pom.xml", "<artifactId>luagate</artifactId>\n      <version>"),
     ("contract", "lua/manifest.json", "\"contract\": "),
     ("contract", "clients/python/luagate/lua/manifest.json", "\"contract\": "),
-    ("contract", "clients/javascript/lua/manifest.json", "\"contract\": "),
+    ("contract", "clients/javascript/lib/lua.js", "\"contract\": "),
     ("contract", "clients/go/lua/manifest.json", "\"contract\": "),
     ("contract", "clients/java/src/main/resources/luagate/lua/manifest.json", "\"contract\": "),
     ("contract", "clients/python/luagate/scripts.py", "\nCONTRACT = "),

@@ -99,7 +99,7 @@ fn of_scripts() -> Result<Vec<String>, Failed> {
 /// With the permissions that the README lists, every call works, and the server refuses nothing. It lists all
 /// commands of the scripts, and no others.
 pub fn permissions_of_the_readme(client: &Client) -> Result<(), Failed> {
-    const OF_CLIENTS: [&str; 5] = ["+ping", "+evalsha", "+eval", "+script|load", "+subscribe"];
+    const OF_CLIENTS: [&str; 4] = ["+ping", "+evalsha", "+eval", "+subscribe"];
     let mut rules = listed(client)?;
     let server = server(&[]);
     let mut con = server.connection();

@@ -20,6 +20,16 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
     folders
 }
 
+/// Installs the package of a language, as for its other tests. Returns the reason why this machine cannot run it.
+fn prepare(language: &Path) -> Option<String> {
+    let name = language.file_name().expect("a name").display();
+    let prepare = format!("{}/{name}/prepare", env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new(&prepare).output().expect("a program of this repository");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() || output.status.code() == Some(77), "{prepare}: {text}");
+    (!output.status.success()).then(|| text.trim().to_owned())
+}
+
 /// A tool that the environment needs and that this machine lacks.
 fn missing(environment: &Path) -> Option<String> {
     let needs = std::fs::read_to_string(environment.join("needs")).expect("a file `needs`");
@@ -47,12 +57,12 @@ fn main() -> ExitCode {
     let is_long = std::env::var("LUAGATE_PROVE").is_ok();
     let mut trials = Vec::new();
     for language in folders(Path::new(FOLDER)) {
-        for environment in folders(&language) {
-            if !is_long && !environment.join("brief").exists() {
-                continue;
-            }
+        let is_run = |environment: &PathBuf| is_long || environment.join("brief").exists();
+        let environments: Vec<PathBuf> = folders(&language).into_iter().filter(is_run).collect();
+        let no_language = if environments.is_empty() { None } else { prepare(&language) };
+        for environment in environments {
             let name = environment.strip_prefix(FOLDER).unwrap().display().to_string().replace('/', "::");
-            let missing = missing(&environment);
+            let missing = no_language.clone().or_else(|| missing(&environment));
             let trial = Trial::test(name, move || run(&environment));
             trials.push(match missing {
                 Some(why) => trial.with_kind(format!("skipped: {why}")).with_ignored_flag(true),

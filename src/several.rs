@@ -257,14 +257,20 @@ impl Several {
                 return Err(late(&member.semaphore));
             }
             // Permits that are already held are renewed during the next wait, even if their settings do not
-            // ask for renewal.
-            let meanwhile = LeaseOptions { renewed: lease.lease_ms > 0, ..*lease };
+            // ask for renewal. They are not permanent yet: this process may end before all are granted.
+            let lease_ms = if lease.lease_ms == 0 { lease.first_lease_ms() } else { lease.lease_ms };
+            let meanwhile = LeaseOptions { renewed: true, lease_ms, ..*lease };
             let acquired = member.semaphore.in_line(member.permits, meanwhile, None, deadline, caller).await;
             permits.push(acquired.map_err(|error| match error {
                 AcquireError::Cancelled(_) => AcquireError::Cancelled(Cancelled { ticket: None }), // of one of them
                 error => error,
             })?);
         }
+        let becomes_permanent = |(permit, lease): (Permit, &LeaseOptions)| match lease.lease_ms {
+            0 => permit.under(*lease, None),
+            _ => permit,
+        };
+        let permits: Vec<Permit> = permits.into_iter().zip(&leases).map(becomes_permanent).collect();
         let (all, until): (Vec<_>, _) = (permits.iter().collect(), last_call_ends(deadline));
         let held = permit::refresh_together(&all, None, until, caller.mode).await;
         if let (Err(PermitError::Unknown(failure) | PermitError::Failed(failure)), Some(last)) =

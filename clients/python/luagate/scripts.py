@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 from hashlib import sha1
 from importlib.resources import files
 from pathlib import Path
@@ -43,10 +44,9 @@ class Script:
 
     def commands(self, keys: Sequence[Any], argv: Sequence[Any]) -> Commands:
         """The commands of a call: EVALSHA. If the server does not have the script, EVAL, after which the server has it."""
-        try:
+        with suppress(redis.exceptions.NoScriptError):
             return (yield "EVALSHA", self.sha, len(keys), *keys, *argv)
-        except redis.exceptions.NoScriptError:
-            return (yield "EVAL", self.text, len(keys), *keys, *argv)
+        return (yield "EVAL", self.text, len(keys), *keys, *argv)
 
     def reply(self, values: Any) -> SimpleNamespace:
         """A reply: its `word`, and its fields by name. Raises UnexpectedReply."""

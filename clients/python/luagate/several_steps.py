@@ -100,7 +100,8 @@ def acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]:
         for one in held[:-1]:
             yield from refresh(operation, one)
         for one in held:  # only now: a crash during the wait leaves nothing held for ever
-            yield from _made_permanent(operation, one)
+            yield from _renewed_no_longer(operation, one)
+            yield from made_permanent(operation, one)
         if not all(one.remaining for one in held):
             keys = ", ".join(settings.key for settings, _ in wants)
             raise Lost(f"several: a lease ended before the permits of all of {keys} were granted")
@@ -111,13 +112,13 @@ def acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]:
     return [next(one for one in held if one.settings is settings) for settings, _ in wants]
 
 
-def _made_permanent(operation: Operation, held: Held) -> Steps[None]:
+def _renewed_no_longer(operation: Operation, held: Held) -> Steps[None]:
+    """Ends the renewal of a permit that becomes permanent: a late renewal would replace that lease."""
     if held.settings.lease is PERMANENT:
         agenda = operation.session.agenda
         agenda.remove(held)
-        while agenda.is_renewing(held):  # it would replace the permanent lease
+        while agenda.is_renewing(held):
             yield from operation.pause(RENEWING)
-        yield from made_permanent(operation, held)
 
 
 def refresh_each(operation: Operation, held: list[Held]) -> Steps[None]:

@@ -348,14 +348,11 @@ impl<C: Clone + PartialEq> Outbox<C> {
 
     /// Its answer has been handled. `is_left`: whether later calls do not use this connection.
     pub fn confirm(&mut self, number: u64, is_left: impl Fn(&C) -> bool) -> Confirmed {
-        let is_late = |entry: &Entry<C>| match &entry.state {
-            EntryState::Posted(on) => {
-                let is_left = is_left(on) && !fault!("rule 2: a release elsewhere is not late");
-                is_left && !entry.is_aside()
-            }
-            EntryState::Due | EntryState::Sending | EntryState::Confirmed => false,
+        let is_late = |entry: &Entry<C>| {
+            matches!(&entry.state, EntryState::Posted(on) if is_left(on)) && !entry.is_aside()
         };
-        self.delays += u64::from(self.entries.get(&number).is_some_and(is_late));
+        let is_late = self.entries.get(&number).is_some_and(is_late);
+        self.delays += u64::from(is_late && !fault!("rule 2: a release elsewhere is not late"));
         if let Some(entry) = self.entries.get_mut(&number).filter(|entry| entry.release.lost.is_silent()) {
             entry.steps = entry.release.steps();
             entry.state = EntryState::Confirmed;

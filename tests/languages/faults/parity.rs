@@ -44,7 +44,8 @@ fn table() -> String {
             write!(text, " {} |", place + 1).unwrap();
         }
     }
-    text += "\n\nA number stands for a fault that cannot happen to this client, or that it reports on purpose:\n\n";
+    text += "\n\nA number stands for a fault that cannot happen to this client, that it reports on purpose, or that is to be \
+             repaired:\n\n";
     for (place, reason) in reasons.iter().enumerate() {
         let mut letters = reason.chars();
         let first = letters.next().into_iter().flat_map(char::to_uppercase);

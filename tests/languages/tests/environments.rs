@@ -20,7 +20,8 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Installs the package of a language, as for its other tests. Returns the reason why this machine cannot run it.
+/// Installs the package of a language, as for its other tests. Returns the reason why this machine cannot run
+/// it.
 fn prepare(language: &Path) -> Option<String> {
     let name = language.file_name().expect("a name").display();
     let prepare = format!("{}/{name}/prepare", env!("CARGO_MANIFEST_DIR"));
@@ -33,10 +34,10 @@ fn prepare(language: &Path) -> Option<String> {
 /// A tool that the environment needs and that this machine lacks.
 fn missing(environment: &Path) -> Option<String> {
     let needs = std::fs::read_to_string(environment.join("needs")).expect("a file `needs`");
-    let has = |tool: &&str| {
+    let is_missing = |tool: &&str| {
         !Command::new("sh").args(["-c", "command -v \"$0\"", tool]).output().unwrap().status.success()
     };
-    needs.split_whitespace().find(has).map(|tool| format!("needs {tool}"))
+    needs.split_whitespace().find(is_missing).map(|tool| format!("needs {tool}"))
 }
 
 /// Runs the environment in a copy of its folder, with a server of its own.

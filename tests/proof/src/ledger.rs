@@ -1,7 +1,7 @@
 //! The invariants of one semaphore, checked only by the replies and messages to its clients.
 
 use crate::model::{End, Model, Waiter};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct Ledger {
     pub holders: BTreeMap<String, Entry>,
     /// Grants with a minimum hold, by their fence.
     starts: BTreeMap<u64, Start>,
+    /// The fences of the permanent permits that were forgotten with their key.
+    forgotten: BTreeSet<u64>,
     /// The minimum hold that each waiter asked for last.
     asked: BTreeMap<String, u64>,
     highest_fence: u64,
@@ -117,10 +119,11 @@ impl Ledger {
     /// A permanent lease whose key is lost has no end to wait for.
     pub fn forget_permanent(&mut self) {
         let permanent = self.holders.iter().filter(|(_, entry)| entry.ends.is_none());
-        let permanent: Vec<String> = permanent.map(|(id, _)| id.clone()).collect();
-        for id in permanent {
+        let permanent: Vec<(String, u64)> = permanent.map(|(id, entry)| (id.clone(), entry.fence)).collect();
+        for (id, fence) in permanent {
             self.forget_start(&id);
             self.holders.remove(&id);
+            self.forgotten.insert(fence);
         }
     }
 
@@ -187,8 +190,7 @@ impl Ledger {
                 self.holders.remove(id);
                 Ok(())
             }
-            // It was permanent, and so it was forgotten when a key was replaced. The restored key contains it.
-            None if doubt => Ok(()),
+            None if doubt && self.forgotten.contains(&fence) => Ok(()), // the restored key contains it
             entry => broken("lease", format!("{id} was refreshed with fence {fence}, but holds {entry:?}")),
         }
     }

@@ -5,7 +5,7 @@ module.exports = {
   "scripts": {
     "semaphore/acquire": {
       "file": "dist/semaphore/acquire.lua",
-      "sha1": "d4a4d2fcd4b061d409eac00241c6fa8544c41f0f",
+      "sha1": "ab92dccc6be66a27f73d1dd50992defb3ca2159e",
       "keys": [
         "meta",
         "holders",
@@ -64,7 +64,7 @@ module.exports = {
     },
     "semaphore/try_acquire_several": {
       "file": "dist/semaphore/try_acquire_several.lua",
-      "sha1": "ee79f21b43ca17c837ec709ce70d365717298e1e",
+      "sha1": "7de69c4d4a26a52354086ca16e2e717ddef01c1c",
       "keys": [
         "meta",
         "holders",
@@ -101,7 +101,7 @@ module.exports = {
     },
     "semaphore/release": {
       "file": "dist/semaphore/release.lua",
-      "sha1": "f7912e4bb94de7be60c4e3c5e7422c14f3bad756",
+      "sha1": "c985b32bf8c75516d5d991193ca1758844493c43",
       "keys": [
         "meta",
         "holders",
@@ -179,7 +179,7 @@ module.exports = {
     },
     "semaphore/resize": {
       "file": "dist/semaphore/resize.lua",
-      "sha1": "571a0245051896cd1538400f3de2b8c63be83e6e",
+      "sha1": "dbf1f33341dbfc9882dd9a4ce91ff4e7845b20d5",
       "keys": [
         "meta",
         "holders",
@@ -1913,14 +1913,14 @@ if first_text and #first_text > WAITER_SIZE then
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end
 end
-if seen == 100 then -- the next live waiter receives a hint to ask at once; its call serves the rest
+if seen == 100 then
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
     line = call('ZRANGE', queue, from, from + 99)
     local ids, channels, secrets = {}, {}, {}
     for i, text in ipairs(call('HMGET', meta, unpack(line))) do
-      if text and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
+      if text and (waits or line[i] ~= id) and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
         ids[#ids + 1] = line[i]
         channels[#ids], secrets[#ids] = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       end
@@ -2757,14 +2757,14 @@ if first_text and #first_text > WAITER_SIZE then
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end
 end
-if seen == 100 then -- the next live waiter receives a hint to ask at once; its call serves the rest
+if seen == 100 then
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
     line = call('ZRANGE', queue, from, from + 99)
     local ids, channels, secrets = {}, {}, {}
     for i, text in ipairs(call('HMGET', meta, unpack(line))) do
-      if text and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
+      if text and (waits or line[i] ~= id) and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
         ids[#ids + 1] = line[i]
         channels[#ids], secrets[#ids] = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       end
@@ -3066,14 +3066,14 @@ if first_text and #first_text > WAITER_SIZE then
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end
 end
-if seen == 100 then -- the next live waiter receives a hint to ask at once; its call serves the rest
+if seen == 100 then
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
     line = call('ZRANGE', queue, from, from + 99)
     local ids, channels, secrets = {}, {}, {}
     for i, text in ipairs(call('HMGET', meta, unpack(line))) do
-      if text and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
+      if text and (waits or line[i] ~= id) and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
         ids[#ids + 1] = line[i]
         channels[#ids], secrets[#ids] = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       end
@@ -3399,14 +3399,14 @@ if first_text and #first_text > WAITER_SIZE then
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end
 end
-if seen == 100 then -- the next live waiter receives a hint to ask at once; its call serves the rest
+if seen == 100 then
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
     line = call('ZRANGE', queue, from, from + 99)
     local ids, channels, secrets = {}, {}, {}
     for i, text in ipairs(call('HMGET', meta, unpack(line))) do
-      if text and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
+      if text and (waits or line[i] ~= id) and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
         ids[#ids + 1] = line[i]
         channels[#ids], secrets[#ids] = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       end

@@ -289,14 +289,14 @@ if first_text and #first_text > WAITER_SIZE then
     tell(channel, secret, first, 0, 0, when == now and 0 or string.format('%d%09d', when / 1000000000, when % 1000000000))
   end
 end
-if seen == 100 then -- the next live waiter receives a hint to ask at once; its call serves the rest
+if seen == 100 then
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
     line = call('ZRANGE', queue, from, from + 99)
     local ids, channels, secrets = {}, {}, {}
     for i, text in ipairs(call('HMGET', meta, unpack(line))) do
-      if text and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
+      if text and (waits or line[i] ~= id) and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
         ids[#ids + 1] = line[i]
         channels[#ids], secrets[#ids] = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       end

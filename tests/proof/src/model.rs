@@ -83,7 +83,7 @@ pub struct Effects {
     left: usize,
     /// More work is left than one script does.
     stopped: bool,
-    /// The caller as a waiter, as it was before this call.
+    /// The caller as a waiter, as it was before this call, unless it leaves the line.
     caller: Option<Waiter>,
 }
 

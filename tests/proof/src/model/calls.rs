@@ -26,7 +26,8 @@ impl Model {
         self.limit = limit;
 
         let waits = ask.wait_ms > 0 && ask.permits.is_some();
-        effects.caller = self.place(&ask.id).map(|place| self.queue[place].clone());
+        let place = self.place(&ask.id).filter(|_| waits);
+        effects.caller = place.map(|place| self.queue[place].clone());
         let is_new = self.place(&ask.id).is_none() && ask.ticket == 0;
         let early = (is_new && ask.head_start_ms > 0).then(|| self.early_ticket(ask, at.micros));
         let behind =

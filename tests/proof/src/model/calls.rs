@@ -26,9 +26,9 @@ impl Model {
         self.limit = limit;
 
         let waits = ask.wait_ms > 0 && ask.permits.is_some();
-        let place = self.place(&ask.id).filter(|_| waits);
-        effects.caller = place.map(|place| self.queue[place].clone());
-        let is_new = self.place(&ask.id).is_none() && ask.ticket == 0;
+        let place = self.place(&ask.id);
+        effects.caller = place.filter(|_| waits).map(|place| self.queue[place].clone());
+        let is_new = place.is_none() && ask.ticket == 0;
         let early = (is_new && ask.head_start_ms > 0).then(|| self.early_ticket(ask, at.micros));
         let behind =
             early.map_or(0, |early| self.queue.iter().filter(|waiter| waiter.ticket > early).count());

@@ -52,6 +52,8 @@ pub struct GivenUp {
     pub id: Arc<str>,
     secret: String,
     pub until: Instant,
+    /// The highest fence of a grant to it that was released. A copy of that message causes no call.
+    fence: u64,
 }
 
 impl<W> Default for Inbox<W> {
@@ -73,7 +75,7 @@ impl<W> Inbox<W> {
         if self.find(keys, id).is_some() {
             return None;
         }
-        self.forget_of(id, |given_up| given_up.keys == *keys);
+        self.forget_of(keys, id);
         let secret = secret_of(random);
         let wait = make(secret.clone());
         self.insert(id, keys.meta.clone(), Some(secret), &wait);
@@ -120,7 +122,7 @@ impl<W> Inbox<W> {
     /// grant can arrive.
     pub fn give_up(&mut self, now: Instant, keys: &Keys, id: &str) -> Option<GivenUpNumber> {
         let secret = self.find(keys, id)?.secret.clone()?;
-        self.forget_of(id, |given_up| given_up.keys == *keys);
+        self.forget_of(keys, id);
         while let Some((number, first)) = self.given_up.first_key_value()
             && (first.until <= now || self.given_up.len() >= MOST_GIVEN_UP)
         {
@@ -129,7 +131,8 @@ impl<W> Inbox<W> {
         self.last_given_up += 1;
         let (number, id) = (self.last_given_up, Arc::<str>::from(id));
         self.by_id.insert((id.clone(), number));
-        self.given_up.insert(number, GivenUp { keys: keys.clone(), id, secret, until: now + MEMORY });
+        self.given_up
+            .insert(number, GivenUp { keys: keys.clone(), id, secret, until: now + MEMORY, fence: 0 });
         Some(number)
     }
 
@@ -140,22 +143,27 @@ impl<W> Inbox<W> {
         Some(forgotten)
     }
 
-    /// Forgets the given-up waits of `id` for which `is_it` returns `true`. Returns the last of them.
-    fn forget_of(&mut self, id: &str, is_it: impl Fn(&GivenUp) -> bool) -> Option<GivenUp> {
+    /// Forgets the waits for these keys that were given up.
+    fn forget_of(&mut self, keys: &Keys, id: &str) {
+        let same = self.given_up_of(id, |given_up| given_up.keys == *keys);
+        same.into_iter().for_each(|number| _ = self.forget(number));
+    }
+
+    /// The waits of `id` that were given up and for which `is_it` returns `true`.
+    fn given_up_of(&self, id: &str, is_it: impl Fn(&GivenUp) -> bool) -> Vec<GivenUpNumber> {
         let same = self.by_id.range((id.into(), 0)..).take_while(|(other, _)| **other == *id);
         let same = same.filter(|(_, number)| self.given_up.get(number).is_some_and(&is_it));
-        let same: Vec<GivenUpNumber> = same.map(|(_, number)| *number).collect();
-        same.into_iter().filter_map(|number| self.forget(number)).last()
+        same.map(|(_, number)| *number).collect()
     }
 
     /// If the message is a grant to a wait that was given up, returns the release of that grant, until its
-    /// lease ends.
+    /// lease ends. A second grant may follow: several calls of the wait may still run.
     pub fn release_of<C>(&mut self, received: &Received, now: Instant) -> Option<PendingRelease<C>> {
         let message = &received.message;
-        if message.fence == 0 {
-            return None;
-        }
-        let wait = self.forget_of(&message.id, |wait| received.is_signed_with(&wait.secret))?;
+        let is_it = |wait: &GivenUp| message.fence > wait.fence && received.is_signed_with(&wait.secret);
+        let number = self.given_up_of(&message.id, is_it).pop()?;
+        let wait = self.given_up.get_mut(&number)?;
+        wait.fence = message.fence;
         let target = ReleaseTarget::Fence(message.fence);
         // It may be an id that is used again.
         let until = message.at.and_then(|end| now.checked_add(between(message.now, end)));
@@ -354,6 +362,33 @@ mod tests {
         ] {
             assert_eq!(Message::parse(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn each_grant_to_a_wait_that_was_given_up_is_released_once() {
+        let (mut inbox, keys, now) = (Inbox::default(), Keys::mutex("luagate", "m").unwrap(), Instant::now());
+        let wait = inbox.add(&keys, "a", Uuid::from_u128(1), |_| Arc::new(())).unwrap();
+        let given_up = inbox.give_up(now, &keys, "a").unwrap();
+        inbox.remove("a", &wait);
+        let released = |inbox: &mut Inbox<()>, text: &str| {
+            let secret = secret_of(Uuid::from_u128(1));
+            let mut sha1 = Sha1::new();
+            sha1.update(format!("{secret}{text}").as_bytes());
+            let signed = format!("{text} {}", sha1.digest());
+            let received = Received::read(signed.as_bytes()).unwrap();
+            inbox.release_of::<()>(&received, now).map(|release| release.target)
+        };
+        let (first, second) = ("a 1 17 5000 4000", "a 1 18 5001 4001");
+        assert_eq!(released(&mut inbox, first), Some(ReleaseTarget::Fence(17)));
+        assert_eq!(released(&mut inbox, first), None, "a copy");
+        assert_eq!(
+            released(&mut inbox, second),
+            Some(ReleaseTarget::Fence(18)),
+            "of another call that ran late"
+        );
+        assert_eq!(released(&mut inbox, "a 0 0 -1 4002"), None, "no grant");
+        inbox.forget(given_up);
+        assert_eq!(released(&mut inbox, "a 1 19 5001 4003"), None, "its release is confirmed");
     }
 
     #[test]

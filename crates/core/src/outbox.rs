@@ -22,6 +22,8 @@
 //! 4. A call with an id of the application waits for all releases of this id, except for one that is posted and names its
 //!    fence. A grant with such a fence is not taken for a new one.
 //! 5. Other calls of the name do not wait for the release of a lost call. It may take as long as the connection lasts.
+//! 6. A lookup may find a permit that another release names. It is left to that release. Otherwise that one would find
+//!    nothing, and the holder would be told that the permit was lost.
 
 use super::call::Packed;
 use super::exchange::{BATCH, RawReply, error_in, is_no_script};
@@ -307,17 +309,17 @@ impl<C: Clone + PartialEq> Outbox<C> {
         is_open: impl Fn(&C) -> bool,
     ) -> Next<C> {
         let Post { number, call, on, with_text } = post;
-        let Some(entry) = self.entries.get_mut(&number) else {
-            return Next::Confirmed { found: false };
-        };
         let is_silent = reply.is_none();
         let is_answered = match reply.map(error_in) {
             Some(Err(error)) if is_no_script(&error) && !with_text => {
                 self.delays += 1; // a later call of its name may be answered before it
                 return Next::Post(Post { number, call, on, with_text: true });
             }
-            Some(Ok(reply)) => entry.release.answered(&mut entry.steps, reply).is_ok(),
+            Some(Ok(reply)) => self.take(number, reply).is_ok(),
             Some(Err(_)) | None => false,
+        };
+        let Some(entry) = self.entries.get_mut(&number) else {
+            return Next::Confirmed { found: false };
         };
         if !is_answered {
             let release = &mut entry.release;
@@ -371,11 +373,26 @@ impl<C: Clone + PartialEq> Outbox<C> {
     /// over, and
     /// [`confirm`](Outbox::confirm) follows.
     pub fn sent(&mut self, number: u64, reply: Value) -> Result<Option<Packed>, CallError> {
-        let Some(entry) = self.entries.get_mut(&number) else {
-            return Ok(None);
+        self.take(number, reply)?;
+        Ok(self.call(number))
+    }
+
+    /// Takes the reply to a call of a release.
+    fn take(&mut self, number: u64, reply: Value) -> Result<(), CallError> {
+        let Some(Entry { release, steps, .. }) = self.entries.get(&number) else {
+            return Ok(());
         };
-        entry.release.answered(&mut entry.steps, reply)?;
-        Ok(entry.release.call(&entry.steps, self.scripts))
+        let is_named = |fence| {
+            let mut others = self.entries.values();
+            others.any(|other| other.release.names(release, fence))
+                && !fault!("rule 6: a lookup takes what another release names")
+        };
+        let mut steps = steps.clone();
+        release.answered(&mut steps, reply, is_named)?;
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.steps = steps;
+        }
+        Ok(())
     }
 
     /// The call with which its driver begins or continues. `None`: it is over.

@@ -172,6 +172,11 @@ impl<C> PendingRelease<C> {
         }
     }
 
+    /// Whether it releases the permit of the same id with this fence, and no other.
+    pub fn names(&self, other: &PendingRelease<C>, fence: u64) -> bool {
+        self.target == ReleaseTarget::Fence(fence) && self.id == other.id && self.keys == other.keys
+    }
+
     /// Whether it takes one call: no lookup precedes it.
     pub fn is_one_call(&self) -> bool {
         matches!(self.target, ReleaseTarget::Whatever | ReleaseTarget::Fence(_))
@@ -179,14 +184,13 @@ impl<C> PendingRelease<C> {
 
     /// The calls of this release, in order.
     pub fn steps(&self) -> Steps {
-        let (next, except) = match self.target {
-            ReleaseTarget::Whatever => (ReleaseCall::Release(None), None),
-            ReleaseTarget::Fence(fence) => (ReleaseCall::Release(Some(fence)), None),
-            ReleaseTarget::Other(fence) => (ReleaseCall::LookUp, Some(fence)),
+        let next = match self.target {
+            ReleaseTarget::Whatever => ReleaseCall::Release(None),
+            ReleaseTarget::Fence(fence) => ReleaseCall::Release(Some(fence)),
+            ReleaseTarget::Other(_) => ReleaseCall::LookUp,
         };
         Steps {
             next,
-            except,
             // A place in line may be granted after the lookup. Then a second lookup follows.
             lookups: 2,
             has_found_nothing: false,
@@ -210,10 +214,16 @@ impl<C> PendingRelease<C> {
         Release { keys: &self.keys, id: &self.id, keep: 0, fence }
     }
 
-    /// Takes the reply to the last of these calls.
-    pub fn answered(&self, steps: &mut Steps, reply: Value) -> Result<(), CallError> {
+    /// Takes the reply to the last of these calls. `is_named`: whether another release names this fence.
+    pub fn answered(
+        &self,
+        steps: &mut Steps,
+        reply: Value,
+        is_named: impl Fn(u64) -> bool,
+    ) -> Result<(), CallError> {
+        let stays = |fence| self.target == ReleaseTarget::Other(fence) || is_named(fence);
         match steps.next {
-            ReleaseCall::LookUp => steps.looked_up(&self.lookup().answer(reply)?),
+            ReleaseCall::LookUp => steps.looked_up(&self.lookup().answer(reply)?, stays),
             ReleaseCall::Release(fence) => steps.released(&self.release(fence).answer(reply)?),
             ReleaseCall::Nothing => {}
         }
@@ -252,8 +262,6 @@ impl<C: PartialEq> PendingRelease<C> {
 #[derive(Clone, Debug)]
 pub struct Steps {
     pub next: ReleaseCall,
-    /// The fence of a permit that stays.
-    except: Option<u64>,
     /// The number of lookups that are left.
     pub lookups: u32,
     /// The last release found nothing to release.
@@ -268,10 +276,11 @@ pub enum ReleaseCall {
 }
 
 impl Steps {
-    fn looked_up(&mut self, found: &LookupAnswer) {
+    /// `stays`: the release is not for a permit with this fence.
+    fn looked_up(&mut self, found: &LookupAnswer, stays: impl Fn(u64) -> bool) {
         self.lookups -= 1;
         self.next = match found {
-            LookupAnswer::Held(grant) if Some(grant.fence) == self.except => ReleaseCall::Nothing,
+            LookupAnswer::Held(grant) if stays(grant.fence) => ReleaseCall::Nothing,
             LookupAnswer::Held(grant) => ReleaseCall::Release(Some(grant.fence)),
             LookupAnswer::Queued { ticket, .. } => ReleaseCall::Release(Some(*ticket)),
             LookupAnswer::Gone { .. } => ReleaseCall::Nothing,
@@ -303,7 +312,7 @@ mod tests {
                 PendingRelease::of_grant(&keys, "id", false, ReleaseTarget::Fence(7), Some(Instant::now()));
             let mut steps = release.steps();
             assert!(!steps.has_found_nothing);
-            release.answered(&mut steps, Value::Array(reply)).unwrap();
+            release.answered(&mut steps, Value::Array(reply), |_| false).unwrap();
             assert_eq!((steps.has_found_nothing, steps.next), (is_nothing, ReleaseCall::Nothing));
         }
     }

@@ -60,6 +60,8 @@ struct Facts {
     changed: Id,
     /// Packets, and whether the server must have got them.
     packets: Mutex<Vec<(Packet, bool)>>,
+    /// Packets that are not answered, and when each was submitted.
+    submitted: Mutex<Vec<(Packet, Instant)>>,
     /// Futures that are neither polled nor dropped until the end.
     forgotten: Mutex<Vec<Box<dyn Any + Send>>>,
 }
@@ -98,6 +100,7 @@ impl Case {
             open: AtomicUsize::new(0),
             changed: new_id(),
             packets: Mutex::default(),
+            submitted: Mutex::default(),
             forgotten: Mutex::default(),
         };
         let common = Common { setup, connection, wire, mailboxes, facts: Arc::new(facts), begun: now() };
@@ -190,6 +193,7 @@ impl Caller {
     /// As `exchange`. Returns whether the replies are here.
     pub(crate) fn is_answered(&self, replies: u8, limit: Duration) -> bool {
         let (packet, latest) = (self.packet(replies), now() + limit);
+        self.common.submits(packet);
         let connection = &self.common.connection;
         let outcome = block(|mode| connection.exchange(packet.bytes(), replies.into(), latest, mode));
         self.common.judge(packet, latest, &outcome);
@@ -204,6 +208,7 @@ impl Caller {
     /// As `ask`, until the time is over.
     pub(crate) async fn ask_for(&self, replies: u8, limit: Duration) {
         let (packet, latest) = (self.packet(replies), now() + limit);
+        self.common.submits(packet);
         let outcome =
             self.common.connection.exchange(packet.bytes(), replies.into(), latest, Mode::Async).await;
         self.common.judge(packet, latest, &outcome);
@@ -231,6 +236,7 @@ impl Caller {
                 common.facts.closes();
             }
         };
+        common.submits(first);
         common.connection.post(&first.bytes(), 1, then);
     }
 
@@ -254,12 +260,24 @@ impl Common {
                 common.facts.closes();
             }
         };
+        self.submits(packet);
         self.connection.post(&packet.bytes(), packet.replies.into(), then);
+    }
+
+    fn submits(&self, packet: Packet) {
+        self.facts.submitted.lock().unwrap().push((packet, now()));
+    }
+
+    /// Whether time has passed although somebody could work, and a packet has waited for the read timeout. If a
+    /// caller's time ends then, the server counts as silent: nobody has read its replies.
+    fn is_late(&self) -> bool {
+        let is_old = |at: Instant| now() >= at + READ_TIMEOUT - READ_TIMEOUT / 64;
+        self.setup.steps > 0 && self.facts.submitted.lock().unwrap().iter().any(|(_, at)| is_old(*at))
     }
 
     /// Whether something has happened that explains the end of the connection.
     pub(crate) fn has_died(&self) -> bool {
-        self.wire.has_died() || self.wire.was_silent() || self.setup.may_be_stuck
+        self.wire.has_died() || self.wire.was_silent() || self.setup.may_be_stuck || self.is_late()
     }
 
     /// Time passes only if nothing else happens. Fails if somebody was woken only then.
@@ -278,6 +296,7 @@ impl Common {
                     fail(format!("{packet:?} got {replies:?}"));
                 }
                 self.facts.packets.lock().unwrap().push((packet, true));
+                self.facts.submitted.lock().unwrap().retain(|(other, _)| *other != packet);
                 self.check_time();
                 return;
             }
@@ -289,7 +308,9 @@ impl Common {
             Err(CallError::Invalid(invalid)) => fail(format!("{packet:?}: {invalid}")),
         };
         let is_explained = match failure.kind() {
-            FailureKind::TimedOut => now() >= latest || self.wire.was_silent() || self.setup.may_be_stuck,
+            FailureKind::TimedOut => {
+                now() >= latest || self.wire.was_silent() || self.setup.may_be_stuck || self.is_late()
+            }
             _ => self.wire.has_died(),
         };
         if !is_explained {

@@ -128,7 +128,10 @@ pub(crate) enum Why {
     Denied(Denied),
     Ended(NotGranted),
     /// Its permit had been lost before it was released.
-    Lost,
+    Lost {
+        /// The fence that its calls contain.
+        fence: Option<u64>,
+    },
     /// No check asks for it.
     Other(String),
 }
@@ -138,7 +141,7 @@ impl fmt::Display for Why {
         match self {
             Why::Denied(denied) => write!(f, "{denied:?}"),
             Why::Ended(error) => write!(f, "{error:?}"),
-            Why::Lost => f.write_str("its permit was lost"),
+            Why::Lost { .. } => f.write_str("its permit was lost"),
             Why::Other(text) => f.write_str(text),
         }
     }

@@ -172,7 +172,8 @@ impl Client {
     fn forget_dropped(&mut self, number: Number, is_lost: bool) {
         if let Some(permit) = self.permits.get(&number) {
             let (keys, id) = (permit.identity.keys.clone(), permit.identity.id.clone());
-            let why = if is_lost { Why::Lost } else { Why::Other("released".to_owned()) };
+            let fence = permit.identity.own_fence();
+            let why = if is_lost { Why::Lost { fence } } else { Why::Other("released".to_owned()) };
             self.forget(number);
             if !self.uses(&keys, &id) {
                 self.outcomes.push(Outcome::Nothing { keys, id, why, unknown: false });

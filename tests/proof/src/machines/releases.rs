@@ -196,7 +196,7 @@ fn steps() {
         let mut steps = release.steps();
         let mut taken = vec![steps.next];
         for words in replies {
-            release.answered(&mut steps, reply(words)).unwrap();
+            release.answered(&mut steps, reply(words), |_| false).unwrap();
             taken.push(steps.next);
         }
         assert_eq!(release.call(&steps, &SCRIPTS).is_none(), steps.next == ReleaseCall::Nothing);
@@ -221,7 +221,7 @@ fn steps() {
     assert_eq!(after(ReleaseTarget::Other(0), &[queued, "gone", held, "gone"]), twice);
     let release = pending("m", "id", ReleaseTarget::Other(0), &[]);
     let mut steps = release.steps();
-    release.answered(&mut steps, reply("what")).unwrap_err();
+    release.answered(&mut steps, reply("what"), |_| false).unwrap_err();
     assert_eq!(steps.next, look_up);
 }
 
@@ -684,6 +684,17 @@ fn own_ids() {
     let goes_on =
         |is_own| [FailureKind::ReadOnly, FailureKind::TimedOut].map(|kind| may_go_on(is_own, &failed(kind)));
     assert_eq!([false, true].map(goes_on), [[true, false], [false, false]]);
+    // What a lookup finds is left to another release that names it.
+    for (id, fence, ends) in [("id", 7, true), ("id", 8, false), ("another", 7, false)] {
+        let mut it = Queue::default();
+        it.post(pending("m", id, ReleaseTarget::Fence(fence), &[]));
+        let number = it.outbox.send(pending("m", "id", ReleaseTarget::Other(0), &[]));
+        assert_eq!(
+            it.outbox.sent(number, reply("held 1 7 9000 1000")).unwrap().is_none(),
+            ends,
+            "{id} {fence}"
+        );
+    }
     // A lookup is alone.
     let mut it = Queue::default();
     it.add([pending("m", "id", ReleaseTarget::Other(0), &[]), plain("m", "second")]);

@@ -37,8 +37,8 @@ pub(in crate::world) struct Noted {
     pub(in crate::world) is_revoked: bool,
     /// A release was executed.
     is_released: bool,
-    /// A release found a permit.
-    was_held: bool,
+    /// The fences that were named by releases which found the permit. `None`: the release named none.
+    released: Vec<Option<u64>>,
     /// The id has a permit or a place from a call whose reply was not awaited (`is_stray`). It was executed
     /// after a release, on a connection that is closed (`is_late`; then the permit ends with its lease).
     is_stray: bool,
@@ -79,7 +79,10 @@ impl World {
         let word = words_of(reply).ok().map(|words| words[0].clone());
         let was_denied = word.as_deref() == Some("denied");
         let releases_all = sent.script == "semaphore/release" && sent.arguments[1] == "0";
-        let was_held = releases_all && word.as_deref() == Some("released");
+        let released = (releases_all && word.as_deref() == Some("released")).then(|| {
+            let fence = sent.arguments.get(2).and_then(|fence| fence.parse().ok());
+            fence.filter(|fence| *fence > 0)
+        });
         for gate in 0..self.gates.len() {
             if !sent.is_on(self.gates[gate].keys.list()[0]) {
                 continue;
@@ -102,7 +105,7 @@ impl World {
                 }
                 if !acquires {
                     noted.is_released = true;
-                    noted.was_held |= was_held;
+                    noted.released.extend(released);
                     noted.is_stray &= has;
                     noted.is_late &= has;
                 } else if !is_awaited && has {
@@ -141,7 +144,7 @@ impl World {
                 let ids = &mut self.hosts[name].ids;
                 if let Some(noted) = ids.get_mut(&(gate, identity.id.clone())) {
                     noted.ticket = None;
-                    noted.was_held = false; // this permit is a new one
+                    noted.released.retain(Option::is_some); // this permit is a new one
                 }
                 return Ok(());
             }
@@ -164,7 +167,9 @@ impl World {
         if matches!(why, Why::Ended(NotGranted::Revoked)) && !is_revoked {
             return broken("revoked", format!("{id} was not revoked"));
         }
-        if matches!(why, Why::Lost) && noted.is_some_and(|noted| noted.was_held) {
+        if let Why::Lost { fence } = why
+            && noted.is_some_and(|noted| noted.released.contains(&fence))
+        {
             return broken("loss", format!("{id} was released, and its holder is told that it was lost"));
         }
         // Nobody else uses the id. What it has may be older than its place only if the server has restored

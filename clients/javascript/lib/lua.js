@@ -5,7 +5,7 @@ module.exports = {
   "scripts": {
     "semaphore/acquire": {
       "file": "dist/semaphore/acquire.lua",
-      "sha1": "ab92dccc6be66a27f73d1dd50992defb3ca2159e",
+      "sha1": "f36efa5a3c18e9efaa21090cf96130a4570e73e4",
       "keys": [
         "meta",
         "holders",
@@ -64,7 +64,7 @@ module.exports = {
     },
     "semaphore/try_acquire_several": {
       "file": "dist/semaphore/try_acquire_several.lua",
-      "sha1": "7de69c4d4a26a52354086ca16e2e717ddef01c1c",
+      "sha1": "4bd16076df6e49be1a097331d4e787f7a063f84e",
       "keys": [
         "meta",
         "holders",
@@ -101,7 +101,7 @@ module.exports = {
     },
     "semaphore/release": {
       "file": "dist/semaphore/release.lua",
-      "sha1": "c985b32bf8c75516d5d991193ca1758844493c43",
+      "sha1": "38c6ed7218044a1800b12185ba4cdc0b8ee04000",
       "keys": [
         "meta",
         "holders",
@@ -179,7 +179,7 @@ module.exports = {
     },
     "semaphore/resize": {
       "file": "dist/semaphore/resize.lua",
-      "sha1": "dbf1f33341dbfc9882dd9a4ce91ff4e7845b20d5",
+      "sha1": "8460d90e108fb1d3130da5ff9d352857cd892ac4",
       "keys": [
         "meta",
         "holders",
@@ -1914,13 +1914,14 @@ if first_text and #first_text > WAITER_SIZE then
   end
 end
 if seen == 100 then
+  local leaves = asks and not waits and id -- the caller, if it gives up its place
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
     line = call('ZRANGE', queue, from, from + 99)
     local ids, channels, secrets = {}, {}, {}
     for i, text in ipairs(call('HMGET', meta, unpack(line))) do
-      if text and (waits or line[i] ~= id) and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
+      if text and line[i] ~= leaves and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
         ids[#ids + 1] = line[i]
         channels[#ids], secrets[#ids] = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       end
@@ -2758,13 +2759,14 @@ if first_text and #first_text > WAITER_SIZE then
   end
 end
 if seen == 100 then
+  local leaves = asks and not waits and id -- the caller, if it gives up its place
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
     line = call('ZRANGE', queue, from, from + 99)
     local ids, channels, secrets = {}, {}, {}
     for i, text in ipairs(call('HMGET', meta, unpack(line))) do
-      if text and (waits or line[i] ~= id) and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
+      if text and line[i] ~= leaves and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
         ids[#ids + 1] = line[i]
         channels[#ids], secrets[#ids] = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       end
@@ -3067,13 +3069,14 @@ if first_text and #first_text > WAITER_SIZE then
   end
 end
 if seen == 100 then
+  local leaves = asks and not waits and id -- the caller, if it gives up its place
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
     line = call('ZRANGE', queue, from, from + 99)
     local ids, channels, secrets = {}, {}, {}
     for i, text in ipairs(call('HMGET', meta, unpack(line))) do
-      if text and (waits or line[i] ~= id) and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
+      if text and line[i] ~= leaves and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
         ids[#ids + 1] = line[i]
         channels[#ids], secrets[#ids] = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       end
@@ -3400,13 +3403,14 @@ if first_text and #first_text > WAITER_SIZE then
   end
 end
 if seen == 100 then
+  local leaves = asks and not waits and id -- the caller, if it gives up its place
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
     line = call('ZRANGE', queue, from, from + 99)
     local ids, channels, secrets = {}, {}, {}
     for i, text in ipairs(call('HMGET', meta, unpack(line))) do
-      if text and (waits or line[i] ~= id) and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
+      if text and line[i] ~= leaves and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
         ids[#ids + 1] = line[i]
         channels[#ids], secrets[#ids] = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       end

@@ -290,13 +290,14 @@ if first_text and #first_text > WAITER_SIZE then
   end
 end
 if seen == 100 then
+  local leaves = asks and not waits and id -- the caller, if it gives up its place
   waiting, head_until = call('ZCARD', queue), 0
   stopped = waiting > 0
   for from = 0, math.min(waiting, 1000) - 1, 100 do
     line = call('ZRANGE', queue, from, from + 99)
     local ids, channels, secrets = {}, {}, {}
     for i, text in ipairs(call('HMGET', meta, unpack(line))) do
-      if text and (waits or line[i] ~= id) and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
+      if text and line[i] ~= leaves and #text > WAITER_SIZE and select(3, struct.unpack(WAITER, text)) > now then
         ids[#ids + 1] = line[i]
         channels[#ids], secrets[#ids] = string.match(text, CHANNEL_AND_SECRET, WAITER_SIZE + 1)
       end

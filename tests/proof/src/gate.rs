@@ -93,10 +93,8 @@ impl Gate {
 
     /// Before the clock steps: what has ended and was taken back stays ended, whatever the clock shows then.
     pub fn clock_steps(&mut self, now: u64) {
-        let live: Vec<String> = self.ledger.live(now).map(|(id, _)| id.clone()).collect();
         let (model, doubt) = (&self.model, self.doubt);
-        let known = |id: &String| !doubt && model.holders.contains_key(id);
-        self.ledger.holders.retain(|id, _| live.contains(id) || known(id));
+        self.ledger.forget_ended(now, doubt, |id| !doubt && model.holders.contains_key(id));
         self.ledger.forget_past(now);
     }
 

@@ -41,7 +41,8 @@ pub struct Ledger {
     pub holders: BTreeMap<String, Entry>,
     /// Grants with a minimum hold, by their fence.
     starts: BTreeMap<u64, Start>,
-    /// The fences of the permanent permits that were forgotten with their key.
+    /// The fences of permits that were forgotten, and may still be in a key: permanent ones that were lost
+    /// with their key, and those that had ended when the clock stepped in doubt.
     forgotten: BTreeSet<u64>,
     /// The minimum hold that each waiter asked for last.
     asked: BTreeMap<String, u64>,
@@ -125,6 +126,19 @@ impl Ledger {
             self.holders.remove(&id);
             self.forgotten.insert(fence);
         }
+    }
+
+    /// Forgets the holders whose lease has ended, except those that `is_known`. `doubt`: a key may still
+    /// contain them.
+    pub fn forget_ended(&mut self, now: u64, doubt: bool, is_known: impl Fn(&str) -> bool) {
+        let forgotten = &mut self.forgotten;
+        self.holders.retain(|id, entry| {
+            let stays = entry.ends.is_none_or(|end| end > now) || is_known(id);
+            if !stays && doubt {
+                forgotten.insert(entry.fence);
+            }
+            stays
+        });
     }
 
     /// A minimum hold that is over does not begin again when the clock steps back.

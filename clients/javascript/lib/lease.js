@@ -11,6 +11,7 @@ class Lease {
   #isRenewed;
   #renewAt = Infinity;
   #stopTimer;
+  #renewal; // a promise, once a renewal has begun
   #isOver = false; // released, or known to be lost
   #lost = new AbortController();
   #failure; // the last error of a renewal
@@ -50,10 +51,17 @@ class Lease {
     this.#planRenewal();
   }
 
+  /** Ends the renewals, and starts the lease that the holder asked for: the first lease of a permanent permit has an end. */
+  async confirm(until) {
+    this.renew(false);
+    await this.#renewal; // the server must not run it after this call
+    await this.refresh(until);
+  }
+
   /** Starts the lease anew. The call is repeated until `until`. */
-  async refresh(until) {
+  async refresh(until, lease_ms = this.#settings.lease) {
     if (this.#isOver) throw this.lostError;
-    const args = { id: this.#id, lease_ms: this.#settings.lease };
+    const args = { id: this.#id, lease_ms };
     const reply = await this.#gate.call(this.#settings, 'refresh', args, until, { isOver: () => this.#isOver });
     if (this.#isOver || reply.word === 'lost') {
       const error = this.lostError;
@@ -78,7 +86,7 @@ class Lease {
   // Renews it when a third of the time that is left is over.
   #planRenewal() {
     const isPlanned = this.#isRenewed && this.#end < Infinity;
-    this.#renewAt = isPlanned ? localTime() + Math.min(this.remaining, this.#settings.lease) / 3 : Infinity;
+    this.#renewAt = isPlanned ? localTime() + Math.min(this.remaining, this.#settings.firstLease) / 3 : Infinity;
     this.#plan();
   }
 
@@ -92,19 +100,19 @@ class Lease {
 
   #work() {
     if (!this.remaining) return this.#lose(this.lostError);
-    if (localTime() >= this.#renewAt && !this.#gate.isClosed) this.#sendRefresh();
+    if (localTime() >= this.#renewAt && !this.#gate.isClosed) this.#renewal = this.#sendRefresh();
     this.#plan();
   }
 
   async #sendRefresh() {
     this.#renewAt = Infinity; // until this renewal has ended
     try {
-      await this.refresh(Math.min(this.#end, this.#gate.until()));
+      await this.refresh(Math.min(this.#end, this.#gate.until()), this.#settings.firstLease);
     } catch (error) {
       if (this.#isOver || this.#gate.isClosed) return;
       this.#failure = error;
       this.#gate.warn(`${this.#settings.key}: the lease of ${this.#id} could not be renewed`, error);
-      this.#renewAt = localTime() + Math.min(Math.max(this.#settings.lease / 10, 5), 1_000);
+      this.#renewAt = localTime() + Math.min(Math.max(this.#settings.firstLease / 10, 5), 1_000);
       this.#plan();
     }
   }

@@ -31,6 +31,7 @@ class Request {
   #wake = () => {};
   #wait;
   #permit; // that was granted
+  #confirms = true; // whether a permanent permit is made permanent as soon as it is granted
   #isOver = false; // no further call may acquire
   #mayHold = false; // whether a call may have left permits or a place in line
   #attempts = {}; // `isUnsure`: one of them was not answered
@@ -62,10 +63,11 @@ class Request {
     }
   }
 
-  /** Waits in line until the wait ends. */
-  async acquire(wait) {
+  /** Waits in line until the wait ends. `confirms`: a permanent permit has no end when this returns. */
+  async acquire(wait, confirms = true) {
     const { inbox } = this.#gate;
     this.#wait = wait;
+    this.#confirms = confirms;
     inbox.add(this);
     try {
       const permit = await wait.race(this.#waitInLine(inbox));
@@ -157,7 +159,7 @@ class Request {
   // A permanent permit begins with an ordinary lease. It is made permanent when the caller knows that it holds the permit.
   async #settled(permit, until) {
     this.#permit = permit;
-    if (this.#settings.lease === 0) await permit.lease.refresh(until);
+    if (this.#confirms && this.#settings.lease === 0) await permit.lease.refresh(until);
     return permit;
   }
 

@@ -143,7 +143,7 @@ class Several {
     const granted = new Map(); // by settings
     try {
       for (const { settings, permits } of inOrder) {
-        const permit = await new Request(this.gate, settings, permits).acquire(wait);
+        const permit = await new Request(this.gate, settings, permits).acquire(wait, false);
         granted.set(settings, permit);
         permit.lease.renew(true);
         const lost = () => wait.fail(new LostError(`several: the lease of ${settings.key} ended during the wait`));
@@ -151,7 +151,7 @@ class Several {
         if (permit.isLost) lost();
       }
       const held = [...granted.values()];
-      await this.#refresh(wait, held.slice(0, -1));
+      await this.#confirm(wait, [...granted]);
       if (held.some((permit) => permit.isLost)) {
         throw new LostError('several: a lease ended before all permits were granted');
       }
@@ -169,11 +169,13 @@ class Several {
     );
   }
 
-  // Checks that the permits are still held, and renews them.
-  async #refresh(wait, permits) {
+  // Checks that the permits are still held, and gives each the lease that was asked for. The last one has it already, unless
+  // that is permanent: a program that ends during the wait leaves nothing held for ever.
+  async #confirm(wait, granted) {
     const until = Math.min(this.gate.until(), wait.latest);
+    const needs = ([settings], i) => i < granted.length - 1 || settings.lease === 0;
     try {
-      await wait.race(allOf(permits, (permit) => permit.lease.refresh(until)));
+      await wait.race(allOf(granted.filter(needs), ([, permit]) => permit.lease.confirm(until)));
     } catch (error) {
       if (!(error instanceof UnreachableError) || localTime() < wait.latest) throw error;
       throw wait.timedOut('several', UNKNOWN, error);

@@ -120,11 +120,6 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("second_event_loop", &["python", "javascript", "go", "java", "rust", "rust_async"], NO_LOOP),
     ("silent_server_and_a_cancelled_call", &["python"], "a thread in Python cannot be cancelled"),
     ("calls_are_cancelled_at_random", &["python"], "a thread in Python cannot be cancelled"),
-    (
-        "several_become_permanent_when_all_are_granted",
-        &["javascript"],
-        "fault, to be repaired: each permit is permanent from its own grant on",
-    ),
     ("calls_for_several_are_cancelled_at_random", &["python"], "a thread in Python cannot be cancelled"),
     (
         "silent_server_and_a_cancelled_release_of_several",

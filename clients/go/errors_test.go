@@ -97,7 +97,7 @@ func TestLostIsOneChannel(t *testing.T) {
 	s.Lease = time.Hour
 	notices := make(chan string, 2)
 	s.OnLost = func(id string) { notices <- id }
-	permit := newPermit(s, Permit{ID: "a"}, 0, time.Now().Add(time.Hour))
+	permit := newPermit(s, Permit{ID: "a"}, 0, clock()+time.Hour)
 	several := &Permits{Each: []*Permit{permit}}
 	if permit.Lost() != permit.Lost() || several.Lost() != several.Lost() {
 		t.Error("each call returns another channel")

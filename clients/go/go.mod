@@ -2,7 +2,10 @@ module luagate
 
 go 1.24
 
-require github.com/redis/go-redis/v9 v9.0.0
+require (
+	github.com/redis/go-redis/v9 v9.0.0
+	golang.org/x/sys v0.20.0
+)
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect

@@ -25,7 +25,7 @@ const (
 type message struct {
 	permits        int
 	fence, at, now int64
-	received       time.Time
+	received       time.Duration // an instant of clock
 }
 
 // The text of a message: the signed part, which begins with the id, and the signature.
@@ -173,7 +173,7 @@ func (i *inbox) lose(s *subscription) {
 	i.current, i.next = nil, time.Time{}
 	i.mu.Unlock()
 	go current.pubsub.Close() // it may wait for a connection
-	now := message{at: math.MaxInt64, now: math.MaxInt64, received: time.Now()}
+	now := message{at: math.MaxInt64, now: math.MaxInt64, received: clock()}
 	i.server.gate.waiting.Range(func(_, r any) bool {
 		r.(*request).deliver(now)
 		return true
@@ -188,11 +188,11 @@ func (i *inbox) receive(s *subscription) {
 		if err != nil && answerOf(err) == "" {
 			return
 		}
-		received := time.Now()
+		received := clock()
 		m, isMessage := event.(*redis.Message)
 		if !isMessage { // the answer to a PING
 			i.mu.Lock()
-			s.pinged, s.isHeard = false, received
+			s.pinged, s.isHeard = false, time.Now()
 			i.mu.Unlock()
 			continue
 		}

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// longestTimer is how long a loss may go unnoticed after the machine was suspended: timers stop meanwhile.
+const longestTimer = time.Second
+
 // lease is the lease of a permit: its end by the clock of this process, and its renewal in the background. It does not refer to the
 // permit, so that a permit that the program no longer references is no longer renewed.
 type lease struct {
@@ -19,22 +22,22 @@ type lease struct {
 	mu              sync.Mutex    // guards the fields below; nobody holds it during a call
 	duration        time.Duration // of the next refresh
 	expiresAt       int64         // by the clock of the server; -1: never
-	end             time.Time     // by the clock of this process
+	end             time.Duration // by clock
 	isOver          bool          // released, or known to be lost
 	isRenewed       bool
 	isWatched       bool
 	renewal, expiry *time.Timer
 }
 
-func newLease(s *Semaphore, id string, expiresAt int64, end time.Time) *lease {
+func newLease(s *Semaphore, id string, expiresAt int64, end time.Duration) *lease {
 	lost, lose := context.WithCancel(context.Background())
 	return &lease{semaphore: s, id: id, lost: lost, lose: lose, duration: s.firstLease(), isWatched: s.OnLost != nil,
 		expiresAt: expiresAt, end: end}
 }
 
-// endOf counts the end of a lease from an instant before the server's time was now, less 1 ms, because the server rounds.
-func endOf(from time.Time, expiresAt, now int64) time.Time {
-	return from.Add(millis(expiresAt - now - 1))
+// endOf counts the end of a lease from an instant of clock before the server's time was now, less 1 ms, because the server rounds.
+func endOf(from time.Duration, expiresAt, now int64) time.Duration {
+	return from + millis(expiresAt-now-1)
 }
 
 func (l *lease) serverEnd() int64 {
@@ -52,7 +55,7 @@ func (l *lease) remaining() time.Duration {
 	case l.expiresAt == -1:
 		return Permanent
 	}
-	return max(0, time.Until(l.end))
+	return max(0, until(l.end))
 }
 
 // watch returns a channel that is closed when the permit is lost.
@@ -102,7 +105,7 @@ func (l *lease) makePermanent(b bound) error {
 
 // refresh starts the lease anew, or returns ErrLost.
 func (l *lease) refresh(b bound) error {
-	s, asked := l.semaphore, time.Now()
+	s, asked := l.semaphore, clock()
 	l.mu.Lock()
 	ms := l.duration.Milliseconds()
 	if l.duration == Permanent {
@@ -130,7 +133,7 @@ func (l *lease) refresh(b bound) error {
 // --- Timers. mu is held, except in the functions that they call. ---
 
 // third is the time until the next renewal.
-func (l *lease) third() time.Duration { return min(time.Until(l.end), l.duration) / 3 }
+func (l *lease) third() time.Duration { return min(until(l.end), l.duration) / 3 }
 
 func (l *lease) planRenewal(pause time.Duration) {
 	stop(l.renewal)
@@ -142,7 +145,7 @@ func (l *lease) planRenewal(pause time.Duration) {
 func (l *lease) planExpiry() {
 	stop(l.expiry)
 	if l.isWatched && !l.isOver && l.expiresAt != -1 {
-		l.expiry = time.AfterFunc(time.Until(l.end), l.expire)
+		l.expiry = time.AfterFunc(min(until(l.end), longestTimer), l.expire)
 	}
 }
 
@@ -169,8 +172,10 @@ func (l *lease) sendRefresh() {
 func (l *lease) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.expiresAt != -1 && !time.Now().Before(l.end) { // otherwise it was refreshed meanwhile
+	if l.expiresAt != -1 && until(l.end) <= 0 {
 		l.reportLoss()
+	} else {
+		l.planExpiry()
 	}
 }
 

@@ -21,7 +21,7 @@ type Permit struct {
 	isUnsure  bool // an attempt to acquire it was not answered: the server may run it after the release
 }
 
-func newPermit(s *Semaphore, granted Permit, expiresAt int64, end time.Time) *Permit {
+func newPermit(s *Semaphore, granted Permit, expiresAt int64, end time.Duration) *Permit {
 	permit := &granted
 	permit.semaphore, permit.lease = s, newLease(s, permit.ID, expiresAt, end)
 	runtime.AddCleanup(permit, func(l *lease) { l.renew(false) }, permit.lease)

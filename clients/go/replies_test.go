@@ -187,7 +187,7 @@ var callsWithReplies = map[string]func(context.Context, *Semaphore, *Several) er
 }
 
 func held(s *Semaphore) *Permit {
-	return newPermit(s, Permit{ID: "a", Permits: 1}, serverTime, time.Now().Add(time.Hour))
+	return newPermit(s, Permit{ID: "a", Permits: 1}, serverTime, clock()+time.Hour)
 }
 
 // isOwn is whether it is an error of the kinds that this package documents.

@@ -25,8 +25,8 @@ type request struct {
 	secret    string // the server signs the messages for this request with it
 	messages  chan message
 	tries     tries
-	asked     time.Time // an instant before the last call was sent
-	last      reply     // to this call
+	asked     time.Duration // an instant of clock before the last call was sent
+	last      reply         // to this call
 }
 
 // newRequest checks all arguments. "": a new id.
@@ -67,7 +67,7 @@ func (r *request) ask(b bound, wait time.Duration, channel string) (*Permit, err
 	if headStart != 0 {
 		arguments["head_start_ms"] = headStart
 	}
-	r.asked = time.Now()
+	r.asked = clock()
 	last, err := s.gate.call(b, s, "acquire", arguments, &r.tries)
 	if err != nil {
 		r.giveUp()
@@ -177,16 +177,16 @@ func (r *request) end(b bound) (*Permit, error) {
 func (r *request) sleep(b bound) (*Permit, error) {
 	pause := min(recheck, millis(r.last.n("retry_after")))
 	if r.last.word != "queued" { // granted, but the lease ended before the reply was read
-		pause = time.Since(r.asked) + shortestPause
+		pause = clock() - r.asked + shortestPause
 	}
-	wake := r.asked.Add(pause)
+	wake := r.asked + pause
 	for {
 		select {
 		case <-b.ctx.Done():
 			return nil, nil
 		case <-b.over:
 			return nil, nil
-		case <-time.After(time.Until(wake)):
+		case <-time.After(until(wake)):
 			if r.inbox != nil {
 				r.inbox.verify()
 			}
@@ -198,18 +198,13 @@ func (r *request) sleep(b bound) (*Permit, error) {
 				r.giveUp() // a call sent before the message arrived may have joined the line again
 				return nil, fmt.Errorf("luagate: %s: %w", r.semaphore.key(), ErrRevoked)
 			case m.fence == 0:
-				if at := m.received.Add(millis(m.at - m.now)); at.Before(wake) {
-					wake = at
-				}
+				wake = min(wake, m.received+millis(m.at-m.now))
 			case r.isNew(m.fence) && m.permits == r.permits:
 				if r.semaphore.Strict {
 					return nil, nil // the message does not tell the limit in force: ask
 				}
 				// The message may have been delayed: its arrival alone would give an end that is too late.
-				end := endOf(r.asked, m.at, r.last.n("now"))
-				if received := endOf(m.received, m.at, m.now); received.Before(end) {
-					end = received
-				}
+				end := min(endOf(r.asked, m.at, r.last.n("now")), endOf(m.received, m.at, m.now))
 				return r.granted(m.fence, m.at, end), nil
 			}
 		}
@@ -223,8 +218,8 @@ func (r *request) isNew(fence int64) bool {
 }
 
 // granted returns the permit, or nil if its lease has ended already.
-func (r *request) granted(fence, expiresAt int64, end time.Time) *Permit {
-	if !time.Now().Before(end) {
+func (r *request) granted(fence, expiresAt int64, end time.Duration) *Permit {
+	if until(end) <= 0 {
 		return nil
 	}
 	return newPermit(r.semaphore, Permit{ID: r.id, Permits: r.permits, Fence: fence, Ticket: Ticket{r.ticket}, Limit: int(r.last.n("limit")),

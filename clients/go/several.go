@@ -80,7 +80,7 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 		}
 	}()
 	for {
-		asked := time.Now()
+		asked := clock()
 		last, err := s.gate.repeat(b, "Several", &tries, scriptCall{script, keys, args})
 		if err != nil {
 			return nil, err
@@ -105,19 +105,19 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 }
 
 // grants returns the permits of a reply to a call that was sent after asked, or nil if a lease has ended already.
-func grants(last reply, requests []*request, asked time.Time) (permits []*Permit, err error) {
+func grants(last reply, requests []*request, asked time.Duration) (permits []*Permit, err error) {
 	rows, _ := last.fields["permits"].([]any)
-	first := time.Duration(0) // the end of the first lease, from the call on
+	first := time.Duration(0) // the end of the first lease
 	for i, r := range requests {
 		row := numbers(rows, i) // permits fence expires_at in_use limit
 		if limit := int(row[4]); r.semaphore.Strict && limit != r.semaphore.limit {
 			return nil, &LimitMismatchError{r.semaphore.name, r.semaphore.limit, limit}
 		}
-		if end := endOf(asked, row[2], last.n("now")).Sub(asked); i == 0 || end < first {
+		if end := endOf(asked, row[2], last.n("now")); i == 0 || end < first {
 			first = end
 		}
 	}
-	if time.Since(asked) >= first {
+	if until(first) <= 0 {
 		return nil, nil
 	}
 	for i, r := range requests {

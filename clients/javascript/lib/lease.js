@@ -3,6 +3,8 @@ const { LostError } = require('./errors.js');
 const { localTime } = require('./node.js');
 const { after } = require('./timers.js');
 
+const LOOK_MS = 1_000; // a timer stops while the machine is suspended, and the lease goes on
+
 class Lease {
   #gate;
   #settings;
@@ -95,7 +97,7 @@ class Lease {
     this.#stopTimer?.();
     if (!(this.#isRenewed || this.isWatched) || this.#isOver || this.#end === Infinity) return;
     const next = Math.min(this.#renewAt, this.#end) - localTime();
-    this.#stopTimer = after(next, () => this.#work(), true);
+    this.#stopTimer = after(Math.min(next, LOOK_MS), () => this.#work(), true);
   }
 
   #work() {

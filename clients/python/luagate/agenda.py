@@ -9,12 +9,12 @@ import heapq
 import itertools
 import logging
 import math
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from luagate import clock
 from luagate.errors import LuagateError
 from luagate.held import Held
 from luagate.operation import CLEAN_UP, Job, Steps
@@ -23,6 +23,7 @@ from luagate.settings import Settings
 AT_ONCE = 8  # the most calls that run at the same time
 LATE = 1  # seconds: a call that was not answered may reach the server late, so its id is released again after this time
 LOG = logging.getLogger("luagate")
+LONGEST_SLEEP = 1  # seconds, while a permit is kept: a timer stops while the machine is suspended, and its lease goes on
 WAKE = object()  # an event: something is due earlier than before
 CLOSE = object()  # an event: finish, and end
 
@@ -108,7 +109,7 @@ class Agenda:
                 return
             due += self._awaited.pop(job, [])
         for one in due:
-            self._attempt(one, time.monotonic())
+            self._attempt(one, clock.now())
 
     def _attempt(self, release: Release, at: float) -> None:
         """The next attempt to release begins at this time."""
@@ -126,7 +127,7 @@ class Agenda:
     def _renewal(held: Held) -> float:
         """When a third of the time that is left is over; rounded, so that renewals at nearly the same time begin together."""
         lease = held.lease_ms / 1000
-        at, grid = time.monotonic() + min(held.remaining, lease) / 3, lease / 100
+        at, grid = clock.now() + min(held.remaining, lease) / 3, lease / 100
         return at // grid * grid
 
     # --- In the background ---
@@ -136,11 +137,12 @@ class Agenda:
         while not self._is_over():
             self._sleeps_until = math.inf  # before it is computed: a change that comes meanwhile must wake this loop
             at = self._sleeps_until = self._next()
-            event = yield at - time.monotonic()
+            now = clock.now()
+            event = yield (min(at, now + LONGEST_SLEEP) if self._kept else at) - now
             while self.freed:
                 self.remove(self.freed.popleft().held[0])
             if event is CLOSE:
-                self._ends_at = time.monotonic() + CLEAN_UP
+                self._ends_at = clock.now() + CLEAN_UP
                 self._kept.clear()
                 for release in list(self._releases):
                     if release.is_done:
@@ -156,7 +158,7 @@ class Agenda:
         if self._ends_at == math.inf:
             return False
         is_busy = self.session.operations or self._releases or self._running or self._awaited
-        return not is_busy or time.monotonic() >= self._ends_at
+        return not is_busy or clock.now() >= self._ends_at
 
     def _next(self) -> float:
         """The time of the next look."""
@@ -177,7 +179,7 @@ class Agenda:
 
     def _look(self) -> None:
         """Finds what is due. Reports the permits whose leases have ended."""
-        now = time.monotonic()
+        now = clock.now()
         while self._times and self._times[0][0] <= now:
             at, _, item = heapq.heappop(self._times)
             if not self._is_planned(item, at):
@@ -192,7 +194,7 @@ class Agenda:
 
     def _start(self) -> None:
         """Begins the calls that are due: releases first, since other callers wait for them."""
-        now = time.monotonic()
+        now = clock.now()
         while len(self._running) < AT_ONCE:
             if self._due_releases:
                 release = self._due_releases.popleft()
@@ -229,7 +231,7 @@ class Agenda:
         if releases := self._awaited.pop(job, None):
             for release in releases:
                 release.is_unsure |= job.error is not None
-                self._attempt(release, time.monotonic())
+                self._attempt(release, clock.now())
         elif job in self._running:
             item, began = self._running.pop(job)
             if isinstance(item, Held):
@@ -247,10 +249,10 @@ class Agenda:
             return self.changed(held)
         LOG.warning("%s: the lease of %s was not renewed, which is repeated: %s", held.settings.key, held.id, job.error)
         pause = min(max(held.lease_ms / 10_000, 0.005), 1)
-        self._plan(held, min(time.monotonic() + pause, held.deadline))
+        self._plan(held, min(clock.now() + pause, held.deadline))
 
     def _released(self, release: Release, job: Job) -> None:
-        now = time.monotonic()
+        now = clock.now()
         if job.error is None and not release.is_unsure:
             release.is_done = True
         elif job.error is None:
@@ -270,7 +272,7 @@ class Agenda:
 
     def _abandoned(self, all: list[Held]) -> None:
         """Releases the permits of a block that has ended without a release."""
-        now = time.monotonic()
+        now = clock.now()
         for held in all:
             if remaining := held.remaining:  # otherwise the interrupted release has begun, and is repeated
                 self.remove(held)

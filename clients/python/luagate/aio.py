@@ -11,7 +11,6 @@ A Luagate may be used in one event loop after the other, and after a fork: each 
 import asyncio
 import inspect
 import math
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -20,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 import redis
-from luagate import clients, failures, process, several_steps, steps
+from luagate import clients, clock, failures, process, several_steps, steps
 from luagate.agenda import Agenda
 from luagate.api import Gate, RwLock, SemaphoreValues, SeveralValues, Values, log_failed_release, wants_of
 from luagate.errors import (
@@ -332,7 +331,7 @@ class _Session(Session):
     async def _execute(self, job: Job, until: float | None) -> None:
         try:
             async with self._limit(job.key):
-                if until is None or time.monotonic() < until:
+                if until is None or clock.now() < until:
                     await self._call(job)
                 else:
                     job.end(redis.TimeoutError("no connection was free in time"))

@@ -8,7 +8,6 @@ import queue
 import socket
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import redis
-from luagate import failures
+from luagate import clock, failures
 from luagate.operation import Job
 from luagate.scripts import Commands
 
@@ -41,7 +40,7 @@ class Calls:
             connection, used = idle.pop()
         except IndexError:
             return self.run_elsewhere(job)
-        now, handled, raised = time.monotonic(), sys.exc_info()[1], None
+        now, handled, raised = clock.now(), sys.exc_info()[1], None
         if now - used >= UNCHECKED:
             idle.append((connection, used))
             return self.run_elsewhere(job)
@@ -53,7 +52,7 @@ class Calls:
             job.read(_converse(job.commands, partial(_ask, connection, limit)))
             self._keep(connection, job, idle)
         except (redis.RedisError, OSError) as error:
-            now = time.monotonic()
+            now = clock.now()
             if now < limit and (raised := _of_handler(error, handled)):
                 raise raised from None
             if now < until:  # otherwise this caller had less time than an attempt, which says nothing about other connections
@@ -75,7 +74,7 @@ class Calls:
             client = session.own()
             if self._is_plain:
                 connection = _connection(client, idle)
-                job.read(_converse(job.commands, partial(_ask, connection, time.monotonic() + connection.socket_timeout)))
+                job.read(_converse(job.commands, partial(_ask, connection, clock.now() + connection.socket_timeout)))
                 self._keep(connection, job, idle)
             else:
                 job.read(_converse(job.commands, client.execute_command))
@@ -89,7 +88,7 @@ class Calls:
     def _keep(connection: Any, job: Job, idle: deque[tuple[Any, float]]) -> None:
         """Keeps the connection for other calls. After an unexpected reply, the next one may belong to this call."""
         if job.error is None:
-            idle.append((connection, time.monotonic()))
+            idle.append((connection, clock.now()))
         else:
             connection.disconnect()
 
@@ -109,7 +108,7 @@ def _connection(client: Any, idle: deque[tuple[Any, float]]) -> Any:
     """An open connection, or a new one."""
     with suppress(IndexError, redis.ConnectionError):
         connection, used = idle.pop()
-        if time.monotonic() - used < UNCHECKED or not connection.can_read(0):  # otherwise the server has closed it
+        if clock.now() - used < UNCHECKED or not connection.can_read(0):  # otherwise the server has closed it
             return connection
         connection.disconnect()
     connection = client.connection_pool.make_connection()
@@ -119,7 +118,7 @@ def _connection(client: Any, idle: deque[tuple[Any, float]]) -> Any:
 
 def _ask(connection: Any, until: float, *command: Any) -> Any:
     connection.send_command(*command)
-    connection._sock.settimeout(max(0.001, until - time.monotonic()))
+    connection._sock.settimeout(max(0.001, until - clock.now()))
     return connection.read_response()
 
 

@@ -1,11 +1,10 @@
 """A held permit: its data, and the end of its lease by this machine's clock."""
 
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
-from luagate import process
+from luagate import clock, process
 from luagate.errors import Lost
 from luagate.settings import Settings
 
@@ -31,11 +30,11 @@ class Held:
     @property
     def remaining(self) -> float:
         """Seconds until the lease ends, by this machine's clock: never later than on the server."""
-        return max(0, self.deadline - time.monotonic())
+        return max(0, self.deadline - clock.now())
 
     @property
     def deadline(self) -> float:
-        """The end of the lease by `time.monotonic`."""
+        """The end of the lease by `clock.now`."""
         return -math.inf if self._is_over or not self.is_of_this_process else self._deadline
 
     @property

@@ -3,13 +3,12 @@
 import hashlib
 import hmac
 import re
-import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
 import redis
-from luagate import failures
+from luagate import clock, failures
 from luagate.scripts import text
 
 OPENING = 2  # seconds: the subscription must be confirmed within this time
@@ -87,9 +86,9 @@ class Inbox:
 
     def _open(self, client: Any) -> Generator[tuple[Any, ...], Any, None]:
         yield self.subscription, "subscribe", self.channel
-        end = time.monotonic() + OPENING
+        end = clock.now() + OPENING
         while (message := (yield self.subscription, "get_message", False, OPENING)) is None or message["type"] != "subscribe":
-            if time.monotonic() > end:
+            if clock.now() > end:
                 raise redis.TimeoutError("the subscription to grant messages was not confirmed in time")
         yield client, "publish", self.channel, ""  # fails if an ACL forbids it; the scripts would only send no messages
         [(_, listeners)] = yield client, "pubsub_numsub", self.channel
@@ -129,4 +128,4 @@ class Inbox:
         signed = request.secret + said[: found.start(6) - 1]
         if hmac.compare_digest(hashlib.sha1(signed.encode()).hexdigest(), found[6]):
             permits, fence, at, now = map(int, found.group(2, 3, 4, 5))
-            request.mailbox.put_nowait(Message(time.monotonic(), permits, fence, at, now))
+            request.mailbox.put_nowait(Message(clock.now(), permits, fence, at, now))

@@ -8,14 +8,13 @@ No lock is taken here, in the agenda or in a mailbox: a signal handler or a fina
 """
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Generator
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import redis
-from luagate import failures
+from luagate import clock, failures
 from luagate.errors import Closed, LuagateError, NoPermission, TimedOut, UnexpectedReply, Unreachable
 from luagate.inbox import ASK_AGAIN, Message
 from luagate.scripts import Commands, Script
@@ -65,7 +64,7 @@ class Operation:
     def __init__(self, session: Any, name: str, timeout: float | None = None) -> None:
         self.session, self.name = session, name
         self.timeout = math.inf if timeout is None else timeout
-        now = time.monotonic()
+        now = clock.now()
         self.end = now + self.timeout
         self.latest = now + session.call_timeout if timeout is None else math.inf
         self.mailbox = session.mailbox()
@@ -92,11 +91,11 @@ class Operation:
 
     def _released(self, releases: list[Any]) -> Steps[None]:
         """Waits until these have been released, but not long after the deadline."""
-        now = time.monotonic()
+        now = clock.now()
         until = min(now + CLEAN_UP, max(now + GRACE / 2, self.end))
         for release in releases:
             release.mailbox = self.mailbox
-        while not all(release.is_done for release in releases) and (left := until - time.monotonic()) > 0:
+        while not all(release.is_done for release in releases) and (left := until - clock.now()) > 0:
             yield left
 
     def call(self, name: str, keys: list[str], **arguments: Any) -> Steps[SimpleNamespace]:
@@ -105,7 +104,7 @@ class Operation:
         return self.call_with(script, keys, script.argv(**arguments))
 
     def call_with(self, script: Any, keys: list[str], argv: list[Any]) -> Steps[SimpleNamespace]:
-        began, attempt, failure = time.monotonic(), 0, None
+        began, attempt, failure = clock.now(), 0, None
         until = min(self.end, began + self.outage, self.latest)
         while True:
             self.job = job = self.session.start(script, keys, argv, self.mailbox, until)
@@ -119,15 +118,15 @@ class Operation:
             failure = self._failure(job.error, began)
             pause = PAUSES[min(attempt, len(PAUSES) - 1)]
             attempt += 1
-            if time.monotonic() + pause > until:
-                yield from self.pause(until - time.monotonic())
+            if clock.now() + pause > until:
+                yield from self.pause(until - clock.now())
                 break
             yield from self.pause(pause)
         raise self.expired() from failure or redis.TimeoutError("the server has not answered in time")
 
     def pause_lost(self) -> Steps[None]:
         """A lease has ended before the reply was read: pauses, if there is time for another call."""
-        if time.monotonic() + LOST_PAUSE >= self.latest:
+        if clock.now() + LOST_PAUSE >= self.latest:
             raise Unreachable(f"{self.name}: the replies take longer than the lease. Use a longer lease")
         yield from self.pause(LOST_PAUSE)
 
@@ -139,27 +138,27 @@ class Operation:
             raise error
         is_loading = isinstance(error, redis.BusyLoadingError)
         no_server = isinstance(error, redis.ConnectionError) and not is_loading and not self.session.has_answered
-        if no_server and time.monotonic() - began > NO_SERVER:
+        if no_server and clock.now() - began > NO_SERVER:
             why = f"cannot connect to the server ({str(error).rstrip('.')})"
             raise Unreachable(f"{self.name}: {why}. Check that it runs and that the address is right") from error
         return error
 
     def expired(self) -> LuagateError:
-        if time.monotonic() >= self.end:
+        if clock.now() >= self.end:
             return TimedOut(*self.usage, self.timeout)
         return Unreachable(f"{self.name}: no answer within {self.outage:g} s. Check the server and the network")
 
     def _answer(self, job: Job, until: float) -> Steps[bool]:
         """Waits until the call has ended."""
-        while (event := (yield until - time.monotonic())) is not job:
-            if event is None and time.monotonic() >= until:
+        while (event := (yield until - clock.now())) is not job:
+            if event is None and clock.now() >= until:
                 return False
             self._keep(event)
         return True
 
     def pause(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> Steps[None]:
-        until = time.monotonic() + seconds
-        while not is_over() and (left := until - time.monotonic()) > 0:
+        until = clock.now() + seconds
+        while not is_over() and (left := until - clock.now()) > 0:
             self._keep((yield left))
 
     def next(self, seconds: float) -> Steps[Any]:

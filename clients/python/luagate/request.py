@@ -2,10 +2,10 @@
 
 import math
 import os
-import time
 import uuid
 from typing import Any
 
+from luagate import clock
 from luagate.agenda import Release
 from luagate.errors import MOST, AboveLimit, LimitMismatch, LineFull, Revoked
 from luagate.held import Held, deadline
@@ -33,7 +33,7 @@ class Claim:
         if self.is_clean:
             return None
         if self._release is None:
-            self._release = Release(self.settings, self.id, time.monotonic() + self._lasts, self.operation.is_unsure)
+            self._release = Release(self.settings, self.id, clock.now() + self._lasts, self.operation.is_unsure)
             self.operation.session.agenda.release(self._release, self.operation.job)
         return self._release
 
@@ -64,7 +64,7 @@ class Request(Claim):
             more = {"max_waiting": settings.max_waiting, "at_least_ms": settings.at_least_ms}
         if settings.head_start_ms:
             more["head_start_ms"] = settings.head_start_ms
-        self.is_clean, self.asked = False, time.monotonic()
+        self.is_clean, self.asked = False, clock.now()
         self.reply = reply = yield from self.operation.call(
             "acquire", settings.keys, id=self.id, permits=self.permits, limit=settings.limit,
             lease_ms=settings.first_lease_ms, wait_ms=round(patience * 1000), inbox=inbox, ticket=self.ticket, **more,
@@ -106,10 +106,10 @@ class Request(Claim):
         operation = self.operation
         try:
             if (inbox := self._listen()) and not inbox.is_tried:
-                left = min(OPENING, (operation.end - time.monotonic()) / 2)  # it can ask without a subscription too
+                left = min(OPENING, (operation.end - clock.now()) / 2)  # it can ask without a subscription too
                 yield from operation.pause(left, inbox.has_tried)
                 operation.early.clear()
-            while time.monotonic() < operation.end:
+            while clock.now() < operation.end:
                 inbox = self._listen()
                 argument = inbox.argument(self.secret) if inbox else ""
                 if held := (yield from self.ask(PATIENCE, argument)):
@@ -139,7 +139,7 @@ class Request(Claim):
 
     def _receive(self, until: float) -> Steps[Held | None]:
         """Sleeps until it is time to ask again. Returns a permit if a message grants it before that."""
-        while (left := until - time.monotonic()) > 0:
+        while (left := until - clock.now()) > 0:
             event = yield from self.operation.next(left)
             if event is ASK_AGAIN:
                 return None

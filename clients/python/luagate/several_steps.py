@@ -1,8 +1,8 @@
 """The steps of several semaphores at once, see `operation`."""
 
-import time
 from typing import Any
 
+from luagate import clock
 from luagate.errors import AboveLimit, Denied, Invalid, LimitMismatch, Lost
 from luagate.held import Held, deadline
 from luagate.operation import GRACE, Operation, Steps, unknown
@@ -45,7 +45,7 @@ def try_acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]
 def _ask(operation: Operation, requests: list[Request]) -> Steps[list[Held]]:
     keys: list[str] = []
     argv: list[Any] = [requests[0].id]
-    asked = time.monotonic()
+    asked = clock.now()
     for request in requests:
         settings = request.settings
         keys += settings.keys
@@ -96,7 +96,7 @@ def acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]:
             one.auto_renew, one.on_lost = True, lost
             agenda.add(one)
             held.append(one)
-        operation.end, operation.usage = max(operation.end, time.monotonic() + GRACE), unknown(operation.name)
+        operation.end, operation.usage = max(operation.end, clock.now() + GRACE), unknown(operation.name)
         for one in held[:-1]:
             yield from refresh(operation, one)
         for one in held:  # only now: a crash during the wait leaves nothing held for ever

@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-import time
 
+from luagate import clock
 from luagate.errors import Denied, Lost, TimedOut
 from luagate.held import Held
 from luagate.operation import GRACE, Operation, Steps
@@ -34,7 +34,7 @@ def acquire(operation: Operation, settings: Settings, permits: int) -> Steps[Hel
 def wait(operation: Operation, request: Request) -> Steps[Held]:
     held = yield from request.wait()
     if held is None:  # The last call takes a grant whose message has not arrived yet, or leaves the line.
-        operation.end = time.monotonic() + GRACE
+        operation.end = clock.now() + GRACE
         held = yield from request.ask()
     if held is None:
         raise TimedOut(*operation.usage, operation.timeout)
@@ -45,7 +45,7 @@ def made_permanent(operation: Operation, held: Held) -> Steps[Held]:
     """A permanent permit begins with an ordinary lease: the reply to its grant may be lost."""
     if held.settings.lease is PERMANENT:
         held.lease_ms = held.settings.lease_ms
-        operation.end = max(operation.end, time.monotonic() + GRACE)
+        operation.end = max(operation.end, clock.now() + GRACE)
         yield from refresh(operation, held)
     return held
 
@@ -54,7 +54,7 @@ def refresh(operation: Operation, held: Held) -> Steps[None]:
     """Starts the lease anew."""
     if not held.is_of_this_process:
         raise held.lost()
-    asked = time.monotonic()
+    asked = clock.now()
     reply = yield from operation.call("refresh", held.settings.keys, id=held.id, lease_ms=held.lease_ms)
     try:
         held.refreshed(reply, asked)

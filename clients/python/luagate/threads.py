@@ -2,14 +2,13 @@
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import redis
-from luagate import clients, process, several_steps, steps
+from luagate import clients, clock, process, several_steps, steps
 from luagate.agenda import Agenda
 from luagate.api import Gate, RwLock, SemaphoreValues, SeveralValues, Values, wants_of
 from luagate.block import Blocks
@@ -310,7 +309,7 @@ class _Session(Session):
             self._closing.get(timeout=seconds)
 
     def close(self) -> None:
-        end = time.monotonic() + CLEAN_UP
+        end = clock.now() + CLEAN_UP
         self.end_all()
         self._calls.close()
         listeners = dict(self._listeners)
@@ -320,7 +319,7 @@ class _Session(Session):
         if self._agenda:
             _join(self._agenda, end)
         self._workers.close()
-        end = max(end, time.monotonic() + ENDING)
+        end = max(end, clock.now() + ENDING)
         for thread in [*listeners.values(), *list(self._workers.threads)]:
             _join(thread, end)
         self._own = None
@@ -355,4 +354,4 @@ def _disconnect(inbox: Inbox) -> None:
 
 def _join(thread: threading.Thread, end: float) -> None:
     if thread is not threading.current_thread():
-        thread.join(max(0, end - time.monotonic()))
+        thread.join(max(0, end - clock.now()))

@@ -105,13 +105,8 @@ const NO_CLIENT: &str = "the library has no client of another library below it";
 pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     (
         "machine_is_suspended",
-        &["python", "asyncio", "javascript"],
-        "fault, to be repaired: its lease does not count the time while the machine is suspended",
-    ),
-    (
-        "machine_is_suspended",
         &["go"],
-        "this test cannot replace its clock. By reading, it has the same fault",
+        "this test cannot replace its clock: `clients/go/clock_test.go` tests it",
     ),
     ("process_forks", &["javascript", "go", "java"], NO_FORK),
     ("process_forks", &["rust", "rust_async"], "`tests/permits/forks.rs` tests it"),

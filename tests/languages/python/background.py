@@ -1,8 +1,8 @@
 """background.py: the work in the background for one release is the same with many held permits as with few."""
 
 import sys
-import time
 
+from luagate import clock
 from luagate.agenda import Agenda, Release
 from luagate.held import Held
 from replies import NOW, Forger, settings_of
@@ -22,10 +22,10 @@ def calls_of_functions(held):
         loop.send(None if agenda.mailbox.empty() else agenda.mailbox.get())
 
     for number in range(held):
-        agenda.add(Held(RENEWED, str(number), 0, 1, 5, 1, NOW, time.monotonic() + 60))
+        agenda.add(Held(RENEWED, str(number), 0, 1, 5, 1, NOW, clock.now() + 60))
     while not agenda.mailbox.empty():
         turn()
-    release, count = Release(RENEWED, "released", time.monotonic() + 60, False), 0
+    release, count = Release(RENEWED, "released", clock.now() + 60, False), 0
 
     def profile(frame, event, argument):
         nonlocal count

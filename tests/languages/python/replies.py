@@ -4,13 +4,12 @@ import json
 import os
 import queue
 import sys
-import time
 import types
 
 import redis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from luagate import LuagateError, UnexpectedReply, several_steps, steps
+from luagate import LuagateError, UnexpectedReply, clock, several_steps, steps
 from luagate.agenda import Agenda
 from luagate.held import Held
 from luagate.operation import Job, Operation
@@ -69,7 +68,7 @@ ONE, OTHER = settings_of("{g}:one"), settings_of("{g}:other", strict=True)
 
 
 def held():
-    return Held(ONE, "id", 0, 2, 5, 1, NOW, time.monotonic() + 60)
+    return Held(ONE, "id", 0, 2, 5, 1, NOW, clock.now() + 60)
 
 
 CALLS = {

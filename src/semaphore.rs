@@ -194,6 +194,9 @@ impl Semaphore {
     /// or if its lease has ended by this machine's clock. The callbacks of a gate run one after the other, in
     /// a thread that does nothing else: it may block, and may use the gate. The captured values are dropped
     /// there too. A panic ends only this call. A second call of `on_lost` replaces the first callback.
+    ///
+    /// It is not called if only the release of the permit finds the loss: then
+    /// [`Permit::release`](crate::Permit::release) returns `Gone`.
     #[must_use]
     pub fn on_lost(mut self, on_lost: impl Fn(&Lost) + Send + Sync + 'static) -> Self {
         self.settings.on_lost = Some(Arc::new(on_lost));

@@ -365,33 +365,6 @@ mod tests {
     }
 
     #[test]
-    fn each_grant_to_a_wait_that_was_given_up_is_released_once() {
-        let (mut inbox, keys, now) = (Inbox::default(), Keys::mutex("luagate", "m").unwrap(), Instant::now());
-        let wait = inbox.add(&keys, "a", Uuid::from_u128(1), |_| Arc::new(())).unwrap();
-        let given_up = inbox.give_up(now, &keys, "a").unwrap();
-        inbox.remove("a", &wait);
-        let released = |inbox: &mut Inbox<()>, text: &str| {
-            let secret = secret_of(Uuid::from_u128(1));
-            let mut sha1 = Sha1::new();
-            sha1.update(format!("{secret}{text}").as_bytes());
-            let signed = format!("{text} {}", sha1.digest());
-            let received = Received::read(signed.as_bytes()).unwrap();
-            inbox.release_of::<()>(&received, now).map(|release| release.target)
-        };
-        let (first, second) = ("a 1 17 5000 4000", "a 1 18 5001 4001");
-        assert_eq!(released(&mut inbox, first), Some(ReleaseTarget::Fence(17)));
-        assert_eq!(released(&mut inbox, first), None, "a copy");
-        assert_eq!(
-            released(&mut inbox, second),
-            Some(ReleaseTarget::Fence(18)),
-            "of another call that ran late"
-        );
-        assert_eq!(released(&mut inbox, "a 0 0 -1 4002"), None, "no grant");
-        inbox.forget(given_up);
-        assert_eq!(released(&mut inbox, "a 1 19 5001 4003"), None, "its release is confirmed");
-    }
-
-    #[test]
     fn a_signature_is_the_sha1_of_secret_and_text() {
         // printf 'secreta 1 17 5000 4000' | sha1sum
         let signed = b"a 1 17 5000 4000 41a9f2e61851758a6ae3a4b0dae93b27188e47e7";

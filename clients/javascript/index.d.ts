@@ -289,3 +289,11 @@ export class UnexpectedReplyError extends LuagateError {}
 
 /** No connection to the server, or no reply in time. */
 export class UnreachableError extends LuagateError {}
+
+/**
+ * Makes a valid name of any text: a URL, a path, a text of any length. The same text has the same name in all languages. A valid name
+ * is returned unchanged. In another text, braces become parentheses, and white space and control characters become `_`. The result
+ * is cut to 200 bytes, of which the last are `~` and the SHA-1 of the text. A group, as in `{group}:anything`, stays if it is valid
+ * and has at most 100 bytes.
+ */
+export function nameFrom(text: string): string;

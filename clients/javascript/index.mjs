@@ -17,4 +17,5 @@ export const {
   TimedOutError,
   UnexpectedReplyError,
   UnreachableError,
+  nameFrom,
 } = luagate;

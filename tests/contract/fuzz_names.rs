@@ -144,6 +144,17 @@ fn texts_that_differ_only_in_characters_forbidden_in_names_get_different_names()
     assert_eq!(name_from(&long).len(), 200);
 }
 
+/// `lua/names.json` tells clients in other languages.
+#[test]
+fn a_text_has_the_same_name_in_all_languages() {
+    let file: serde_json::Value = serde_json::from_str(include_str!("../../lua/names.json")).unwrap();
+    let rows = file.as_array().unwrap();
+    assert!(rows.len() >= 20);
+    for row in rows {
+        assert_eq!(name_from(row["text"].as_str().unwrap()), row["name"].as_str().unwrap(), "{row}");
+    }
+}
+
 #[test]
 fn a_group_in_the_text_is_kept_in_the_name_so_that_keys_share_a_slot() {
     let name = name_from("{shop}:a path/to an item");

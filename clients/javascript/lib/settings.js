@@ -1,11 +1,17 @@
 // The settings of a semaphore, and the checks of all arguments.
 const { InvalidError, MOST } = require('./errors.js');
 const { randomUUID } = require('./node.js');
+const { sha1 } = require('./scripts.js');
 
 const DEFAULT_LEASE_MS = 30_000;
 const LONGEST_MS = 3_155_760_000_000; // a hundred years
 const LONGEST_HEAD_START_MS = 86_400_000; // a day
+const LONGEST_WORD = 200; // bytes
 const GROUPED = /^\{[^{}]+\}:[^{}]+$/; // a name with a group, which is its hash tag
+const GROUP = /^(\{([^{}]+)\}:)(.*)$/s; // a text that begins with a group
+const LONGEST_GROUP = 100; // bytes, in a name that `nameFrom` makes
+const SPACE = /[\p{White_Space}\p{Cc}]/gu;
+const NAME_FROM = '. `nameFrom` makes a valid name of any text';
 const PREFIX = /^[A-Za-z0-9._:-]{1,64}$/;
 const NAMES = ['lease', 'autoRenew', 'maxWaiting', 'atLeast', 'headStart', 'label', 'strict', 'onLost'];
 
@@ -111,20 +117,48 @@ function checkLabel(label) {
 }
 
 function checkId(id) {
-  checkWord('id', id, 200);
+  checkWord('id', id, LONGEST_WORD);
 }
 
 function checkName(name) {
-  checkWord('name', name, 200);
-  if (/[{}]/.test(name) && !GROUPED.test(name)) refuse('name', name, 'braces only around a group, as in {group}:name');
+  checkWord('name', name, LONGEST_WORD, NAME_FROM);
+  if (!hasValidBraces(name)) refuse('name', name, `braces only around a group, as in {group}:name${NAME_FROM}`);
 }
 
-function checkWord(what, text, most) {
-  const isText = typeof text === 'string' && text.isWellFormed();
-  const bytes = isText ? Buffer.byteLength(text) : 0;
-  if (bytes < 1 || bytes > most || /[\s\p{Cc}]/u.test(text)) {
-    refuse(what, text, `a text of 1 to ${most} bytes without white space and control characters`);
+/** Makes a valid name of any text. The same text has the same name in all languages. */
+function nameFrom(text) {
+  if (!isText(text)) refuse('text', text, 'a text without halves of characters');
+  if (isWord(text, LONGEST_WORD) && hasValidBraces(text)) return text;
+  const [, start, group, after] = GROUP.exec(text) ?? [];
+  const hasGroup = group !== undefined && isWord(group, LONGEST_GROUP);
+  let name = hasGroup ? start : '';
+  const end = `~${sha1(text)}`;
+  let left = LONGEST_WORD - end.length - Buffer.byteLength(name);
+  for (const character of (hasGroup ? after : text).replace(SPACE, '_').replaceAll('{', '(').replaceAll('}', ')')) {
+    left -= Buffer.byteLength(character);
+    if (left < 0) break;
+    name += character;
   }
+  return name + end;
+}
+
+function checkWord(what, text, most, otherwise = '') {
+  if (!isText(text) || !isWord(text, most)) {
+    refuse(what, text, `a text of 1 to ${most} bytes without white space and control characters${otherwise}`);
+  }
+}
+
+function isText(value) {
+  return typeof value === 'string' && value.isWellFormed();
+}
+
+function isWord(text, most) {
+  const bytes = Buffer.byteLength(text);
+  return bytes >= 1 && bytes <= most && text.search(SPACE) < 0;
+}
+
+function hasValidBraces(name) {
+  return !/[{}]/.test(name) || GROUPED.test(name);
 }
 
 module.exports = {
@@ -139,4 +173,5 @@ module.exports = {
   checkPrefix,
   checkLabel,
   checkId,
+  nameFrom,
 };

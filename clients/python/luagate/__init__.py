@@ -26,7 +26,7 @@ from luagate.errors import (
     UnexpectedReply,
     Unreachable,
 )
-from luagate.settings import PERMANENT
+from luagate.settings import PERMANENT, name_from
 from luagate.state import Holder, Resized, State, Waiter
 from luagate.threads import Luagate, Permit, Permits, RwLock, Semaphore, Several
 from luagate.ticket import Ticket
@@ -57,4 +57,5 @@ __all__ = [
     "UnexpectedReply",
     "Unreachable",
     "Waiter",
+    "name_from",
 ]

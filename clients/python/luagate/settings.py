@@ -1,6 +1,7 @@
 """The settings of a semaphore, and the checks of all arguments. An invalid argument raises Invalid."""
 
 import enum
+import hashlib
 import math
 import re
 import reprlib
@@ -15,6 +16,10 @@ LONGEST = 3155760000  # seconds: a hundred years, the longest lease
 LONGEST_HEAD_START = 86400  # seconds; the scripts accept no more
 LONGEST_WORD, LONGEST_LABEL = 200, 163  # bytes
 GROUPED = re.compile(r"\{([^{}]+)\}:([^{}]+)")  # a name with a group, which is its hash tag
+GROUP = re.compile(r"(\{([^{}]+)\}:)(.*)", re.DOTALL)  # a text that begins with a group
+LONGEST_GROUP = 100  # bytes, in a name that `name_from` makes
+PARENTHESES = str.maketrans("{}", "()")
+NAME_FROM = ". `luagate.name_from` makes a valid name of any text"
 SPACE = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 PREFIX = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 SHORT = reprlib.Repr()
@@ -126,10 +131,33 @@ def check_number(what: str, number: object, least: int) -> int:
 
 
 def check_name(name: object) -> str:
-    text = check_word("name", name, LONGEST_WORD)
-    if re.search(r"[{}]", text) and not GROUPED.fullmatch(text):
-        refuse("name", text, "braces only around a group, as in {group}:name")
+    text = check_word("name", name, LONGEST_WORD, NAME_FROM)
+    if not has_valid_braces(text):
+        refuse("name", text, f"braces only around a group, as in {{group}}:name{NAME_FROM}")
     return text
+
+
+def name_from(text: str) -> str:
+    """Makes a valid name of any text: a URL, a path, a text of any length. The same text has the same name in all languages.
+
+    A valid name is returned unchanged. In another text, braces become parentheses, and white space and control characters become `_`.
+    The result is cut to 200 bytes, of which the last are `~` and the SHA-1 of the text. A group, as in `{group}:anything`, stays if it
+    is valid and has at most 100 bytes. Raises `Invalid` for a text that UTF-8 cannot encode.
+    """
+    if not isinstance(text, str) or (text and not encoded(text)):
+        refuse("text", text, "a text that UTF-8 can encode")
+    if is_word(text, LONGEST_WORD) and has_valid_braces(text):
+        return str.__str__(text)
+    match = GROUP.fullmatch(text)
+    name, rest = match.group(1, 3) if match and is_word(match[2], LONGEST_GROUP) else ("", text)
+    end = f"~{hashlib.sha1(text.encode()).hexdigest()}"
+    left = LONGEST_WORD - len(end) - len(name.encode())
+    for character in SPACE.sub("_", rest).translate(PARENTHESES):
+        left -= len(character.encode())
+        if left < 0:
+            break
+        name += character
+    return name + end
 
 
 def check_prefix(prefix: object) -> str:
@@ -147,10 +175,18 @@ def check_label(label: object) -> str | None:
 
 
 def check_word(what: str, word: object, longest: int, other: str = "") -> str:
-    """`longest`: in bytes. `other`: what else is accepted."""
-    if not isinstance(word, str) or not 1 <= len(encoded(word)) <= longest or SPACE.search(word):
+    """`longest`: in bytes. `other`: what else is accepted, or another way."""
+    if not isinstance(word, str) or not is_word(word, longest):
         refuse(what, word, f"a text of 1 to {longest} bytes without white space and control characters{other}")
     return str.__str__(word)  # an f-string would show the member of an enumeration, not its value
+
+
+def is_word(text: str, longest: int) -> bool:
+    return 1 <= len(encoded(text)) <= longest and not SPACE.search(text)
+
+
+def has_valid_braces(name: str) -> bool:
+    return not re.search(r"[{}]", name) or bool(GROUPED.fullmatch(name))
 
 
 def encoded(text: str) -> bytes:

@@ -37,6 +37,12 @@ impl Invalid {
         Invalid { why: format!("{place}: {}", self.why), ..self }
     }
 
+    #[doc(hidden)]
+    /// The same error, with another way to do it at the end.
+    pub fn or(self, remedy: &str) -> Invalid {
+        Invalid { why: format!("{}. {remedy}", self.why), ..self }
+    }
+
     /// The argument: `name`, `id`, `permits`, `limit`, `lease`, `timeout`, ...
     pub fn what(&self) -> &str {
         &self.what

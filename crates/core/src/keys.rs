@@ -151,11 +151,16 @@ fn key_of(kind: &str, prefix: &str, name: &str) -> Result<String, Invalid> {
 #[doc(hidden)]
 /// Whether this is a valid name of a semaphore.
 pub fn is_valid(name: &str) -> bool {
-    tagged(name).is_ok()
+    tagged_if_valid(name).is_ok()
 }
 
 /// The part of a key that contains its hash tag: `{name}`, or `{group}:name`.
 fn tagged(name: &str) -> Result<String, Invalid> {
+    tagged_if_valid(name)
+        .map_err(|invalid| invalid.or("`name_from` of the library makes a valid name of any text"))
+}
+
+fn tagged_if_valid(name: &str) -> Result<String, Invalid> {
     if let Some((group, rest)) = name.strip_prefix('{').and_then(|n| n.split_once("}:")) {
         check_word("name", name)?;
         if group.is_empty() || rest.is_empty() {

@@ -1,5 +1,6 @@
 // Calls the client with invalid arguments of every kind.
-import { InvalidError, Luagate, Ticket } from 'luagate';
+import { readFileSync } from 'node:fs';
+import { InvalidError, Luagate, nameFrom, Ticket } from 'luagate';
 
 const NEVER = [
   -1,
@@ -40,6 +41,7 @@ function calls(client) {
     ['mutex name', [...TEXTS, undefined], (value) => gate.mutex(value)],
     ['rwlock name', [...TEXTS, undefined], (value) => gate.rwlock(value)],
     ['ticket', [...TEXTS, undefined, 17, 17n, '0', '017', '-1', '1'.repeat(17)], (value) => new Ticket(value)],
+    ['nameFrom', ['\ud800', 5, true, null, undefined, {}], (value) => nameFrom(value)],
     ['limit', [...NEVER, 0, undefined, 2 ** 31], (value) => gate.semaphore('x', value)],
     setting('lease', [...NEVER, 0, 3_155_760_000_001, 'forever']),
     setting('maxWaiting', [...NEVER, 2 ** 31]),
@@ -85,5 +87,7 @@ export async function badArguments(client) {
         );
     }
   }
-  return { total, wrong };
+  const names = JSON.parse(readFileSync(new URL('../../../lua/names.json', import.meta.url), 'utf8'));
+  const others = names.filter(({ text, name }) => nameFrom(text) !== name); // than in other languages
+  return { total, wrong: wrong.concat(others.map(({ text }) => `name of ${JSON.stringify(text.slice(0, 20))}`)) };
 }

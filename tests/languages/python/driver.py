@@ -12,7 +12,20 @@ import redis
 import redis.asyncio
 import redis.sentinel
 from luagate import Invalid, Luagate, LuagateError
-from protocol import Command, WorkFailed, failure, granted, inspected, invalid_calls, is_helpful, resized, semaphore_of, state, write
+from protocol import (
+    Command,
+    WorkFailed,
+    failure,
+    granted,
+    inspected,
+    invalid_calls,
+    is_helpful,
+    resized,
+    semaphore_of,
+    state,
+    write,
+    wrong_names,
+)
 
 SETTINGS = {"recommended": {"socket_timeout": 2}, "default": {}}
 
@@ -143,7 +156,7 @@ class Driver:
                     wrong.append(f"{text}: {str(error)[:300]}")
             except Exception as error:
                 wrong.append(f"{text}: {type(error).__name__}")
-        return "checked", {"total": len(cases), "wrong": ",".join(wrong)}
+        return "checked", {"total": len(cases), "wrong": ",".join(wrong + wrong_names())}
 
     def clients(self, command):
         url, prefix = command.get("url"), command.get("prefix", "luagate")

@@ -1,5 +1,6 @@
 """The common part of the drivers for threads and for asyncio: commands, wants, replies and errors. See ../faults/README.md."""
 
+import json
 import math
 import os
 import traceback
@@ -20,6 +21,7 @@ from luagate import (
     Ticket,
     TimedOut,
     Unreachable,
+    name_from,
 )
 
 KINDS = {
@@ -182,6 +184,12 @@ def invalid_calls(make, gate):
     add("label(gate)", ["", "a b", "x" * 164, 1], lambda value: make("p", label=value))
     add("scripts", ["/nowhere", 1], lambda value: make("p", scripts=value))
     return cases
+
+
+def wrong_names():
+    """The texts to which `name_from` gives another name than other languages."""
+    with open("lua/names.json") as file:
+        return [f"name of {row['text']!r:.20}" for row in json.load(file) if name_from(row["text"]) != row["name"]]
 
 
 def is_helpful(error, accepted):

@@ -1,3 +1,9 @@
+import com.google.gson.JsonArray;
+import com.google.gson.JsonElement;
+import com.google.gson.JsonParser;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -70,13 +76,12 @@ final class Arguments {
     check("got \"a b\". ", "name", () -> gate.semaphore("a b", 1));
     check("got \"\\ud800\". ", "name", () -> gate.semaphore(lone, 1));
     check("nameFrom " + null, () -> Luagate.nameFrom(null));
-    String url = "https://example.org/a file"; // an example in the documentation of Rust
-    String named = "https://example.org/a_file~198bedfc28e8e73c42dbbbc8f5c98fc6f3ebf97d";
-    if (!Luagate.nameFrom(url).equals(named)) {
-      wrong.add("nameFrom: " + Luagate.nameFrom(url));
-    }
-    for (String text : List.of("", "a\u0085{b}", "{a b}:c", "{g}:", "ü{".repeat(500))) {
-      gate.semaphore(Luagate.nameFrom(text), 1);
+    // The same as in other languages.
+    for (JsonElement row : names()) {
+      String text = row.getAsJsonObject().get("text").getAsString();
+      if (!Luagate.nameFrom(text).equals(row.getAsJsonObject().get("name").getAsString())) {
+        wrong.add("nameFrom " + text);
+      }
     }
     check("prefix", () -> new Luagate(redis, "{x}"));
     check("label", () -> semaphore.label("x".repeat(164)));
@@ -106,6 +111,15 @@ final class Arguments {
       }
     } catch (Exception other) {
       wrong.add(what + ": " + other);
+    }
+  }
+
+  /** Texts and their names in all languages. */
+  private static JsonArray names() {
+    try {
+      return JsonParser.parseString(Files.readString(Path.of("lua/names.json"))).getAsJsonArray();
+    } catch (IOException failed) {
+      throw new UncheckedIOException(failed);
     }
   }
 }

@@ -1,7 +1,7 @@
 """The API for asyncio.
 
     gate = Luagate(redis.asyncio.Redis())
-    async with await gate.semaphore("market:account:17", 5).acquire(timeout=2):
+    async with gate.semaphore("market:account:17", 5).acquire(timeout=2):
         ...  # at most five at a time, first come, first served
 
 Every method can be cancelled: a cancelled call leaves no permit and no place in line. Its release is sent in the background.
@@ -12,11 +12,11 @@ import asyncio
 import inspect
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 from luagate import clients, clock, failures, process, several_steps, steps
@@ -135,22 +135,58 @@ class Permits(SeveralValues[Permit], _Block):
         return self
 
 
+P = TypeVar("P", bound=_Block)
+
+
+class Acquiring(Coroutine[Any, Any, P]):
+    """A call that acquires: `await` returns the permit, and `async with` also releases it."""
+
+    _permit: P
+
+    def __init__(self, call: Coroutine[Any, Any, P]) -> None:
+        self._call: Coroutine[Any, Any, P] = call
+
+    def __await__(self) -> Generator[Any, Any, P]:
+        return self._call.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._call.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._call.throw(*error)
+
+    def close(self) -> None:
+        self._call.close()
+
+    async def __aenter__(self) -> P:
+        self._permit = await self._call
+        return self._permit
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._permit.__aexit__(kind, error, trace)
+
+
 class Semaphore(SemaphoreValues):
     """A counting semaphore or, with a limit of 1, a lock. Nothing is re-entrant."""
 
-    async def try_acquire(self, permits: int = 1) -> Permit:
+    def try_acquire(self, permits: int = 1) -> Acquiring[Permit]:
         """Returns permits at once. Does not wait in line. Takes one call, at most `call_timeout`.
 
-        Raises Denied, AboveLimit, LimitMismatch, Unreachable.
+        To be awaited, or for an `async with` block. Raises Denied, AboveLimit, LimitMismatch, Unreachable.
         """
-        return await self._permit(None, steps.try_acquire, self._settings, permits)
+        return Acquiring(self._permit(None, steps.try_acquire, self._settings, permits))
 
-    async def acquire(self, permits: int = 1, timeout: float | None = None) -> Permit:
+    def acquire(self, permits: int = 1, timeout: float | None = None) -> Acquiring[Permit]:
         """Waits in line for permits: first come, first served. At most `timeout` seconds; None: no limit.
 
-        With a timeout of 0 it asks once. Raises TimedOut, LineFull, Revoked, AboveLimit, LimitMismatch, Unreachable, Closed.
+        To be awaited, or for an `async with` block. With a timeout of 0 it asks once. Raises TimedOut, LineFull, Revoked, AboveLimit, LimitMismatch, Unreachable, Closed.
         After an error, also if it is cancelled, nothing stays held: what was granted is released in the background.
         """
+        return Acquiring(self._acquire(permits, timeout))
+
+    async def _acquire(self, permits: int, timeout: float | None) -> Permit:
         seconds = check_timeout(timeout)
         return await self._permit(seconds, steps.acquire, self._settings, permits)
 
@@ -161,7 +197,7 @@ class Semaphore(SemaphoreValues):
         The error of the work is never replaced. With `check`, the block ends with Lost if the permit was lost meanwhile and the
         work has raised no error.
         """
-        async with await self.acquire(permits, timeout) as permit:
+        async with self.acquire(permits, timeout) as permit:
             yield permit
         if check and not permit._was_held:
             raise permit._held.lost()
@@ -197,26 +233,29 @@ class Several:
     def __init__(self, gate: "Luagate", wants: Iterable[tuple[Semaphore, int]]) -> None:
         self._gate, self._wants = gate, wants_of(gate, wants)
 
-    async def try_acquire(self) -> Permits:
+    def try_acquire(self) -> Acquiring[Permits]:
         """Returns permits of all at once. The names must share a group, as in `{market}:user:7` and `{market}:total`.
 
         Ignores `head_start`. Raises what `Semaphore.try_acquire` raises.
         """
-        return await self._permits(None, several_steps.try_acquire_several, self._wants)
+        return Acquiring(self._permits(None, several_steps.try_acquire_several, self._wants))
 
-    async def acquire(self, timeout: float | None = None) -> Permits:
+    def acquire(self, timeout: float | None = None) -> Acquiring[Permits]:
         """Waits in line for permits of all, one semaphore after the other: by limit, smallest first, then by key.
 
         Permits that are already held are renewed meanwhile. Raises what `Semaphore.acquire` raises, and Lost. After an
         error nothing stays held.
         """
+        return Acquiring(self._acquire(timeout))
+
+    async def _acquire(self, timeout: float | None) -> Permits:
         seconds = check_timeout(timeout)
         return await self._permits(seconds, several_steps.acquire_several, self._wants)
 
     @asynccontextmanager
     async def hold(self, timeout: float | None = None, *, check: bool = False) -> AsyncIterator[Permits]:
         """Acquires for an `async with` block, or as a decorator. As `Semaphore.hold`."""
-        async with await self.acquire(timeout) as permits:
+        async with self.acquire(timeout) as permits:
             yield permits
         if check and not permits._was_held:
             raise permits._held[0].lost()

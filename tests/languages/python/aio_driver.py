@@ -184,7 +184,7 @@ class Driver:
 
         async def use():
             nonlocal grants
-            async with await semaphore.acquire(permits, 5):
+            async with semaphore.acquire(permits, 5):
                 grants += 1
                 if random.random() < 0.05:
                     gc.collect()

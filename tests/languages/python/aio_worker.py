@@ -31,7 +31,7 @@ class Worker:
         permits, head_start = dice.randint(1, 2), HEAD_START if dice.random() < 0.25 else 0
         together = self.gate.semaphore("together", LIMIT, LEASE, head_start=head_start)
         is_hasty = dice.random() < 0.25
-        async with await (together.try_acquire(permits) if is_hasty else together.acquire(permits, IN_LINE)) as permit:
+        async with (together.try_acquire(permits) if is_hasty else together.acquire(permits, IN_LINE)) as permit:
             await self.log(
                 event="enter", language="asyncio", id=permit.id, permits=permit.permits,
                 fence=permit.fence, ticket=str(Ticket(str(permit.ticket)) if permit.ticket else 0), expires_at=permit.expires_at,

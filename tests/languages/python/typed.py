@@ -34,9 +34,12 @@ def threads(client: redis.Redis) -> None:
 
 async def tasks(client: "redis.asyncio.Redis") -> None:
     async with aio.Luagate(client) as gate:
-        async with await gate.semaphore("market", 5).acquire(timeout=2) as permit:
+        async with gate.semaphore("market", 5).acquire(timeout=2) as permit:
             remaining: float = permit.remaining
             print(remaining)
+        task: asyncio.Task[aio.Permit] = asyncio.create_task(gate.mutex("first").acquire())
+        other: aio.Permit = await gate.mutex("second").try_acquire()
+        print(await task, other)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from luagate.errors import (
     Unreachable,
 )
 from luagate.held import Held
+from luagate.hold import AsyncHold
 from luagate.inbox import Inbox
 from luagate.operation import CLEAN_UP, Job, Operation, Steps, T
 from luagate.scripts import Commands
@@ -190,13 +191,16 @@ class Semaphore(SemaphoreValues):
         seconds = check_timeout(timeout)
         return await self._permit(seconds, steps.acquire, self._settings, permits)
 
-    @asynccontextmanager
-    async def hold(self, permits: int = 1, timeout: float | None = None, *, check: bool = False) -> AsyncIterator[Permit]:
+    def hold(self, permits: int = 1, timeout: float | None = None, *, check: bool = False) -> AsyncHold[Permit]:
         """Acquires for an `async with` block, or as a decorator for each call of a function. Raises what `acquire` raises.
 
         The error of the work is never replaced. With `check`, the block ends with Lost if the permit was lost meanwhile and the
         work has raised no error.
         """
+        return AsyncHold(partial(self._hold, permits, timeout, check))
+
+    @asynccontextmanager
+    async def _hold(self, permits: int, timeout: float | None, check: bool) -> AsyncIterator[Permit]:
         async with self.acquire(permits, timeout) as permit:
             yield permit
         if check and not permit._was_held:
@@ -252,9 +256,12 @@ class Several:
         seconds = check_timeout(timeout)
         return await self._permits(seconds, several_steps.acquire_several, self._wants)
 
-    @asynccontextmanager
-    async def hold(self, timeout: float | None = None, *, check: bool = False) -> AsyncIterator[Permits]:
+    def hold(self, timeout: float | None = None, *, check: bool = False) -> AsyncHold[Permits]:
         """Acquires for an `async with` block, or as a decorator. As `Semaphore.hold`."""
+        return AsyncHold(partial(self._hold, timeout, check))
+
+    @asynccontextmanager
+    async def _hold(self, timeout: float | None, check: bool) -> AsyncIterator[Permits]:
         async with self.acquire(timeout) as permits:
             yield permits
         if check and not permits._was_held:

@@ -15,6 +15,7 @@ from luagate.block import Blocks
 from luagate.calls import Calls, Workers
 from luagate.errors import Closed, LuagateError
 from luagate.held import Held
+from luagate.hold import Hold
 from luagate.inbox import Inbox
 from luagate.operation import CLEAN_UP, Job, Operation, Steps, T
 from luagate.session import Session
@@ -94,13 +95,16 @@ class Semaphore(SemaphoreValues):
         seconds = check_timeout(timeout)
         return self._permit(seconds, steps.acquire, self._settings, permits)
 
-    @contextmanager
-    def hold(self, permits: int = 1, timeout: float | None = None, *, check: bool = False) -> Iterator[Permit]:
+    def hold(self, permits: int = 1, timeout: float | None = None, *, check: bool = False) -> Hold[Permit]:
         """Acquires for a `with` block, or as a decorator for each call of a function. Raises what `acquire` raises.
 
         The error of the work is never replaced. With `check`, the block ends with Lost if the permit was lost meanwhile and the
         work has raised no error.
         """
+        return Hold(partial(self._hold, permits, timeout, check))
+
+    @contextmanager
+    def _hold(self, permits: int, timeout: float | None, check: bool) -> Iterator[Permit]:
         with self.acquire(permits, timeout) as permit:
             yield permit
         if check and not permit._was_held:
@@ -153,9 +157,12 @@ class Several:
         seconds = check_timeout(timeout)
         return self._permits(seconds, several_steps.acquire_several, self._wants)
 
-    @contextmanager
-    def hold(self, timeout: float | None = None, *, check: bool = False) -> Iterator[Permits]:
+    def hold(self, timeout: float | None = None, *, check: bool = False) -> Hold[Permits]:
         """Acquires for a `with` block, or as a decorator. As `Semaphore.hold`."""
+        return Hold(partial(self._hold, timeout, check))
+
+    @contextmanager
+    def _hold(self, timeout: float | None, check: bool) -> Iterator[Permits]:
         with self.acquire(timeout) as permits:
             yield permits
         if check and not permits._was_held:

@@ -1,5 +1,6 @@
 """The common part of the drivers for threads and for asyncio: commands, wants, replies and errors. See ../faults/README.md."""
 
+import inspect
 import json
 import math
 import os
@@ -141,6 +142,24 @@ def failure(error):
 
 # --- Invalid arguments ---
 
+
+def _function(): ...
+
+
+def _generator():
+    yield
+
+
+async def _async_function(): ...
+
+
+async def _async_generator():
+    yield
+
+
+WORK = [_generator, _async_function, _async_generator]  # which `hold` of threads refuses
+ASYNC_WORK = [_function, _generator, _async_generator]  # and that of asyncio
+
 NUMBERS = [-1, 0.5, math.inf, math.nan, True, None, "1", 2**31]
 DURATIONS = [-1, -0.001, 0.0004, math.inf, -math.inf, math.nan, True, "1", 1e12, [1]]
 
@@ -170,6 +189,7 @@ def invalid_calls(make, gate):
     add("at_least", [None, *DURATIONS], lambda value: gate.semaphore("a", 1, at_least=value), "; 0: none")
     add("head_start", [None, 86401, *DURATIONS], lambda value: gate.semaphore("a", 1, head_start=value))
     add("auto_renew", [None, 1, "yes"], lambda value: gate.semaphore("a", 1, 1, auto_renew=value))
+    add("hold", ASYNC_WORK if inspect.iscoroutinefunction(gate.close) else WORK, lambda value: semaphore.hold()(value))
     add("strict", [None, 1, "yes"], lambda value: gate.semaphore("a", 1, strict=value))
     add("on_lost", [1, "f"], lambda value: gate.semaphore("a", 1, on_lost=value))
     add("name", ["\ud800", "a\udfff"], lambda value: gate.mutex(value), "a text of 1 to 200 bytes")

@@ -609,6 +609,18 @@ module.exports = {
       "source": "Redis 6.2 to 8, Valkey 8 and 9, Envoy"
     },
     {
+      "contains": "unauthenticated",
+      "example": "ERR Protocol error: unauthenticated multibulk length",
+      "passes": "perhaps",
+      "run": "no",
+      "try": "end",
+      "wait": "repeat",
+      "renewal": "repeat",
+      "release": "repeat",
+      "why": "The connection has not logged in, and the call is longer than the server accepts before that. It closes the connection.",
+      "source": "Redis 6.2 to 8, Valkey 8 and 9"
+    },
+    {
       "contains": "invalid password",
       "example": "ERR invalid password",
       "passes": "perhaps",

@@ -4,7 +4,8 @@ const files = require('./lua.js');
 
 // What the errors of servers and proxies mean. The first row that fits counts; the last one fits all.
 const ROWS = JSON.parse(files['errors.json']).errors;
-const REFUSED = /^(NOPERM|NOAUTH|WRONGPASS)\b|permissions to |ACL failure|can't run this command|can't access/;
+const NO_LOGIN = /^(NOAUTH|WRONGPASS)\b|unauthenticated/; // the last one: before the login, a server accepts only short commands
+const REFUSED = /^NOPERM\b|permissions to |ACL failure|can't run this command|can't access/;
 const UNKNOWN = /unknown command/i;
 
 const replied = new WeakSet(); // the errors of replies. Their classes tell nothing: a minifier renames them
@@ -37,12 +38,13 @@ const isUnknownCommand = (error) => isReply(error) && UNKNOWN.test(error.message
 
 /** The error for the caller. A refusal gets the ACL line to add, with this prefix of the keys and channels. */
 function named(error, prefix) {
-  if (!isReply(error) || !REFUSED.test(error.message)) return error;
-  const text = error.message;
-  if (/^(NOAUTH|WRONGPASS)\b/.test(text)) {
+  const text = error.message.replace(/\.$/, '');
+  if (!isReply(error)) return error;
+  if (NO_LOGIN.test(text)) {
     const remedy = 'Correct the user name and the password of the client';
     return new NoPermissionError(`the server refused the login: ${text}. ${remedy}`, { cause: error });
   }
+  if (!REFUSED.test(text)) return error;
   const user = /\bUser (\S+) has/i.exec(text)?.[1] ?? '<user>';
   const command = /'([^' ]+)' command/.exec(text)?.[1];
   const missing = / channel/.test(text) ? `&${prefix}:inbox:*` : command ? `+${command}` : `~${prefix}:*`;

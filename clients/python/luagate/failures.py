@@ -34,6 +34,7 @@ CODES = {
     redis.exceptions.MasterDownError: "MASTERDOWN",
     redis.exceptions.ClusterDownError: "CLUSTERDOWN",
 }
+NO_LOGIN = redis.AuthenticationError, redis.exceptions.AuthorizationError
 OTHER_CODE = re.compile(r"[A-Z]+( |$)")
 UNKNOWN = re.compile(r"unknown (?:sub)?command", re.IGNORECASE)
 COMMAND = re.compile(r"'([^' ]+)'")
@@ -76,11 +77,12 @@ def is_unknown_command(error: Exception) -> bool:
 
 def of_permission(error: Exception, prefix: str) -> NoPermission | None:
     """The error for the caller, if the server refuses the client."""
-    if isinstance(error, (redis.AuthenticationError, redis.exceptions.AuthorizationError)):
-        return NoPermission(f"{error}. Check the user name and the password of the client")
+    said = str(error).removesuffix(".")
+    if isinstance(error, NO_LOGIN) or isinstance(error, redis.ResponseError) and "unauthenticated" in said:
+        # The second one: before the login, a server accepts only short commands.
+        return NoPermission(f"{said}. Check the user name and the password of the client")
     if not isinstance(error, redis.exceptions.NoPermissionError):
         return None
-    said = str(error)
     if "channel" in said:
         rule = f"&{prefix}:inbox:*"
     elif command := COMMAND.search(said):

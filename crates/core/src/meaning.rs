@@ -26,7 +26,7 @@ enum Sign {
 use Sign::{Code, Contains, Is};
 
 /// The first row that fits counts. The calls themselves handle `LUAGATE`, `NOSCRIPT` and `CROSSSLOT`.
-const ROWS: [(Sign, FailureKind, bool); 45] = [
+const ROWS: [(Sign, FailureKind, bool); 46] = [
     (Code("LUAGATE"), Other, false),
     (Code("NOSCRIPT"), NotReady, false),
     (Code("LOADING"), NotReady, false),
@@ -43,6 +43,7 @@ const ROWS: [(Sign, FailureKind, bool); 45] = [
     (Code("OOM"), OutOfMemory, false),
     (Code("NOAUTH"), Authentication, false),
     (Code("WRONGPASS"), Authentication, false),
+    (Contains("unauthenticated"), Authentication, false),
     (Contains("invalid password"), Authentication, false),
     (Code("MOVED"), Moved, false),
     (Code("ASK"), Moved, false),

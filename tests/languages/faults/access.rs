@@ -27,7 +27,13 @@ pub fn wrong_password(client: &Client) -> Result<(), Failed> {
     reply.is_error("permission");
     assert!(!reply.get("logged").is_empty(), "what a program logs: {reply:?}");
     assert!(!format!("{reply:?}").contains("hunter2"), "it shows the password: {reply:?}");
+    assert!(!reply.get("message").contains(".."), "{reply:?}");
     assert!(refusal(client, &server.url, "p").is_error("permission").word == "error");
+    // Before a login the server refuses long commands by another error.
+    let mut driver = Pooled::start(client);
+    if driver.call(open(&server.url, "p")).word == "done" {
+        driver.call("try gate=g permit=p name=line").is_error("permission");
+    }
     Ok(())
 }
 

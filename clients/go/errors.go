@@ -100,24 +100,28 @@ func (e *LineFullError) Is(target error) bool { return target == ErrLineFull }
 // because that reply did not contain it. Without any reply, Limit is 0, and nothing is known.
 type TimedOutError struct {
 	Usage
-	cause error
+	cause  error
+	isSent bool // the deadline had not ended before the call
 }
 
 func (e *TimedOutError) Error() string {
-	why := "the server did not answer. Check its address, TLS and load"
-	if e.Limit > 0 {
+	why := fmt.Sprintf("the server did not answer. Check its address, TLS and load: %v", e.cause)
+	switch {
+	case !e.isSent:
+		why = "the deadline of the context had ended before the call. Nothing was sent"
+	case e.Limit > 0:
 		why = fmt.Sprintf("%v. Try again later", e.Usage)
 	}
-	return fmt.Sprintf("luagate: %s: not granted in time: %v: %s", e.Name, e.cause, why)
+	return fmt.Sprintf("luagate: %s: not granted in time: %s", e.Name, why)
 }
 
 // Unwrap makes it the error of the context.
 func (e *TimedOutError) Unwrap() error { return e.cause }
 
 // timedOut adds the usage of the semaphore to the error of a wait, if a deadline ended it.
-func timedOut(err error, of Usage) error {
+func timedOut(err error, of Usage, isSent bool) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &TimedOutError{of, err}
+		return &TimedOutError{of, err, isSent}
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -110,8 +111,11 @@ func (r *request) try(b bound) (*Permit, error) {
 }
 
 func (r *request) acquire(b bound) (*Permit, error) {
+	if b.ctx.Err() != nil {
+		return nil, timedOut(b.ended(r.semaphore.key(), nil), r.usage(), false)
+	}
 	permit, err := r.wait(b)
-	return permit, timedOut(err, r.usage())
+	return permit, timedOut(err, r.usage(), true)
 }
 
 func (r *request) wait(b bound) (*Permit, error) {
@@ -167,7 +171,7 @@ func (r *request) end(b bound) (*Permit, error) {
 	if permit != nil {
 		return permit, nil
 	}
-	if _, isDenied := err.(*DeniedError); isDenied {
+	if _, isDenied := err.(*DeniedError); isDenied && !errors.Is(why, context.DeadlineExceeded) { // else it is a TimedOutError
 		why = fmt.Errorf("%w. Requested permits: %d. %v", why, r.permits, r.usage())
 	}
 	return nil, why

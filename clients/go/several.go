@@ -205,7 +205,7 @@ func (s *Several) inLine(b bound, held map[*Semaphore]*Permit) error {
 	for _, p := range held {
 		if p != last {
 			if err := p.lease.refresh(b.within(s.gate.callTimeout)); err != nil {
-				return timedOut(err, usage(p.semaphore.name, 0, 0, 0, -1))
+				return timedOut(err, usage(p.semaphore.name, 0, 0, 0, -1), true)
 			}
 		}
 	}

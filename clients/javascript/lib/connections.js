@@ -137,7 +137,10 @@ class IoRedisConnection extends Connection {
 /** Returns a function that makes connections with the settings of this client: `(onEnd) => connection`. */
 function connectionsOf(client) {
   if (typeof client?.duplicate === 'function') {
-    if (typeof client.createPool === 'function') return (onEnd) => new NodeRedisConnection(client, onEnd);
+    if (typeof client.createPool === 'function') {
+      checkDatabase(client.options);
+      return (onEnd) => new NodeRedisConnection(client, onEnd);
+    }
     if (typeof client.call === 'function' && !client.isCluster) return (onEnd) => new IoRedisConnection(client, onEnd);
   }
   const got = client?.constructor?.name ?? String(client);
@@ -146,6 +149,13 @@ function connectionsOf(client) {
   throw new InvalidError(
     `client: got ${got}. Accepted: ${accepted}. Clusters, pools and sentinels of redis are not accepted`,
   );
+}
+
+// The package `redis` ignores `?db=2`, and uses the database 0. The packages of other languages use 2, and so another lock.
+function checkDatabase({ url, database } = {}) {
+  if (database === undefined && /[?&]db=/.test(url ?? '')) {
+    throw new InvalidError('client: got a URL with ?db=, which `createClient` ignores. Accepted: redis://host/2');
+  }
 }
 
 /** Makes a connection and opens it within this time. It does not keep the process alive: the calls that need it do. */

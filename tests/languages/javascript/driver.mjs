@@ -214,6 +214,7 @@ const verbs = {
     const kinds = {
       'redis client': redis.createClient({ url }),
       'connected redis client': connected,
+      [OTHER_DATABASE]: redis.createClient({ url: `${url}?db=2` }),
       'redis client with types': connected.withTypeMapping({}),
       'redis pool': (redis.createClientPool ?? createPool)({ url }),
       'redis cluster': redis.createCluster({ rootNodes }),
@@ -232,6 +233,7 @@ const verbs = {
       if (word in lists) lists[word].push(kind);
       else lists.wrong.push(`${kind}: ${word}`);
     }
+    if (!lists.refused.includes(OTHER_DATABASE)) lists.wrong.push(OTHER_DATABASE);
     connected.destroy();
     return line('checked', lists);
   },
@@ -240,6 +242,9 @@ const verbs = {
 function lastUrl() {
   return [...gates.values()].at(-1).url;
 }
+
+/** The package ignores this parameter. A client of another language does not. */
+const OTHER_DATABASE = 'redis client with db as a parameter';
 
 async function resultOf(client) {
   client?.on?.('error', () => {});

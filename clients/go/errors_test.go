@@ -40,6 +40,7 @@ func TestPermission(t *testing.T) {
 		"ERR ACL failure in script: User client has no permissions to run the 'zadd' command":    "+zadd",
 		"ERR The user executing the script can't run this command or subcommand script: 1f":      "README",
 		"WRONGPASS invalid username-password pair or user is disabled.":                          "Correct the user name and the password",
+		"ERR Protocol error: unauthenticated multibulk length":                                   "Correct the user name and the password",
 		"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO": "Correct the user name and the password",
 	} {
 		err := g.permission("place", answer, errors.New(answer))
@@ -48,6 +49,10 @@ func TestPermission(t *testing.T) {
 		}
 	}
 	if err := g.permission("place", "OOM command not allowed", nil); err != nil {
+		t.Error(err)
+	}
+	missing := "ERR Error compiling script: Script attempted to access nonexistent global variable 'struct'"
+	if err := g.permission("place", missing, errors.New(missing)); err == nil || errors.Is(err, ErrNoPermission) {
 		t.Error(err)
 	}
 }

@@ -4,7 +4,7 @@ import logging
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from luagate import clients
 from luagate.agenda import Watch
@@ -20,6 +20,14 @@ S = TypeVar("S")  # the class of a semaphore
 P = TypeVar("P")  # the class of a permit
 
 
+class OfOneProcess:
+    """Cannot be pickled or copied."""
+
+    def __reduce__(self) -> NoReturn:
+        instead = "one Luagate in each process, with the same names of semaphores"
+        raise Invalid(f"pickle or copy: got {self!r}, which belongs to one process and its connections. Accepted: {instead}")
+
+
 class RwLock(Generic[S]):
     """A lock for readers and writers: many readers, or one writer. Readers and writers wait in one line. Nothing is re-entrant.
 
@@ -33,7 +41,7 @@ class RwLock(Generic[S]):
         return f"RwLock({self.read!r}, {self.write!r})"
 
 
-class Gate(Generic[S, P]):
+class Gate(OfOneProcess, Generic[S, P]):
     """The semaphores of one server. A subclass runs the operations."""
 
     semaphore_class: Any
@@ -145,7 +153,7 @@ class Gate(Generic[S, P]):
         return f"<luagate {self.prefix!r}{', closed' if self.is_closed else ''}>"
 
 
-class SemaphoreValues:
+class SemaphoreValues(OfOneProcess):
     """The settings of a semaphore."""
 
     def __init__(self, gate: Any, settings: Settings) -> None:
@@ -169,7 +177,7 @@ class SemaphoreValues:
         return f"<{kind} {self.name!r}{detail}>"
 
 
-class Values:
+class Values(OfOneProcess):
     """The values of a permit."""
 
     def __init__(self, gate: Any, held: Held) -> None:
@@ -227,7 +235,7 @@ class Values:
         return f"<permit {held.settings.key} id={held.id} fence={held.fence} {'lost' if self.is_lost else 'held'}>"
 
 
-class SeveralValues(Generic[P]):
+class SeveralValues(OfOneProcess, Generic[P]):
     """The values of permits of several semaphores, in the order of the request."""
 
     def __init__(self, gate: Any, held: list[Held], permits: list[P]) -> None:

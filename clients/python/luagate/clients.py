@@ -27,6 +27,9 @@ def check(client: Any, accepted: Sequence[type], other: Sequence[type], hint: st
     kinds = "redis.Redis, the master of a redis.Sentinel, or redis.RedisCluster"
     if accepted is ASYNC:
         kinds = kinds.replace("redis.", "redis.asyncio.")
+    if type(client).__module__.partition(".")[0] == "fakeredis":
+        instead = "Start a Redis or Valkey server for tests too"
+        raise Invalid(f"client: got a {_name(client)}, whose scripts have no `struct`. Accepted: {kinds}. {instead}")
     if isinstance(client, tuple(other)):
         raise Invalid(f"client: got a {_name(client)}. Accepted: {kinds}. {hint}")
     if not isinstance(client, tuple(accepted)) or isinstance(client, (redis.client.Pipeline, redis.asyncio.client.Pipeline)):

@@ -1,9 +1,11 @@
 """The common part of the drivers for threads and for asyncio: commands, wants, replies and errors. See ../faults/README.md."""
 
+import copy
 import inspect
 import json
 import math
 import os
+import pickle
 import traceback
 from urllib.parse import quote, unquote
 
@@ -190,6 +192,10 @@ def invalid_calls(make, gate):
     add("head_start", [None, 86401, *DURATIONS], lambda value: gate.semaphore("a", 1, head_start=value))
     add("auto_renew", [None, 1, "yes"], lambda value: gate.semaphore("a", 1, 1, auto_renew=value))
     add("hold", ASYNC_WORK if inspect.iscoroutinefunction(gate.close) else WORK, lambda value: semaphore.hold()(value))
+    add("pickle", [gate, semaphore], pickle.dumps, "in each process")
+    add("deepcopy", [gate, semaphore], copy.deepcopy, "in each process")
+    fake = type("FakeRedis", (type(gate.client),), {"__module__": "fakeredis"})
+    add("client", [fake()], type(gate), "for tests too")
     add("strict", [None, 1, "yes"], lambda value: gate.semaphore("a", 1, strict=value))
     add("on_lost", [1, "f"], lambda value: gate.semaphore("a", 1, on_lost=value))
     add("name", ["\ud800", "a\udfff"], lambda value: gate.mutex(value), "a text of 1 to 200 bytes")

@@ -166,6 +166,8 @@ class Workers:
                 thread.start()
             except KeyError as error:  # `start` replaces an error of a signal handler that comes after the thread has begun
                 raise (error.__context__ or error) from None
+            except RuntimeError:  # the interpreter ends, or the system has no more threads
+                work()
         else:
             self._work.put(work)
 

@@ -279,8 +279,10 @@ class _Session(Session):
             with self._lock:
                 if self._agenda is None:
                     work = partial(_run, self.agenda.loop(), self.agenda.mailbox)
-                    self._agenda = threading.Thread(target=work, name="luagate-agenda", daemon=True)
-                    self._agenda.start()
+                    thread = threading.Thread(target=work, name="luagate-agenda", daemon=True)
+                    with suppress(RuntimeError):  # no thread can be started: the next call tries again
+                        thread.start()
+                        self._agenda = thread
 
     def listen(self, inbox: Inbox) -> None:
         if inbox not in self._listeners:
@@ -291,7 +293,10 @@ class _Session(Session):
             if inbox not in self._listeners and not self.is_closed:
                 thread = threading.Thread(target=self._listen, args=(inbox,), name="luagate-inbox", daemon=True)
                 self._listeners[inbox] = thread
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:  # no thread can be started: waiters ask again without messages
+                    self._listeners.pop(inbox)
 
     def _listen(self, inbox: Inbox) -> None:
         steps = inbox.listen(partial(self.connect, inbox))

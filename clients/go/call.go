@@ -94,7 +94,7 @@ func (g *Gate) repeat(b bound, place string, of *tries, run scriptCall) (reply, 
 		answer := answerOf(err)
 		if answer != "" {
 			g.isReached.Store(true)
-			if err := g.permission(place, answer, err); err != nil {
+			if err := g.explained(place, answer, err); err != nil {
 				return reply{}, err
 			}
 		}

@@ -236,25 +236,27 @@ func isRefused(err error) bool {
 }
 
 var (
-	refusal = regexp.MustCompile(`^(NOPERM|NOAUTH|WRONGPASS) |ACL failure|can't run this command|can't access|invalid password|unauthenticated`)
+	// Before the login, a server accepts only short commands: the others are "unauthenticated".
+	noLogin = regexp.MustCompile(`^(NOAUTH|WRONGPASS) |invalid password|unauthenticated`)
+	refusal = regexp.MustCompile(`^NOPERM |ACL failure|can't run this command|can't access`)
 	command = regexp.MustCompile(`'([a-z|]+)' command`)
 )
 
-// permission returns the error for a client that the server refuses, or for a server that cannot run the scripts; nil if the answer is
+// explained returns the error for a client that the server refuses, or for a server that cannot run the scripts; nil if the answer is
 // another one.
-func (g *Gate) permission(place, answer string, err error) error {
+func (g *Gate) explained(place, answer string, err error) error {
 	if strings.Contains(answer, "'struct'") {
 		return fmt.Errorf("luagate: %s: the Lua of this server has no library struct, as in miniredis. Use Redis 6.2 or Valkey, or later, "+
 			"also in tests: %w", place, err)
+	}
+	if noLogin.MatchString(answer) {
+		return fmt.Errorf("luagate: %s: %w. Correct the user name and the password: %w", place, ErrNoPermission, err)
 	}
 	if !refusal.MatchString(answer) {
 		return nil
 	}
 	var add string
 	switch named := command.FindStringSubmatch(answer); {
-	case strings.HasPrefix(answer, "WRONGPASS"), strings.HasPrefix(answer, "NOAUTH"), strings.Contains(answer, "invalid password"),
-		strings.Contains(answer, "unauthenticated"): // before the login, a server accepts only short commands
-		return fmt.Errorf("luagate: %s: %w. Correct the user name and the password: %w", place, ErrNoPermission, err)
 	case named != nil:
 		add = "+" + named[1]
 	case strings.Contains(answer, "channel"):

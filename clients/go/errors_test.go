@@ -43,16 +43,16 @@ func TestPermission(t *testing.T) {
 		"ERR Protocol error: unauthenticated multibulk length":                                   "Correct the user name and the password",
 		"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO": "Correct the user name and the password",
 	} {
-		err := g.permission("place", answer, errors.New(answer))
+		err := g.explained("place", answer, errors.New(answer))
 		if !errors.Is(err, ErrNoPermission) || !strings.Contains(err.Error(), add) {
 			t.Errorf("%s: got %v, expected %s", answer, err, add)
 		}
 	}
-	if err := g.permission("place", "OOM command not allowed", nil); err != nil {
+	if err := g.explained("place", "OOM command not allowed", nil); err != nil {
 		t.Error(err)
 	}
 	missing := "ERR Error compiling script: Script attempted to access nonexistent global variable 'struct'"
-	if err := g.permission("place", missing, errors.New(missing)); err == nil || errors.Is(err, ErrNoPermission) {
+	if err := g.explained("place", missing, errors.New(missing)); err == nil || errors.Is(err, ErrNoPermission) {
 		t.Error(err)
 	}
 }

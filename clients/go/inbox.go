@@ -85,7 +85,7 @@ func (i *inbox) subscribe(b bound) {
 		opened = nil
 	}
 	answer := answerOf(err)
-	i.current, i.next, i.refusal = opened, time.Now().Add(again), i.server.gate.permission(i.channel, answer, err)
+	i.current, i.next, i.refusal = opened, time.Now().Add(again), i.server.gate.explained(i.channel, answer, err)
 	if opened == nil && i.refusal == nil && (err == nil || answer != "" && !isPassing(answer)) {
 		i.next = time.Now().Add(absence)
 	}

@@ -216,16 +216,8 @@ class Agenda:
         else:
             script = scripts["semaphore/release"]
             argv = script.argv(id=item.id, keep=0)
-        try:
-            job = self.session.start(script, settings.keys, argv, self.mailbox)
-        except RuntimeError as error:  # no thread can be started at this moment
-            LOG.warning("%s: a call in the background is repeated: %s", settings.key, error)
-            if isinstance(item, Held):
-                self._plan(item, min(now + LATE, item.deadline))
-            else:
-                self._attempt(item, now + LATE)
-        else:
-            self._running[job] = (item, now)
+        job = self.session.start(script, settings.keys, argv, self.mailbox)
+        self._running[job] = (item, now)
 
     def _ended(self, job: Job) -> None:
         if releases := self._awaited.pop(job, None):

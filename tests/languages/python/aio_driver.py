@@ -14,6 +14,7 @@ from luagate.aio import Invalid, Luagate
 from protocol import (
     Command,
     WorkFailed,
+    checked,
     failure,
     granted,
     inspected,
@@ -23,7 +24,6 @@ from protocol import (
     semaphore_of,
     state,
     write,
-    wrong_names,
 )
 
 SETTINGS = {"recommended": {"socket_timeout": 2}, "default": {}}
@@ -155,7 +155,7 @@ class Driver:
                     wrong.append(f"{text}: {str(error)[:300]}")
             except Exception as error:
                 wrong.append(f"{text}: {type(error).__name__}")
-        return "checked", {"total": len(cases), "wrong": ",".join(wrong + wrong_names())}
+        return checked(cases, wrong)
 
     async def clients(self, command):
         url, prefix = command.get("url"), command.get("prefix", "luagate")

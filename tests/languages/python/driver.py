@@ -15,6 +15,7 @@ from luagate import Invalid, Luagate, LuagateError
 from protocol import (
     Command,
     WorkFailed,
+    checked,
     failure,
     granted,
     inspected,
@@ -24,7 +25,6 @@ from protocol import (
     semaphore_of,
     state,
     write,
-    wrong_names,
 )
 
 SETTINGS = {"recommended": {"socket_timeout": 2}, "default": {}}
@@ -156,7 +156,7 @@ class Driver:
                     wrong.append(f"{text}: {str(error)[:300]}")
             except Exception as error:
                 wrong.append(f"{text}: {type(error).__name__}")
-        return "checked", {"total": len(cases), "wrong": ",".join(wrong + wrong_names())}
+        return checked(cases, wrong)
 
     def clients(self, command):
         url, prefix = command.get("url"), command.get("prefix", "luagate")

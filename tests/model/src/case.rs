@@ -275,9 +275,14 @@ impl Common {
         self.setup.steps > 0 && self.facts.submitted.lock().unwrap().iter().any(|(_, at)| is_old(*at))
     }
 
+    /// Whether the server may count as silent.
+    fn may_be_silent(&self) -> bool {
+        self.wire.was_silent() || self.setup.may_be_stuck || self.is_late()
+    }
+
     /// Whether something has happened that explains the end of the connection.
     pub(crate) fn has_died(&self) -> bool {
-        self.wire.has_died() || self.wire.was_silent() || self.setup.may_be_stuck || self.is_late()
+        self.wire.has_died() || self.may_be_silent()
     }
 
     /// Time passes only if nothing else happens. Fails if somebody was woken only then.
@@ -308,9 +313,7 @@ impl Common {
             Err(CallError::Invalid(invalid)) => fail(format!("{packet:?}: {invalid}")),
         };
         let is_explained = match failure.kind() {
-            FailureKind::TimedOut => {
-                now() >= latest || self.wire.was_silent() || self.setup.may_be_stuck || self.is_late()
-            }
+            FailureKind::TimedOut => now() >= latest || self.may_be_silent(),
             _ => self.wire.has_died(),
         };
         if !is_explained {

@@ -20,13 +20,15 @@ const RUNS: u64 = 10;
 /// The running `luagate run`, and whether its guard is attacked.
 type Targets = Mutex<BTreeMap<u32, bool>>;
 
-/// The longest time without a process that runs, in ms.
-const PAUSE: u64 = 4_000;
+/// The guard acts a sixteenth of the lease before its end: on a loaded machine it needs this time.
+const LEASE: &str = "4s";
+/// The longest time without a process that runs, in ms: longer than the lease.
+const PAUSE: u64 = 6_000;
 
 fn keep_running(server: &Server, folder: &Path, seed: u64, targets: &Targets, is_over: &AtomicBool) {
     let mut random = Random::new(seed);
     while !is_over.load(Ordering::Relaxed) {
-        let mut command = run(server, folder, &mut random, "--lease 2s -w 20s");
+        let mut command = run(server, folder, &mut random, &format!("--lease {LEASE} -w 20s"));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         targets.lock().unwrap().insert(child.id(), random.below(2) == 0);
         child.wait().unwrap();

@@ -273,8 +273,8 @@ fn what_cannot_be_ended_because_it_belongs_to_another_user_is_told() {
     assert!(exists(&pid));
     std::fs::write(shared.path("end"), "").unwrap();
     let ended = run.output();
-    assert_eq!(ended.code(), 79, "{ended:?}");
     let err = shared.text("err");
+    assert_eq!(ended.code(), 79, "{err}");
     assert!(
         err.contains(&format!("cannot end what belongs to another user: process {}", pid.trim())),
         "{err}"

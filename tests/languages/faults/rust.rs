@@ -166,7 +166,16 @@ impl Program {
     }
 
     fn open(&self, call: &str, keys: &Keys) -> Answer {
-        let builder = Gate::builder(keys.get("url").unwrap_or_default());
+        let url = keys.get("url").unwrap_or_default();
+        let url = match (keys.get("cluster"), keys.get("sentinel")) {
+            (Some("1"), _) => url.replacen("redis://", "redis+cluster://", 1),
+            (_, Some(name)) => {
+                let url = url.replacen("redis://", "redis+sentinel://", 1);
+                format!("{}/{name}", url.trim_end_matches("/0").trim_end_matches('/'))
+            }
+            _ => url.to_owned(),
+        };
+        let builder = Gate::builder(&url);
         let builder = builder.prefix(keys.get("prefix").unwrap_or("luagate"));
         let gate = match &self.runtime {
             None => builder.open(),

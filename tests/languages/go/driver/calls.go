@@ -20,7 +20,7 @@ func (d *driver) open(c command) ([]string, error) {
 	if c.of("client") == "busy" {
 		options.PoolSize = 2
 	}
-	rdb := redis.NewClient(options) // the README recommends no other settings
+	rdb := newClient(options, c) // the README recommends no other settings
 	for n := uint32(1); c.of("client") == "busy" && n <= 2; n++ {
 		go rdb.BLPop(context.Background(), 0, "nothing")
 		for rdb.PoolStats().TotalConns < n {
@@ -35,6 +35,18 @@ func (d *driver) open(c command) ([]string, error) {
 	defer d.mu.Unlock()
 	d.gates[c.of("gate")] = &gate{g, rdb, c}
 	return []string{"done"}, nil
+}
+
+// newClient returns the client of go-redis for one server, a cluster or sentinels.
+func newClient(options *redis.Options, c command) redis.UniversalClient {
+	addresses := []string{options.Addr}
+	switch {
+	case c.of("cluster") == "1":
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses})
+	case c.of("sentinel") != "":
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: c.of("sentinel"), SentinelAddrs: addresses})
+	}
+	return redis.NewClient(options)
 }
 
 func newGate(rdb redis.UniversalClient, c command) (*luagate.Gate, error) {

@@ -11,6 +11,19 @@ export interface IoRedis {
   readonly stream: any;
 }
 
+/** A cluster of the package `redis` 5 or 6, which `createCluster` returned. It need not be connected. */
+export interface NodeRedisCluster {
+  duplicate(...overrides: any[]): any;
+  nodeClient(node: any): any;
+}
+
+/** A cluster of the package `ioredis` 5 or 6, which `new Redis.Cluster` returned. It need not be connected. */
+export interface IoRedisCluster {
+  duplicate(...overrides: any[]): any;
+  nodes(...role: any[]): any[];
+  readonly isCluster: boolean;
+}
+
 /** The settings of a gate. */
 export interface LuagateOptions {
   /** The beginning of all keys and channels. Default: `luagate`. */
@@ -203,13 +216,13 @@ export interface Several {
   use<T>(options: WaitOptions & UseOptions, work: (permits: Permits) => T | Promise<T>): Promise<T>;
 }
 
-/** Semaphores and locks on one server. */
+/** Semaphores and locks on one server, or on a cluster. */
 export class Luagate {
   /**
-   * @param client a client of the package `redis` or `ioredis`. Calls and messages use two connections of their own, with the
-   *   settings of the client. They are opened when they are needed.
+   * @param client a client or a cluster of the package `redis` or `ioredis`. Calls and messages use two connections of their own,
+   *   with the settings of the client; calls to a cluster use one for each node. They are opened when they are needed.
    */
-  constructor(client: NodeRedis | IoRedis, options?: LuagateOptions);
+  constructor(client: NodeRedis | IoRedis | NodeRedisCluster | IoRedisCluster, options?: LuagateOptions);
   /** At most `limit` permits are held at a time. */
   semaphore(name: string, limit: number, options?: SemaphoreOptions): Semaphore;
   /** A lock: a semaphore with one permit. */

@@ -1,4 +1,5 @@
 // Connections of the supported packages. A connection is opened once, and never used again after its end.
+const { Cluster, OneServer } = require('./cluster.js');
 const { InvalidError } = require('./errors.js');
 const { withRealTimers } = require('./node.js');
 const { noteReply } = require('./replies.js');
@@ -37,10 +38,12 @@ class NodeRedisConnection extends Connection {
   #client;
   #isSettled = false; // whether the attempt to connect has ended
 
-  constructor(client, onEnd) {
+  /** `at`: of another server, `{ host, port }`. */
+  constructor(client, onEnd, at = {}) {
     super();
     const socket = {
       ...client.options?.socket,
+      ...at,
       connectTimeout: 2 * CONNECT_MS,
       reconnectStrategy: false,
       socketTimeout: undefined,
@@ -75,12 +78,7 @@ class NodeRedisConnection extends Connection {
 
   end() {
     this.isOver = true;
-    if (!this.#isSettled) return; // redis 5.0 would connect all the same. This ends it then
-    try {
-      this.#client.destroy();
-    } catch {
-      // It has ended already.
-    }
+    if (this.#isSettled) endOf(this.#client); // else redis 5.0 would connect all the same. This ends it then
   }
 }
 
@@ -95,7 +93,8 @@ class IoRedisConnection extends Connection {
   #client;
   #failure; // names the cause, which the error of `connect` does not
 
-  constructor(client, onEnd) {
+  /** `at`: of another server, `{ host, port }`. */
+  constructor(client, onEnd, at = {}) {
     super();
     const once = { lazyConnect: true, retryStrategy: null, reconnectOnError: null, enableOfflineQueue: false };
     const plain = { protocol: 2, stringNumbers: false, keyPrefix: '', enableReadyCheck: false, autoResubscribe: false };
@@ -105,7 +104,7 @@ class IoRedisConnection extends Connection {
       socketTimeout: undefined,
       disconnectTimeout: 1,
     };
-    this.#client = client.duplicate({ ...once, ...plain, ...bounds, enableAutoPipelining: false });
+    this.#client = client.duplicate({ ...once, ...plain, ...bounds, ...at, enableAutoPipelining: false });
     const ended = () => {
       this.isOver = true;
       onEnd();
@@ -134,21 +133,68 @@ class IoRedisConnection extends Connection {
   }
 }
 
-/** Returns a function that makes connections with the settings of this client: `(onEnd) => connection`. */
-function connectionsOf(client) {
+function endOf(client) {
+  try {
+    client.destroy();
+  } catch {
+    // It has ended already.
+  }
+}
+
+/** The nodes of a cluster of the package `redis`: `slots`, the address of each, and `templates`, clients with their settings. */
+async function nodesOfRedis(client) {
+  const cluster = client.duplicate({ minimizeConnections: true, useReplicas: false }).on('error', () => {});
+  await cluster.connect();
+  const slots = cluster.slots.map((slot) => slot?.master.address);
+  const templates = new Map();
+  for (const node of cluster.masters) {
+    cluster.nodeClient(node).catch(() => {}); // the only way to its settings
+    const template = node.client.removeAllListeners('error').on('error', () => {}); // redis 5.0 prints its errors
+    template.on('connect', () => endOf(template)); // redis 5.0 connects also after `destroy`
+    templates.set(node.address, template);
+  }
+  cluster.destroy();
+  return { slots, templates };
+}
+
+/** The same of a cluster of the package `ioredis`. */
+async function nodesOfIoRedis(client) {
+  const once = { lazyConnect: true, enableReadyCheck: false, clusterRetryStrategy: null, slotsRefreshInterval: undefined };
+  const cluster = client.duplicate([], once).on('error', () => {});
+  try {
+    await cluster.connect();
+    const slots = cluster.slots.map((keys) => keys?.[0]);
+    const addresses = [...new Set(slots.filter(Boolean))];
+    const templates = addresses.map((address) => [address, cluster.connectionPool.getInstanceByKey(address)]);
+    return { slots, templates: new Map(templates) };
+  } finally {
+    cluster.disconnect();
+  }
+}
+
+/** The server or the cluster of this client. Its connections have the settings of the client. */
+function serversOf(client) {
   if (typeof client?.duplicate === 'function') {
     if (typeof client.createPool === 'function') {
       checkDatabase(client.options);
-      return (onEnd) => new NodeRedisConnection(client, onEnd);
+      return new OneServer((onEnd) => new NodeRedisConnection(client, onEnd));
     }
-    if (typeof client.call === 'function' && !client.isCluster) return (onEnd) => new IoRedisConnection(client, onEnd);
+    if (typeof client.call === 'function') {
+      const make = (of, onEnd, at) => new IoRedisConnection(of, onEnd, at);
+      if (client.isCluster) return new Cluster(() => nodesOfIoRedis(client), make);
+      return new OneServer((onEnd) => make(client, onEnd));
+    }
+    if (typeof client.nodeClient === 'function') {
+      return new Cluster(
+        () => nodesOfRedis(client),
+        (of, onEnd, at) => new NodeRedisConnection(of, onEnd, at),
+      );
+    }
   }
   const got = client?.constructor?.name ?? String(client);
-  const accepted =
-    '`createClient({ url })` of the package redis 5 or 6, or `new Redis(url)` of the package ioredis 5 or 6';
-  throw new InvalidError(
-    `client: got ${got}. Accepted: ${accepted}. Clusters, pools and sentinels of redis are not accepted`,
-  );
+  const ofRedis = '`createClient({ url })` or `createCluster({ rootNodes })` of the package redis 5 or 6';
+  const accepted = `${ofRedis}, or \`new Redis(url)\` or \`new Redis.Cluster(nodes)\` of the package ioredis 5 or 6`;
+  throw new InvalidError(`client: got ${got}. Accepted: ${accepted}. Pools and sentinels of redis are not accepted`);
 }
 
 // The package `redis` ignores `?db=2`, and uses the database 0. The packages of other languages use 2, and so another lock.
@@ -170,4 +216,4 @@ async function connect(make, onEnd, ms) {
   }
 }
 
-module.exports = { connectionsOf, connect };
+module.exports = { connect, serversOf };

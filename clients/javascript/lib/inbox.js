@@ -17,7 +17,7 @@ const MESSAGE = /^([!-~]+) (\d+) (\d+) (-1|\d+) (\d+) ([0-9a-f]{40})$/; // id pe
 
 /** The subscription of a client. The first waiter opens it, and all waiters share it. */
 class Inbox {
-  #make;
+  #servers;
   #prefix;
   #requests = new Map(); // those that wait, by id
   #given = new Map(); // those that were given up
@@ -28,8 +28,8 @@ class Inbox {
   #unheardUntil = 0; // until this time, by `localTime()`, messages do not reach the client
   #isClosed = false;
 
-  constructor(make, prefix) {
-    this.#make = make;
+  constructor(servers, prefix) {
+    this.#servers = servers;
     this.#prefix = prefix;
     this.channel = `${prefix}:inbox:${randomBytes(7).toString('base64url').slice(0, 9)}`;
   }
@@ -124,10 +124,11 @@ class Inbox {
       if (connection) this.#lose(connection);
     };
     try {
-      connection = await connect(this.#make, onEnd, ATTEMPT_MS);
+      const make = await this.#servers.some();
+      connection = await connect(make, onEnd, ATTEMPT_MS);
       const receive = (text) => this.#receive(text);
       await within(ATTEMPT_MS, connection.subscribe(this.channel, receive), true);
-      const listeners = await this.#listeners();
+      const listeners = await this.#listeners(make);
       if (isOver) throw new Error('the connection broke');
       if (listeners > 0 && !this.#isClosed) {
         this.#connection = connection;
@@ -143,8 +144,8 @@ class Inbox {
 
   // The number of subscribers. Rejects if an ACL forbids a message: the scripts send nothing then. On a connection of its own,
   // since a proxy may end a connection, or forward nothing any more, at a command that it does not know.
-  async #listeners() {
-    const connection = await connect(this.#make, () => {}, ATTEMPT_MS);
+  async #listeners(make) {
+    const connection = await connect(make, () => {}, ATTEMPT_MS);
     const calls = [
       ['PUBLISH', this.channel, ''],
       ['PUBSUB', 'NUMSUB', this.channel],

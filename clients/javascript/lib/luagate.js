@@ -1,6 +1,6 @@
-// Semaphores and locks on one server.
+// Semaphores and locks on one server, or on a cluster.
 const { Calls } = require('./calls.js');
-const { connectionsOf } = require('./connections.js');
+const { serversOf } = require('./connections.js');
 const { ClosedError, LuagateError, MOST } = require('./errors.js');
 const { Inbox } = require('./inbox.js');
 const { localTime, setImmediate } = require('./node.js');
@@ -34,12 +34,12 @@ class Luagate {
     checkInteger('callTimeout', callTimeout, 1, LONGEST_CALL_TIMEOUT_MS, 'in ms');
     if (label !== undefined) checkLabel(label);
     checkType('onWarning', onWarning, 'function');
-    const make = connectionsOf(client);
+    const servers = serversOf(client);
     this.#scripts = loadScripts(scripts);
     this.#callTimeout = callTimeout;
     this.#onWarning = onWarning;
-    this.#calls = new Calls(make, prefix, callTimeout, () => this.inbox.reset());
-    const inbox = new Inbox(make, prefix);
+    this.#calls = new Calls(servers, prefix, callTimeout, () => this.inbox.reset());
+    const inbox = new Inbox(servers, prefix);
     Object.defineProperties(this, { prefix: { value: prefix }, label: { value: label }, inbox: { value: inbox } });
   }
 
@@ -100,7 +100,7 @@ class Luagate {
   /** Calls a script until it replies: with the same id it has the same outcome. */
   run(name, keys, argv, until = this.until(), options = undefined) {
     const script = this.#scripts[`semaphore/${name}`];
-    return this.#calls.run((connection) => callOnce(connection, script, keys, argv), until, options);
+    return this.#calls.run(keys[0], (connection) => callOnce(connection, script, keys, argv), until, options);
   }
 
   /** Calls a script of a semaphore with arguments by name. */

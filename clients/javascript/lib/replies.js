@@ -34,6 +34,16 @@ function isPassing(error) {
 }
 
 const isMoved = (error) => isReply(error) && ['READONLY', 'REDIRECT'].includes(rowOf(error).code);
+const redirections = new WeakMap(); // by error
+
+/** Where another node of a cluster has the key: `{ slot, moved }`, or for this call only `{ slot, ask }`. */
+function redirectionOf(error) {
+  const [, word, slot, address] = (isReply(error) && /^(MOVED|ASK) (\d+) (\S+:\d+)/.exec(error.message)) || [];
+  if (word === undefined) return undefined;
+  if (!redirections.has(error)) redirections.set(error, { slot: Number(slot), [word.toLowerCase()]: address });
+  return redirections.get(error);
+}
+
 const isUnknownCommand = (error) => isReply(error) && UNKNOWN.test(error.message);
 
 /** The error for the caller. A refusal gets the ACL line to add, with this prefix of the keys and channels. */
@@ -52,4 +62,4 @@ function named(error, prefix) {
   return new NoPermissionError(`the server's ACL refused a call: ${text}. ${remedy}`, { cause: error });
 }
 
-module.exports = { isMoved, isPassing, isReply, isUnknownCommand, named, noteReply };
+module.exports = { isMoved, isPassing, isReply, isUnknownCommand, named, noteReply, redirectionOf };

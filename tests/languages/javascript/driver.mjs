@@ -29,9 +29,22 @@ function line(word, fields = {}) {
   return word + texts.join('');
 }
 
-function clientOf(url) {
-  const isIoRedis = LUAGATE_CLIENT.startsWith('ioredis');
-  const client = isIoRedis ? new Redis(url, { lazyConnect: true }) : redis.createClient({ url });
+/** A client of the server at this URL; or of its cluster; or of the master `sentinel`, if it is a sentinel. */
+function clientOf(url, { cluster, sentinel } = {}) {
+  const { hostname: host, port, username, password } = new URL(url);
+  const login = { ...(username && { username }), ...(password && { password }) };
+  const at = { host, port: Number(port) };
+  let client;
+  if (LUAGATE_CLIENT.startsWith('ioredis')) {
+    const lazy = { lazyConnect: true };
+    if (cluster === '1') client = new Redis.Cluster([at], { ...lazy, redisOptions: login });
+    else if (sentinel !== undefined) client = new Redis({ ...lazy, ...login, sentinels: [at], name: sentinel });
+    else client = new Redis(url, lazy);
+  } else {
+    if (cluster === '1') client = redis.createCluster({ rootNodes: [{ url }], defaults: login });
+    else if (sentinel !== undefined) client = redis.createSentinel({ name: sentinel, sentinelRootNodes: [at] });
+    else client = redis.createClient({ url });
+  }
   return client.on('error', () => {});
 }
 
@@ -100,8 +113,8 @@ function granted(held) {
 }
 
 const verbs = {
-  open({ gate, url, prefix }) {
-    const client = clientOf(url);
+  open({ gate, url, prefix, cluster, sentinel }) {
+    const client = clientOf(url, { cluster, sentinel });
     gates.set(gate, { gate: new Luagate(client, prefix === undefined ? {} : { prefix }), client, url, prefix });
     return 'done';
   },
@@ -203,7 +216,6 @@ const verbs = {
 
   async clients(command) {
     const url = command.url ?? lastUrl();
-    const rootNodes = [{ url }];
     const { hostname, port } = new URL(url);
     const sentinelNodes = [{ host: hostname, port: Number(port) }];
     const connected = await redis
@@ -217,11 +229,9 @@ const verbs = {
       [OTHER_DATABASE]: redis.createClient({ url: `${url}?db=2` }),
       'redis client with types': connected.withTypeMapping({}),
       'redis pool': (redis.createClientPool ?? createPool)({ url }),
-      'redis cluster': redis.createCluster({ rootNodes }),
       'redis sentinel': redis.createSentinel({ name: 'main', sentinelRootNodes: sentinelNodes }),
       'redis legacy client': connected.legacy(),
       'ioredis client': new Redis(url, { lazyConnect: true }),
-      'ioredis cluster': new Redis.Cluster([url], { lazyConnect: true }),
       'a URL': url,
       'an object': {},
       null: null,

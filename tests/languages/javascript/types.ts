@@ -22,7 +22,7 @@ import {
   UnreachableError,
 } from 'luagate';
 import { Cluster, Redis } from 'ioredis';
-import { createClient, createCluster } from 'redis';
+import { createClient, createClientPool, createCluster } from 'redis';
 import { createClient as createOldestClient } from 'redis-oldest';
 
 const redis = createClient({ url: 'redis://127.0.0.1/' });
@@ -110,7 +110,7 @@ gate.semaphore('market', 5, { leases: 10_000 });
 gate.semaphore('market', 5, { lease: 'forever' });
 // @ts-expect-error A client of another package.
 new Luagate({ eval: () => {} });
-// @ts-expect-error A cluster.
 new Luagate(createCluster({ rootNodes: [] }));
-// @ts-expect-error A cluster.
 new Luagate(new Cluster([]));
+// @ts-expect-error A pool.
+new Luagate(createClientPool());

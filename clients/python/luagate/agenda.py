@@ -20,7 +20,7 @@ from luagate.held import Held
 from luagate.operation import CLEAN_UP, Job, Steps
 from luagate.settings import Settings
 
-AT_ONCE = 8  # the most calls that run at the same time
+AT_ONCE = 8  # the most calls that run at the same time, to one node
 LATE = 1  # seconds: a call that was not answered may reach the server late, so its id is released again after this time
 LOG = logging.getLogger("luagate")
 LONGEST_SLEEP = 1  # seconds, while a permit is kept: a timer stops while the machine is suspended, and its lease goes on
@@ -56,6 +56,15 @@ class Watch(weakref.ref[Any]):
         return watch
 
 
+class Due:
+    """The calls to one node that are due, and the number of those that run. A node that does not answer delays no other one."""
+
+    def __init__(self) -> None:
+        self.releases: deque[Release] = deque()
+        self.renewals: deque[Held] = deque()
+        self.running = 0
+
+
 class Agenda:
     """The held permits of a client, and its releases in the background."""
 
@@ -67,9 +76,8 @@ class Agenda:
         self._planned: dict[Held | Release, None] = {}  # those whose time has changed
         self._times: list[tuple[float, int, Held | Release]] = []  # a heap; those that have another time by now are ignored
         self._numbers = itertools.count()
-        self._due_releases: deque[Release] = deque()
-        self._due_renewals: deque[Held] = deque()
-        self._running: dict[Job, tuple[Held | Release, float]] = {}  # what a call is for, and when it began
+        self._due: dict[tuple[str, int] | None, Due] = {}  # by node
+        self._running: dict[Job, tuple[Held | Release, float, Due]] = {}  # what a call is for, when it began, and its node
         self._awaited: dict[Job, list[Release]] = {}  # the call that must end before these releases
         self.freed: deque[Watch] = deque()  # of permits that are no longer referenced
         self._sleeps_until = math.inf
@@ -92,7 +100,7 @@ class Agenda:
 
     def is_renewing(self, held: Held) -> bool:
         """Whether a renewal of the permit has no answer yet."""
-        return any(item is held for item, _ in list(self._running.values()))
+        return any(item is held for item, *_ in list(self._running.values()))
 
     def remove(self, held: Held) -> None:
         held.watch = None
@@ -185,30 +193,36 @@ class Agenda:
             if not self._is_planned(item, at):
                 continue
             if isinstance(item, Release):
-                self._due_releases.append(item)
+                self._due_at(item).releases.append(item)
             elif not item.remaining:
                 self.lose(item)
             else:
                 self._plan(item, item.deadline)
-                self._due_renewals.append(item)
+                self._due_at(item).renewals.append(item)
+
+    def _due_at(self, item: Held | Release) -> Due:
+        return self._due.setdefault(self.session.node(item.settings.key), Due())
 
     def _start(self) -> None:
         """Begins the calls that are due: releases first, since other callers wait for them."""
         now = clock.now()
-        while len(self._running) < AT_ONCE:
-            if self._due_releases:
-                release = self._due_releases.popleft()
-                if release in self._releases:  # otherwise it was in the list twice
-                    del self._releases[release]
-                    self._call(release, now)
-            elif self._due_renewals:
-                held = self._due_renewals.popleft()
-                if held in self._kept:  # otherwise it was removed meanwhile
-                    self._call(held, now)
-            else:
-                break
+        for node, due in list(self._due.items()):
+            while due.running < AT_ONCE:
+                if due.releases:
+                    release = due.releases.popleft()
+                    if release in self._releases:  # otherwise it was in the list twice
+                        del self._releases[release]
+                        self._call(release, now, due)
+                elif due.renewals:
+                    held = due.renewals.popleft()
+                    if held in self._kept:  # otherwise it was removed meanwhile
+                        self._call(held, now, due)
+                else:
+                    break
+            if not due.running:
+                del self._due[node]
 
-    def _call(self, item: Held | Release, now: float) -> None:
+    def _call(self, item: Held | Release, now: float, due: Due) -> None:
         scripts, settings = self.session.scripts, item.settings
         if isinstance(item, Held):
             script = scripts["semaphore/refresh"]
@@ -217,7 +231,8 @@ class Agenda:
             script = scripts["semaphore/release"]
             argv = script.argv(id=item.id, keep=0)
         job = self.session.start(script, settings.keys, argv, self.mailbox)
-        self._running[job] = (item, now)
+        self._running[job] = (item, now, due)
+        due.running += 1
 
     def _ended(self, job: Job) -> None:
         if releases := self._awaited.pop(job, None):
@@ -225,7 +240,8 @@ class Agenda:
                 release.is_unsure |= job.error is not None
                 self._attempt(release, clock.now())
         elif job in self._running:
-            item, began = self._running.pop(job)
+            item, began, due = self._running.pop(job)
+            due.running -= 1
             if isinstance(item, Held):
                 self._renewed(item, job, began)
             else:

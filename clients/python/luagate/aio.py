@@ -350,6 +350,7 @@ class _Session(Session):
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps no strong references
         self._agenda: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
         self._listeners: dict[Inbox, asyncio.Task[None]] = {}
         self._limits: dict[tuple[str, int] | None, asyncio.Semaphore] = {}  # by node
 
@@ -394,13 +395,49 @@ class _Session(Session):
     async def _call(self, job: Job) -> None:
         client = self.own()
         try:
-            job.read(await _execute(client, job.commands))
+            job.read(await _execute(await self._ask(client, job.key), job.commands))
         except Exception as error:
             if failures.is_retried(error):
-                self.failed(client, failures.is_read_only(error))
+                self.failed(client, error)
+                self._refresh(client)
             job.end(error)
         else:
             job.end()
+
+    async def _ask(self, client: Any, key: str) -> Callable[..., Any]:
+        """The function that sends a command.
+
+        After an error of one node, redis-py lets the calls to all nodes wait until it has read the slots anew, perhaps from the
+        same node. So the calls go to the node itself, and redis-py only follows the slots that have moved.
+        """
+        if not self.is_cluster:
+            return client.execute_command  # type: ignore[no-any-return]
+        await client.initialize()
+        node = client.get_node_from_key(key)
+        if node is None:
+            return client.execute_command  # type: ignore[no-any-return]
+
+        async def ask(*command: Any) -> Any:
+            try:
+                return await node.execute_command(*command)
+            except (redis.exceptions.MovedError, redis.exceptions.AskError):
+                return await client.execute_command(*command)
+
+        return ask
+
+    def _refresh(self, client: Any) -> None:
+        """Reads in the background which node has which slots."""
+        if self.is_cluster and self._own is client and self._refreshing is None and not self.is_closed:
+            self._refreshing = self._start(self._read_slots(client), "luagate-slots")
+
+    async def _read_slots(self, client: Any) -> None:
+        try:
+            await client.nodes_manager.initialize()
+        except Exception:  # no node has answered: the next call begins with the nodes of the caller's client
+            if self._own is client:
+                self._own = None
+        finally:
+            self._refreshing = None
 
     def notify(self, held: Held) -> None:
         self._loop.call_soon(Agenda.tell, held)
@@ -490,12 +527,12 @@ async def _run(steps: Steps[T], mailbox: _Mailbox) -> T:
         steps.close()
 
 
-async def _execute(client: Any, commands: Commands) -> Any:
+async def _execute(ask: Callable[..., Any], commands: Commands) -> Any:
     try:
         command = next(commands)
         while True:
             try:
-                reply = await client.execute_command(*command)
+                reply = await ask(*command)
             except Exception as error:
                 command = commands.throw(error)
             else:

@@ -95,7 +95,7 @@ class Calls:
     def _failed(self, error: Exception, client: Any) -> None:
         if failures.is_retried(error):
             self._idle = deque()  # the next calls connect anew
-            self._session.failed(client, failures.is_read_only(error))
+            self._session.failed(client, error)
 
     def close(self) -> None:
         """Ends the calls that wait for a reply."""

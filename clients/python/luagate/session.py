@@ -4,7 +4,8 @@ import secrets
 import string
 from typing import Any
 
-from luagate import clients
+import redis
+from luagate import clients, failures
 from luagate.agenda import CLOSE, WAKE, Agenda
 from luagate.errors import Closed
 from luagate.inbox import Inbox
@@ -59,11 +60,15 @@ class Session:
             self._own = clients.own(self.client, self.attempt)
         return self._own
 
-    def failed(self, client: Any, is_read_only: bool) -> None:
-        """A call by this client has failed. The next attempt connects anew, perhaps to another server."""
-        if self._own is client:
+    def failed(self, client: Any, error: Exception) -> None:
+        """A call by this client has failed. The next attempt connects anew, perhaps to another server.
+
+        The client of a cluster stays after an error of one node: it has dropped that connection, and other nodes may be healthy.
+        """
+        is_of_node = self.is_cluster and isinstance(error, (redis.ConnectionError, redis.TimeoutError))
+        if self._own is client and not is_of_node:
             self._own = None
-        if is_read_only:
+        if failures.is_read_only(error):
             for inbox in list(self.inboxes.values()):
                 inbox.is_stale = True
 

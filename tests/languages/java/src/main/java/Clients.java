@@ -1,12 +1,15 @@
 import java.net.URI;
 import java.time.Duration;
+import java.util.Set;
 import redis.clients.jedis.ConnectionFactory;
 import redis.clients.jedis.DefaultJedisClientConfig;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisClientConfig;
 import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.providers.ClusterConnectionProvider;
 import redis.clients.jedis.providers.ConnectionProvider;
 import redis.clients.jedis.providers.PooledConnectionProvider;
+import redis.clients.jedis.providers.SentineledConnectionProvider;
 import redis.clients.jedis.util.JedisURIHelper;
 
 /** Makes clients of Jedis, of the version that the program runs with. */
@@ -36,6 +39,17 @@ final class Clients {
 
   static UnifiedJedis client(ConnectionProvider provider) {
     return new UnifiedJedis(provider, 1, Duration.ZERO);
+  }
+
+  /** A client of the cluster of this node. */
+  static UnifiedJedis cluster(String url) {
+    return client(new ClusterConnectionProvider(Set.of(address(url)), config(url)));
+  }
+
+  /** A client of the master with this name, which the sentinel at this address names. */
+  static UnifiedJedis sentinel(String url, String master) {
+    var config = config(url);
+    return client(new SentineledConnectionProvider(master, config, Set.of(address(url)), config));
   }
 
   private static HostAndPort address(String url) {

@@ -217,10 +217,14 @@ public final class Driver {
 
   private String open(Line line) throws Exception {
     // The settings that the README shows are those of an address alone.
-    UnifiedJedis redis = Clients.open(line.get("url"));
+    String url = line.get("url");
+    UnifiedJedis redis =
+        line.get("sentinel") != null
+            ? Clients.sentinel(url, line.get("sentinel"))
+            : "1".equals(line.get("cluster")) ? Clients.cluster(url) : Clients.open(url);
     String prefix = line.keys.getOrDefault("prefix", "luagate");
     Luagate gate = new Luagate(redis, prefix);
-    gates.put(line.get("gate"), new Opened(gate, redis, line.get("url"), prefix));
+    gates.put(line.get("gate"), new Opened(gate, redis, url, prefix));
     return "done";
   }
 

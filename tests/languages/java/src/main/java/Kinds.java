@@ -2,17 +2,12 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import luagate.InvalidException;
 import luagate.Luagate;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.Connection;
-import redis.clients.jedis.DefaultJedisClientConfig;
-import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.UnifiedJedis;
-import redis.clients.jedis.providers.ClusterConnectionProvider;
 import redis.clients.jedis.providers.ConnectionProvider;
-import redis.clients.jedis.providers.SentineledConnectionProvider;
 
 /**
  * Opens a gate on each kind of client of Jedis. {@code cluster} and {@code sentinel} are addresses
@@ -31,24 +26,13 @@ final class Kinds {
     check("one_server", () -> Clients.open(url));
     check("UnifiedJedis", () -> Clients.client(Clients.provider(url)));
     if (servers.containsKey("cluster")) {
-      check("cluster", () -> cluster(servers.get("cluster")));
+      check("cluster", () -> Clients.cluster("redis://" + servers.get("cluster")));
     }
     if (servers.containsKey("sentinel")) {
       String master = servers.getOrDefault("master", "mymaster");
-      check("sentinel", () -> sentinel(servers.get("sentinel"), master));
+      check("sentinel", () -> Clients.sentinel("redis://" + servers.get("sentinel"), master));
     }
     check("own_provider", () -> Clients.client(new OwnProvider(Clients.provider(url))));
-  }
-
-  private static UnifiedJedis cluster(String address) {
-    var config = DefaultJedisClientConfig.builder().build();
-    return Clients.client(new ClusterConnectionProvider(Set.of(HostAndPort.from(address)), config));
-  }
-
-  private static UnifiedJedis sentinel(String address, String master) {
-    var config = DefaultJedisClientConfig.builder().build();
-    var sentinels = Set.of(HostAndPort.from(address));
-    return Clients.client(new SentineledConnectionProvider(master, config, sentinels, config));
   }
 
   private void check(String kind, Maker maker) {

@@ -96,8 +96,8 @@ pub fn master_fails(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A slot moves in several steps, there and back: new keys are created at the target after `ASK`, and a
-/// caller waits, and a renewed permit is held, at each step.
+/// A slot moves in several steps, there and back. At each step a caller waits, and a renewed permit is held. Calls
+/// that the nodes refuse during the move are carried out after it.
 pub fn slots_move(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client);
     let masters = scene.cluster.masters();
@@ -113,12 +113,14 @@ pub fn slots_move(client: &Client) -> Result<(), Failed> {
         let call = scene.driver.send(format!("acquire gate=g permit=q timeout=60000 name={line}"));
         scene.waits(&line);
         let moving = scene.cluster.begin_move(slot, to);
-        // Not on the source: ASK.
-        scene.driver.call(format!("acquire gate=g permit=n timeout=10000 name={new}")).expect("granted");
-        scene.driver.call("release permit=n").expect("released");
+        // Not on the source: ASK. The target answers TRYAGAIN until it has all keys of a call, or the slot.
+        let created = scene.driver.send(format!("acquire gate=g permit=n timeout=10000 name={new}"));
         moving.move_keys(&scene.cluster);
-        scene.driver.call("refresh permit=p").expect("refreshed");
+        let refreshed = scene.driver.send("refresh permit=p");
         moving.end(&scene.cluster);
+        scene.driver.end(&created).0.expect("granted");
+        scene.driver.end(&refreshed).0.expect("refreshed");
+        scene.driver.call("release permit=n").expect("released");
         // Now MOVED.
         let several = format!("acquire gate=g permit=s timeout=10000 name={name} name={new}");
         scene.driver.call(several).expect("granted");

@@ -104,8 +104,6 @@ const FLUSH: &str = "`flush` waits for releases; a `Cancel` or a dropped future 
 const OWN: &str = "its gate has opened connections of its own from the start";
 const WAITS: &str = "its block waits for the reply to its release";
 const IN_RUST: &str = "`tests/permits` tests the releases of the library";
-const NO_CLUSTER: &str = "its driver does not know `cluster=1` yet";
-const NO_SENTINEL: &str = "its driver does not know `sentinel=NAME` yet";
 const NO_CLIENT: &str = "the library has no client of another library below it";
 
 /// A fault, the clients that it cannot happen to, and the reason.
@@ -161,11 +159,6 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("release_of_a_block_finds_a_loss", &["rust", "rust_async"], IN_RUST),
     ("client_without_a_free_connection", &["rust", "rust_async"], NO_CLIENT),
     ("client_without_a_free_connection", &["python", "asyncio", "javascript", "java"], OWN),
-    ("master_of_a_cluster_fails", &["python", "asyncio", "javascript", "java"], NO_CLUSTER),
-    ("slots_of_a_cluster_move_while_callers_wait", &["python", "asyncio", "javascript", "java"], NO_CLUSTER),
-    ("node_of_a_cluster_stands_still", &["python", "asyncio", "javascript", "java"], NO_CLUSTER),
-    ("master_of_sentinels_fails", &["python", "asyncio", "javascript", "java"], NO_SENTINEL),
-    ("master_of_sentinels_stands_still", &["python", "asyncio", "javascript", "java"], NO_SENTINEL),
     ("invalid_arguments", &["rust", "rust_async"], "`tests/contract/fuzz_arguments` tests it"),
     ("work_loses_its_permit_and_does_not_ask", &["rust_async"], "`run_async` always reports a loss"),
     ("work_loses_its_permit_and_fails", &["rust_async"], "`run_async` ends the work at the loss"),

@@ -29,20 +29,23 @@ function line(word, fields = {}) {
   return word + texts.join('');
 }
 
-/** A client of the server at this URL; or of its cluster; or of the master `sentinel`, if it is a sentinel. */
+/**
+ * A client of the server at this URL; or of its cluster; or of the master `sentinel`, if it is a sentinel: this one is
+ * of ioredis always, because luagate refuses that of `redis`.
+ */
 function clientOf(url, { cluster, sentinel } = {}) {
   const { hostname: host, port, username, password } = new URL(url);
   const login = { ...(username && { username }), ...(password && { password }) };
   const at = { host, port: Number(port) };
+  const lazy = { lazyConnect: true };
   let client;
-  if (LUAGATE_CLIENT.startsWith('ioredis')) {
-    const lazy = { lazyConnect: true };
+  if (sentinel !== undefined) {
+    client = new Redis({ ...lazy, ...login, sentinels: [at], name: sentinel });
+  } else if (LUAGATE_CLIENT.startsWith('ioredis')) {
     if (cluster === '1') client = new Redis.Cluster([at], { ...lazy, redisOptions: login });
-    else if (sentinel !== undefined) client = new Redis({ ...lazy, ...login, sentinels: [at], name: sentinel });
     else client = new Redis(url, lazy);
   } else {
     if (cluster === '1') client = redis.createCluster({ rootNodes: [{ url }], defaults: login });
-    else if (sentinel !== undefined) client = redis.createSentinel({ name: sentinel, sentinelRootNodes: [at] });
     else client = redis.createClient({ url });
   }
   return client.on('error', () => {});

@@ -15,6 +15,7 @@ from protocol import (
     Command,
     WorkFailed,
     checked,
+    client_of,
     failure,
     granted,
     inspected,
@@ -25,8 +26,6 @@ from protocol import (
     state,
     write,
 )
-
-SETTINGS = {"recommended": {"socket_timeout": 2}, "default": {}}
 
 
 class Driver:
@@ -56,8 +55,8 @@ class Driver:
     # --- Verbs ---
 
     async def open(self, command):
-        url, prefix = command.get("url"), command.get("prefix", "luagate")
-        client = redis.asyncio.Redis.from_url(url, **SETTINGS[command.get("client", "recommended")])
+        prefix = command.get("prefix", "luagate")
+        client = client_of(command, redis.asyncio.Redis, redis.asyncio.RedisCluster, redis.asyncio.Sentinel)
         self.gates[command.get("gate")] = Luagate(client, prefix)
         return "done", {}
 

@@ -16,6 +16,7 @@ from protocol import (
     Command,
     WorkFailed,
     checked,
+    client_of,
     failure,
     granted,
     inspected,
@@ -26,8 +27,6 @@ from protocol import (
     state,
     write,
 )
-
-SETTINGS = {"recommended": {"socket_timeout": 2}, "default": {}}
 
 
 class Interrupted(TimeoutError):
@@ -61,8 +60,8 @@ class Driver:
     # --- Verbs ---
 
     def open(self, command):
-        url, prefix = command.get("url"), command.get("prefix", "luagate")
-        client = redis.Redis.from_url(url, **SETTINGS[command.get("client", "recommended")])
+        prefix = command.get("prefix", "luagate")
+        client = client_of(command, redis.Redis, redis.RedisCluster, redis.sentinel.Sentinel)
         self.gates[command.get("gate")] = Luagate(client, prefix)
         return "done", {}
 

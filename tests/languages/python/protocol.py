@@ -7,7 +7,7 @@ import math
 import os
 import pickle
 import traceback
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 import redis
 from luagate import (
@@ -72,6 +72,18 @@ class Command:
             if wants:
                 wants[-1][key] = value
         return wants
+
+
+def client_of(command, single, cluster, sentinels):
+    """The client of the server at the URL of `open`; or of its cluster; or of a master, if it is a sentinel."""
+    url = command.get("url")
+    settings = {} if command.get("client") == "default" else {"socket_timeout": 2}
+    if command.get("cluster") == "1":
+        return cluster.from_url(url, **settings)
+    if master := command.get("sentinel"):
+        place = urlsplit(url)
+        return sentinels([(place.hostname, place.port)], **settings).master_for(master, **settings)
+    return single.from_url(url, **settings)
 
 
 def semaphore_of(gate, want, on_lost=None):

@@ -120,7 +120,7 @@ final class Lease {
     settings.gate().leases().add(this);
     Background background = settings.gate().background();
     if (isRenewed) {
-      renewal = background.callAfter(Math.min(remaining(), settings.leaseNs()) / 3, this::renew);
+      renewal = renewAfter(Math.min(remaining(), settings.leaseNs()) / 3);
     }
     expiry = background.after(untilLost(), this::expire);
   }
@@ -132,10 +132,14 @@ final class Lease {
   synchronized void wake() {
     if (isRenewed && !isOver) {
       cancel(renewal);
-      renewal = settings.gate().background().callAfter(0, this::renew);
+      renewal = renewAfter(0);
     } else {
       expire();
     }
+  }
+
+  private Future<?> renewAfter(long pauseNs) {
+    return settings.gate().servers().runAfter(pauseNs, settings.key(), this::renew);
   }
 
   private void renew() {
@@ -165,7 +169,7 @@ final class Lease {
       log("not renewed yet", failed);
     }
     long pauseMs = Math.min(Math.max(settings.leaseMs() / 10, 5), 1_000);
-    renewal = settings.gate().background().callAfter(MILLISECONDS.toNanos(pauseMs), this::renew);
+    renewal = renewAfter(MILLISECONDS.toNanos(pauseMs));
   }
 
   private void log(String what, Exception failed) {

@@ -45,6 +45,7 @@ final class Node {
   private final Luagate gate;
   private final Pool<Connection> pool;
   final Subscription subscription;
+  final CallQueue queue;
   private final Deque<Idle> idle = new ConcurrentLinkedDeque<>();
   private final java.util.concurrent.Semaphore calls; // the others wait, until their deadlines
   private final java.util.concurrent.Semaphore openings =
@@ -56,6 +57,7 @@ final class Node {
     this.gate = gate;
     this.pool = pool;
     subscription = new Subscription(gate, this);
+    queue = new CallQueue(gate);
     int most = pool.getMaxTotal() < 0 ? Integer.MAX_VALUE : Math.max(1, pool.getMaxTotal());
     calls = new java.util.concurrent.Semaphore(most);
   }

@@ -44,7 +44,7 @@ final class Release implements Runnable {
     settings.gate().pending().begin();
     long end = System.nanoTime() + Math.min(lastsNs, Settings.UNLIMITED_NS);
     var release = new Release(settings, id, end);
-    settings.gate().background().call(release);
+    settings.gate().servers().run(settings.key(), release);
     return release.answered;
   }
 
@@ -85,7 +85,7 @@ final class Release implements Runnable {
     } catch (Unanswered | RuntimeException failed) { // what is refused now may stay held for long
       if (System.nanoTime() - end < 0) {
         long pause = Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);
-        settings.gate().background().callAfter(pause, this);
+        settings.gate().servers().runAfter(pause, settings.key(), this);
         return;
       }
       log(failed);

@@ -4,6 +4,7 @@ import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
 import redis.clients.jedis.Connection;
@@ -24,10 +25,12 @@ final class Servers {
   private final ClusterConnectionProvider cluster; // null: no cluster
   private final Function<String, Pool<Connection>> pools; // by key; null: no server is known for it
   private final Map<Pool<Connection>, Node> nodes = new ConcurrentHashMap<>();
+  private final CallQueue unknown; // for calls whose server is not known
   private final AtomicBoolean isRenewing = new AtomicBoolean();
 
   Servers(Luagate gate, UnifiedJedis redis) {
     this.gate = gate;
+    unknown = new CallQueue(gate);
     Object provider = redis == null ? null : field(UnifiedJedis.class, "provider", redis);
     cluster = provider instanceof ClusterConnectionProvider found ? found : null;
     if (provider instanceof PooledConnectionProvider pooled) {
@@ -104,6 +107,20 @@ final class Servers {
   private void remove(Node gone) {
     nodes.values().remove(gone);
     gone.close();
+  }
+
+  /** Makes a renewal or a release in the background, on a thread for the server of this key. */
+  void run(String key, Runnable call) {
+    try {
+      node(key).queue.add(call);
+    } catch (Unanswered noServer) {
+      unknown.add(call);
+    }
+  }
+
+  /** As {@link #run}, later. */
+  Future<?> runAfter(long pauseNs, String key, Runnable call) {
+    return gate.background().after(pauseNs, () -> run(key, call));
   }
 
   /** Asks the cluster in the background which node has which slot. */

@@ -148,7 +148,7 @@ pub fn node_stands_still(client: &Client) -> Result<(), Failed> {
     let masters = scene.cluster.masters();
     let [stuck, first, second] = [0, 1, 2].map(|n| scene.cluster.name_on(masters[n]));
     for n in 0..100 {
-        let acquire = format!("acquire gate=g permit=s{n} timeout=10000 name={stuck} limit=100 lease=4000+");
+        let acquire = format!("acquire gate=g permit=s{n} timeout=10000 name={stuck} limit=100 lease=10000+");
         scene.driver.call(acquire).expect("granted");
     }
     for name in [&first, &second] {

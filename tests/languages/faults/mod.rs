@@ -5,6 +5,7 @@ mod busy_client;
 mod calls;
 pub mod client;
 mod cluster;
+mod counters;
 pub mod driver;
 mod ending;
 mod errors;

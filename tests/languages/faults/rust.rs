@@ -4,7 +4,9 @@
 use super::driver::{decode, encode};
 use luagate::errors::{CallError, Denied, Failure, FailureKind, ReleaseError, RunError};
 use luagate::inspection::Inspection;
-use luagate::{Cancel, Error, Gate, Lease, Permit, Released, Resized, Revoked, Semaphore, SeveralPermits};
+use luagate::{
+    Cancel, Counters, Error, Gate, Lease, Permit, Released, Resized, Revoked, Semaphore, SeveralPermits,
+};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -160,6 +162,7 @@ impl Program {
             "cancel" => self.cancel(&keys),
             "close" => self.close(call, &keys),
             "threads" => threads(),
+            "counters" => Ok(counters_of(&self.gate(&keys)?.counters())),
             "use" => self.use_permit(call, &keys),
             _ => Err(format!("error kind=other message=unknown%20verb%20{verb}")),
         }
@@ -452,6 +455,14 @@ fn threads() -> Answer {
 
 fn own((semaphore, permits): (&Semaphore, u32)) -> (Semaphore, u32) {
     (semaphore.clone(), permits)
+}
+
+fn counters_of(counters: &Counters) -> String {
+    let Counters { waited, line_full, granted, denied, lost, renewed, reconnects, .. } = counters;
+    format!(
+        "counters waited={waited} line_full={line_full} granted={granted} denied={denied} lost={lost} \
+         renewed={renewed} reconnects={reconnects}"
+    )
 }
 
 fn state_of(state: &Inspection) -> String {

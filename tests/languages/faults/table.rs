@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::{
-    access, busy_client, calls, cluster, ending, errors, failover, messages, no_script, posted, process,
-    sentinel, several, silence, subscription, suspend, work,
+    access, busy_client, calls, cluster, counters, ending, errors, failover, messages, no_script, posted,
+    process, sentinel, several, silence, subscription, suspend, work,
 };
 use libtest_mimic::Failed;
 
@@ -83,13 +83,15 @@ pub const FAULTS: [Fault; 57] = [
 ];
 
 /// Faults that need what only some languages have.
-pub const MORE: [Fault; 11] = [
+pub const MORE: [Fault; 13] = [
     new("invalid_arguments", calls::arguments),
     new("other_kinds_of_client_objects", calls::kinds_of_clients),
     new("block_ends_and_replies_are_held_back", posted::without_reply),
     on_all("call_follows_the_release_of_a_block", posted::later_call),
     new("release_of_a_block_finds_a_loss", posted::loss_is_reported),
     on_all("client_without_a_free_connection", busy_client::without_connections),
+    new("counters_of_calls", counters::of_calls),
+    new("counters_of_the_background", counters::of_the_background),
     new("master_of_a_cluster_fails", cluster::master_fails),
     new("slots_of_a_cluster_move_while_callers_wait", cluster::slots_move),
     new("node_of_a_cluster_stands_still", cluster::node_stands_still),
@@ -104,6 +106,7 @@ const FLUSH: &str = "`flush` waits for releases; a `Cancel` or a dropped future 
 const OWN: &str = "its gate has opened connections of its own from the start";
 const WAITS: &str = "its block waits for the reply to its release";
 const IN_RUST: &str = "`tests/permits` tests the releases of the library";
+const NO_COUNTERS: &str = "its gate has no counters yet";
 const NO_CLIENT: &str = "the library has no client of another library below it";
 
 /// A fault, the clients that it cannot happen to, and the reason.
@@ -159,6 +162,8 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("release_of_a_block_finds_a_loss", &["rust", "rust_async"], IN_RUST),
     ("client_without_a_free_connection", &["rust", "rust_async"], NO_CLIENT),
     ("client_without_a_free_connection", &["python", "asyncio", "javascript", "java"], OWN),
+    ("counters_of_calls", &["python", "asyncio", "javascript", "go", "java"], NO_COUNTERS),
+    ("counters_of_the_background", &["python", "asyncio", "javascript", "go", "java"], NO_COUNTERS),
     ("invalid_arguments", &["rust", "rust_async"], "`tests/contract/fuzz_arguments` tests it"),
     ("work_loses_its_permit_and_does_not_ask", &["rust_async"], "`run_async` always reports a loss"),
     ("work_loses_its_permit_and_fails", &["rust_async"], "`run_async` ends the work at the loss"),

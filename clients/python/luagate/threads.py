@@ -13,7 +13,7 @@ from luagate.agenda import Agenda
 from luagate.api import Gate, RwLock, SemaphoreValues, SeveralValues, Values, wants_of
 from luagate.block import Blocks
 from luagate.calls import Calls, Workers
-from luagate.errors import Closed, LuagateError
+from luagate.errors import Closed, Invalid, LuagateError
 from luagate.held import Held
 from luagate.hold import Hold
 from luagate.inbox import Inbox
@@ -239,22 +239,29 @@ class Luagate(Gate[Semaphore, Permit]):
             for other in list(self._sessions.values()):
                 other.leave_to_parent()
             session = self._sessions.setdefault(here, _Session(self))
+        if session.queue is not queue.SimpleQueue:
+            raise Invalid(
+                "gevent or eventlet has patched the modules after the first call of this Luagate. "
+                "Patch before it, or make a new Luagate"
+            )
         return session
 
 
 class _Session(Session):
     """Threads that work for a Luagate in one process."""
 
-    mailbox = queue.SimpleQueue
-
     def __init__(self, gate: Luagate) -> None:
         super().__init__(gate)
+        self.queue = queue.SimpleQueue  # gevent and eventlet replace it
         self._workers = Workers()
         self._calls = Calls(self, self._workers)
         self._lock = threading.Lock()  # is taken only on threads of luagate, which no signal interrupts
         self._agenda: threading.Thread | None = None
         self._listeners: dict[Inbox, threading.Thread] = {}
         self._closing: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def mailbox(self) -> "queue.SimpleQueue[Any]":
+        return queue.SimpleQueue()
 
     def run(self, operation: Operation, steps: Steps[T]) -> T:
         """Runs an operation to its end. The caller waits only for events."""

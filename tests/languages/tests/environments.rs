@@ -58,7 +58,8 @@ fn main() -> ExitCode {
     let is_long = std::env::var("LUAGATE_PROVE").is_ok();
     let mut trials = Vec::new();
     for language in folders(Path::new(FOLDER)) {
-        let is_run = |environment: &PathBuf| is_long || environment.join("brief").exists();
+        let is_run =
+            |folder: &PathBuf| folder.join("run").exists() && (is_long || folder.join("brief").exists());
         let environments: Vec<PathBuf> = folders(&language).into_iter().filter(is_run).collect();
         let no_language = if environments.is_empty() { None } else { prepare(&language) };
         for environment in environments {

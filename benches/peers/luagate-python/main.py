@@ -4,14 +4,19 @@ import sys
 from pathlib import Path
 
 import redis
-from scenes import play, scene
+from scenes import play_blocks, scene
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.append(str(ROOT / "clients/python"))
-from luagate import Luagate, Permit  # noqa: E402
+from luagate import Luagate  # noqa: E402
 
 scene = scene()
-# Each asking thread needs a connection; by default a client has at most 100.
-client = redis.Redis.from_url(scene.url, socket_timeout=2, max_connections=scene.workers + 10)
-semaphore = Luagate(client).semaphore("scene", scene.permits)
-play(scene, 1, lambda _: semaphore.acquire(), Permit.release)
+semaphore = Luagate(redis.Redis.from_url(scene.url, socket_timeout=2)).semaphore("scene", scene.permits)
+
+
+def block(_, hold):
+    with semaphore.acquire():
+        hold()
+
+
+play_blocks(scene, 1, block)

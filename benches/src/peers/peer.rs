@@ -114,6 +114,12 @@ const fn semaphore(
     Peer { is_mutex: false, ..mutex(name, language, version, differs) }
 }
 
+/// A client of luagate in another language.
+const fn of_luagate(name: &'static str, language: Language) -> Peer {
+    let version = ("../../../Cargo.toml", "\nversion = \"");
+    semaphore(name, language, version, "uses the same scripts as luagate")
+}
+
 const fn of_redisson(name: &'static str, is_mutex: bool, differs: &'static str) -> Peer {
     Peer {
         folder: "redisson",
@@ -128,7 +134,7 @@ const fn of_redisson(name: &'static str, is_mutex: bool, differs: &'static str) 
     }
 }
 
-pub const PEERS: [Peer; 16] = [
+pub const PEERS: [Peer; 21] = [
     semaphore("luagate", Language::Rust, ("../../../Cargo.toml", "\nversion = \""), ""),
     semaphore(
         "luagate-tasks",
@@ -136,12 +142,11 @@ pub const PEERS: [Peer; 16] = [
         ("../../../Cargo.toml", "\nversion = \""),
         "the async form of `luagate`: each worker is a task, on one connection",
     ),
-    semaphore(
-        "luagate-python",
-        Language::Python,
-        ("../../../Cargo.toml", "\nversion = \""),
-        "uses the same scripts as luagate",
-    ),
+    of_luagate("luagate-python", Language::Python),
+    of_luagate("luagate-asyncio", Language::Python),
+    of_luagate("luagate-javascript", Language::JavaScript),
+    of_luagate("luagate-go", Language::Go),
+    of_luagate("luagate-java", Language::Java),
     mutex(
         "rlock",
         Language::Rust,
@@ -165,6 +170,12 @@ pub const PEERS: [Peer; 16] = [
         Language::JavaScript,
         ("package.json", "\"redis-semaphore\": \""),
         "lacks: a queue (it retries every 10 ms), fences; leases end by the clients' clocks. Adds: voting of several servers",
+    ),
+    mutex(
+        "redlock",
+        Language::JavaScript,
+        ("package.json", "\"redlock\": \""),
+        "lacks: semaphores, a queue (it retries every 200 to 300 ms), fences, automatic renewal. Adds: voting of several servers",
     ),
     mutex(
         "redis-py",

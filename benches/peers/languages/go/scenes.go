@@ -52,6 +52,15 @@ func Must(err error) {
 
 // Play calls enter with the number of a lock, below locks, and then the returned function, which releases.
 func (scene Scene) Play(locks int, enter func(lock int) (leave func())) {
+	scene.PlayBlocks(locks, func(lock int, hold func()) {
+		leave := enter(lock)
+		hold()
+		leave()
+	})
+}
+
+// PlayBlocks calls block with the number of a lock, below locks, and with a function that holds it for its time.
+func (scene Scene) PlayBlocks(locks int, block func(lock int, hold func())) {
 	fmt.Println("ready")
 	_, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	Must(err)
@@ -62,13 +71,13 @@ func (scene Scene) Play(locks int, enter func(lock int) (leave func())) {
 	work := func(stays *[][4]int64) {
 		for {
 			lock, asked := rand.IntN(locks), now()
-			leave := enter(lock)
-			entered := now()
-			if scene.Hold > 0 {
-				time.Sleep(scene.Hold)
-			}
-			*stays = append(*stays, [4]int64{int64(lock), asked, entered, now()})
-			leave()
+			block(lock, func() {
+				entered := now()
+				if scene.Hold > 0 {
+					time.Sleep(scene.Hold)
+				}
+				*stays = append(*stays, [4]int64{int64(lock), asked, entered, now()})
+			})
 			if scene.Once || !goesOn() {
 				return
 			}

@@ -11,7 +11,16 @@ export function scene() {
 }
 
 /** `enter` receives the number of a lock, below `locks`; `leave` receives what `enter` resolved to. */
-export async function play(scene, locks, enter, leave) {
+export function play(scene, locks, enter, leave) {
+  return playBlocks(scene, locks, async (lock, hold) => {
+    const permit = await enter(lock);
+    await hold();
+    await leave(permit);
+  });
+}
+
+/** `block` receives the number of a lock, below `locks`, and a function that holds it for its time. */
+export async function playBlocks(scene, locks, block) {
   console.log('ready');
   const lines = createInterface({ input: process.stdin });
   await new Promise((resolve) => lines.once('line', resolve));
@@ -24,11 +33,11 @@ export async function play(scene, locks, enter, leave) {
     do {
       const lock = Math.floor(Math.random() * locks);
       const asked = now();
-      const permit = await enter(lock);
-      const entered = now();
-      if (scene.holdMs) await sleep(scene.holdMs);
-      stays.push([lock, asked, entered, now()]);
-      await leave(permit);
+      await block(lock, async () => {
+        const entered = now();
+        if (scene.holdMs) await sleep(scene.holdMs);
+        stays.push([lock, asked, entered, now()]);
+      });
     } while (goesOn() && !scene.once);
   };
   while (goesOn()) await Promise.all(Array.from({ length: scene.workers }, work));

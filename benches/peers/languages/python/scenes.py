@@ -30,6 +30,17 @@ def fail(what):
 
 def play(scene, locks, enter, leave):
     """`enter` receives the number of a lock, below `locks`; `leave` receives what `enter` returned."""
+
+    def block(lock, hold):
+        permit = enter(lock)
+        hold()
+        leave(permit)
+
+    play_blocks(scene, locks, block)
+
+
+def play_blocks(scene, locks, block):
+    """`block` receives the number of a lock, below `locks`, and a function that holds it for its time."""
     threading.excepthook = fail
     print("ready", flush=True)
     sys.stdin.readline()
@@ -41,12 +52,14 @@ def play(scene, locks, enter, leave):
     def work():
         while True:
             lock, asked = random.randrange(locks), now()
-            permit = enter(lock)
-            entered = now()
-            if scene.hold:
-                time.sleep(scene.hold)
-            stays.append((lock, asked, entered, now()))
-            leave(permit)
+
+            def hold():
+                entered = now()
+                if scene.hold:
+                    time.sleep(scene.hold)
+                stays.append((lock, asked, entered, now()))
+
+            block(lock, hold)
             if scene.once or time.monotonic() >= end:
                 break
 

@@ -22,6 +22,7 @@ type Permit struct {
 }
 
 func newPermit(s *Semaphore, granted Permit, expiresAt int64, end time.Duration) *Permit {
+	s.gate.counts.grant(granted.Ticket != Ticket{})
 	permit := &granted
 	permit.semaphore, permit.lease = s, newLease(s, permit.ID, expiresAt, end)
 	runtime.AddCleanup(permit, func(l *lease) { l.renew(false) }, permit.lease)

@@ -72,6 +72,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error
 	b, done := s.gate.begin(ctx, s.gate.callTimeout)
 	defer done()
 	permit, err := r.try(b)
+	s.gate.counts.refuse(err, true)
 	return settled(b, permit, err)
 }
 
@@ -87,6 +88,7 @@ func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 	b, done := s.gate.begin(ctx, 0)
 	defer done()
 	permit, err := r.acquire(b)
+	s.gate.counts.refuse(err, r.last.word != "")
 	return settled(b, permit, err)
 }
 

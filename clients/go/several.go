@@ -51,7 +51,11 @@ func (s *Several) TryAcquire(ctx context.Context) (*Permits, error) {
 	}
 	b, done := s.gate.begin(ctx, s.gate.callTimeout)
 	defer done()
-	return s.settled(b, func() ([]*Permit, error) { return s.try(b, requests) })
+	return s.settled(b, func() ([]*Permit, error) {
+		permits, err := s.try(b, requests)
+		s.gate.counts.refuse(err, true)
+		return permits, err
+	})
 }
 
 func (s *Several) try(b bound, requests []*request) (permits []*Permit, err error) {
@@ -165,6 +169,8 @@ func (s *Several) Acquire(ctx context.Context) (*Permits, error) {
 func (s *Several) acquire(b bound) ([]*Permit, error) {
 	held := map[*Semaphore]*Permit{}
 	err := s.inLine(b, held)
+	var late *TimedOutError
+	s.gate.counts.refuse(err, len(held) > 0 || errors.As(err, &late) && late.Limit > 0)
 	var permits []*Permit
 	for _, want := range s.wants {
 		if p := held[want.Semaphore]; p != nil {

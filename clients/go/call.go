@@ -21,8 +21,8 @@ const (
 	mostHops      = 5                     // from one node of a cluster to the next, in one attempt
 )
 
-// tries are the attempts to run the calls of one id that were not answered in time, or with an error after which the call may have
-// been run. The server may run them later.
+// tries are the attempts to run the calls of one id that were not answered in time, or with an error or a reply after which the call
+// may have been run. The server may run them later.
 type tries struct{ open []*sent }
 
 func (t *tries) mayRun() bool { return len(t.open) > 0 }
@@ -89,6 +89,9 @@ func (g *Gate) repeat(b bound, place string, of *tries, run scriptCall) (reply, 
 			g.isReached.Store(true)
 			word, fields, err := run.script.Read(answered)
 			if err != nil {
+				unknown := newSent(nil)
+				unknown.end(nil, err)
+				of.open = append(of.open, unknown)
 				return reply{}, fmt.Errorf("luagate: %s: %w", place, err)
 			}
 			return reply{word, fields}, nil

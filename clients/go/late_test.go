@@ -48,6 +48,7 @@ func TestLateAttemptsAreReleased(t *testing.T) {
 		"error of a proxy": {[]any{errors.New("ERR an error that no row names")}, []any{ok}, func(s *Semaphore) {
 			s.TryAcquire(ctx, 1)
 		}, 2},
+		"unexpected reply":  {[]any{[]any{"other"}}, []any{ok}, func(s *Semaphore) { s.TryAcquire(ctx, 1) }, 2},
 		"answered attempts": {[]any{held}, []any{ok}, func(s *Semaphore) { release(s.TryAcquire(ctx, 1)) }, 1},
 	} {
 		tests.Add(1)

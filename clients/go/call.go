@@ -3,6 +3,7 @@ package luagate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,10 +21,14 @@ const (
 	mostHops      = 5                     // from one node of a cluster to the next, in one attempt
 )
 
-// tries are the attempts to run the calls of one id that were not answered in time: the server may run them later.
+// tries are the attempts to run the calls of one id that were not answered in time, or with an error or a reply after which the call
+// may have been run. The server may run them later.
 type tries struct{ open []*sent }
 
 func (t *tries) mayRun() bool { return len(t.open) > 0 }
+
+// and returns the attempts of both.
+func (t *tries) and(others tries) *tries { return &tries{slices.Concat(t.open, others.open)} }
 
 // settle waits until the attempts are answered or their connections have ended. It reports whether one may still run.
 func (t *tries) settle(b bound, longest time.Duration) bool {
@@ -33,7 +38,7 @@ func (t *tries) settle(b bound, longest time.Duration) bool {
 		b.await(one.done, longest)
 		select {
 		case <-one.done:
-			mayRun = mayRun || one.err != nil && answerOf(one.err) == ""
+			mayRun = mayRun || mayHaveRun(one.err)
 		default:
 			mayRun = true
 		}
@@ -84,6 +89,9 @@ func (g *Gate) repeat(b bound, place string, of *tries, run scriptCall) (reply, 
 			g.isReached.Store(true)
 			word, fields, err := run.script.Read(answered)
 			if err != nil {
+				unknown := newSent(nil)
+				unknown.end(nil, err)
+				of.open = append(of.open, unknown)
 				return reply{}, fmt.Errorf("luagate: %s: %w", place, err)
 			}
 			return reply{word, fields}, nil
@@ -142,9 +150,11 @@ func (g *Gate) attempt(b bound, of *tries, run scriptCall) (any, error) {
 		answered, err := c.wait(b, call, began, g.callTimeout/2)
 		answer := answerOf(err)
 		words := strings.Fields(answer)
+		if mayHaveRun(err) {
+			of.open = append(of.open, call)
+		}
 		switch {
 		case err != nil && answer == "":
-			of.open = append(of.open, call)
 			return nil, err
 		case strings.HasPrefix(answer, "NOSCRIPT "):
 			withText = true
@@ -178,7 +188,8 @@ func (g *Gate) release(s *Semaphore, id string, of *tries) <-chan struct{} {
 	return released
 }
 
-// releaseAgain releases in the background what a late attempt to acquire may have acquired.
+// releaseAgain releases in the background what a late attempt to acquire may have acquired: it may reach the server until its
+// connection has ended, and a moment longer.
 func (g *Gate) releaseAgain(p *Permit) {
 	b, done := g.begin(g.lasting, 0)
 	defer done()
@@ -186,7 +197,9 @@ func (g *Gate) releaseAgain(p *Permit) {
 		return
 	}
 	g.background(func(b bound) {
-		bound{ctx: b.ctx, over: g.over}.sleep(lateness)
+		whileOpen := bound{ctx: b.ctx, over: g.over}
+		p.tries.settle(whileOpen, g.callTimeout/2)
+		whileOpen.sleep(lateness)
 		g.releaseOnce(b, p.semaphore, p.ID)
 	})
 }

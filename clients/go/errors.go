@@ -193,7 +193,7 @@ func answerOf(err error) string {
 var errorsFile []byte
 
 // errorRow says what an error of a server or a proxy means.
-type errorRow struct{ Code, Contains, Is, Passes string }
+type errorRow struct{ Code, Contains, Is, Passes, Run string }
 
 // errorRows are the rows of the file. The first one that fits counts; the last one fits all.
 var errorRows = func() []errorRow {
@@ -222,6 +222,12 @@ func rowOf(answer string) errorRow {
 
 // isPassing is whether the server, or a proxy, may run the same call later, and nobody has to do anything.
 func isPassing(answer string) bool { return rowOf(answer).Passes == "yes" }
+
+// mayHaveRun is whether the server may have run a call that ended with this error, or may run it later.
+func mayHaveRun(err error) bool {
+	answer := answerOf(err)
+	return err != nil && (answer == "" || rowOf(answer).Run == "unknown")
+}
 
 func isReadOnly(answer string) bool {
 	code := rowOf(answer).Code

@@ -42,6 +42,7 @@ type inbox struct {
 	opening chan struct{} // closed when the attempt to subscribe has ended; nil: none runs
 	next    time.Time     // no attempt before
 	refusal error         // of the server's ACL
+	isOld   bool          // it had a subscription before
 }
 
 // subscription is one connection that receives messages.
@@ -89,6 +90,10 @@ func (i *inbox) subscribe(b bound) {
 	if opened == nil && i.refusal == nil && (err == nil || answer != "" && !isPassing(answer)) {
 		i.next = time.Now().Add(absence)
 	}
+	if opened != nil && i.isOld {
+		i.server.gate.counts.reconnects.Add(1)
+	}
+	i.isOld = i.isOld || opened != nil
 	close(i.opening)
 	i.opening = nil
 	if opened != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,7 @@ type lease struct {
 	id        string
 	lost      context.Context // done when the permit is lost
 	lose      context.CancelFunc
+	isCounted atomic.Bool // as lost
 
 	mu              sync.Mutex    // guards the fields below; nobody holds it during a call
 	duration        time.Duration // of the next refresh
@@ -55,7 +57,11 @@ func (l *lease) remaining() time.Duration {
 	case l.expiresAt == -1:
 		return Permanent
 	}
-	return max(0, until(l.end))
+	left := max(0, until(l.end))
+	if left == 0 {
+		l.countLoss()
+	}
+	return left
 }
 
 // watch returns a channel that is closed when the permit is lost.
@@ -88,10 +94,17 @@ func (l *lease) finish() (wasHeld bool) {
 
 // announce reports a loss. Call it once.
 func (l *lease) announce() {
+	l.countLoss()
 	l.lose()
 	l.semaphore.gate.logger.Warn("luagate: a permit is lost", "semaphore", l.semaphore.key(), "id", l.id)
 	if l.semaphore.OnLost != nil {
 		go l.semaphore.OnLost(l.id)
+	}
+}
+
+func (l *lease) countLoss() {
+	if !l.isCounted.Swap(true) {
+		l.semaphore.gate.counts.lost.Add(1)
 	}
 }
 
@@ -158,6 +171,9 @@ func (l *lease) sendRefresh() {
 	b, done := g.begin(context.Background(), min(g.callTimeout, max(duration/3, 5*time.Millisecond)))
 	defer done()
 	err := l.refresh(b)
+	if err == nil {
+		g.counts.renewed.Add(1)
+	}
 	if err == nil || errors.Is(err, ErrClosed) {
 		return
 	}

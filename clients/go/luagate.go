@@ -42,6 +42,7 @@ type Gate struct {
 	logger      *slog.Logger
 	isReached   atomic.Bool // the server has answered a call
 	waiting     sync.Map    // the request of each waiting id
+	counts      counts
 
 	over    chan struct{}   // closed by Close: calls of users end
 	lasting context.Context // of the background; ended by Close at last

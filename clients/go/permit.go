@@ -18,10 +18,11 @@ type Permit struct {
 
 	semaphore *Semaphore
 	lease     *lease
-	isUnsure  bool // an attempt to acquire it was not answered: the server may run it after the release
+	tries     tries // the attempts to acquire it that were not answered
 }
 
 func newPermit(s *Semaphore, granted Permit, expiresAt int64, end time.Duration) *Permit {
+	s.gate.counts.grant(granted.Ticket != Ticket{})
 	permit := &granted
 	permit.semaphore, permit.lease = s, newLease(s, permit.ID, expiresAt, end)
 	runtime.AddCleanup(permit, func(l *lease) { l.renew(false) }, permit.lease)
@@ -48,7 +49,7 @@ func (p *Permit) settle(b bound) error {
 	err := p.lease.makePermanent(b.within(g.callTimeout))
 	if err != nil {
 		p.lease.finish()
-		g.release(p.semaphore, p.ID, new(tries))
+		g.release(p.semaphore, p.ID, &p.tries)
 	}
 	return err
 }
@@ -82,7 +83,7 @@ func (p *Permit) Refresh(ctx context.Context) error {
 func (p *Permit) Release(ctx context.Context) (bool, error) {
 	wasHeld := p.lease.finish()
 	word, isOnly, err := p.give(ctx, 0)
-	if err == nil && p.isUnsure {
+	if err == nil && p.tries.mayRun() {
 		p.semaphore.gate.releaseAgain(p)
 	}
 	if wasHeld && word == "gone" && isOnly {
@@ -120,7 +121,7 @@ func (p *Permit) give(ctx context.Context, keep int) (word string, isOnly bool, 
 	var of tries
 	answer, err := g.call(b, s, "release", map[string]any{"id": p.ID, "keep": keep}, &of)
 	if err != nil && keep == 0 && !errors.Is(err, ErrClosed) {
-		g.release(s, p.ID, &of)
+		g.release(s, p.ID, p.tries.and(of))
 	}
 	return answer.word, !of.mayRun(), err
 }

@@ -46,7 +46,7 @@ func (g *Gate) post(p *Permit) {
 			if word == "gone" && wasHeld {
 				l.announce()
 			}
-			if p.isUnsure {
+			if p.tries.mayRun() {
 				g.releaseAgain(p)
 			}
 			g.endPosted(s.key(), one)
@@ -59,7 +59,7 @@ func (g *Gate) post(p *Permit) {
 			err = noReply(err)
 		}
 		g.logger.Warn("luagate: a release failed; it is repeated in the background", "semaphore", s.key(), "id", p.ID, "error", err)
-		released := g.release(s, p.ID, &tries{open: []*sent{call}})
+		released := g.release(s, p.ID, p.tries.and(tries{open: []*sent{call}}))
 		go func() {
 			<-released
 			g.endPosted(s.key(), one)

@@ -23,7 +23,10 @@ import (
 )
 
 // forged returns a client whose server is in this process. It answers the calls of scripts with answer: hangUp closes the connection.
-func forged(answer func() any) *redis.Client {
+func forged(answer func() any) *redis.Client { return served(func([]any) any { return answer() }) }
+
+// served is the same, but answer gets the words of the call.
+func served(answer func([]any) any) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: "forged", Dialer: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go serve(theirs, answer)
@@ -33,7 +36,7 @@ func forged(answer func() any) *redis.Client {
 
 var hangUp = errors.New("closed")
 
-func serve(socket net.Conn, answer func() any) {
+func serve(socket net.Conn, answer func([]any) any) {
 	defer socket.Close()
 	r := bufio.NewReader(socket)
 	for {
@@ -46,7 +49,7 @@ func serve(socket net.Conn, answer func() any) {
 		case "PING":
 			reply = "PONG"
 		case "EVALSHA", "EVAL":
-			reply = answer()
+			reply = answer(words.([]any))
 		}
 		if reply == hangUp {
 			return

@@ -227,7 +227,7 @@ func (r *request) granted(fence, expiresAt int64, end time.Duration) *Permit {
 		return nil
 	}
 	return newPermit(r.semaphore, Permit{ID: r.id, Permits: r.permits, Fence: fence, Ticket: Ticket{r.ticket}, Limit: int(r.last.n("limit")),
-		isUnsure: r.tries.mayRun()}, expiresAt, end)
+		tries: r.tries}, expiresAt, end)
 }
 
 // giveUp releases in the background what the id may hold: also after a denial, if an earlier call may come later. The returned channel is closed at its end; nil: it holds nothing.

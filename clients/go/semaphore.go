@@ -63,7 +63,7 @@ func newSemaphore(gate *Gate, kind, name string, limit int) *Semaphore {
 }
 
 // TryAcquire returns permits at once, or a *DeniedError. It does not wait in line. It ends with ctx, and within the call timeout
-// of the gate. After an error nothing stays held.
+// of the gate: it is repeated if the server does not answer. After an error nothing stays held.
 func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error) {
 	r, err := newRequest(ctx, s, permits, "")
 	if err != nil {
@@ -72,13 +72,14 @@ func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error
 	b, done := s.gate.begin(ctx, s.gate.callTimeout)
 	defer done()
 	permit, err := r.try(b)
+	s.gate.counts.refuse(err, true)
 	return settled(b, permit, err)
 }
 
 // Acquire waits in line for permits until ctx is done: first come, first served. Then it asks a last time without waiting, and
 // returns at most 50 ms later. It returns the context's error if the permits are not granted (after a deadline a *TimedOutError),
 // a *LineFullError, an *AboveLimitError or ErrRevoked. If the server cannot be reached for 10 s, it returns ErrUnreachable; if no
-// program listens at the address at the first call, at once. After an error nothing stays held.
+// program listens at the address at the first call, and the client is not one of sentinels, at once. After an error nothing stays held.
 func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 	r, err := newRequest(ctx, s, permits, "")
 	if err != nil {
@@ -87,6 +88,7 @@ func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 	b, done := s.gate.begin(ctx, 0)
 	defer done()
 	permit, err := r.acquire(b)
+	s.gate.counts.refuse(err, r.last.word != "")
 	return settled(b, permit, err)
 }
 

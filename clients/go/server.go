@@ -25,6 +25,7 @@ type server struct {
 	current *connection
 	opening chan struct{} // closed when the attempt to connect has ended; nil: none runs
 	failure error         // of the last attempt
+	isOld   bool          // it had a connection before
 }
 
 // newServer makes the server that a client with these options uses.
@@ -124,7 +125,10 @@ func (s *server) open(opening chan struct{}) {
 		s.current = newConnection(got.socket)
 		if s.gate.lasting.Err() != nil {
 			s.current.retire(0)
+		} else if s.isOld {
+			s.gate.counts.reconnects.Add(1)
 		}
+		s.isOld = true
 	}
 	s.opening = nil
 	close(opening)

@@ -51,7 +51,11 @@ func (s *Several) TryAcquire(ctx context.Context) (*Permits, error) {
 	}
 	b, done := s.gate.begin(ctx, s.gate.callTimeout)
 	defer done()
-	return s.settled(b, func() ([]*Permit, error) { return s.try(b, requests) })
+	return s.settled(b, func() ([]*Permit, error) {
+		permits, err := s.try(b, requests)
+		s.gate.counts.refuse(err, true)
+		return permits, err
+	})
 }
 
 func (s *Several) try(b bound, requests []*request) (permits []*Permit, err error) {
@@ -97,15 +101,16 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 			above := requests[last.n("index")-1]
 			return nil, &AboveLimitError{above.semaphore.name, above.permits, int(last.n("limit"))}
 		}
-		if permits, err = grants(last, requests, asked); permits != nil || err != nil {
+		if permits, err = grants(last, requests, asked, tries); permits != nil || err != nil {
 			return permits, err
 		}
 		b.sleep(shortestPause) // a lease ended before the reply was read: ask again
 	}
 }
 
-// grants returns the permits of a reply to a call that was sent after asked, or nil if a lease has ended already.
-func grants(last reply, requests []*request, asked time.Duration) (permits []*Permit, err error) {
+// grants returns the permits of a reply to a call that was sent after asked, or nil if a lease has ended already. of: the attempts
+// that were not answered.
+func grants(last reply, requests []*request, asked time.Duration, of tries) (permits []*Permit, err error) {
 	rows, _ := last.fields["permits"].([]any)
 	first := time.Duration(0) // the end of the first lease
 	for i, r := range requests {
@@ -122,7 +127,7 @@ func grants(last reply, requests []*request, asked time.Duration) (permits []*Pe
 	}
 	for i, r := range requests {
 		row := numbers(rows, i)
-		permit := Permit{ID: r.id, Permits: r.permits, Fence: row[1], Limit: int(row[4])}
+		permit := Permit{ID: r.id, Permits: r.permits, Fence: row[1], Limit: int(row[4]), tries: of}
 		permits = append(permits, newPermit(r.semaphore, permit, row[2], endOf(asked, row[2], last.n("now"))))
 	}
 	return permits, nil
@@ -165,6 +170,8 @@ func (s *Several) Acquire(ctx context.Context) (*Permits, error) {
 func (s *Several) acquire(b bound) ([]*Permit, error) {
 	held := map[*Semaphore]*Permit{}
 	err := s.inLine(b, held)
+	var late *TimedOutError
+	s.gate.counts.refuse(err, len(held) > 0 || errors.As(err, &late) && late.Limit > 0)
 	var permits []*Permit
 	for _, want := range s.wants {
 		if p := held[want.Semaphore]; p != nil {
@@ -224,7 +231,7 @@ func (s *Several) settled(b bound, acquire func() ([]*Permit, error)) (*Permits,
 		var releases []<-chan struct{}
 		for _, p := range permits {
 			p.lease.finish()
-			releases = append(releases, s.gate.release(p.semaphore, p.ID, new(tries)))
+			releases = append(releases, s.gate.release(p.semaphore, p.ID, &p.tries))
 		}
 		b = bound{ctx: context.Background()}.within(lastCall)
 		for _, released := range releases {

@@ -26,12 +26,25 @@ pub fn later_call(client: &Client) -> Result<(), Failed> {
         scene.call("try gate=g permit=p name=line").expect("granted");
         scene.call("release permit=p").expect("released");
     }
-    // The connection ends before the reply to the release: the release is repeated before the next call.
+    // The release reaches the server late. A call on another connection would overtake it.
+    for _ in 0..20 {
+        let call = scene.driver.send("use gate=g timeout=10000 work=value hold=100 name=line lease=60000+");
+        scene.driver.works(&call);
+        scene.proxy.delay_calls([Duration::from_millis(50)]);
+        scene.driver.end(&call).0.expect("returned");
+        scene.call("try gate=g permit=p name=line").expect("granted");
+        scene.call("release permit=p").expect("released");
+    }
+    // The connection ends before the reply to the release, and for a second nothing can connect, so that the
+    // release is repeated after pauses. The next call comes during such a pause.
     for _ in 0..5 {
         let call = scene.driver.send("use gate=g timeout=10000 work=value hold=500 name=line lease=60000+");
         scene.driver.works(&call);
         scene.proxy.overtake_call();
+        scene.proxy.refuse();
         scene.driver.end(&call).0.expect("returned");
+        std::thread::sleep(Duration::from_secs(1));
+        scene.proxy.lead_to(&scene.server);
         scene.call("try gate=g permit=p name=line").expect("granted");
         scene.proxy.let_go();
         assert_eq!(scene.call("release permit=p").expect("released").get("held"), "true");

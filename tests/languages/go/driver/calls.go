@@ -220,3 +220,9 @@ func (d *driver) withSemaphore(ctx context.Context, c command) ([]string, error)
 		fmt.Sprint("waiting=", state.WaiterCount), "holders=" + strings.Join(holders, ","), "waiters=" + strings.Join(waiters, ","),
 		"labels=" + strings.Join(labels, ",")}, nil
 }
+
+func counters(c luagate.Counters) []string {
+	count := func(name string, n uint64) string { return fmt.Sprint(name, "=", n) }
+	return []string{"counters", count("waited", c.Waited), count("line_full", c.LineFull), count("granted", c.Granted),
+		count("denied", c.Denied), count("lost", c.Lost), count("renewed", c.Renewed), count("reconnects", c.Reconnects)}
+}

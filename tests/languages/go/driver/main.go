@@ -98,6 +98,8 @@ func (d *driver) answer(ctx context.Context, c command) ([]string, error) {
 		return d.withPermit(ctx, c)
 	case "inspect", "revoke", "resize":
 		return d.withSemaphore(ctx, c)
+	case "counters":
+		return counters(d.gate(c).Counters()), nil
 	case "cancel":
 		d.mu.Lock()
 		cancel := d.cancels[c.of("call")]

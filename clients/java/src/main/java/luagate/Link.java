@@ -26,6 +26,9 @@ final class Link {
 
   /** Sends a command, and reads the replies until that of this command. */
   Object execute(CommandArguments command) {
+    if (posted.isEmpty()) {
+      return connection.executeCommand(command);
+    }
     connection.sendCommand(command);
     readPosted();
     return connection.getOne();

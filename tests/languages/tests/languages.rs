@@ -71,6 +71,11 @@ fn main() -> ExitCode {
         let name = format!("{package}::examples_of_the_pages_run");
         let test = move || pages::examples_of_the_pages_run(package);
         trials.push(trial(name, missing.as_deref().or(no_server), test));
+        if package == "java" {
+            let name = format!("{package}::example_of_the_counters_runs");
+            let test = pages::example_of_the_counters_runs;
+            trials.push(trial(name, missing.as_deref().or(no_server), test));
+        }
     }
     for language in &languages {
         let missing = language.missing.as_deref().or(no_server);

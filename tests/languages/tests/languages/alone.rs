@@ -224,7 +224,7 @@ pub fn calls_with(con: &mut Connection, word: &str) -> RedisResult<Vec<Vec<Strin
     let calls = rows.into_iter().map(|row| row.3);
     let texts =
         calls.map(|words| words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect());
-    let is_one =
-        |words: &Vec<String>| words[0].eq_ignore_ascii_case("EVALSHA") && words.iter().any(|one| one == word);
+    let is_call = |words: &Vec<String>| ["EVAL", "EVALSHA"].contains(&&*words[0].to_ascii_uppercase());
+    let is_one = |words: &Vec<String>| is_call(words) && words.iter().any(|one| one == word);
     Ok(texts.filter(is_one).collect())
 }

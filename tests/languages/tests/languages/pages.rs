@@ -42,6 +42,8 @@ func example(ctx context.Context, gate *luagate.Gate) error {
 "#;
 
 const JAVA: &str = r#"
+import io.micrometer.core.instrument.FunctionCounter;
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import java.time.Duration;
 import luagate.Luagate;
 import redis.clients.jedis.RedisClient;
@@ -50,6 +52,7 @@ class Example {
   static void trade() { System.out.println("trading"); }
   public static void main(String[] args) throws Exception {
     var timeout = Duration.ofSeconds(2);
+    var registry = new SimpleMeterRegistry();
     try (var redis = RedisClient.create(System.getenv("REDIS_URL")); var gate = new Luagate(redis)) {
 "#;
 
@@ -100,6 +103,21 @@ fn command(language: &str, code: &str, folder: &tempfile::TempDir) -> std::io::R
     }
     command.current_dir(format!("{ROOT}/tests/languages/{language}"));
     Ok(command)
+}
+
+/// The example of the section "Counters" of the README gives the counters to a metrics library.
+pub fn example_of_the_counters_runs() -> Result<(), Failed> {
+    let server = server();
+    let readme = std::fs::read_to_string(format!("{ROOT}/clients/java/README.md"))?;
+    let (_, section) = readme.split_once("\n## Counters\n").ok_or("no section Counters")?;
+    let code = examples(section, "java").remove(0)
+        + "gate.semaphore(\"counted\", 1).tryAcquire();
+        System.out.print(registry.get(\"luagate.granted\").functionCounter().count());";
+    let folder = tempfile::tempdir()?;
+    let ran = command("java", &code, &folder)?.env("REDIS_URL", &server.url).output()?;
+    let texts = [ran.stdout, ran.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert_eq!(texts[0], "1.0", "{code}\n{}", texts[1]);
+    Ok(())
 }
 
 /// Each example acquires a permit, does its work and ends without an error.

@@ -8,7 +8,6 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeoutException;
 import redis.clients.jedis.CommandArguments;
-import redis.clients.jedis.Connection;
 import redis.clients.jedis.Protocol.Command;
 import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.exceptions.JedisAskDataException;
@@ -23,7 +22,17 @@ final class Calls {
   record Answer(Object reply, long instant) {}
 
   /** A call of a script. Keys and arguments are texts, numbers or bytes. */
-  private record Call(String name, List<?> keys, List<?> argv) {
+  private record Call(String name, List<?> keys, List<?> argv, boolean isOrdered) {
+    /** It runs after the posted releases of its names. */
+    Call(String name, List<?> keys, List<?> argv) {
+      this(name, keys, argv, true);
+    }
+
+    /** The names whose posted releases it runs after. */
+    List<String> names() {
+      return isOrdered ? keys.stream().map(Calls::text).toList() : List.of();
+    }
+
     CommandArguments arguments(Command command, String script) {
       var words = new ArrayList<Object>(List.of(script, keys.size()));
       words.addAll(keys);
@@ -32,8 +41,12 @@ final class Calls {
     }
 
     String key() {
-      return keys.isEmpty() ? "" : SafeEncoder.encode(bytes(keys.get(0)));
+      return keys.isEmpty() ? "" : text(keys.get(0));
     }
+  }
+
+  private static String text(Object key) {
+    return key instanceof String text ? text : SafeEncoder.encode(bytes(key));
   }
 
   private static byte[] bytes(Object word) {
@@ -116,10 +129,33 @@ final class Calls {
     }
   }
 
-  /** Makes one attempt, which ends by this instant. */
-  Reply attempt(String name, List<String> keys, List<?> argv, long end, boolean isInterruptible)
+  /** Makes one attempt, which ends by this instant, or by an interrupt. */
+  Reply attempt(String name, List<String> keys, List<?> argv, long end)
       throws InterruptedException, Unanswered {
-    return reply(name, attempt(new Call(name, keys, argv), end, isInterruptible));
+    return reply(name, attempt(new Call(name, keys, argv), end, true));
+  }
+
+  /** Makes one attempt in the background, also before posted releases. It ends by this instant. */
+  Reply attemptOwn(String name, List<String> keys, List<?> argv, long end)
+      throws InterruptedException, Unanswered {
+    return reply(name, attempt(new Call(name, keys, argv, false), end, false));
+  }
+
+  /** Sends a release by this instant, and leaves the reply to a later call. */
+  void post(Posted one, long end) throws InterruptedException, Unanswered {
+    var call = new Call(Posted.SCRIPT, one.settings.keys(), one.arguments());
+    Node node = servers.node(call.key());
+    Node.Work<Void> post =
+        to -> {
+          one.isOn(to);
+          to.post(
+              node.knowsRelease
+                  ? call.arguments(Command.EVALSHA, scripts.script(call.name).sha1())
+                  : call.arguments(Command.EVAL, scripts.text(call.name)), // it must not be refused
+              one);
+          return null;
+        };
+    node.call(List.of(call.key()), post, end, false);
   }
 
   private Reply reply(String name, Answer answer) {
@@ -143,37 +179,47 @@ final class Calls {
       servers.renew();
       throw new Unanswered(moved.getMessage(), moved, false);
     } catch (JedisDataException refused) {
-      if (NoPermissionException.is(refused)) {
-        throw NoPermissionException.of(refused, gate.prefix(), scripts.text(call.name));
-      }
-      throw refused;
+      throw explained(call.name, refused);
     } catch (Unanswered lost) {
       servers.renew();
       throw lost;
     }
   }
 
+  /** What a program gets if the server refuses this script. */
+  RuntimeException explained(String name, JedisDataException refused) {
+    return NoPermissionException.is(refused)
+        ? NoPermissionException.of(refused, gate.prefix(), scripts.text(name))
+        : refused;
+  }
+
   private Answer evaluate(Node node, Call call, long end, boolean isInterruptible, boolean isAsking)
       throws InterruptedException, Unanswered {
     var arguments = call.arguments(Command.EVALSHA, scripts.script(call.name).sha1());
+    List<String> names = gate.posted().isEmpty() ? List.of() : call.names();
+    Node.Work<Answer> first =
+        to -> {
+          gate.posted().await(names, to, end);
+          return send(to, arguments, isAsking);
+        };
     try {
-      return node.call(to -> send(to, arguments, isAsking), end, isInterruptible);
+      return node.call(names, first, end, isInterruptible);
     } catch (JedisNoScriptException unknown) {
       // The text is long. To send it can block, so this thread does not do it.
       var whole = call.arguments(Command.EVAL, scripts.text(call.name)); // the server stores it
       Node.Work<Answer> work = to -> send(to, whole, isAsking);
-      var sending = new FutureTask<>(() -> node.call(work, end, isInterruptible));
+      var sending = new FutureTask<>(() -> node.call(names, work, end, isInterruptible));
       gate.background().run(sending);
       return await(sending, end);
     }
   }
 
-  private static Answer send(Connection to, CommandArguments arguments, boolean isAsking) {
+  private static Answer send(Link to, CommandArguments arguments, boolean isAsking) {
     if (isAsking) {
-      to.executeCommand(Command.ASKING);
+      to.execute(arguments(Command.ASKING, List.of()));
     }
     long instant = Clock.nanoTime();
-    return new Answer(to.executeCommand(arguments), instant);
+    return new Answer(to.execute(arguments), instant);
   }
 
   private static Answer await(FutureTask<Answer> task, long end)

@@ -23,6 +23,7 @@ final class Lease {
   private long leaseMs; // of the next refresh
   private boolean isOver; // released, or known to be lost
   private boolean isRenewed;
+  private boolean isCounted; // as lost
   private boolean isFailing; // the last renewal was not answered
   private Runnable onLost; // null: no notice
   private Future<?> renewal;
@@ -41,14 +42,22 @@ final class Lease {
     return reply.number("expires_at");
   }
 
-  /** Nanoseconds until its end. */
+  /** Nanoseconds until its end, for the program: so it notices a loss. */
   synchronized long remaining() {
+    if (!isOver && untilLost() == 0) {
+      countLoss();
+    }
+    return left();
+  }
+
+  /** Nanoseconds until its end. */
+  synchronized long left() {
     return isOver ? 0 : reply.remaining();
   }
 
   /** Nanoseconds after which the server has freed the permit by itself. */
   synchronized long longestNs() {
-    return leaseMs == 0 ? Settings.UNLIMITED_NS : remaining();
+    return leaseMs == 0 ? Settings.UNLIMITED_NS : left();
   }
 
   /** From the next refresh on, the lease is permanent, if this is requested. */
@@ -66,10 +75,29 @@ final class Lease {
     plan();
   }
 
-  /** The holder releases the permit. This is no loss. */
-  synchronized void finish() {
+  /** The holder releases the permit. This is no loss. Returns whether no loss was known. */
+  synchronized boolean finish() {
+    boolean wasHeld = !isOver;
     isOver = true;
     plan();
+    return wasHeld;
+  }
+
+  /** Counts the loss, once. */
+  synchronized void countLoss() {
+    if (!isCounted) {
+      isCounted = true;
+      settings.gate().counts().lost.increment();
+    }
+  }
+
+  /** Counts the loss, logs it, and calls what the program has set for it. */
+  synchronized void reportLoss() {
+    countLoss();
+    log("lost", null);
+    if (onLost != null) {
+      settings.gate().background().run(onLost);
+    }
   }
 
   /** Starts the lease anew. Throws a LostException. */
@@ -101,10 +129,7 @@ final class Lease {
 
   private synchronized void lose() {
     if (!isOver) {
-      log("lost", null);
-      if (onLost != null) {
-        settings.gate().background().run(onLost);
-      }
+      reportLoss();
     }
     finish();
   }
@@ -120,7 +145,7 @@ final class Lease {
     settings.gate().leases().add(this);
     Background background = settings.gate().background();
     if (isRenewed) {
-      renewal = renewAfter(Math.min(remaining(), settings.leaseNs()) / 3);
+      renewal = renewAfter(Math.min(left(), settings.leaseNs()) / 3);
     }
     expiry = background.after(untilLost(), this::expire);
   }
@@ -150,7 +175,8 @@ final class Lease {
     try {
       long end = System.nanoTime() + Math.min(untilLost(), LONGEST_ATTEMPT_NS);
       var calls = settings.gate().calls();
-      refreshed(calls.attempt("semaphore/refresh", settings.keys(), arguments(), end, false));
+      refreshed(calls.attemptOwn("semaphore/refresh", settings.keys(), arguments(), end));
+      settings.gate().counts().renewed.increment();
     } catch (LostException lost) {
       // It is reported.
     } catch (Unanswered | RuntimeException failed) {

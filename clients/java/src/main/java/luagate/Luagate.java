@@ -29,6 +29,8 @@ public final class Luagate implements AutoCloseable {
   private final Leases leases = new Leases(background);
   private final Watch watch = new Watch();
   private final Pending pending = new Pending();
+  private final PostedReleases posted = new PostedReleases(this);
+  private final Counts counts = new Counts();
   private final Inbox inbox;
   private final Servers servers;
   private final Calls calls;
@@ -140,6 +142,11 @@ public final class Luagate implements AutoCloseable {
     return new Several(this, wants);
   }
 
+  /** What this gate has counted since it was made. Sends nothing. */
+  public Counters counters() {
+    return counts.read();
+  }
+
   /** Runs a script as it is, with keys and arguments of any bytes. For tests and tools. */
   public Object run(String script, List<byte[]> keys, List<byte[]> argv) {
     return calls.run(script, keys, argv);
@@ -165,6 +172,7 @@ public final class Luagate implements AutoCloseable {
     inbox.fail(new ClosedException());
     servers.endWaits();
     watch.endWaits();
+    servers.readPosted(0);
     boolean isInterrupted = Thread.interrupted();
     try {
       pending.awaitNone(began + LONGEST_RELEASES_NS);
@@ -227,6 +235,14 @@ public final class Luagate implements AutoCloseable {
 
   Pending pending() {
     return pending;
+  }
+
+  PostedReleases posted() {
+    return posted;
+  }
+
+  Counts counts() {
+    return counts;
   }
 
   Inbox inbox() {

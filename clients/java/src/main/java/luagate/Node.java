@@ -6,12 +6,14 @@ import static java.util.concurrent.TimeUnit.SECONDS;
 import java.net.ConnectException;
 import java.net.UnknownHostException;
 import java.util.Deque;
+import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
@@ -26,10 +28,11 @@ import redis.clients.jedis.util.Pool;
 final class Node {
   private static final int MOST_OPENINGS = 16; // also those that a caller no longer waits for
   private static final long LONGEST_IDLE_NS = SECONDS.toNanos(30);
+  private static final long LONGEST_READING_NS = SECONDS.toNanos(1); // of posted releases
 
   /** What a call does with its connection. */
   interface Work<T> {
-    T on(Connection connection);
+    T on(Link link) throws InterruptedException;
   }
 
   private static final class ClientClosed extends JedisException {
@@ -40,18 +43,18 @@ final class Node {
     }
   }
 
-  private record Idle(Connection connection, long since) {}
-
   private final Luagate gate;
   private final Pool<Connection> pool;
   final Subscription subscription;
   final CallQueue queue;
-  private final Deque<Idle> idle = new ConcurrentLinkedDeque<>();
+  private final Deque<Link> idle = new ConcurrentLinkedDeque<>();
   private final java.util.concurrent.Semaphore calls; // the others wait, until their deadlines
   private final java.util.concurrent.Semaphore openings =
       new java.util.concurrent.Semaphore(MOST_OPENINGS);
-  private final Set<CompletableFuture<Connection>> awaited = ConcurrentHashMap.newKeySet();
+  private final AtomicInteger broken = new AtomicInteger(); // and not replaced yet
+  private final Set<CompletableFuture<Link>> awaited = ConcurrentHashMap.newKeySet();
   private volatile boolean isClosed;
+  volatile boolean knowsRelease; // its last posted release was run by the hash of the script
 
   Node(Luagate gate, Pool<Connection> pool) {
     this.gate = gate;
@@ -66,37 +69,74 @@ final class Node {
    * Makes one attempt of a call, which ends by this instant. An error of the server is thrown as it
    * is, unless it means that nothing was run.
    *
+   * @param names a connection with posted releases of these names is taken first
    * @param isInterruptible whether an interrupt or {@code close} ends the call
    */
-  <T> T call(Work<T> work, long end, boolean isInterruptible)
+  <T> T call(List<String> names, Work<T> work, long end, boolean isInterruptible)
       throws InterruptedException, Unanswered {
     if (!calls.tryAcquire() && !calls.tryAcquire(end - System.nanoTime(), NANOSECONDS)) {
       throw new Unanswered("the earlier calls were not answered either", null, false);
     }
     try {
-      Connection connection = take(end, isInterruptible);
+      Link link = take(names, end, isInterruptible);
       try {
-        return run(connection, work, end, isInterruptible);
+        return run(link, work, end, isInterruptible);
       } finally {
-        giveBack(connection);
+        giveBack(link);
       }
     } finally {
       calls.release();
     }
   }
 
-  private <T> T run(Connection connection, Work<T> work, long end, boolean isInterruptible)
+  /** Reads in the background the replies to releases that were posted this long ago. */
+  void readPosted(long unreadNs) {
+    for (Link link : idle) {
+      if (!link.hasPosted() || System.nanoTime() - link.since < unreadNs) {
+        continue;
+      }
+      if (!calls.tryAcquire()) {
+        return; // one of the calls in progress may read them
+      }
+      if (idle.remove(link)) {
+        gate.background().run(() -> readPosted(link));
+      } else {
+        calls.release();
+      }
+    }
+  }
+
+  private void readPosted(Link link) {
+    Work<Void> reading =
+        to -> {
+          to.readPosted();
+          return null;
+        };
+    try {
+      run(link, reading, System.nanoTime() + LONGEST_READING_NS, false);
+    } catch (InterruptedException | Unanswered lost) {
+      // The releases are repeated.
+    } finally {
+      giveBack(link);
+      calls.release();
+    }
+  }
+
+  private <T> T run(Link link, Work<T> work, long end, boolean isInterruptible)
       throws InterruptedException, Unanswered {
+    Connection connection = link.connection;
     Watch.Call call = gate.watch().begin(connection, end, isInterruptible);
     try {
       long leftMs = NANOSECONDS.toMillis(end - System.nanoTime());
       connection.setSoTimeout((int) Math.max(1, Math.min(leftMs, Integer.MAX_VALUE)));
-      return work.on(connection);
+      return work.on(link);
     } catch (JedisConnectionException lost) {
+      connection.setBroken();
       closeIdle(); // these are as old, so they are probably lost too
       if (isInterruptible && Thread.interrupted()) {
         throw new InterruptedException();
       }
+      broken.incrementAndGet();
       throw new Unanswered(lost.getMessage(), lost, false);
     } catch (JedisDataException refused) {
       if (refused instanceof JedisNoScriptException || !ServerError.of(refused).isPassing()) {
@@ -115,17 +155,17 @@ final class Node {
     }
   }
 
-  private Connection take(long end, boolean isInterruptible)
+  private Link take(List<String> names, long end, boolean isInterruptible)
       throws InterruptedException, Unanswered {
     closeOld();
-    Idle kept = idle.pollFirst();
+    Link kept = idle(names);
     if (kept != null) {
-      return kept.connection;
+      return kept;
     }
     if (!openings.tryAcquire(end - System.nanoTime(), NANOSECONDS)) {
       throw new Unanswered("no connection could be opened in time", null, false);
     }
-    var opening = new CompletableFuture<Connection>();
+    var opening = new CompletableFuture<Link>();
     gate.background().run(() -> open(opening));
     try {
       if (isInterruptible) {
@@ -141,6 +181,18 @@ final class Node {
       awaited.remove(opening);
       opening.cancel(false);
     }
+  }
+
+  private Link idle(List<String> names) {
+    for (String name : names) {
+      for (Posted one : gate.posted().of(name)) {
+        Link link = one.on();
+        if (link != null && idle.remove(link)) {
+          return link;
+        }
+      }
+    }
+    return idle.pollFirst();
   }
 
   private static Unanswered unopened(Throwable cause) {
@@ -165,11 +217,14 @@ final class Node {
         || cause instanceof ClientClosed;
   }
 
-  private void open(CompletableFuture<Connection> opening) {
+  private void open(CompletableFuture<Link> opening) {
     try {
-      Connection connection = connect();
-      if (!opening.complete(connection)) {
-        giveBack(connection);
+      Link link = new Link(this, connect());
+      if (broken.getAndUpdate(count -> Math.max(0, count - 1)) > 0) {
+        gate.counts().reconnects.increment();
+      }
+      if (!opening.complete(link)) {
+        giveBack(link);
       }
     } catch (Exception failed) {
       opening.completeExceptionally(failed);
@@ -186,12 +241,13 @@ final class Node {
     return pool.getFactory().makeObject().getObject();
   }
 
-  private void giveBack(Connection connection) {
-    if (connection.isBroken() || pool.isClosed()) {
-      close(connection);
+  private void giveBack(Link link) {
+    if (link.connection.isBroken() || pool.isClosed()) {
+      link.close();
       return;
     }
-    idle.addFirst(new Idle(connection, System.nanoTime()));
+    link.since = System.nanoTime();
+    idle.addFirst(link);
     if (isClosed) {
       closeIdle();
     }
@@ -199,18 +255,18 @@ final class Node {
 
   /** Closes what was not used for long: a firewall may have dropped it. */
   private void closeOld() {
-    Idle oldest = idle.peekLast();
+    Link oldest = idle.peekLast();
     while (oldest != null && System.nanoTime() - oldest.since >= LONGEST_IDLE_NS) {
       if (idle.removeLastOccurrence(oldest)) {
-        close(oldest.connection);
+        oldest.close();
       }
       oldest = idle.peekLast();
     }
   }
 
   private void closeIdle() {
-    for (Idle kept = idle.pollFirst(); kept != null; kept = idle.pollFirst()) {
-      close(kept.connection);
+    for (Link kept = idle.pollFirst(); kept != null; kept = idle.pollFirst()) {
+      kept.close();
     }
   }
 

@@ -23,9 +23,12 @@ public final class Permit implements AutoCloseable {
   private final long fence;
   private final long ticket;
   private final int limit;
+  private final boolean isUnsure; // a call of its id was not answered, and may arrive late
   private volatile int permits;
 
-  Permit(Settings settings, String id, long ticket, int limit, Reply granted) {
+  Permit(
+      Settings settings, String id, long ticket, int limit, Reply granted, boolean isUnsure) {
+    this.isUnsure = isUnsure;
     this.settings = settings;
     this.id = id;
     this.ticket = ticket;
@@ -127,6 +130,7 @@ public final class Permit implements AutoCloseable {
       if (System.nanoTime() - end < 0) {
         throw silent;
       }
+      settings.gate().counts().denied.increment();
       throw new TimedOutException(settings.key(), timeout, silent.getCause(), 0, 0, 0, -1);
     }
   }
@@ -184,8 +188,10 @@ public final class Permit implements AutoCloseable {
    */
   public void downgrade() {
     Settings.check(settings.isWriter(), "downgrade", settings.key(), "a permit of RwLock.write()");
-    if (release(1).word().equals("gone")) {
-      lease.finish();
+    if (release(1, retry()).word().equals("gone")) {
+      if (lease.finish()) {
+        lease.countLoss();
+      }
       throw new LostException(settings.key(), id);
     }
     permits = 1;
@@ -199,36 +205,61 @@ public final class Permit implements AutoCloseable {
    */
   public boolean release() {
     long lastsNs = lease.longestNs();
-    lease.finish();
+    boolean wasHeld = lease.finish();
+    Retry retry = retry();
     try {
-      return release(0).word().equals("released");
+      boolean isReleased = release(0, retry).word().equals("released");
+      if (!isReleased && wasHeld && !retry.isUnsure()) {
+        lease.countLoss();
+      }
+      releaseAgain();
+      return isReleased;
     } catch (ClosedException closed) {
       throw closed;
     } catch (RuntimeException failed) {
-      Release.start(settings, id, lastsNs);
+      Release.start(settings, id, lastsNs).thenRun(this::releaseAgain);
       throw failed;
     }
   }
 
-  private Reply release(int keep) {
+  /** After a release: releases the id again later, if a call of it may arrive late. */
+  void releaseAgain() {
+    if (isUnsure) {
+      Release.again(settings, id, settings.leaseNs());
+    }
+  }
+
+  private Retry retry() {
+    return new Retry(settings.key(), settings.gate().callTimeoutNs(), true);
+  }
+
+  private Reply release(int keep, Retry retry) {
     settings.gate().checkOpen();
     return settings.gate().calls()
-        .call("semaphore/release", settings.keys(), List.of(id, keep), true);
+        .call("semaphore/release", settings.keys(), List.of(id, keep), retry);
   }
 
   /** Releases the permits in the background. Returns what is done when this has ended. */
   CompletableFuture<Void> abandon() {
     long lastsNs = lease.longestNs();
     lease.finish();
-    return Release.start(settings, id, lastsNs);
+    var released = Release.start(settings, id, lastsNs);
+    released.thenRun(this::releaseAgain);
+    return released;
   }
 
-  /** Releases the permits as {@link #release}, but only logs a failure. */
+  /**
+   * Releases the permits, and does not wait for the reply; only a new connection, if one is needed,
+   * is awaited for a second at most. Later calls of this gate for this name run after it. If it
+   * fails, this is logged, and it is repeated in the background. If it finds that the permit was
+   * lost, this is reported as any other loss: see {@link Semaphore#onLost}. A second call does no
+   * harm.
+   */
   @Override
   public void close() {
     try {
-      release();
-    } catch (RuntimeException failed) {
+      settings.gate().posted().post(this);
+    } catch (ClosedException failed) {
       String text = settings.key() + ": the release of the id " + id + " failed";
       Luagate.LOGGER.log(Level.WARNING, text, failed);
     }

@@ -66,7 +66,7 @@ public final class Permits implements AutoCloseable {
     return wereHeld;
   }
 
-  /** Releases all as {@link #release}, but only logs a failure. */
+  /** Releases all, and does not wait for the replies. See {@link Permit#close}. */
   @Override
   public void close() {
     permits.forEach(Permit::close);

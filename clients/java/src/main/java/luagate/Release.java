@@ -52,11 +52,14 @@ final class Release implements Runnable {
   static CompletableFuture<Void> start(Settings settings, String id, long lastsNs, Retry of) {
     var answered = start(settings, id, lastsNs);
     if (of.isUnsure()) {
-      Runnable again =
-          () -> settings.gate().background().after(LATE_NS, () -> start(settings, id, lastsNs));
-      answered.thenRun(again);
+      answered.thenRun(() -> again(settings, id, lastsNs));
     }
     return answered;
+  }
+
+  /** Releases an id a second time, later: a call of it that was not answered may arrive late. */
+  static void again(Settings settings, String id, long lastsNs) {
+    settings.gate().background().after(LATE_NS, () -> start(settings, id, lastsNs));
   }
 
   /**
@@ -79,7 +82,7 @@ final class Release implements Runnable {
     try {
       long attemptEnd = System.nanoTime() + LONGEST_ATTEMPT_NS;
       var calls = settings.gate().calls();
-      calls.attempt("semaphore/release", settings.keys(), List.of(id, 0), attemptEnd, false);
+      calls.attemptOwn("semaphore/release", settings.keys(), List.of(id, 0), attemptEnd);
     } catch (ClosedException closed) {
       log(closed);
     } catch (Unanswered | RuntimeException failed) { // what is refused now may stay held for long

@@ -59,6 +59,7 @@ final class Request {
         permit.makePermanent();
         return permit;
       }
+      gate.counts().denied.increment();
       throw settings.denied(reply);
     } catch (DeniedException | AboveLimitException refused) {
       if (retry.isUnsure()) {
@@ -112,6 +113,10 @@ final class Request {
       }
       denied();
     } catch (LineFullException | AboveLimitException refused) {
+      if (refused instanceof LineFullException) {
+        gate.counts().denied.increment();
+        gate.counts().lineFull.increment();
+      }
       denied();
       throw refused;
     } catch (Unanswered lost) {
@@ -139,6 +144,7 @@ final class Request {
   }
 
   private TimedOutException timedOut(Duration timeout, Throwable cause) {
+    gate.counts().denied.increment();
     if (last == null) {
       return new TimedOutException(settings.key(), timeout, cause, 0, 0, 0, -1);
     }
@@ -239,7 +245,7 @@ final class Request {
     List<Object> argv = arguments(patienceMs, address);
     Reply reply;
     try {
-      reply = gate.calls().attempt("semaphore/acquire", settings.keys(), argv, end, true);
+      reply = gate.calls().attempt("semaphore/acquire", settings.keys(), argv, end);
     } catch (Unanswered | InterruptedException lost) {
       retry.unanswered();
       throw lost;
@@ -293,8 +299,9 @@ final class Request {
   }
 
   private Permit permit(Reply granted) {
+    gate.counts().grant(ticket != 0);
     Reply usage = granted.fields().containsKey("limit") ? granted : queued;
-    return new Permit(settings, id, ticket, usage.integer("limit"), granted);
+    return new Permit(settings, id, ticket, usage.integer("limit"), granted, retry.isUnsure());
   }
 
   /** Sleeps until a message grants the permits; null when it is time to ask again. */

@@ -58,7 +58,8 @@ final class Retry {
     isKnown |= !failed.isUnsent;
     isUnsure |= !failed.isUnsent;
     long lasts = System.nanoTime() - began;
-    if (lasts >= (isKnown ? outageNs : Math.min(UNCONNECTED_NS, outageNs))) {
+    long longest = isKnown ? outageNs : Math.min(UNCONNECTED_NS, outageNs);
+    if (lasts >= longest) {
       throw new UnreachableException(
           ("%s: the server did not answer for %d ms: %s."
                   + " Check that it runs, its address and its load")
@@ -69,7 +70,7 @@ final class Retry {
           failed.getCause());
     }
     long pause = Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);
-    return Math.min(pause, Math.max(0, outageNs - lasts));
+    return Math.min(pause, longest - lasts);
   }
 
   /** An attempt was not answered, which {@link #pause} does not know. */

@@ -140,6 +140,11 @@ final class Servers {
     }
   }
 
+  /** See {@link Node#readPosted}. */
+  void readPosted(long unreadNs) {
+    nodes.values().forEach(node -> node.readPosted(unreadNs));
+  }
+
   void endWaits() {
     nodes.values().forEach(Node::endWaits);
   }

@@ -95,7 +95,8 @@ public final class Several {
       long end = System.nanoTime() + gate.callTimeoutNs();
       while (System.nanoTime() - end < 0) {
         Permits granted = tryAcquire(id, retry);
-        if (!granted.isLost()) {
+        if (granted.permits().stream().allMatch(permit -> permit.lease.left() > 0)) {
+          granted.permits().forEach(permit -> gate.counts().grant(false));
           granted.permits().forEach(Permit::makePermanent);
           return granted;
         }
@@ -137,13 +138,17 @@ public final class Several {
       retry.unanswered(); // an earlier run of this call granted some
     }
     switch (reply.word()) {
-      case "denied" -> throw denied(reply);
+      case "denied" -> {
+        LuagateException denied = denied(reply);
+        gate.counts().denied.increment();
+        throw denied;
+      }
       case "above_limit" -> {
         Want above = wants.get(index(reply));
         throw above.settings().aboveLimit(above.serverPermits(), reply);
       }
       default -> {
-        return granted(id, reply);
+        return granted(id, reply, retry.isUnsure());
       }
     }
   }
@@ -164,7 +169,7 @@ public final class Several {
     return wants.get(index).settings().denied(new Reply("denied", fields, reply.instant()));
   }
 
-  private Permits granted(String id, Reply reply) {
+  private Permits granted(String id, Reply reply, boolean isUnsure) {
     var rows = rows(reply, "permits"); // permits fence expires_at in_use limit
     for (int i = 0; i < rows.size(); i++) {
       wants.get(i).settings().checkLimit((int) number(rows.get(i), 4));
@@ -179,7 +184,7 @@ public final class Several {
               "now", reply.number("now"));
       Settings of = wants.get(permits.size()).settings();
       var granted = new Reply("granted", fields, reply.instant());
-      permits.add(new Permit(of, id, 0, (int) number(row, 4), granted));
+      permits.add(new Permit(of, id, 0, (int) number(row, 4), granted, isUnsure));
     }
     return new Permits(List.copyOf(permits));
   }

@@ -37,6 +37,7 @@ final class Subscription extends JedisPubSub {
   private long verified = System.nanoTime(); // when the server was last asked
   private volatile long heard; // when the server last confirmed it
   private volatile boolean isConfirmed;
+  private volatile boolean wasConfirmed; // at any time
   private boolean isClosed;
 
   Subscription(Luagate gate, Node node) {
@@ -130,6 +131,10 @@ final class Subscription extends JedisPubSub {
     heard = System.nanoTime();
     if (!isConfirmed) {
       isConfirmed = true;
+      if (wasConfirmed) {
+        gate.counts().reconnects.increment();
+      }
+      wasConfirmed = true;
       gate.background().run(this::check);
     }
   }
@@ -173,7 +178,7 @@ final class Subscription extends JedisPubSub {
 
   private Object call(CommandArguments command) throws InterruptedException, Unanswered {
     long end = System.nanoTime() + LONGEST_CHECK_NS;
-    return node.call(connection -> connection.executeCommand(command), end, true);
+    return node.call(List.of(), link -> link.execute(command), end, true);
   }
 
   /**

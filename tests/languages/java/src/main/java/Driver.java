@@ -18,6 +18,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import luagate.AboveLimitException;
 import luagate.ClosedException;
+import luagate.Counters;
 import luagate.DeniedException;
 import luagate.Inspection;
 import luagate.InvalidException;
@@ -207,6 +208,7 @@ public final class Driver {
         gates.get(line.get("gate")).redis.close();
         yield "done";
       }
+      case "counters" -> counters(gates.get(line.get("gate")).gate.counters());
       case "threads" -> "done count=" + threads();
       case "arguments" -> arguments(line);
       case "clients" -> clients(line);
@@ -245,7 +247,14 @@ public final class Driver {
 
   private Held acquire(Line line, Luagate gate) throws InterruptedException {
     var lost = new CountDownLatch(1);
-    Want[] wants = line.wants.stream().map(want -> want(gate, want, lost)).toArray(Want[]::new);
+    Runnable report =
+        () -> {
+          lost.countDown();
+          if ("1".equals(line.get("report"))) {
+            out.println("! lost " + line.call);
+          }
+        };
+    Want[] wants = line.wants.stream().map(want -> want(gate, want, report)).toArray(Want[]::new);
     boolean waits = !line.verb.equals("try");
     Duration timeout =
         line.get("timeout") == null ? null : Duration.ofMillis(line.number("timeout"));
@@ -266,8 +275,8 @@ public final class Driver {
     return new Held(null, one, lost);
   }
 
-  private static Want want(Luagate gate, Map<String, String> want, CountDownLatch lost) {
-    Semaphore semaphore = semaphore(gate, want).onLost(permit -> lost.countDown());
+  private static Want want(Luagate gate, Map<String, String> want, Runnable report) {
+    Semaphore semaphore = semaphore(gate, want).onLost(permit -> report.run());
     return new Want(semaphore, Integer.parseInt(want.getOrDefault("permits", "1")));
   }
 
@@ -380,6 +389,18 @@ public final class Driver {
       call.interrupt();
     }
     return "done";
+  }
+
+  private static String counters(Counters counters) {
+    return "counters waited=%d line_full=%d granted=%d denied=%d lost=%d renewed=%d reconnects=%d"
+        .formatted(
+            counters.waited(),
+            counters.lineFull(),
+            counters.granted(),
+            counters.denied(),
+            counters.lost(),
+            counters.renewed(),
+            counters.reconnects());
   }
 
   /** Without those that run the commands. */

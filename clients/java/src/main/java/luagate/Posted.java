@@ -1,0 +1,100 @@
+package luagate;
+
+import java.lang.System.Logger.Level;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicBoolean;
+import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisNoScriptException;
+import redis.clients.jedis.util.SafeEncoder;
+
+/**
+ * The release at the end of a block: it is sent, and the reply is read later. If the reply says that
+ * the permit was lost, this is reported. Without a reply, the release is repeated in the background.
+ */
+final class Posted {
+  static final String SCRIPT = "semaphore/release";
+
+  final Settings settings;
+  final String id;
+  final CompletableFuture<Void> answered = new CompletableFuture<>();
+  private final Permit permit; // its notice of a loss needs it
+  private final boolean wasHeld;
+  private final long lastsNs;
+  private final AtomicBoolean hasFailed = new AtomicBoolean();
+  private volatile Link on; // the calls behind it on this connection run after it; null: none
+
+  Posted(Permit permit) {
+    this.permit = permit;
+    settings = permit.settings;
+    id = permit.id();
+    lastsNs = permit.lease.longestNs();
+    wasHeld = permit.lease.finish();
+  }
+
+  List<Object> arguments() {
+    return List.of(id, 0);
+  }
+
+  Link on() {
+    return on;
+  }
+
+  void isOn(Link link) {
+    on = link;
+  }
+
+  void replied(Object reply) {
+    Reply read;
+    try {
+      var script = settings.gate().calls().scripts.script(SCRIPT);
+      read = script.reply(SafeEncoder.encodeObject(reply), 0);
+    } catch (RuntimeException unexpected) {
+      failed(unexpected);
+      return;
+    }
+    if (on != null) {
+      on.node.knowsRelease = true;
+    }
+    if (read.word().equals("gone") && wasHeld) {
+      permit.lease.reportLoss();
+    }
+    permit.releaseAgain();
+    answered.complete(null);
+  }
+
+  /** Repeats it in the background, unless that is done already. */
+  void failed(Exception failure) {
+    if (!hasFailed.compareAndSet(false, true)) {
+      return;
+    }
+    Link link = on;
+    if (link != null) {
+      link.node.knowsRelease = false;
+    }
+    on = null;
+    if (!(failure instanceof JedisNoScriptException)) { // the text of the script is sent again
+      log(failure);
+    }
+    if (settings.gate().isClosed()) {
+      answered.complete(null);
+      return;
+    }
+    Release.start(settings, id, lastsNs)
+        .thenRun(
+            () -> {
+              permit.releaseAgain();
+              answered.complete(null);
+            });
+  }
+
+  private void log(Exception failure) {
+    Exception shown =
+        failure instanceof JedisDataException refused
+            ? settings.gate().calls().explained(SCRIPT, refused)
+            : failure;
+    String text = settings.key() + ": the release of the id " + id + " failed";
+    String then = settings.gate().isClosed() ? "" : ". It is repeated in the background";
+    Luagate.LOGGER.log(Level.WARNING, text + then, shown);
+  }
+}

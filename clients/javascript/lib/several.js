@@ -86,8 +86,9 @@ class Several {
         return new Permit(this.gate, settings, id, 0, limit, { permits, fence, expires_at }, reply.clock);
       });
       const held = new Permits(this.gate, permits);
-      if (!held.isLost) {
+      if (permits.every(({ lease }) => lease.remaining)) {
         await this.#makePermanent(permits, until);
+        this.gate.counts.granted += permits.length;
         return held;
       }
       permits.forEach((permit) => permit.lease.finish());
@@ -126,6 +127,7 @@ class Several {
     if (word === 'denied') {
       this.#wants.forEach(({ settings }, i) => checkLimit(settings, usages[i][1]));
       const [in_use, limit, waiting] = usages[index - 1];
+      this.gate.counts.denied += 1;
       throw new DeniedError(this.#wants[index - 1].settings.key, { in_use, limit, waiting, next_expiry });
     }
   }

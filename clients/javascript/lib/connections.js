@@ -119,6 +119,8 @@ class IoRedisConnection extends Connection {
   }
 
   sendCommand(args) {
+    // The package refuses the command between the end of the stream and its event: this is no reply.
+    if (!this.#client.stream?.writable) return Promise.reject(new Error('the connection broke'));
     return this.answered(this.#client.call(...args).catch(withoutArguments));
   }
 

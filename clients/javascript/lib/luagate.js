@@ -137,11 +137,16 @@ class Luagate {
     const until = localTime() + Math.max(lease, RELEASE_MS);
     try {
       await this.call(settings, 'release', { id, keep: 0 }, until, { isBackground: true });
-      const again = () => this.isClosed || this.releaseLater(settings, id);
-      if (attempts.isUnsure) pause(LATE_MS, true).then(again);
+      if (attempts.isUnsure) this.releaseAgain(settings, id);
     } catch (error) {
       this.warn(`${settings.key}: the release of ${id} failed`, error);
     }
+  }
+
+  /** Releases what a call of this id acquires that reaches the server late. */
+  async releaseAgain(settings, id) {
+    await pause(LATE_MS, true);
+    if (!this.isClosed) await this.releaseLater(settings, id);
   }
 
   warn(message, cause) {

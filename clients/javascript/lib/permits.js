@@ -11,12 +11,15 @@ const unreferenced = new FinalizationRegistry((lease) => lease.renew(false));
 class Permit {
   #gate;
   #settings;
+  #attempts;
   #hasEnded = false; // whether the server has confirmed the release
 
-  constructor(gate, settings, id, ticket, limit, { permits, fence, expires_at }, clock) {
+  /** `attempts.isUnsure`: a call that acquires it was not answered, and may reach the server after the release. */
+  constructor(gate, settings, id, ticket, limit, { permits, fence, expires_at }, clock, attempts) {
     Object.assign(this, { id, permits, fence, ticket: ticket ? given(ticket) : null, limit });
     this.#gate = gate;
     this.#settings = settings;
+    this.#attempts = attempts;
     const lease = new Lease(gate, settings, id, expires_at, clock);
     // For this package only, so not enumerable. `isReleased`: the holder has released it, or it is being released.
     Object.defineProperties(this, { lease: { value: lease }, isReleased: { value: false, writable: true } });
@@ -53,7 +56,7 @@ class Permit {
     try {
       const args = { id: this.id, keep: 0 };
       const { word } = await this.#gate.call(this.#settings, 'release', args, undefined, { attempts });
-      this.#hasEnded = true;
+      this.#ended();
       if (word === 'gone' && wasHeld && !attempts.isUnsure) this.lease.count();
       return word === 'released';
     } catch (error) {
@@ -70,7 +73,7 @@ class Permit {
     const attempts = {};
     try {
       const { word } = await this.#gate.post(this.#settings, this.id, attempts);
-      this.#hasEnded = true;
+      this.#ended();
       if (word === 'gone' && wasHeld && !attempts.isUnsure) this.lease.announce();
     } catch (error) {
       this.releaseLater();
@@ -82,7 +85,12 @@ class Permit {
   releaseLater() {
     this.lease.finish();
     this.isReleased = true;
-    return this.#gate.releaseLater(this.#settings, this.id);
+    return this.#gate.releaseLater(this.#settings, this.id, this.#attempts);
+  }
+
+  #ended() {
+    this.#hasEnded = true;
+    if (this.#attempts.isUnsure) this.#gate.releaseAgain(this.#settings, this.id);
   }
 
   async downgrade() {

@@ -171,7 +171,8 @@ class Request {
   // The permit of this grant; `null` if the reply grants nothing, or the lease has ended by now.
   #granted({ word = 'granted', ...grant }, clock = grant.clock) {
     if (word !== 'granted' && word !== 'held') return null;
-    const permit = new Permit(this.#gate, this.#settings, this.id, this.#ticket, this.#limit, grant, clock);
+    const given = [this.id, this.#ticket, this.#limit, grant, clock, this.#attempts];
+    const permit = new Permit(this.#gate, this.#settings, ...given);
     if (permit.lease.remaining && !this.#isOver && !this.#wait?.isOver) return permit;
     permit.lease.finish();
     return null;

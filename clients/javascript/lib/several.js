@@ -83,7 +83,8 @@ class Several {
       this.#wants.forEach(({ settings }, i) => checkLimit(settings, reply.permits[i][4]));
       const permits = this.#wants.map(({ settings }, i) => {
         const [permits, fence, expires_at, , limit] = reply.permits[i];
-        return new Permit(this.gate, settings, id, 0, limit, { permits, fence, expires_at }, reply.clock);
+        const grant = { permits, fence, expires_at };
+        return new Permit(this.gate, settings, id, 0, limit, grant, reply.clock, attempts);
       });
       const held = new Permits(this.gate, permits);
       if (permits.every(({ lease }) => lease.remaining)) {

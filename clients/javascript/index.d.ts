@@ -82,7 +82,10 @@ export interface AcquireOptions extends WaitOptions {
 
 /** The settings of a block. */
 export interface UseOptions {
-  /** If the permits were lost before the end of the block, `use` rejects with a `LostError`. Default: `false`. */
+  /**
+   * If the permits were lost before the end of the block, `use` rejects with a `LostError`. It waits for the server to answer this, and
+   * for the reply to the release. Default: `false`.
+   */
   check?: boolean;
 }
 
@@ -115,7 +118,7 @@ export class Ticket {
   toJSON(): string;
 }
 
-/** A held permit. The end of an `await using` releases it, and rejects for no failed release. */
+/** A held permit. The end of an `await using` releases it without waiting for the reply, and rejects for no failed release. */
 export interface Permit extends Held {
   /** The id of the holder. */
   readonly id: string;
@@ -181,8 +184,8 @@ export interface Semaphore {
    */
   acquire(options?: AcquireOptions): Promise<Permit>;
   /**
-   * Acquires permits, runs `work`, and releases them at its end. Resolves to what `work` returns. A failed release does not
-   * replace this, and goes on in the background.
+   * Acquires permits, runs `work`, and releases them at its end. Resolves to what `work` returns, without waiting for the reply to
+   * the release. A failed release does not replace this, and goes on in the background.
    */
   use<T>(options: AcquireOptions & UseOptions, work: (permit: Permit) => T | Promise<T>): Promise<T>;
   /** Sets the limit for all callers, 1 to 2,147,483,647. It does not expire. A lower limit takes no permit away. */
@@ -216,6 +219,27 @@ export interface Several {
   use<T>(options: WaitOptions & UseOptions, work: (permits: Permits) => T | Promise<T>): Promise<T>;
 }
 
+/** Numbers of events since the gate was made. None decreases. */
+export interface Counters {
+  /** Permits that were granted, at once or after a wait. Each semaphore of `several` counts, also if its permit is given back. */
+  readonly granted: number;
+  /** Callers that got a `DeniedError`, a `TimedOutError` or a `LineFullError`. */
+  readonly denied: number;
+  /** Those of `denied` that got a `LineFullError`. */
+  readonly lineFull: number;
+  /** Those of `granted` that waited in line first. */
+  readonly waited: number;
+  /**
+   * Permits that were found lost while this process held them, each once: by `remaining` or `isLost` after the end of the lease, by a
+   * refused refresh or renewal, or by a release that found nothing. If a release was repeated, the permit does not count.
+   */
+  readonly lost: number;
+  /** Renewals in the background, one for each permit and each time. Calls of `refresh` do not count. */
+  readonly renewed: number;
+  /** Connections and subscriptions that replaced one that broke or did not answer in time. */
+  readonly reconnects: number;
+}
+
 /** Semaphores and locks on one server, or on a cluster. */
 export class Luagate {
   /**
@@ -231,6 +255,8 @@ export class Luagate {
   rwlock(name: string, options?: SemaphoreOptions): RwLock;
   /** Permits of several semaphores together, all or none: `[[semaphore, permits], ...]`; default 1 permit. */
   several(wants: Array<[semaphore: Semaphore, permits?: number]>): Several;
+  /** What the gate has counted until now. Sends no call. */
+  counters(): Counters;
   /**
    * Ends all waits with a `ClosedError`, and then the connections, within a second. Permits stay held until their leases end,
    * and are no longer renewed.

@@ -10,6 +10,7 @@ const ATTEMPT_MS = 2_000; // after this time without a reply, the connection cou
 const FIRST_PAUSE_MS = 10; // before the first retry; each further one waits twice as long
 const LONGEST_PAUSE_MS = 1_000;
 const FIRST_MS = 500; // how long the first call of all tries to connect
+const ORDER_MS = 1_000; // how long a call waits for a posted call that may arrive later
 
 class Calls {
   #servers;
@@ -21,10 +22,14 @@ class Calls {
   #onMoved;
   #isClosed = false;
   #running = new Set();
+  #posted = new Map(); // by key: the posted calls that are not answered, a set of `{ on, answered }`
+  #broken = new Set(); // the addresses of connections that broke
+  #counts;
 
-  /** `onMoved` is called when the server has become a replica. */
-  constructor(servers, prefix, timeout, onMoved) {
+  /** `onMoved` is called when the server has become a replica. `counts`: those of the gate. */
+  constructor(servers, prefix, timeout, counts, onMoved) {
     this.#servers = servers;
+    this.#counts = counts;
     this.#prefix = prefix;
     this.#attemptMs = Math.min(ATTEMPT_MS, timeout / 2);
     this.#onMoved = onMoved;
@@ -32,17 +37,60 @@ class Calls {
 
   /**
    * Runs `call(connection)` on the server of this key until it is answered, but not longer than `until`, by `localTime()`. Does
-   * not repeat it when `isOver()`. In the background it is repeated after every error, and does not keep the process alive. Sets `attempts.isUnsure` if one of them was not answered.
+   * not repeat it when `isOver()`. In the background it is repeated after every error, and does not keep the process alive. Sets
+   * `attempts.isUnsure` if one of them was not answered. The server runs it `after` the calls that were posted for these keys.
    */
-  run(key, call, until, { isOver = () => false, isBackground = false, attempts = {} } = {}) {
-    const running = this.#run(key, call, until, isOver, isBackground, attempts);
+  run(key, call, until, { isOver = () => false, isBackground = false, attempts = {}, after = [] } = {}) {
+    return this.#tracked(this.#run(key, call, until, { isOver, isBackground, attempts, after }));
+  }
+
+  /**
+   * Sends `call(connection)` before it returns, if the connection to the server of this key is open. If this is not answered, runs the
+   * call as `run` does.
+   */
+  post(key, call, until, attempts) {
+    const one = { on: undefined }; // `on`: what is sent on this connection now arrives after it
+    const all = this.#posted.get(key) ?? new Set();
+    this.#posted.set(key, all.add(one));
+    one.answered = this.#tracked(this.#post(one, key, call, until, attempts));
+    const remove = () => {
+      all.delete(one);
+      if (!all.size && this.#posted.get(key) === all) this.#posted.delete(key);
+    };
+    one.answered.then(remove, remove);
+    return one.answered;
+  }
+
+  async #post(one, key, call, until, attempts) {
+    const address = this.#servers.knownAddressOf(key);
+    const connection = this.#connections.get(address);
+    if (connection && !this.#isClosed) {
+      one.on = connection;
+      try {
+        return await this.#answered(address, connection, call, localTime() + this.#attemptMs, true, false);
+      } catch (error) {
+        if (this.#isClosed) throw new ClosedError();
+        attempts.isUnsure ||= !isReply(error);
+        one.on = undefined;
+      }
+    }
+    return this.#run(key, call, until, { isOver: () => false, isBackground: false, attempts, after: [] });
+  }
+
+  // The posted calls for these keys that are not ahead on this connection.
+  #postedElsewhere(keys, connection) {
+    const posted = keys.flatMap((key) => [...(this.#posted.get(key) ?? [])]);
+    return posted.filter(({ on }) => on !== connection).map(({ answered }) => answered);
+  }
+
+  #tracked(running) {
     this.#running.add(running);
     const remove = () => this.#running.delete(running);
     running.then(remove, remove);
     return running;
   }
 
-  async #run(key, call, until, isOver, isBackground, attempts) {
+  async #run(key, call, until, { isOver, isBackground, attempts, after }) {
     const first = localTime() + FIRST_MS;
     let wait = FIRST_PAUSE_MS;
     let failure;
@@ -51,7 +99,7 @@ class Calls {
       const asked = ask;
       ask = undefined;
       try {
-        const answer = await this.#attempt(key, asked, call, until, isOver, isBackground);
+        const answer = await this.#attempt(key, asked, call, until, isOver, isBackground, after);
         this.#isKnown = true;
         return answer;
       } catch (error) {
@@ -77,20 +125,40 @@ class Calls {
   }
 
   // One attempt, on the server of the key, or on the node to which the last one referred.
-  async #attempt(key, asked, call, until, isOver, isBackground) {
-    const end = Math.min(until, localTime() + this.#attemptMs);
+  async #attempt(key, asked, call, until, isOver, isBackground, after) {
+    const endOf = () => Math.min(until, localTime() + this.#attemptMs);
+    let end = endOf();
     const bounded = (promise) => within(end - localTime(), promise, isBackground);
     const address = asked ?? (await bounded(this.#servers.addressOf(key)));
-    let connection;
+    let connection = this.#connections.get(address);
+    if (!connection) {
+      try {
+        connection = await bounded(this.#open(address));
+      } catch (error) {
+        this.#servers.forget();
+        throw error;
+      }
+    }
+    const posted = this.#postedElsewhere(after, connection);
+    if (posted.length > 0) {
+      const ms = Math.min(ORDER_MS, until - localTime());
+      await within(ms, Promise.allSettled(posted), isBackground).catch(() => {});
+      end = endOf();
+    }
+    if (isOver() || this.#isClosed) throw new ClosedError();
+    const asking = (to) => call(asked === undefined ? to : afterAsking(to));
+    return this.#answered(address, connection, asking, end, end < until, isBackground);
+  }
+
+  // The answer to a call that is sent now. `isBroken`: the connection counts as broken if there is none until `end`.
+  async #answered(address, connection, call, end, isBroken, isBackground) {
     try {
-      connection = this.#connections.get(address) ?? (await bounded(this.#open(address)));
-      if (isOver() || this.#isClosed) throw new ClosedError();
-      return await bounded(call(asked === undefined ? connection : afterAsking(connection)));
+      return await within(end - localTime(), call(connection), isBackground);
     } catch (error) {
-      if (error instanceof ClosedError) throw error;
-      const isBroken = isReply(error) ? isMoved(error) : end < until;
-      if (isBroken && connection) this.#drop(address, connection);
-      if (isBroken || !connection) this.#servers.forget();
+      if (isReply(error) ? isMoved(error) : isBroken) {
+        this.#drop(address, connection);
+        this.#servers.forget();
+      }
       if (isMoved(error)) this.#onMoved();
       this.#follow(error, address);
       throw error;
@@ -123,12 +191,15 @@ class Calls {
     connection = await connect(this.#servers.makeAt(address), onEnd, this.#attemptMs);
     if (isOver) throw new Error('the connection broke');
     this.#connections.set(address, connection);
+    if (this.#broken.delete(address)) this.#counts.reconnects += 1;
     if (this.#isClosed) this.#drop(address, connection);
     return connection;
   }
 
   #remove(address, connection) {
-    if (connection && this.#connections.get(address) === connection) this.#connections.delete(address);
+    if (!connection || this.#connections.get(address) !== connection) return;
+    this.#connections.delete(address);
+    this.#broken.add(address);
   }
 
   #drop(address, connection) {
@@ -150,7 +221,7 @@ function afterAsking(connection) {
     connection.sendCommand(['ASKING']).catch(() => {}); // the command after it fails too
     return connection.sendCommand(args);
   };
-  return { sendCommand };
+  return { sendCommand, scripts: connection.scripts };
 }
 
 function cannotConnect(error) {

@@ -28,6 +28,10 @@ class OneServer {
     return '';
   }
 
+  knownAddressOf() {
+    return '';
+  }
+
   async some() {
     return this.#make;
   }
@@ -64,6 +68,11 @@ class Cluster {
     const address = this.#slots[slot];
     if (!address) throw new Error(`no node of the cluster has the slot ${slot}`);
     return address;
+  }
+
+  /** The same if it is known now; else `undefined`. */
+  knownAddressOf(key) {
+    return this.#isOld ? undefined : this.#slots[slotOf(key)];
   }
 
   /** Makes connections to one of the nodes, the next time to another one. Each node gets the messages of all. */

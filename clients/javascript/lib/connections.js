@@ -11,6 +11,7 @@ const CODE = /^[A-Z][A-Z0-9_]+ /; // with which the errors of servers begin
 /** A connection of one of the packages, over which a server answers. */
 class Connection {
   isOver = false;
+  scripts = new Set(); // the SHA-1s of those that the server has run on it
 
   /** Opens it. `promise` is that of the package. */
   async opened(promise) {
@@ -118,6 +119,8 @@ class IoRedisConnection extends Connection {
   }
 
   sendCommand(args) {
+    // The package refuses the command between the end of the stream and its event: this is no reply.
+    if (!this.#client.stream?.writable) return Promise.reject(new Error('the connection broke'));
     return this.answered(this.#client.call(...args).catch(withoutArguments));
   }
 

@@ -27,8 +27,12 @@ class Inbox {
   #isVerified = false; // whether a verification runs
   #unheardUntil = 0; // until this time, by `localTime()`, messages do not reach the client
   #isClosed = false;
+  #isBroken = false; // whether a subscription was lost, and none has replaced it
+  #counts;
 
-  constructor(servers, prefix) {
+  /** `counts`: those of the gate. */
+  constructor(servers, prefix, counts) {
+    this.#counts = counts;
     this.#servers = servers;
     this.#prefix = prefix;
     this.channel = `${prefix}:inbox:${randomBytes(7).toString('base64url').slice(0, 9)}`;
@@ -91,6 +95,7 @@ class Inbox {
     connection?.end();
     if (this.#connection !== connection) return;
     this.#connection = undefined;
+    this.#isBroken = true;
     this.#keep();
   }
 
@@ -132,6 +137,8 @@ class Inbox {
       if (isOver) throw new Error('the connection broke');
       if (listeners > 0 && !this.#isClosed) {
         this.#connection = connection;
+        if (this.#isBroken) this.#counts.reconnects += 1;
+        this.#isBroken = false;
         return;
       }
       connection.end(); // a proxy keeps messages away

@@ -17,6 +17,7 @@ class Lease {
   #isOver = false; // released, or known to be lost
   #lost = new AbortController();
   #failure; // the last error of a renewal
+  #isCounted = false; // whether it counts as lost
 
   /** `clock`: this process's time at some instant, less the server's time at this instant or later. */
   constructor(gate, settings, id, expiresAt, clock) {
@@ -31,6 +32,13 @@ class Lease {
   /** Milliseconds until the lease ends: never longer than on the server. */
   get remaining() {
     return this.#isOver ? 0 : Math.max(0, this.#end - localTime());
+  }
+
+  /** The same for the holder: if none is left, it notices the loss. */
+  get remainingForHolder() {
+    const { remaining } = this;
+    if (!remaining && !this.#isOver) this.count();
+    return remaining;
   }
 
   /** Is aborted when the permit is lost, not when it is released. */
@@ -73,10 +81,26 @@ class Lease {
     this.#starts(reply.expires_at, reply.clock);
   }
 
-  /** The holder releases the permit. Its signal is not aborted. */
+  /** The holder releases the permit. Its signal is not aborted. Returns whether the permit was neither released nor known to be lost. */
   finish() {
+    const wasHeld = !this.#isOver;
     this.#isOver = true;
     this.#stopTimer?.();
+    return wasHeld;
+  }
+
+  /** Counts the loss, once. */
+  count() {
+    if (!this.#isCounted) this.#gate.counts.lost += 1;
+    this.#isCounted = true;
+  }
+
+  /** Reports that the permit is lost. */
+  announce(error = this.lostError) {
+    this.count();
+    this.#lost.abort(error);
+    this.#gate.warn(error.message, error);
+    this.#gate.quietly(() => this.#settings.onLost?.(error));
   }
 
   #starts(expiresAt, clock) {
@@ -110,6 +134,7 @@ class Lease {
     this.#renewAt = Infinity; // until this renewal has ended
     try {
       await this.refresh(Math.min(this.#end, this.#gate.until()), this.#settings.firstLease);
+      this.#gate.counts.renewed += 1;
     } catch (error) {
       if (this.#isOver || this.#gate.isClosed) return;
       this.#failure = error;
@@ -120,11 +145,7 @@ class Lease {
   }
 
   #lose(error) {
-    if (this.#isOver) return;
-    this.finish();
-    this.#lost.abort(error);
-    this.#gate.warn(error.message, error);
-    this.#gate.quietly(() => this.#settings.onLost?.(error));
+    if (this.finish()) this.announce(error);
   }
 }
 

@@ -23,6 +23,7 @@ class Luagate {
   #scripts;
   #callTimeout;
   #onWarning;
+  #counts = { granted: 0, denied: 0, lineFull: 0, waited: 0, lost: 0, renewed: 0, reconnects: 0 };
   #waits = new Set();
   #closing; // a promise
 
@@ -38,9 +39,11 @@ class Luagate {
     this.#scripts = loadScripts(scripts);
     this.#callTimeout = callTimeout;
     this.#onWarning = onWarning;
-    this.#calls = new Calls(servers, prefix, callTimeout, () => this.inbox.reset());
-    const inbox = new Inbox(servers, prefix);
-    Object.defineProperties(this, { prefix: { value: prefix }, label: { value: label }, inbox: { value: inbox } });
+    const counts = this.#counts;
+    this.#calls = new Calls(servers, prefix, callTimeout, counts, () => this.inbox.reset());
+    const inbox = new Inbox(servers, prefix, counts);
+    const own = { prefix, label, inbox, counts }; // `counts`: where this package counts
+    Object.entries(own).forEach(([name, value]) => Object.defineProperty(this, name, { value }));
   }
 
   semaphore(name, limit, options) {
@@ -58,6 +61,10 @@ class Luagate {
 
   several(wants) {
     return new Several(this, wants);
+  }
+
+  counters() {
+    return Object.freeze({ ...this.#counts });
   }
 
   async close() {
@@ -97,15 +104,28 @@ class Luagate {
     }
   }
 
-  /** Calls a script until it replies: with the same id it has the same outcome. */
-  run(name, keys, argv, until = this.until(), options = undefined) {
+  /**
+   * Calls a script until it replies: with the same id it has the same outcome. The server runs it after the posted releases of the
+   * same names. A release need not wait for them, and a refresh must not.
+   */
+  run(name, keys, argv, until = this.until(), options = {}) {
     const script = this.#scripts[`semaphore/${name}`];
-    return this.#calls.run(keys[0], (connection) => callOnce(connection, script, keys, argv), until, options);
+    const after = name === 'release' || name === 'refresh' ? [] : keys;
+    const call = (connection) => callOnce(connection, script, keys, argv);
+    return this.#calls.run(keys[0], call, until, { ...options, after });
   }
 
   /** Calls a script of a semaphore with arguments by name. */
   call({ keys }, name, args, until, options) {
     return this.run(name, keys, argvOf(this.#scripts[`semaphore/${name}`], args), until, options);
+  }
+
+  /** Sends the release of an id before it returns, if it can. Resolves to the reply. Sets `attempts.isUnsure` if it was repeated. */
+  post({ key, keys }, id, attempts) {
+    const script = this.#scripts['semaphore/release'];
+    const argv = argvOf(script, { id, keep: 0 });
+    const call = (connection) => callOnce(connection, script, keys, argv, true);
+    return this.#calls.post(key, call, this.until(), attempts);
   }
 
   /**
@@ -117,11 +137,16 @@ class Luagate {
     const until = localTime() + Math.max(lease, RELEASE_MS);
     try {
       await this.call(settings, 'release', { id, keep: 0 }, until, { isBackground: true });
-      const again = () => this.isClosed || this.releaseLater(settings, id);
-      if (attempts.isUnsure) pause(LATE_MS, true).then(again);
+      if (attempts.isUnsure) this.releaseAgain(settings, id);
     } catch (error) {
       this.warn(`${settings.key}: the release of ${id} failed`, error);
     }
+  }
+
+  /** Releases what a call of this id acquires that reaches the server late. */
+  async releaseAgain(settings, id) {
+    await pause(LATE_MS, true);
+    if (!this.isClosed) await this.releaseLater(settings, id);
   }
 
   warn(message, cause) {

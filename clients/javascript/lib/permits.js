@@ -1,6 +1,7 @@
 // Held permits: of one semaphore, and of several together.
 const { InvalidError, LostError } = require('./errors.js');
 const { Lease } = require('./lease.js');
+const { setImmediate } = require('./node.js');
 const { given } = require('./ticket.js');
 
 /** A permit that the program no longer references is no longer renewed. */
@@ -10,12 +11,15 @@ const unreferenced = new FinalizationRegistry((lease) => lease.renew(false));
 class Permit {
   #gate;
   #settings;
+  #attempts;
   #hasEnded = false; // whether the server has confirmed the release
 
-  constructor(gate, settings, id, ticket, limit, { permits, fence, expires_at }, clock) {
+  /** `attempts.isUnsure`: a call that acquires it was not answered, and may reach the server after the release. */
+  constructor(gate, settings, id, ticket, limit, { permits, fence, expires_at }, clock, attempts) {
     Object.assign(this, { id, permits, fence, ticket: ticket ? given(ticket) : null, limit });
     this.#gate = gate;
     this.#settings = settings;
+    this.#attempts = attempts;
     const lease = new Lease(gate, settings, id, expires_at, clock);
     // For this package only, so not enumerable. `isReleased`: the holder has released it, or it is being released.
     Object.defineProperties(this, { lease: { value: lease }, isReleased: { value: false, writable: true } });
@@ -27,11 +31,11 @@ class Permit {
   }
 
   remaining() {
-    return this.lease.remaining;
+    return this.lease.remainingForHolder;
   }
 
   get isLost() {
-    return this.lease.remaining === 0;
+    return this.lease.remainingForHolder === 0;
   }
 
   get signal() {
@@ -46,12 +50,31 @@ class Permit {
   async release() {
     this.#gate.checkOpen();
     if (this.#hasEnded) return false;
-    this.lease.finish();
+    const wasHeld = this.lease.finish();
     this.isReleased = true;
+    const attempts = {};
     try {
-      const { word } = await this.#gate.call(this.#settings, 'release', { id: this.id, keep: 0 });
-      this.#hasEnded = true;
+      const args = { id: this.id, keep: 0 };
+      const { word } = await this.#gate.call(this.#settings, 'release', args, undefined, { attempts });
+      this.#ended();
+      if (word === 'gone' && wasHeld && !attempts.isUnsure) this.lease.count();
       return word === 'released';
+    } catch (error) {
+      this.releaseLater();
+      throw error;
+    }
+  }
+
+  /** Sends the release before it returns, if it can, and does not wait. If the reply says that the permit was lost, reports this. */
+  async post() {
+    this.#gate.checkOpen();
+    const wasHeld = this.lease.finish();
+    this.isReleased = true;
+    const attempts = {};
+    try {
+      const { word } = await this.#gate.post(this.#settings, this.id, attempts);
+      this.#ended();
+      if (word === 'gone' && wasHeld && !attempts.isUnsure) this.lease.announce();
     } catch (error) {
       this.releaseLater();
       throw error;
@@ -62,7 +85,12 @@ class Permit {
   releaseLater() {
     this.lease.finish();
     this.isReleased = true;
-    return this.#gate.releaseLater(this.#settings, this.id);
+    return this.#gate.releaseLater(this.#settings, this.id, this.#attempts);
+  }
+
+  #ended() {
+    this.#hasEnded = true;
+    if (this.#attempts.isUnsure) this.#gate.releaseAgain(this.#settings, this.id);
   }
 
   async downgrade() {
@@ -110,6 +138,10 @@ class Permits {
     return this.permits.every((permit) => permit.isReleased);
   }
 
+  async post() {
+    await allOf(this.permits, (permit) => permit.post());
+  }
+
   releaseLater() {
     this.permits.forEach((permit) => permit.releaseLater());
   }
@@ -150,7 +182,7 @@ async function releasedAfter(held, gate, check, work) {
     throw error;
   }
   const loss = check ? await lossOf(held) : null;
-  await endOf(held, gate);
+  await endOf(held, gate, check);
   if (loss) throw loss;
   return result;
 }
@@ -168,13 +200,14 @@ async function lossOf(held) {
   }
 }
 
-// The end of a block. A failed release does not replace the result or the error of the work.
-async function endOf(held, gate) {
-  try {
-    if (!held.isReleased) await held.release();
-  } catch (error) {
-    gate.warn('the release at the end of a block failed. It goes on in the background', error);
-  }
+// The end of a block. Waits for the reply to the release only if it should. A failed release does not replace the result or the
+// error of the work.
+async function endOf(held, gate, waits = false) {
+  if (held.isReleased) return;
+  const failed = (error) => gate.warn('the release at the end of a block failed. It goes on in the background', error);
+  const released = (waits ? held.release() : held.post()).catch(failed);
+  if (waits) await released;
+  else await new Promise((resolve) => setImmediate(resolve)); // by then, the package `redis` has written it to the socket
 }
 
 module.exports = { Permit, Permits, allOf, releasedAfter };

@@ -5,6 +5,7 @@ const {
   LimitMismatchError,
   LineFullError,
   RevokedError,
+  TimedOutError,
   UNKNOWN,
   UnreachableError,
 } = require('./errors.js');
@@ -52,8 +53,15 @@ class Request {
       do {
         const reply = await this.#ask(0, '', until);
         const permit = this.#granted(reply);
-        if (permit) return await this.#settled(permit, until);
-        if (reply.word === 'denied') throw new DeniedError(this.#settings.key, reply);
+        if (permit) {
+          await this.#settled(permit, until);
+          this.#gate.counts.granted += 1;
+          return permit;
+        }
+        if (reply.word === 'denied') {
+          this.#gate.counts.denied += 1;
+          throw new DeniedError(this.#settings.key, reply);
+        }
         await pause(LOST_PAUSE_MS);
       } while (localTime() < until); // the lease ended before the reply was read
       throw new UnreachableError(`${this.#settings.key}: the replies take longer than the lease. Use a longer lease`);
@@ -72,14 +80,27 @@ class Request {
     try {
       const permit = await wait.race(this.#waitInLine(inbox));
       inbox.remove(this);
+      this.#count();
       return permit;
     } catch (error) {
+      this.#count(error);
       this.#wake();
       if (this.#mayHold) inbox.removeLater(this);
       else inbox.remove(this);
       await this.#giveUp(wait.latest);
       throw error;
     }
+  }
+
+  // Counts how a wait in line ended.
+  #count(error) {
+    const { counts } = this.#gate;
+    const isFull = error instanceof LineFullError;
+    if (isFull) counts.lineFull += 1;
+    if (isFull || error instanceof TimedOutError) counts.denied += 1;
+    if (error) return;
+    counts.granted += 1;
+    if (this.#ticket) counts.waited += 1;
   }
 
   fail(error) {
@@ -150,8 +171,9 @@ class Request {
   // The permit of this grant; `null` if the reply grants nothing, or the lease has ended by now.
   #granted({ word = 'granted', ...grant }, clock = grant.clock) {
     if (word !== 'granted' && word !== 'held') return null;
-    const permit = new Permit(this.#gate, this.#settings, this.id, this.#ticket, this.#limit, grant, clock);
-    if (!permit.isLost && !this.#isOver && !this.#wait?.isOver) return permit;
+    const given = [this.id, this.#ticket, this.#limit, grant, clock, this.#attempts];
+    const permit = new Permit(this.#gate, this.#settings, ...given);
+    if (permit.lease.remaining && !this.#isOver && !this.#wait?.isOver) return permit;
     permit.lease.finish();
     return null;
   }

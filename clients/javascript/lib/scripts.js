@@ -32,15 +32,22 @@ function loadScripts(folder) {
   return scripts;
 }
 
-/** Calls a script. If the server does not have it, sends its text, which the server keeps. */
-async function runScript(redis, { sha1, text }, keys, argv) {
+/**
+ * Calls a script. If the server does not have it, sends its text, which the server keeps. `isSure`: sends the text at once unless the
+ * server has run the script on this connection, so that the server runs it before the next command.
+ */
+async function runScript(redis, { sha1, text }, keys, argv, isSure = false) {
   const rest = [String(keys.length), ...keys, ...argv];
+  const withText = () => redis.sendCommand(['EVAL', text, ...rest]);
+  let reply;
   try {
-    return await redis.sendCommand(['EVALSHA', sha1, ...rest]);
+    reply = await (isSure && !redis.scripts.has(sha1) ? withText() : redis.sendCommand(['EVALSHA', sha1, ...rest]));
   } catch (error) {
     if (!error.message.startsWith('NOSCRIPT')) throw error;
-    return redis.sendCommand(['EVAL', text, ...rest]);
+    reply = await withText();
   }
+  redis.scripts?.add(sha1);
+  return reply;
 }
 
 /** The arguments of a call, in the order of the manifest. The last ones may be left out. */
@@ -52,9 +59,9 @@ function argvOf(script, args) {
  * Calls a script once. Returns the `word` and the fields of the reply, and `clock`: the time of this process, by
  * `localTime()`, less the server's time. It is rather too small than too large.
  */
-async function callOnce(redis, script, keys, argv) {
+async function callOnce(redis, script, keys, argv, isSure = false) {
   const sentAt = localTime();
-  const reply = await runScript(redis, script, keys, argv.map(String));
+  const reply = await runScript(redis, script, keys, argv.map(String), isSure);
   const fields = fieldsOf(script, reply);
   return { ...fields, clock: sentAt - fields.now };
 }

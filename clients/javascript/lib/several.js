@@ -83,11 +83,13 @@ class Several {
       this.#wants.forEach(({ settings }, i) => checkLimit(settings, reply.permits[i][4]));
       const permits = this.#wants.map(({ settings }, i) => {
         const [permits, fence, expires_at, , limit] = reply.permits[i];
-        return new Permit(this.gate, settings, id, 0, limit, { permits, fence, expires_at }, reply.clock);
+        const grant = { permits, fence, expires_at };
+        return new Permit(this.gate, settings, id, 0, limit, grant, reply.clock, attempts);
       });
       const held = new Permits(this.gate, permits);
-      if (!held.isLost) {
+      if (permits.every(({ lease }) => lease.remaining)) {
         await this.#makePermanent(permits, until);
+        this.gate.counts.granted += permits.length;
         return held;
       }
       permits.forEach((permit) => permit.lease.finish());
@@ -126,6 +128,7 @@ class Several {
     if (word === 'denied') {
       this.#wants.forEach(({ settings }, i) => checkLimit(settings, usages[i][1]));
       const [in_use, limit, waiting] = usages[index - 1];
+      this.gate.counts.denied += 1;
       throw new DeniedError(this.#wants[index - 1].settings.key, { in_use, limit, waiting, next_expiry });
     }
   }

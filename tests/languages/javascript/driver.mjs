@@ -82,8 +82,10 @@ class Command {
   /** What to acquire from: a semaphore, or several. */
   from() {
     const { gate } = this.open;
-    if (!this.isSeveral) return semaphoreOf(gate, this.wants[0]);
-    return gate.several(this.wants.map((want) => [semaphoreOf(gate, want), permitsOf(want)]));
+    const onLost = this.report === '1' ? { onLost: () => say(`! lost ${this.number}`) } : {};
+    const semaphore = (want) => semaphoreOf(gate, want, onLost);
+    if (!this.isSeveral) return semaphore(this.wants[0]);
+    return gate.several(this.wants.map((want) => [semaphore(want), permitsOf(want)]));
   }
 
   get options() {
@@ -96,8 +98,8 @@ function permitsOf({ permits }) {
   return permits === undefined ? undefined : Number(permits);
 }
 
-function semaphoreOf(gate, { name, kind = 'semaphore', limit = 1, lease, label, strict, ...more }) {
-  const options = {};
+function semaphoreOf(gate, { name, kind = 'semaphore', limit = 1, lease, label, strict, ...more }, given = {}) {
+  const options = { ...given };
   if (lease !== undefined) options.lease = lease === 'permanent' ? lease : parseInt(lease);
   if (lease?.endsWith('+')) options.autoRenew = true;
   if (label !== undefined) options.label = label;
@@ -206,6 +208,11 @@ const verbs = {
     await client.connect();
     await (client.destroy ?? client.disconnect).call(client);
     return 'done';
+  },
+
+  counters({ open: { gate } }) {
+    const { granted, denied, lineFull: line_full, waited, lost, renewed, reconnects } = gate.counters();
+    return line('counters', { waited, line_full, granted, denied, lost, renewed, reconnects });
   },
 
   threads() {

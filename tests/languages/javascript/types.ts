@@ -2,6 +2,7 @@
 import {
   AboveLimitError,
   ClosedError,
+  type Counters,
   DeniedError,
   type Inspection,
   InvalidError,
@@ -96,9 +97,14 @@ try {
   ];
   console.log([...others, UnreachableError].some((one) => error instanceof one));
 }
+const counters: Counters = gate.counters();
+const { granted, denied, lineFull, waited, lost, renewed, reconnects } = counters;
+const counts: number[] = [granted, denied, lineFull, waited, lost, renewed, reconnects];
+// @ts-expect-error The counters are read.
+counters.granted = 0;
 await gate.close();
 console.log(values, left, wasHeld, text, length, permits, fences, labels, leases, numbers, old, now, inUse, isRevoked);
-console.log(tickets, stored, guessed);
+console.log(tickets, stored, guessed, counts);
 
 // @ts-expect-error A name is a text.
 gate.semaphore(17, 5);

@@ -425,7 +425,7 @@ class _Session(Session):
                 self._calls.replaced()
         except Exception as error:
             if failures.is_retried(error):
-                if self.has_answered:
+                if self.has_answered and not self._calls.is_plain:
                     self._calls.broke()
                 self._calls.failed(error)
                 self.failed(client, error)

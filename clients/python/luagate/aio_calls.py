@@ -9,7 +9,7 @@ from typing import Any
 
 import redis
 import redis.asyncio
-from luagate import clock
+from luagate import clock, failures
 from luagate.operation import Job
 from luagate.posted import ORDER, READ_AFTER, Line, Posted, of_key
 from luagate.scripts import Commands
@@ -38,6 +38,8 @@ class Calls:
         try:
             job.read(await converse(partial(_ask, line), job.commands))
         except BaseException as error:
+            if isinstance(error, Exception) and failures.is_retried(error):
+                self.broke()
             self._drop(line, error if isinstance(error, Exception) else BROKEN)
             raise
         self._keep(line, job.error)

@@ -96,6 +96,11 @@ class Inbox:
                 raise redis.TimeoutError("the subscription to grant messages was not confirmed in time")
         yield client, "publish", self.channel, ""  # fails if an ACL forbids it; the scripts would only send no messages
         [(_, listeners)] = yield client, "pubsub_numsub", self.channel
+        if listeners == 0:  # an error here: the subscription was closed meanwhile, so a new one is opened soon
+            yield self.subscription, "ping"
+            message = yield self.subscription, "get_message", False, OPENING
+            if message and message["type"] == "subscribe":  # redis-py has subscribed again
+                raise redis.ConnectionError("the subscription to grant messages was closed")
         if self._was_open:
             self._reopened()
         self._was_open = True

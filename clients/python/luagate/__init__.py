@@ -11,6 +11,7 @@
 `luagate.aio` has the same for asyncio. All durations are in seconds.
 """
 
+from luagate.counters import Counters
 from luagate.errors import (
     AboveLimit,
     Closed,
@@ -35,6 +36,7 @@ __all__ = [
     "PERMANENT",
     "AboveLimit",
     "Closed",
+    "Counters",
     "Denied",
     "Holder",
     "Invalid",

@@ -119,6 +119,11 @@ class Agenda:
         for one in due:
             self._attempt(one, clock.now())
 
+    def release_again(self, held: Held) -> None:
+        """Releases an id once more: an earlier call of it was not answered, and may reach the server after the release."""
+        now = clock.now()
+        self._attempt(Release(held.settings, held.id, now + LATE + held.settings.first_lease_ms / 1000, False), now + LATE)
+
     def _attempt(self, release: Release, at: float) -> None:
         """The next attempt to release begins at this time."""
         self._releases[release] = None
@@ -165,7 +170,8 @@ class Agenda:
     def _is_over(self) -> bool:
         if self._ends_at == math.inf:
             return False
-        is_busy = self.session.operations or self._releases or self._running or self._awaited
+        session = self.session
+        is_busy = session.operations or session.posted or self._releases or self._running or self._awaited
         return not is_busy or clock.now() >= self._ends_at
 
     def _next(self) -> float:
@@ -254,6 +260,7 @@ class Agenda:
             if job.reply.word == "lost":
                 return self.lose(held)
             held.refreshed(job.reply, asked)
+            self.session.counts.renewed.add()
             return self.changed(held)
         LOG.warning("%s: the lease of %s was not renewed, which is repeated: %s", held.settings.key, held.id, job.error)
         pause = min(max(held.lease_ms / 10_000, 0.005), 1)
@@ -289,12 +296,22 @@ class Agenda:
 
     def lose(self, held: Held) -> None:
         """The permit is lost."""
+        if not held.is_over:
+            held.count_loss()
         held.end()
         if held not in self._kept:
             return
         self.remove(held)
         LOG.warning("%s: the permit %s is lost", held.settings.key, held.id)
         if held.on_lost:
+            self.session.notify(held)
+
+    def lost_at_end(self, held: Held, permit: Any) -> None:
+        """The release at the end of its block has found that the permit was lost."""
+        held.count_loss()
+        LOG.warning("%s: the permit %s was lost before its block ended", held.settings.key, held.id)
+        if on_lost := held.settings.on_lost:
+            held.on_lost = lambda _: on_lost(permit)  # the program may have no reference to the permit any more
             self.session.notify(held)
 
     @staticmethod

@@ -21,7 +21,9 @@ from typing import Any, TypeVar
 import redis
 from luagate import clients, clock, failures, process, several_steps, steps
 from luagate.agenda import Agenda
-from luagate.api import Gate, RwLock, SemaphoreValues, SeveralValues, Values, log_failed_release, wants_of
+from luagate.aio_calls import Calls, converse
+from luagate.api import END, Gate, RwLock, SemaphoreValues, SeveralValues, Values, log_failed_release, wants_of
+from luagate.counters import Counters
 from luagate.errors import (
     AboveLimit,
     Closed,
@@ -41,7 +43,7 @@ from luagate.held import Held
 from luagate.hold import AsyncHold
 from luagate.inbox import Inbox
 from luagate.operation import CLEAN_UP, Job, Operation, Steps, T
-from luagate.scripts import Commands
+from luagate.posted import Posted
 from luagate.session import Session
 from luagate.settings import PERMANENT, check_id, check_timeout
 from luagate.state import Holder, Resized, State, Waiter
@@ -51,6 +53,7 @@ __all__ = [
     "PERMANENT",
     "AboveLimit",
     "Closed",
+    "Counters",
     "Denied",
     "Holder",
     "Invalid",
@@ -83,6 +86,12 @@ class _Block:
 
     _gate: Any
     _was_held = True
+    _is_checked = False  # the caller asks at the end whether the permits were lost
+
+    @property
+    def _each(self) -> "list[Permit]":
+        """The permits of each semaphore."""
+        raise NotImplementedError
 
     async def release(self) -> bool:
         raise NotImplementedError
@@ -92,13 +101,20 @@ class _Block:
     ) -> None:
         self._was_held = not self.is_lost  # type: ignore[attr-defined]
         try:
-            self._was_held = await self.release()
+            if self._is_checked:
+                self._was_held = await self.release()
+            else:
+                await self._gate.run(END, steps.end_block, self._each)
         except (LuagateError, redis.RedisError) as failed:
             log_failed_release(self, failed)
 
 
 class Permit(Values, _Block):
     """A held permit. Leaving the `async with` block releases it; an error of this release is only logged."""
+
+    @property
+    def _each(self) -> "list[Permit]":
+        return [self]
 
     async def refresh(self) -> None:
         """Starts the lease anew. Takes one call, at most `call_timeout`. Raises Lost."""
@@ -123,6 +139,10 @@ class Permit(Values, _Block):
 
 class Permits(SeveralValues[Permit], _Block):
     """Held permits of several semaphores. Leaving the `async with` block releases all."""
+
+    @property
+    def _each(self) -> "list[Permit]":
+        return self.permits
 
     async def refresh(self) -> None:
         """Refreshes all, each with the lease of its semaphore. Raises Lost if one of them is lost."""
@@ -202,6 +222,7 @@ class Semaphore(SemaphoreValues):
     @asynccontextmanager
     async def _hold(self, permits: int, timeout: float | None, check: bool) -> AsyncIterator[Permit]:
         async with self.acquire(permits, timeout) as permit:
+            permit._is_checked = check
             yield permit
         if check and not permit._was_held:
             raise permit._held.lost()
@@ -263,6 +284,7 @@ class Several:
     @asynccontextmanager
     async def _hold(self, timeout: float | None, check: bool) -> AsyncIterator[Permits]:
         async with self.acquire(timeout) as permits:
+            permits._is_checked = check
             yield permits
         if check and not permits._was_held:
             raise permits._held[0].lost()
@@ -353,6 +375,7 @@ class _Session(Session):
         self._refreshing: asyncio.Task[None] | None = None
         self._listeners: dict[Inbox, asyncio.Task[None]] = {}
         self._limits: dict[tuple[str, int] | None, asyncio.Semaphore] = {}  # by node
+        self._calls = Calls(self, self._start)
 
     def mailbox(self) -> "_Mailbox":
         return _Mailbox()
@@ -379,7 +402,7 @@ class _Session(Session):
         try:
             async with self._limit(job.key):
                 if until is None or clock.now() < until:
-                    await self._call(job)
+                    await self._call(job, until is not None)
                 else:
                     job.end(redis.TimeoutError("no connection was free in time"))
         except asyncio.CancelledError:  # the loop ends
@@ -392,12 +415,19 @@ class _Session(Session):
         node = self.node(key)
         return self._limits.get(node) or self._limits.setdefault(node, asyncio.Semaphore(CONNECTIONS))
 
-    async def _call(self, job: Job) -> None:
+    async def _call(self, job: Job, is_ordered: bool) -> None:
         client = self.own()
         try:
-            job.read(await _execute(await self._ask(client, job.key), job.commands))
+            if self._calls.is_plain:
+                await self._calls.run(job, client, is_ordered)
+            else:
+                job.read(await converse(await self._ask(client, job.key), job.commands))
+                self._calls.replaced()
         except Exception as error:
             if failures.is_retried(error):
+                if self.has_answered and not self._calls.is_plain:
+                    self._calls.broke()
+                self._calls.failed(error)
                 self.failed(client, error)
                 self._refresh(client)
             job.end(error)
@@ -439,6 +469,9 @@ class _Session(Session):
         finally:
             self._refreshing = None
 
+    def post(self, posted: Posted) -> bool:
+        return self._calls.post(posted)
+
     def notify(self, held: Held) -> None:
         self._loop.call_soon(Agenda.tell, held)
 
@@ -472,12 +505,14 @@ class _Session(Session):
 
     async def close(self) -> None:
         self.end_all()
+        self._calls.read_posted()
         if self._agenda:
             await asyncio.wait([self._agenda], timeout=CLEAN_UP)
         tasks = self._tasks - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._calls.close()
         if self._own is not None:
             with suppress(Exception):
                 await self._own.aclose()
@@ -525,17 +560,3 @@ async def _run(steps: Steps[T], mailbox: _Mailbox) -> T:
         return end.value  # type: ignore[no-any-return]
     finally:
         steps.close()
-
-
-async def _execute(ask: Callable[..., Any], commands: Commands) -> Any:
-    try:
-        command = next(commands)
-        while True:
-            try:
-                reply = await ask(*command)
-            except Exception as error:
-                command = commands.throw(error)
-            else:
-                command = commands.send(reply)
-    except StopIteration as end:
-        return end.value

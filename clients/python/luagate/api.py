@@ -8,6 +8,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from luagate import clients
 from luagate.agenda import Watch
+from luagate.counters import Counters, Counts
 from luagate.errors import MOST, Invalid
 from luagate.held import Held
 from luagate.scripts import Scripts
@@ -15,6 +16,7 @@ from luagate.settings import Lease, Settings, check_label, check_number, check_p
 from luagate.several_steps import Wants, check
 from luagate.ticket import Ticket, given
 
+END = "release at the end of a block"  # the name of the call
 LOG = logging.getLogger("luagate")
 S = TypeVar("S")  # the class of a semaphore
 P = TypeVar("P")  # the class of a permit
@@ -62,6 +64,7 @@ class Gate(OfOneProcess, Generic[S, P]):
         self.client, self.prefix, self.label = client, check_prefix(prefix), check_label(label)
         self.call_timeout = milliseconds("call_timeout", call_timeout) / 1000
         self.scripts = Scripts(scripts)
+        self.counts = Counts()
         self.is_closed = False
 
     def semaphore(
@@ -135,6 +138,10 @@ class Gate(OfOneProcess, Generic[S, P]):
 
     def _semaphore(self, *settings: Any) -> S:
         return self.semaphore_class(self, Settings(self.prefix, *settings))  # type: ignore[no-any-return]
+
+    def counters(self) -> Counters:
+        """What has happened since this gate was made, in this process. Sends nothing."""
+        return self.counts.read()
 
     def keep(self, permit: Any, agenda: Any) -> Any:
         """Renews the permit in the background and reports its loss, until it is released or no longer referenced."""

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any
 
 import redis
+from luagate import steps
 from luagate.agenda import Watch
-from luagate.api import log_failed_release
+from luagate.api import END, log_failed_release
 from luagate.errors import LuagateError
 
 
@@ -38,7 +39,15 @@ class Blocks:
 
     __exit__ = Exit()
 
+    _is_checked = False  # the caller asks at the end whether the permits were lost
+    _gate: Any
+
     def release(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def _each(self) -> list[Any]:
+        """The permits of each semaphore."""
         raise NotImplementedError
 
     def _enter(self) -> None:
@@ -49,7 +58,10 @@ class Blocks:
 def _leave(permit: Any, *_: object) -> None:
     permit._was_held = not permit.is_lost
     try:
-        permit._was_held = permit.release()
+        if permit._is_checked:
+            permit._was_held = permit.release()
+        else:
+            permit._gate.run(END, steps.end_block, permit._each)
     except (LuagateError, redis.RedisError) as failed:
         log_failed_release(permit, failed)
     permit._block = None  # nothing is left to do

@@ -8,6 +8,7 @@ import queue
 import socket
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,9 +18,13 @@ from typing import Any
 import redis
 from luagate import clock, failures
 from luagate.operation import Job
+from luagate.posted import ORDER, READ_AFTER, Line, Posted, of_key
 from luagate.scripts import Commands
 
 UNCHECKED = 1  # seconds after its last use in which a connection is taken to be open
+OVERDUE = 0.5  # seconds after which a posted release is repeated, if nobody reads its reply
+SLICE = 0.005  # seconds between two looks at a posted release that another thread reads
+BROKEN = redis.ConnectionError("the connection was closed")
 IDLE = 30  # seconds: a thread without work ends after this time
 
 
@@ -28,38 +33,40 @@ class Calls:
 
     def __init__(self, session: Any, workers: "Workers") -> None:
         self._session, self._workers = session, workers
-        self._idle: deque[tuple[Any, float]] = deque()  # connections, and when they were used last
-        self._busy: dict[Any, None] = {}  # the connections that callers read from
+        self._idle: deque[Line] = deque()
+        self._busy: dict[Line, None] = {}  # those that callers read from
+        self._broken: deque[None] = deque()  # an entry for each connection that has failed, and was not replaced yet
+        self._is_reading = False  # a thread reads the replies of posted releases
         # Other clients do more than send a command: that of a cluster finds the node, and a subclass may change the call.
         self._is_plain = type(session.client).execute_command is redis.Redis.execute_command
 
     def run(self, job: Job, until: float) -> None:
         """Runs a call: on this thread until this time, if a connection is certainly open; otherwise on another thread."""
-        idle = self._idle
-        try:
-            connection, used = idle.pop()
-        except IndexError:
+        line = self._take(job.key, until)
+        if line is None:
             return self.run_elsewhere(job)
-        now, handled, raised = clock.now(), sys.exc_info()[1], None
-        if now - used >= UNCHECKED:
-            idle.append((connection, used))
+        now, handled, raised, is_kept = clock.now(), sys.exc_info()[1], None, False
+        if now - line.used >= UNCHECKED:
+            line.idle.append(line)
             return self.run_elsewhere(job)
-        limit = min(until, now + connection.socket_timeout)
-        self._busy[connection] = None
+        limit = min(until, now + line.connection.socket_timeout)
+        self._busy[line] = None
         try:
             if self._session.is_closed:
                 raise redis.ConnectionError("this Luagate is closed")
-            job.read(_converse(job.commands, partial(_ask, connection, limit)))
-            self._keep(connection, job, idle)
+            job.read(_converse(job.commands, partial(_ask, line, limit)))
+            is_kept = self._keep(line, job.error)
         except (redis.RedisError, OSError) as error:
             now = clock.now()
             if now < limit and (raised := _of_handler(error, handled)):
                 raise raised from None
             if now < until:  # otherwise this caller had less time than an attempt, which says nothing about other connections
-                self._failed(error, self._session.own())
+                self._failed(error, self._session.own(), line)
             job.error = error
         finally:
-            self._busy.pop(connection, None)
+            self._busy.pop(line, None)
+            if not is_kept:
+                line.fail(job.error or BROKEN)
             handled = raised = None  # its traceback refers to this frame
         job.is_done = True
 
@@ -68,58 +75,195 @@ class Calls:
         self._workers.put(partial(self._run, job))
 
     def _run(self, job: Job) -> None:
-        session, idle, client = self._session, self._idle, None
+        session, client, line = self._session, None, None
         session.start_agenda()
         try:
             client = session.own()
             if self._is_plain:
-                connection = _connection(client, idle)
-                job.read(_converse(job.commands, partial(_ask, connection, clock.now() + connection.socket_timeout)))
-                self._keep(connection, job, idle)
+                line = self._connection(client)
+                job.read(_converse(job.commands, partial(_ask, line, clock.now() + line.connection.socket_timeout)))
+                self._keep(line, job.error)
             else:
                 job.read(_converse(job.commands, client.execute_command))
+                self._replaced()
         except Exception as error:
-            self._failed(error, client)
+            self._failed(error, client, line)
             job.end(error)
         else:
             job.end()
 
-    @staticmethod
-    def _keep(connection: Any, job: Job, idle: deque[tuple[Any, float]]) -> None:
+    def _keep(self, line: Line, error: Exception | None = None) -> bool:
         """Keeps the connection for other calls. After an unexpected reply, the next one may belong to this call."""
-        if job.error is None:
-            idle.append((connection, clock.now()))
+        if error or line.idle is not self._idle:
+            line.connection.disconnect()
+            line.fail(error or BROKEN)
         else:
-            connection.disconnect()
+            line.used = clock.now()
+            line.idle.append(line)
+        return True
 
-    def _failed(self, error: Exception, client: Any) -> None:
+    def _failed(self, error: Exception, client: Any, line: Line | None) -> None:
+        if line:
+            line.fail(error)
         if failures.is_retried(error):
-            self._idle = deque()  # the next calls connect anew
+            if line or not self._is_plain and self._session.has_answered:
+                self._broken.append(None)
+            others, self._idle = self._idle, deque()  # the next calls connect anew
+            for other in others:
+                other.fail(error)
             self._session.failed(client, error)
+
+    def _replaced(self) -> None:
+        """A connection is open. Counts it, if another one has failed."""
+        with suppress(IndexError):
+            self._broken.pop()
+            self._session.counts.reconnects.add()
+
+    def _connection(self, client: Any) -> Line:
+        """An open connection, or a new one."""
+        with suppress(IndexError, redis.ConnectionError):
+            line = self._idle.pop()
+            if clock.now() - line.used < UNCHECKED or self._is_open(line):
+                return line
+            line.connection.disconnect()
+            line.fail(BROKEN)
+            self._broken.append(None)
+        connection = client.connection_pool.make_connection()
+        connection.connect()
+        self._replaced()
+        return Line(connection, self._idle)
+
+    @staticmethod
+    def _is_open(line: Line) -> bool:
+        """Whether the server has not closed an idle connection."""
+        return not line.posted and not line.connection.can_read(0)
 
     def close(self) -> None:
         """Ends the calls that wait for a reply."""
-        for connection in list(self._busy):
+        for line in list(self._busy):
             with suppress(Exception):
-                connection._sock.shutdown(socket.SHUT_RDWR)
+                line.connection._sock.shutdown(socket.SHUT_RDWR)
+
+    # --- Posted releases ---
+
+    def post(self, posted: Posted) -> bool:
+        """Sends the release of a block. False: no connection is open."""
+        if not self._is_plain or self._session.is_closed:
+            return False
+        try:
+            line = self._idle.pop()
+        except IndexError:
+            return False
+        handled, raised, is_kept = sys.exc_info()[1], None, False
+        try:
+            if clock.now() - line.used >= UNCHECKED and not self._is_open(line):
+                self._broken.append(None)
+                return False
+            posted.sent(line)
+            line.connection.send_command(*posted.command())
+            is_kept = self._keep(line)
+        except (redis.RedisError, OSError) as error:
+            self._broken.append(None)
+            if raised := _of_handler(error, handled):
+                raise raised from None
+        finally:
+            if not is_kept:
+                line.fail(BROKEN)
+            handled = raised = None
+        if not self._is_reading:
+            self._workers.put(self._read_posted)
+        return True
+
+    def _take(self, key: str, until: float) -> Line | None:
+        """An idle connection on which a call runs after the posted releases of its name. Waits for those on others."""
+        if posted := of_key(self._session, key):
+            last = posted.pop()
+            until = min(until, clock.now() + ORDER)
+            for one in posted:
+                self._await(one, until)
+            if (line := last.line) and _remove(line.idle, line):
+                return line
+            self._await(last, until)
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _await(self, posted: Posted, until: float) -> None:
+        ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+        posted.then(partial(ended.put, None))
+        while not posted.is_done and (left := until - clock.now()) > 0:
+            if (line := posted.line) and _remove(line.idle, line):
+                self._read(line, until)
+            else:
+                with suppress(queue.Empty):
+                    ended.get(timeout=min(left, SLICE))
+
+    def _read(self, line: Line, until: float) -> None:
+        """Reads the replies to the posted releases on a connection that was idle."""
+        self._busy[line], is_kept = None, False
+        try:
+            _read_posted(line, until)
+            is_kept = self._keep(line)
+        except (redis.RedisError, OSError) as error:
+            if clock.now() < until:
+                self._failed(error, self._session.own(), line)
+        finally:
+            self._busy.pop(line, None)
+            if not is_kept:
+                line.fail(BROKEN)
+
+    def _read_posted(self) -> None:
+        """Reads the replies that no call reads, until there are none."""
+        if self._is_reading:
+            return
+        self._is_reading = True
+        session = self._session
+        while sent := [one for one in list(session.posted) if one.line]:
+            if not session.is_closed:
+                time.sleep(READ_AFTER)
+            for one in sent:
+                if (line := one.line) is None:
+                    continue
+                now = clock.now()
+                if _remove(line.idle, line):
+                    self._read(line, now + line.connection.socket_timeout)
+                elif now - one.since > OVERDUE and line not in self._busy:  # an interrupt has ended the call that was reading
+                    line.fail(BROKEN)
+            time.sleep(SLICE)
+        self._is_reading = False
+        if any(one.line for one in list(session.posted)):  # sent meanwhile
+            self._workers.put(self._read_posted)
 
 
-def _connection(client: Any, idle: deque[tuple[Any, float]]) -> Any:
-    """An open connection, or a new one."""
-    with suppress(IndexError, redis.ConnectionError):
-        connection, used = idle.pop()
-        if clock.now() - used < UNCHECKED or not connection.can_read(0):  # otherwise the server has closed it
-            return connection
-        connection.disconnect()
-    connection = client.connection_pool.make_connection()
-    connection.connect()
-    return connection
+def _remove(idle: deque[Line], line: Line) -> bool:
+    """Takes this connection, if it is idle."""
+    try:
+        idle.remove(line)
+    except ValueError:
+        return False
+    return True
 
 
-def _ask(connection: Any, until: float, *command: Any) -> Any:
-    connection.send_command(*command)
-    connection._sock.settimeout(max(0.001, until - clock.now()))
-    return connection.read_response()
+def _ask(line: Line, until: float, *command: Any) -> Any:
+    line.connection.send_command(*command)
+    _read_posted(line, until)
+    return _read(line, until)
+
+
+def _read_posted(line: Line, until: float) -> None:
+    """Reads the replies to the releases that were posted before."""
+    while line.posted:
+        try:
+            reply = _read(line, until)
+        except redis.ResponseError as error:
+            reply = error
+        line.read(reply)
+
+
+def _read(line: Line, until: float) -> Any:
+    line.connection._sock.settimeout(max(0.001, until - clock.now()))
+    return line.connection.read_response()
 
 
 def _of_handler(error: BaseException | None, handled: BaseException | None) -> BaseException | None:

@@ -1,7 +1,9 @@
 """A held permit: its data, and the end of its lease by this machine's clock."""
 
 import math
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from luagate import clock, process
@@ -22,15 +24,20 @@ class Held:
         self.auto_renew = settings.is_renewed
         self.on_lost: Callable[[Any], object] | None = None  # is called once with this object if the permit is lost
         self.keeper: Any = None  # the agenda of its session
+        self.is_unsure = False  # a call for it was not answered: it may arrive late, after the release
         self.at = 0.0  # when the agenda looks at it
         self.watch: Any = None  # of the permit
         self._is_over = False  # released, or known to be lost
+        self._uncounted = deque([None])  # empty: its loss was counted
         self._process = process.number()
 
     @property
     def remaining(self) -> float:
         """Seconds until the lease ends, by this machine's clock: never later than on the server."""
-        return max(0, self.deadline - clock.now())
+        left = max(0, self.deadline - clock.now())
+        if not left and not self._is_over and self.is_of_this_process:
+            self.count_loss()
+        return left
 
     @property
     def deadline(self) -> float:
@@ -42,9 +49,21 @@ class Held:
         """A permit belongs to the process that acquired it, not to a child that was forked later."""
         return self._process == process.number()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it was released, or is known to be lost."""
+        return self._is_over
+
     def end(self) -> None:
         """The holder releases it, or it is lost."""
         self._is_over = True
+
+    def count_loss(self) -> None:
+        """Counts its loss, once."""
+        if self.keeper is not None:  # otherwise it was not handed out
+            with suppress(IndexError):
+                self._uncounted.pop()
+                self.keeper.session.counts.lost.add()
 
     def refreshed(self, reply: Any, asked: float) -> None:
         """Takes the reply to a refresh that was sent after `asked`."""

@@ -33,7 +33,11 @@ class Message:
 class Inbox:
     """The channel of a client. `address`: the node of a cluster that it belongs to."""
 
-    def __init__(self, channel: str, prefix: str, address: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self, channel: str, prefix: str, address: tuple[str, int] | None = None, reopened: Callable[[], object] = lambda: None
+    ) -> None:
+        self._reopened = reopened  # is called when a subscription that has ended was replaced
+        self._was_open = False
         self.channel, self.prefix, self.address = channel, prefix, address
         self.requests: dict[str, Any] = {}  # by id
         self.is_open = False  # subscribed, and messages reach this client
@@ -92,6 +96,14 @@ class Inbox:
                 raise redis.TimeoutError("the subscription to grant messages was not confirmed in time")
         yield client, "publish", self.channel, ""  # fails if an ACL forbids it; the scripts would only send no messages
         [(_, listeners)] = yield client, "pubsub_numsub", self.channel
+        if listeners == 0:  # an error here: the subscription was closed meanwhile, so a new one is opened soon
+            yield self.subscription, "ping"
+            message = yield self.subscription, "get_message", False, OPENING
+            if message and message["type"] == "subscribe":  # redis-py has subscribed again
+                raise redis.ConnectionError("the subscription to grant messages was closed")
+        if self._was_open:
+            self._reopened()
+        self._was_open = True
         self._changed(listeners > 0)  # a proxy can keep messages away
 
     def _changed(self, is_open: bool) -> None:

@@ -28,6 +28,11 @@ class Claim:
         self._release: Release | None = None
         operation.claims.append(self)
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether its release has begun in the background, or one of the calls had no answer."""
+        return self._release is not None or self.operation.is_unsure
+
     def give_up(self) -> Release | None:
         """Releases it in the background. May be called repeatedly."""
         if self.is_clean:
@@ -77,6 +82,8 @@ class Request(Claim):
             raise LimitMismatch(settings.key, settings.limit, reply.limit)
         self.operation.usage = self._usage()
         if reply.word == "denied" and patience:
+            self.operation.session.counts.denied.add()
+            self.operation.session.counts.line_full.add()
             raise LineFull(*self.operation.usage)
         if reply.word == "queued":
             self.ticket = reply.ticket
@@ -99,6 +106,7 @@ class Request(Claim):
 
     def _held(self, fence: int, expires_at: int, end: float) -> Held | None:
         held = Held(self.settings, self.id, self.ticket, self.permits, self.reply.limit, fence, expires_at, end)
+        held.is_unsure = self.operation.is_unsure
         return held if held.remaining else None  # None: this process was paused for longer than the lease
 
     def wait(self) -> Steps[Held | None]:

@@ -22,7 +22,10 @@ class Session:
         self.call_timeout, self.label = gate.call_timeout, gate.label
         self.attempt = min(2, self.call_timeout / 2)  # seconds: the timeout of one attempt
         self.is_cluster = clients.is_cluster(self.client)
+        self.counts = gate.counts
         self.operations: dict[Operation, None] = {}  # those that run now
+        self.posted: dict[Any, None] = {}  # the releases of blocks that have not ended
+        self.has_release = False  # the server has run the script of a posted release
         self.inboxes: dict[tuple[str, int] | None, Inbox] = {}  # by node
         self.has_answered = False  # the server, at least once
         self.is_closed = False
@@ -38,6 +41,10 @@ class Session:
     def run_job(self, job: Job, until: float | None) -> None:
         """Runs a call to the server: in the background, or on the caller's thread until this time."""
         raise NotImplementedError
+
+    def post(self, posted: Any) -> bool:
+        """Sends the release of a block on an open connection. False: there is none, so the caller must release."""
+        return False
 
     def listen(self, inbox: Inbox) -> None:
         """Subscribes, if the inbox is not subscribed."""
@@ -93,7 +100,7 @@ class Session:
 
     def _new_inbox(self, address: tuple[str, int] | None) -> Inbox:
         name = "".join(secrets.choice(LETTERS) for _ in range(9))
-        return Inbox(f"{self.prefix}:inbox:{name}", self.prefix, address)
+        return Inbox(f"{self.prefix}:inbox:{name}", self.prefix, address, self.counts.reconnects.add)
 
     def connect(self, inbox: Inbox) -> Any:
         """The client for a subscription."""

@@ -37,6 +37,7 @@ def try_acquire_several(operation: Operation, wants: Wants) -> Steps[list[Held]]
         held = yield from _ask(operation, requests)
         if all(one.remaining for one in held):  # otherwise this process was paused for longer than a lease
             for one in held:
+                operation.session.counts.grant(waited=False)
                 yield from made_permanent(operation, one)
             return held
         yield from operation.pause_lost()
@@ -57,6 +58,8 @@ def _ask(operation: Operation, requests: list[Request]) -> Steps[list[Held]]:
     if len(rows) != len(requests) or not 1 <= getattr(reply, "index", 1) <= len(requests):
         raise script.unexpected(reply)
     if reply.word in ("above_limit", "denied"):
+        if reply.word == "denied":
+            operation.session.counts.denied.add()
         for request in requests:  # still held: by an earlier run of this call, whose reply was lost
             request.is_clean = not (reply.still_held or operation.is_unsure)
         raise _refusal(requests[reply.index - 1], reply)
@@ -67,6 +70,7 @@ def _ask(operation: Operation, requests: list[Request]) -> Steps[list[Held]]:
             raise LimitMismatch(settings.key, settings.limit, limit)
         end = deadline(asked, expires_at, reply.now)
         held.append(Held(settings, request.id, 0, permits, limit, fence, expires_at, end))
+        held[-1].is_unsure = operation.is_unsure
     return held
 
 

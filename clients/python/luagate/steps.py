@@ -8,6 +8,7 @@ from luagate import clock
 from luagate.errors import Denied, Lost, TimedOut
 from luagate.held import Held
 from luagate.operation import GRACE, Operation, Steps
+from luagate.posted import Posted
 from luagate.request import Claim, Request
 from luagate.settings import PERMANENT, Settings
 
@@ -20,8 +21,10 @@ def try_acquire(operation: Operation, settings: Settings, permits: int) -> Steps
     request = Request(operation, settings, permits)
     while (held := (yield from request.ask())) is None:
         if not request.is_granted:
+            operation.session.counts.denied.add()
             raise Denied(*operation.usage)
         yield from operation.pause_lost()
+    operation.session.counts.grant(waited=False)
     return (yield from made_permanent(operation, held))
 
 
@@ -36,8 +39,11 @@ def wait(operation: Operation, request: Request) -> Steps[Held]:
     if held is None:  # The last call takes a grant whose message has not arrived yet, or leaves the line.
         operation.end = clock.now() + GRACE
         held = yield from request.ask()
+    counts = operation.session.counts
     if held is None:
+        counts.denied.add()
         raise TimedOut(*operation.usage, operation.timeout)
+    counts.grant(waited=held.ticket > 0)
     return held
 
 
@@ -74,18 +80,52 @@ def release(operation: Operation, held: list[Held]) -> Steps[bool]:
     claims = []
     for one in held:
         if one.is_of_this_process:
-            claims.append(Claim(operation, one.settings, one.id, one.remaining))
-            claims[-1].is_clean = False
+            claims.append((_claim(operation, one), one, one.remaining > 0))
         end(one)
     return _release(operation, claims, len(claims) == len(held))
 
 
-def _release(operation: Operation, claims: list[Claim], were_held: bool) -> Steps[bool]:
-    for claim in claims:
+def _claim(operation: Operation, held: Held) -> Claim:
+    claim = Claim(operation, held.settings, held.id, held.remaining)
+    claim.is_clean = False
+    return claim
+
+
+def _release(operation: Operation, claims: list[tuple[Claim, Held, bool]], were_held: bool) -> Steps[bool]:
+    for claim, held, was_held in claims:
         reply = yield from operation.call("release", claim.settings.keys, id=claim.id, keep=0)
         claim.is_clean = True
         were_held &= reply.word == "released"
+        if reply.word != "released" and was_held and not claim.is_repeated:
+            held.count_loss()
+        if held.is_unsure:
+            operation.session.agenda.release_again(held)
     return were_held
+
+
+def end_block(operation: Operation, permits: list[Any]) -> Steps[None]:
+    """Releases the permits of a block. Does not wait for the replies, if there is an open connection.
+
+    As for `release`, the claims are made at once.
+    """
+    all = []
+    for permit in permits:
+        held = permit._held
+        if held.is_of_this_process:
+            all.append(Posted(operation.session, _claim(operation, held), permit))
+            if not all[-1].was_held and held.keeper:
+                held.keeper.lose(held)
+        end(held)
+    return _end_block(operation, all)
+
+
+def _end_block(operation: Operation, all: list[Posted]) -> Steps[None]:
+    for posted in all:
+        if not operation.session.post(posted):
+            claim = posted.claim
+            reply = yield from operation.call("release", claim.settings.keys, id=claim.id, keep=0)
+            claim.is_clean = True
+            posted.answered(reply)
 
 
 def downgrade(operation: Operation, held: Held) -> Steps[None]:

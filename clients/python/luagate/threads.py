@@ -18,6 +18,7 @@ from luagate.held import Held
 from luagate.hold import Hold
 from luagate.inbox import Inbox
 from luagate.operation import CLEAN_UP, Job, Operation, Steps, T
+from luagate.posted import Posted
 from luagate.session import Session
 from luagate.settings import check_id, check_timeout
 from luagate.state import Resized, State
@@ -33,6 +34,10 @@ class Permit(Values, Blocks):
     @property
     def _all(self) -> list[Held]:
         return [self._held]
+
+    @property
+    def _each(self) -> "list[Permit]":
+        return [self]
 
     def refresh(self) -> None:
         """Starts the lease anew. Blocks for one call, at most `call_timeout`. Raises Lost."""
@@ -62,6 +67,10 @@ class Permits(SeveralValues[Permit], Blocks):
     @property
     def _all(self) -> list[Held]:
         return self._held
+
+    @property
+    def _each(self) -> "list[Permit]":
+        return self.permits
 
     def refresh(self) -> None:
         """Refreshes all, each with the lease of its semaphore. Raises Lost if one of them is lost."""
@@ -106,6 +115,7 @@ class Semaphore(SemaphoreValues):
     @contextmanager
     def _hold(self, permits: int, timeout: float | None, check: bool) -> Iterator[Permit]:
         with self.acquire(permits, timeout) as permit:
+            permit._is_checked = check
             yield permit
         if check and not permit._was_held:
             raise permit._held.lost()
@@ -164,6 +174,7 @@ class Several:
     @contextmanager
     def _hold(self, timeout: float | None, check: bool) -> Iterator[Permits]:
         with self.acquire(timeout) as permits:
+            permits._is_checked = check
             yield permits
         if check and not permits._was_held:
             raise permits._held[0].lost()
@@ -277,6 +288,9 @@ class _Session(Session):
         else:
             self._calls.run(job, until)
 
+    def post(self, posted: Posted) -> bool:
+        return self._calls.post(posted)
+
     def notify(self, held: Held) -> None:
         self._workers.put(partial(Agenda.tell, held))
 
@@ -337,6 +351,7 @@ class _Session(Session):
             _disconnect(inbox)
         if self._agenda:
             _join(self._agenda, end)
+        self._calls.close()
         self._workers.close()
         end = max(end, clock.now() + ENDING)
         for thread in [*listeners.values(), *list(self._workers.threads)]:

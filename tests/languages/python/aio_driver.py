@@ -1,6 +1,7 @@
 """aio_driver.py: as driver.py, with the API for asyncio."""
 
 import asyncio
+import dataclasses
 import gc
 import os
 import random
@@ -77,7 +78,13 @@ class Driver:
         """The semaphore and the number of permits; several, and None."""
         gate, lost = self.gates[command.get("gate")], asyncio.Event()
         self.losses[command.get("permit")] = lost
-        wants = [semaphore_of(gate, want, lambda _: lost.set()) for want in command.wants]
+
+        def on_lost(_):
+            lost.set()
+            if command.get("report") == "1":
+                write("!", "lost", command.call)
+
+        wants = [semaphore_of(gate, want, on_lost) for want in command.wants]
         is_several = len(wants) != 1 or command.get("several") == "1"
         return (gate.several(wants), None) if is_several else wants[0]
 
@@ -136,6 +143,9 @@ class Driver:
     async def close_client(self, command):
         await self.gates[command.get("gate")].client.aclose()
         return "done", {}
+
+    async def counters(self, command):
+        return "counters", dataclasses.asdict(self.gates[command.get("gate")].counters())
 
     async def threads(self, command):
         # Without those of the event loop: it keeps them, and starts more when it resolves names at the same time.

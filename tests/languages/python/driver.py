@@ -1,5 +1,6 @@
 """driver.py: reads commands, and calls luagate with threads. See ../faults/README.md."""
 
+import dataclasses
 import gc
 import os
 import random
@@ -82,7 +83,13 @@ class Driver:
         """The semaphore and the number of permits; several, and None."""
         gate, lost = self.gates[command.get("gate")], threading.Event()
         self.losses[command.get("permit")] = lost
-        wants = [semaphore_of(gate, want, lambda _: lost.set()) for want in command.wants]
+
+        def on_lost(_):
+            lost.set()
+            if command.get("report") == "1":
+                write("!", "lost", command.call)
+
+        wants = [semaphore_of(gate, want, on_lost) for want in command.wants]
         is_several = len(wants) != 1 or command.get("several") == "1"
         return (gate.several(wants), None) if is_several else wants[0]
 
@@ -132,6 +139,9 @@ class Driver:
     def close_client(self, command):
         self.gates[command.get("gate")].client.close()
         return "done", {}
+
+    def counters(self, command):
+        return "counters", dataclasses.asdict(self.gates[command.get("gate")].counters())
 
     def threads(self, command):
         return "done", {"count": threading.active_count()}

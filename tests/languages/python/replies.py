@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from luagate import LuagateError, UnexpectedReply, clock, several_steps, steps
 from luagate.agenda import Agenda
+from luagate.counters import Counts
 from luagate.held import Held
 from luagate.operation import Job, Operation
 from luagate.scripts import OWN, Scripts
@@ -45,7 +46,7 @@ class Forger(Session):
     mailbox = queue.SimpleQueue
 
     def __init__(self, replies):
-        gate = types.SimpleNamespace(client=None, prefix="p", scripts=SCRIPTS, call_timeout=0.02, label=None)
+        gate = types.SimpleNamespace(client=None, prefix="p", scripts=SCRIPTS, call_timeout=0.02, label=None, counts=Counts())
         super().__init__(gate)
         self.replies = replies
 

@@ -4,7 +4,7 @@ import asyncio
 
 import redis
 import redis.asyncio
-from luagate import PERMANENT, Denied, Invalid, Luagate, Permit, Permits, Ticket, TimedOut, aio
+from luagate import PERMANENT, Counters, Denied, Invalid, Luagate, Permit, Permits, Ticket, TimedOut, aio
 
 
 def threads(client: redis.Redis) -> None:
@@ -29,6 +29,9 @@ def threads(client: redis.Redis) -> None:
             pass
         several: Permits = gate.several([(user, 1), (gate.rwlock("{g}:book").read, 1)]).acquire(timeout=None)
         several.refresh()
+        counters: Counters = gate.counters()
+        lost_permits: int = counters.lost
+        counters.lost = lost_permits  # type: ignore[misc]
         user.acquire("2")  # type: ignore[arg-type]
 
 
@@ -36,7 +39,8 @@ async def tasks(client: "redis.asyncio.Redis") -> None:
     async with aio.Luagate(client) as gate:
         async with gate.semaphore("market", 5).acquire(timeout=2) as permit:
             remaining: float = permit.remaining
-            print(remaining)
+            counters: aio.Counters = gate.counters()
+            print(remaining, counters.reconnects)
         task: asyncio.Task[aio.Permit] = asyncio.create_task(gate.mutex("first").acquire())
         other: aio.Permit = await gate.mutex("second").try_acquire()
         print(await task, other)

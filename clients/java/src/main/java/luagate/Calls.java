@@ -197,6 +197,7 @@ final class Calls {
       throws InterruptedException, Unanswered {
     var arguments = call.arguments(Command.EVALSHA, scripts.script(call.name).sha1());
     List<String> names = gate.posted().isEmpty() ? List.of() : call.names();
+    gate.posted().awaitRepeated(names, end);
     Node.Work<Answer> first =
         to -> {
           gate.posted().await(names, to, end);

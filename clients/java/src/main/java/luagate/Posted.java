@@ -32,6 +32,11 @@ final class Posted {
     wasHeld = permit.lease.finish();
   }
 
+  /** Whether it is repeated in the background, or was. */
+  boolean hasFailed() {
+    return hasFailed.get();
+  }
+
   List<Object> arguments() {
     return List.of(id, 0);
   }

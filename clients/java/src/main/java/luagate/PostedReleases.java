@@ -82,14 +82,31 @@ final class PostedReleases {
   }
 
   /**
-   * Waits for the releases of these names that are not ahead on this connection, only until this
-   * instant and not long.
+   * Waits for the releases of these names that are repeated, only until this instant and not long.
+   * The caller holds no connection: the repetition needs one.
+   */
+  void awaitRepeated(List<String> names, long end) throws InterruptedException {
+    long until = Math.min(end, System.nanoTime() + LONGEST_NS);
+    for (String name : names) {
+      for (Posted one : of(name)) {
+        if (one.hasFailed()) {
+          await(one, until);
+        }
+      }
+    }
+  }
+
+  /**
+   * Waits for the releases of these names that were sent on other connections than this one, only
+   * until this instant and not long. A block that has not sent its release has not ended: nobody
+   * waits for it, since it may itself wait for a connection.
    */
   void await(List<String> names, Link link, long end) throws InterruptedException {
     long until = Math.min(end, System.nanoTime() + LONGEST_NS);
     for (String name : names) {
       for (Posted one : of(name)) {
-        if (one.on() != link) {
+        Link on = one.on();
+        if (on != null && on != link) {
           link.readPosted(); // another call may wait for these while this one waits
           await(one, until);
         }

@@ -89,7 +89,6 @@ class Calls:
         if error or line.idle is not self._idle:
             self._drop(line, error or BROKEN)
         else:
-            line.used = clock.now()
             line.idle.append(line)
 
     @staticmethod
@@ -132,7 +131,7 @@ class Calls:
                 self._read(one.line)
 
     def _read(self, line: Line) -> None:
-        if _remove(line):
+        if line.take():
             self._start(self._read_all(line), "luagate-call")
 
     async def _read_all(self, line: Line) -> None:
@@ -153,7 +152,7 @@ class Calls:
         last, until = posted[-1], clock.now() + ORDER
         for one in posted[:-1]:
             await self._await(one, until)
-        if last.line and _remove(last.line):
+        if last.line and last.line.take():
             return last.line
         await self._await(last, until)
         return None
@@ -169,15 +168,6 @@ class Calls:
 def _end(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _remove(line: Line) -> bool:
-    """Takes this connection, if it is idle."""
-    try:
-        line.idle.remove(line)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_open(connection: Any) -> bool:

@@ -181,7 +181,7 @@ class Calls:
             until = min(until, clock.now() + ORDER)
             for one in posted:
                 self._await(one, until)
-            if (line := last.line) and _remove(line.idle, line):
+            if (line := last.line) and line.take():
                 return line
             self._await(last, until)
         try:
@@ -193,7 +193,7 @@ class Calls:
         ended: queue.SimpleQueue[None] = queue.SimpleQueue()
         posted.then(partial(ended.put, None))
         while not posted.is_done and (left := until - clock.now()) > 0:
-            if (line := posted.line) and _remove(line.idle, line):
+            if (line := posted.line) and line.take():
                 self._read(line, until)
             else:
                 with suppress(queue.Empty):
@@ -226,7 +226,7 @@ class Calls:
                 if (line := one.line) is None:
                     continue
                 now = clock.now()
-                if _remove(line.idle, line):
+                if line.take():
                     self._read(line, now + line.connection.socket_timeout)
                 elif now - one.since > OVERDUE and line not in self._busy:  # an interrupt has ended the call that was reading
                     line.fail(BROKEN)
@@ -234,15 +234,6 @@ class Calls:
         self._is_reading = False
         if any(one.line for one in list(session.posted)):  # sent meanwhile
             self._workers.put(self._read_posted)
-
-
-def _remove(idle: deque[Line], line: Line) -> bool:
-    """Takes this connection, if it is idle."""
-    try:
-        idle.remove(line)
-    except ValueError:
-        return False
-    return True
 
 
 def _ask(line: Line, until: float, *command: Any) -> Any:

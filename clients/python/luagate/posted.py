@@ -28,6 +28,14 @@ class Line:
         self.used = clock.now()
         self.posted: deque[Posted] = deque()
 
+    def take(self) -> bool:
+        """Takes it from the idle ones, if it is one of them."""
+        try:
+            self.idle.remove(self)
+        except ValueError:
+            return False
+        return True
+
     def fail(self, error: Exception) -> None:
         """The connection is not used any more: its releases are repeated."""
         while self.posted:

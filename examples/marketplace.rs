@@ -5,12 +5,13 @@
 //! cargo run --release --example marketplace    # REDIS_URL is the address of the server; default: redis://127.0.0.1/
 //! ```
 //!
-//! - An item is sold, bought or swapped only under its lock. So a price that was read under the lock is still valid
-//!   when the buyer pays it. Trades of different items do not wait for each other.
-//! - No lock protects the money, because a user may buy or sell two items at the same time. The script that pays checks
-//!   the buyer's funds and moves the money, in one step. A lock of the buyer would work too, but then a user could buy
-//!   only one item at a time.
-//! - Every script that writes checks that the lock is still held. A trader that was paused for too long writes nothing.
+//! - An item is sold, bought or swapped only under its lock. So a price that was read under the lock is still
+//!   valid when the buyer pays it. Trades of different items do not wait for each other.
+//! - No lock protects the money, because a user may buy or sell two items at the same time. The script that
+//!   pays checks the buyer's funds and moves the money, in one step. A lock of the buyer would work too, but
+//!   then a user could buy only one item at a time.
+//! - Every script that writes checks that the lock is still held. A trader that was paused for too long
+//!   writes nothing.
 
 use luagate::{Gate, Permit, scripts};
 use redis::{Commands, Connection, RedisResult, Script, ScriptInvocation};

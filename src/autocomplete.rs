@@ -71,8 +71,9 @@ impl Recent {
     /// Makes `contact` the newest. Returns the number of contacts after the call. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] if `keep` is not 1 to 1,000, or if the user's name is not valid. A server whose memory is
-    /// full refuses every contact except the one that is already the newest. The call can be repeated.
+    /// [`CallError::Invalid`] if `keep` is not 1 to 1,000, or if the user's name is not valid. A server whose
+    /// memory is full refuses every contact except the one that is already the newest. The call can be
+    /// repeated.
     pub fn add(&self, contact: impl AsRef<[u8]>) -> Result<u32, CallError> {
         block(|mode| self.add_by(contact.as_ref(), mode))
     }
@@ -206,8 +207,8 @@ impl Prefix {
     /// trip.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] for more than 1,000 members, or if the group's name is not valid. The call can be
-    /// repeated. The repetition counts only members that were not stored before it.
+    /// [`CallError::Invalid`] for more than 1,000 members, or if the group's name is not valid. The call can
+    /// be repeated. The repetition counts only members that were not stored before it.
     pub fn add<M: AsRef<[u8]>>(&self, members: impl IntoIterator<Item = M>) -> Result<u32, CallError> {
         let members: Vec<M> = members.into_iter().collect();
         block(|mode| self.add_by(&members, mode))

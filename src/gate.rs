@@ -39,8 +39,8 @@ pub(crate) const LONGEST_FLUSH: Duration = Duration::from_secs(30);
 /// A gate starts threads when they are first needed:
 ///
 /// - one that renews leases, repeats releases, and reports lost permits,
-/// - one for each connection, while nobody else reads it: for tasks, for waits that can be cancelled, and for releases
-///   whose replies are missing,
+/// - one for each connection, while nobody else reads it: for tasks, for waits that can be cancelled, and for
+///   releases whose replies are missing,
 /// - one for the callbacks of lost permits,
 /// - with Sentinel, one that receives messages about a new master. It starts when the gate is opened.
 ///
@@ -75,11 +75,12 @@ impl Gate {
     ///
     /// Write `rediss` in place of `redis` for TLS. This needs the feature `tls`. Database, user and password
     /// may also be
-    /// [parameters](crate::guide::deployments#parameters-of-a-url), as in `redis://host?db=2`. An unknown parameter is an
-    /// error.
+    /// [parameters](crate::guide::deployments#parameters-of-a-url), as in `redis://host?db=2`. An unknown
+    /// parameter is an error.
     ///
     /// # Errors
-    /// [`CallError::Invalid`] if `url` is not a valid URL. [`CallError::Failed`] if the server cannot be used.
+    /// [`CallError::Invalid`] if `url` is not a valid URL. [`CallError::Failed`] if the server cannot be
+    /// used.
     pub fn open(url: &str) -> Result<Gate, CallError> {
         Gate::builder(url).open()
     }
@@ -112,8 +113,8 @@ impl Gate {
     }
 
     /// The semaphore `name`, with the limit that is stored on the server. This caller declares no limit.
-    /// [`Semaphore::resize`] stores a limit that does not expire. If no limit is stored, acquiring returns the error
-    /// [`Invalid`](crate::errors::Invalid) with the text `no limit`.
+    /// [`Semaphore::resize`] stores a limit that does not expire. If no limit is stored, acquiring returns
+    /// the error [`Invalid`](crate::errors::Invalid) with the text `no limit`.
     pub fn stored_semaphore(&self, name: &str) -> Semaphore {
         Semaphore::new(self.shared.clone(), "semaphore", name, None)
     }
@@ -126,9 +127,9 @@ impl Gate {
     /// Permits of several semaphores, which are acquired together or not at all. Each pair is a semaphore and
     /// a number of permits. It takes 1 to 64 semaphores. A lock gives such a pair: [`Mutex::to_lock`],
     /// [`RwLock::to_read`] and
-    /// [`RwLock::to_write`]. The semaphores and locks keep their settings. One with an [id](Semaphore::id) chosen by the
-    /// application is not accepted. If they are of different gates, only `acquire` and `acquire_timeout`
-    /// work.
+    /// [`RwLock::to_write`]. The semaphores and locks keep their settings. One with an [id](Semaphore::id)
+    /// chosen by the application is not accepted. If they are of different gates, only `acquire` and
+    /// `acquire_timeout` work.
     #[doc(alias = "multi_lock")]
     pub fn several<'a>(&self, semaphores: impl IntoIterator<Item = (&'a Semaphore, u32)>) -> Several {
         Several::new(semaphores.into_iter().map(|(semaphore, permits)| (semaphore.clone(), permits)))
@@ -160,8 +161,8 @@ impl Gate {
     /// release permits that are still held.
     ///
     /// # Errors
-    /// [`CallError::Failed`] of the kind [`TimedOut`](FailureKind::TimedOut) if some releases are not confirmed after that time.
-    /// Their permits end with their leases. The call can be repeated.
+    /// [`CallError::Failed`] of the kind [`TimedOut`](FailureKind::TimedOut) if some releases are not
+    /// confirmed after that time. Their permits end with their leases. The call can be repeated.
     #[doc(alias("close", "shutdown"))]
     pub fn flush(&self) -> Result<(), CallError> {
         block(|mode| self.flush_by(mode))

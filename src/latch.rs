@@ -21,8 +21,8 @@ const LIFE: Duration = Duration::from_secs(86_400);
 
 /// A latch that opens after a number of ids have counted down. All processes that use its name share it.
 ///
-/// [`Gate::latch`](crate::Gate::latch) creates it. It consists of a name and settings: clones are cheap, and any number
-/// of threads can share it. It corresponds to `java.util.concurrent.CountDownLatch` and Redisson's
+/// [`Gate::latch`](crate::Gate::latch) creates it. It consists of a name and settings: clones are cheap, and
+/// any number of threads can share it. It corresponds to `java.util.concurrent.CountDownLatch` and Redisson's
 /// `RCountDownLatch`, with two differences:
 ///
 /// - Every caller declares the count. No process has to set it before others can wait.
@@ -31,8 +31,8 @@ const LIFE: Duration = Duration::from_secs(86_400);
 /// A latch is used once: it stays open after it has opened. For another round, use another name, for example
 /// with a date or a build number. The server keeps a latch for a day after the last `count_down` or wait, see
 /// [`life`](CountDownLatch::life). Then it is removed, and the next call starts a new latch.
-/// [`delete`](CountDownLatch::delete) removes it earlier. Until the latch opens, each id occupies a field of a hash on
-/// the server.
+/// [`delete`](CountDownLatch::delete) removes it earlier. Until the latch opens, each id occupies a field of
+/// a hash on the server.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
@@ -87,8 +87,8 @@ impl CountDownLatch {
     /// round trip.
     ///
     /// # Errors
-    /// [`CallError`]. After [`CallError::Unknown`] it is unknown whether the call counted, and another call counts
-    /// again. Use [`count_down_as`](CountDownLatch::count_down_as) to be able to repeat it.
+    /// [`CallError`]. After [`CallError::Unknown`] it is unknown whether the call counted, and another call
+    /// counts again. Use [`count_down_as`](CountDownLatch::count_down_as) to be able to repeat it.
     pub fn count_down(&self) -> Result<u32, CallError> {
         self.count_down_as(&self.new_id()?)
     }
@@ -183,8 +183,8 @@ impl CountDownLatch {
     /// others within 5 s.
     ///
     /// # Errors
-    /// [`CallError`]. The call can be repeated. A second call also deletes what was counted after the first one. This
-    /// is also true if the client repeats a call whose reply was lost.
+    /// [`CallError`]. The call can be repeated. A second call also deletes what was counted after the first
+    /// one. This is also true if the client repeats a call whose reply was lost.
     pub fn delete(&self) -> Result<bool, CallError> {
         block(|mode| self.delete_by(mode))
     }
@@ -214,8 +214,8 @@ impl CountDownLatch {
     /// [`cancelled_by`](CountDownLatch::cancelled_by).
     ///
     /// # Errors
-    /// [`WaitError`]. If the server cannot be reached, the wait fails at once at its first call, and later after
-    /// [`GateBuilder::outage_timeout`](crate::GateBuilder::outage_timeout).
+    /// [`WaitError`]. If the server cannot be reached, the wait fails at once at its first call, and later
+    /// after [`GateBuilder::outage_timeout`](crate::GateBuilder::outage_timeout).
     pub fn wait(&self) -> Result<(), WaitError> {
         block(|mode| self.wait_by(None, mode))
     }

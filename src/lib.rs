@@ -56,16 +56,19 @@
 //! # How every lock behaves
 //!
 //! - **Three ways to acquire.** Without waiting: `try_acquire`, `try_lock`, `try_read`; they return
-//!   [`Denied`](errors::Denied) if nothing is free. In line without a time limit: `acquire`, `lock`, `read`. In line with a time limit: `acquire_timeout`,
-//!   `try_lock_for`, `try_read_for`. No caller overtakes the line, except by a [head start](Semaphore::head_start).
-//! - **Calls block their thread**, for one round trip or until their wait ends. Their async form, such as `acquire_async`, blocks no
-//!   thread. It needs no runtime and works on every executor.
-//! - **Dropping a permit releases it**, and does not wait for the reply. Later calls of the gate for the same name run after
-//!   the release. [`Permit::release`] returns its result, and [`Gate::flush`] waits for all releases.
-//! - **Leases.** A permit of a crashed process becomes free when its lease ends. The default lease is 30 s, and the
-//!   client renews it in the background until the permit is dropped. A permit can be lost: see [`Permit::is_lost`].
-//! - **Fences.** Only a data store that compares [fences](Permit::fence) rejects the writes of a process that was paused
-//!   for longer than its lease.
+//!   [`Denied`](errors::Denied) if nothing is free. In line without a time limit: `acquire`, `lock`, `read`.
+//!   In line with a time limit: `acquire_timeout`, `try_lock_for`, `try_read_for`. No caller overtakes the
+//!   line, except by a [head start](Semaphore::head_start).
+//! - **Calls block their thread**, for one round trip or until their wait ends. Their async form, such as
+//!   `acquire_async`, blocks no thread. It needs no runtime and works on every executor.
+//! - **Dropping a permit releases it**, and does not wait for the reply. Later calls of the gate for the same
+//!   name run after the release. [`Permit::release`] returns its result, and [`Gate::flush`] waits for all
+//!   releases.
+//! - **Leases.** A permit of a crashed process becomes free when its lease ends. The default lease is 30 s,
+//!   and the client renews it in the background until the permit is dropped. A permit can be lost: see
+//!   [`Permit::is_lost`].
+//! - **Fences.** Only a data store that compares [fences](Permit::fence) rejects the writes of a process that
+//!   was paused for longer than its lease.
 //! - **One server decides.** A failover may forget the last grants: see [`guide::faults`].
 //! - **[Errors](errors)** are one small enum for each kind of operation. All of them convert into [`Error`].
 //!
@@ -75,9 +78,11 @@
 //! - [`guide::async_programs`]: this crate in an async program, on any executor.
 //! - [`guide::production`]: settings of the server, memory, manual failover, stuck holders, upgrades.
 //! - [`guide::observability`]: the [counters](Counters) of a gate, and the feature `tracing`.
-//! - [`memory`]: a server inside the process, for your unit tests. A test moves its clock. Needs the feature `memory`.
+//! - [`memory`]: a server inside the process, for your unit tests. A test moves its clock. Needs the feature
+//!   `memory`.
 //! - [`admin`]: what tools need to operate the servers of a gate.
-//! - [`GateBuilder::root_certificates`]: TLS, with the feature `tls`. Your program chooses the cryptography library.
+//! - [`GateBuilder::root_certificates`]: TLS, with the feature `tls`. Your program chooses the cryptography
+//!   library.
 //! - [`guide::internals`]: the code of this crate, for contributors.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 /// A lock that only one caller at a time holds, over all processes and machines.
 ///
-/// [`Gate::mutex`](crate::Gate::mutex) creates it. It is fair: first come, first served. It is not re-entrant: a caller
-/// that holds it and locks it again waits for its own release. By default the lock has a lease of 30 s, which
-/// is renewed until its [`Permit`] is dropped. The permit also unlocks it, with [`release`](Permit::release).
+/// [`Gate::mutex`](crate::Gate::mutex) creates it. It is fair: first come, first served. It is not
+/// re-entrant: a caller that holds it and locks it again waits for its own release. By default the lock has a
+/// lease of 30 s, which is renewed until its [`Permit`] is dropped. The permit also unlocks it, with
+/// [`release`](Permit::release).
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {
@@ -36,8 +37,8 @@ impl Mutex {
     /// Changes the settings, which are those of a [`Semaphore`]: [`lease`](Semaphore::lease),
     /// [`label`](Semaphore::label),
     /// [`id`](Semaphore::id), [`max_waiting`](Semaphore::max_waiting), [`head_start`](Semaphore::head_start),
-    /// [`at_least`](Semaphore::at_least), [`cancelled_by`](Semaphore::cancelled_by) and [`on_lost`](Semaphore::on_lost). Name
-    /// and limit stay, whatever `set` returns:
+    /// [`at_least`](Semaphore::at_least), [`cancelled_by`](Semaphore::cancelled_by) and
+    /// [`on_lost`](Semaphore::on_lost). Name and limit stay, whatever `set` returns:
     ///
     /// ```no_run
     /// # fn main() -> Result<(), luagate::Error> {

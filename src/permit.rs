@@ -32,9 +32,9 @@ use std::time::{Duration, Instant};
 ///
 /// A permit can be lost at any time. Its lease may end while this process is paused or cannot reach the
 /// server.
-/// [`is_lost`](Permit::is_lost) reports a loss early rather than late. But it cannot protect the work after that check.
-/// The [`fence`](Permit::fence) can, if the protected resource refuses every fence lower than the highest one
-/// it has seen.
+/// [`is_lost`](Permit::is_lost) reports a loss early rather than late. But it cannot protect the work after
+/// that check. The [`fence`](Permit::fence) can, if the protected resource refuses every fence lower than the
+/// highest one it has seen.
 #[must_use = "a permit is released as soon as it is dropped"]
 pub struct Permit {
     shared: Arc<Shared>,
@@ -112,9 +112,9 @@ impl Permit {
     /// Starts a new lease from now. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`PermitError::Lost`] if the permit is lost. A lost permit never becomes valid again. After any other error the
-    /// permit is valid until its old lease ends. After [`PermitError::Unknown`] the earlier of the old and
-    /// the new end counts.
+    /// [`PermitError::Lost`] if the permit is lost. A lost permit never becomes valid again. After any other
+    /// error the permit is valid until its old lease ends. After [`PermitError::Unknown`] the earlier of the
+    /// old and the new end counts.
     #[doc(alias = "extend")]
     pub fn refresh(&self) -> Result<(), PermitError> {
         let permits = [self];
@@ -162,8 +162,8 @@ impl Permit {
     /// the same time.
     ///
     /// # Errors
-    /// [`ReleaseError`] if the server did not confirm the release. It contains the permit, so that the caller can try
-    /// again. Dropping the error releases in the background.
+    /// [`ReleaseError`] if the server did not confirm the release. It contains the permit, so that the caller
+    /// can try again. Dropping the error releases in the background.
     #[doc(alias = "unlock")]
     pub fn release(self) -> Result<Released, ReleaseError> {
         block(|mode| release::one(self, mode))
@@ -185,8 +185,8 @@ impl Permit {
     ///
     /// # Errors
     /// [`PermitError::Invalid`] for 0, and for all of them or more: use [`release`](Permit::release).
-    /// [`PermitError::Lost`] if the permit is lost. After any other error the same call can be repeated, because the
-    /// client sends the number that it keeps, not the number that it releases.
+    /// [`PermitError::Lost`] if the permit is lost. After any other error the same call can be repeated,
+    /// because the client sends the number that it keeps, not the number that it releases.
     pub fn release_some(&mut self, permits: u32) -> Result<(), PermitError> {
         block(|mode| self.release_some_by(permits, mode))
     }
@@ -281,9 +281,9 @@ impl Permit {
     /// ```
     ///
     /// # Errors
-    /// [`ReleaseError`](crate::errors::ReleaseError) for each permit whose release the server did not confirm. It
-    /// contains the permit, so that the caller can try again. Dropping it does not block: the release
-    /// continues in the background. A failure of one does not prevent the release of the others.
+    /// [`ReleaseError`](crate::errors::ReleaseError) for each permit whose release the server did not
+    /// confirm. It contains the permit, so that the caller can try again. Dropping it does not block: the
+    /// release continues in the background. A failure of one does not prevent the release of the others.
     #[must_use = "it contains the result for each permit"]
     pub fn release_each(permits: impl IntoIterator<Item = Permit>) -> Vec<Result<Released, ReleaseError>> {
         let permits: Vec<Permit> = permits.into_iter().collect();
@@ -331,9 +331,9 @@ impl Permit {
     }
 
     /// Stops the background renewal. The permit ends with its current lease, unless the caller calls
-    /// [`refresh`](Self::refresh). [`on_lost`](crate::Semaphore::on_lost) still reports the end. A renewal that
-    /// is already on its way still counts: read [`remaining`](Self::remaining) again after a round trip. A
-    /// permit that is permanent or not renewed does not change. Does not block and sends nothing to the
+    /// [`refresh`](Self::refresh). [`on_lost`](crate::Semaphore::on_lost) still reports the end. A renewal
+    /// that is already on its way still counts: read [`remaining`](Self::remaining) again after a round trip.
+    /// A permit that is permanent or not renewed does not change. Does not block and sends nothing to the
     /// server.
     pub fn stop_renewal(&self) {
         if self.is_own_process() {

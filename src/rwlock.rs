@@ -11,12 +11,13 @@ use std::time::Duration;
 
 /// A lock that many readers or one writer can hold at the same time, over all processes and machines.
 ///
-/// [`Gate::rwlock`](crate::Gate::rwlock) creates it. It is fair: first come, first served. A waiting writer holds back
-/// the readers that come after it, so neither readers nor writers starve. Each reader has a separate lease:
-/// the share of a crashed reader becomes free when that lease ends, even if others continue to read. The lock
-/// is not re-entrant. A writer can continue as a reader with [`downgrade`](Permit::downgrade). A reader that
-/// asks to write waits for its own release. By default the lock has a lease of 30 s, which is renewed until
-/// its [`Permit`] is dropped. The permit also unlocks it, with [`release`](Permit::release).
+/// [`Gate::rwlock`](crate::Gate::rwlock) creates it. It is fair: first come, first served. A waiting writer
+/// holds back the readers that come after it, so neither readers nor writers starve. Each reader has a
+/// separate lease: the share of a crashed reader becomes free when that lease ends, even if others continue
+/// to read. The lock is not re-entrant. A writer can continue as a reader with
+/// [`downgrade`](Permit::downgrade). A reader that asks to write waits for its own release. By default the
+/// lock has a lease of 30 s, which is renewed until its [`Permit`] is dropped. The permit also unlocks it,
+/// with [`release`](Permit::release).
 ///
 /// ```no_run
 /// # fn main() -> Result<(), luagate::Error> {

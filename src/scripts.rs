@@ -21,8 +21,8 @@
 //!
 //! For each function there is a type with the same arguments, for example [`semaphore::Acquire`]. It
 //! implements
-//! [`Call`]. [`evalsha`] and [`eval`] build its command as a [`redis::Cmd`], your client sends it, and [`read`] converts
-//! the reply. Most programs need one function like this:
+//! [`Call`]. [`evalsha`] and [`eval`] build its command as a [`redis::Cmd`], your client sends it, and
+//! [`read`] converts the reply. Most programs need one function like this:
 //!
 //! ```no_run
 //! use luagate::errors::CallError;

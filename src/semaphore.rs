@@ -18,9 +18,9 @@ use std::time::Duration;
 /// A counting semaphore: it limits how many permits are held at the same time, over all processes that use
 /// its name.
 ///
-/// [`Gate::semaphore`](crate::Gate::semaphore) creates it. It consists of a name and settings: clones are cheap, and
-/// any number of threads can share it. Each acquire has a new id, so 20 threads with one `Semaphore` are 20
-/// callers.
+/// [`Gate::semaphore`](crate::Gate::semaphore) creates it. It consists of a name and settings: clones are
+/// cheap, and any number of threads can share it. Each acquire has a new id, so 20 threads with one
+/// `Semaphore` are 20 callers.
 ///
 /// It is fair: first come, first served, over all processes. No caller overtakes the line, except with a
 /// [head start](Self::head_start). A request for many permits at the head of the line holds back the smaller
@@ -55,8 +55,8 @@ impl Semaphore {
     }
 
     /// Joins the line only while fewer than `n` (1 to 2^31-1) wait. Otherwise the call returns
-    /// [`LineFull`](crate::errors::AcquireError::LineFull) at once, with the number of waiters. For a service that
-    /// refuses work instead of a long wait.
+    /// [`LineFull`](crate::errors::AcquireError::LineFull) at once, with the number of waiters. For a service
+    /// that refuses work instead of a long wait.
     ///
     /// The server decides this in the same step that adds a waiter to the line. A caller that is already in
     /// line stays there, even if other callers declare a smaller `n`. Waiters whose process has ended do not

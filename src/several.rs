@@ -97,9 +97,10 @@ impl Several {
     /// share a group, as in `{group}:name`, so that one server stores them. Blocks for one round trip.
     ///
     /// # Errors
-    /// [`TryAcquireError::Denied`] names the first semaphore that did not grant. [`TryAcquireError::Invalid`] for names
-    /// of different groups, a semaphore given twice, no semaphore, more than 64, or a semaphore with an
-    /// [id](Semaphore::id) or a [ticket](Semaphore::ticket) chosen by the application. After any error nothing stays held.
+    /// [`TryAcquireError::Denied`] names the first semaphore that did not grant. [`TryAcquireError::Invalid`]
+    /// for names of different groups, a semaphore given twice, no semaphore, more than 64, or a semaphore
+    /// with an [id](Semaphore::id) or a [ticket](Semaphore::ticket) chosen by the application. After any
+    /// error nothing stays held.
     pub fn try_acquire(&self) -> Result<SeveralPermits, TryAcquireError> {
         block(|mode| self.try_acquire_by(Caller::of(mode)))
     }
@@ -134,7 +135,8 @@ impl Several {
     /// As [`Semaphore::acquire`]. [`AcquireError::Lost`] if permits that were already granted were lost
     /// during the wait. [`AcquireError::Invalid`] for a semaphore given twice, no semaphore, more than 64, or
     /// a semaphore with an
-    /// [id](Semaphore::id) or a [ticket](Semaphore::ticket) chosen by the application. After any error nothing stays held.
+    /// [id](Semaphore::id) or a [ticket](Semaphore::ticket) chosen by the application. After any error
+    /// nothing stays held.
     pub fn acquire(&self) -> Result<SeveralPermits, AcquireError> {
         block(|mode| self.acquire_by(None, Caller::of(mode)))
     }
@@ -156,7 +158,8 @@ impl Several {
     /// timeout of zero asks the first semaphore without waiting.
     ///
     /// # Errors
-    /// [`AcquireError::TimedOut`] names the semaphore that was waited for. Otherwise as [`acquire`](Several::acquire).
+    /// [`AcquireError::TimedOut`] names the semaphore that was waited for. Otherwise as
+    /// [`acquire`](Several::acquire).
     pub fn acquire_timeout(&self, timeout: Duration) -> Result<SeveralPermits, AcquireError> {
         let deadline = self.deadline(timeout)?;
         block(|mode| self.acquire_by(deadline, Caller::of(mode)))
@@ -467,7 +470,8 @@ impl SeveralPermits {
     /// Starts a new lease for all of them from now. Blocks for one round trip to each gate.
     ///
     /// # Errors
-    /// [`PermitError::Lost`] if one of them is lost. After any other error they are valid until their old leases end.
+    /// [`PermitError::Lost`] if one of them is lost. After any other error they are valid until their old
+    /// leases end.
     pub fn refresh(&self) -> Result<(), PermitError> {
         block(|mode| self.refresh_by(mode))
     }
@@ -487,8 +491,8 @@ impl SeveralPermits {
     /// released nevertheless. Blocks for one round trip to each gate.
     ///
     /// # Errors
-    /// [`ReleaseError`] if a server did not confirm the release. It contains the permits, so that the caller can try
-    /// again.
+    /// [`ReleaseError`] if a server did not confirm the release. It contains the permits, so that the caller
+    /// can try again.
     pub fn release(self) -> Result<Released, ReleaseError<SeveralPermits>> {
         block(|mode| self.release_by(mode))
     }

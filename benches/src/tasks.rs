@@ -16,8 +16,8 @@ use tokio::runtime::Runtime;
 
 const ROUNDS: usize = 15;
 const PAIRS: usize = 1_000;
-/// How many tasks work at a time, the pairs of each, and the limit of the ratio. There are so many pairs that the start of
-/// the tasks does not count.
+/// How many tasks work at a time, the pairs of each, and the limit of the ratio. There are so many pairs that
+/// the start of the tasks does not count.
 const CROWDS: [(usize, usize, f64); 3] = [(64, 400, 1.0), (200, 150, 1.0), (1_000, 50, 0.95)];
 const BESIDE: &str = "the scripts sent raw on a multiplexed connection";
 const LEASE: Duration = Duration::from_secs(30);

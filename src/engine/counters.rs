@@ -29,8 +29,8 @@ pub struct Counters {
     pub waited: u64,
     /// Permits that turned out to be lost while this process held them. Each counts once, when the loss is
     /// noticed: by
-    /// [`remaining`](crate::Permit::remaining) or [`is_lost`](crate::Permit::is_lost) after the end of the lease, by a
-    /// refused refresh or renewal, or by a release that found nothing.
+    /// [`remaining`](crate::Permit::remaining) or [`is_lost`](crate::Permit::is_lost) after the end of the
+    /// lease, by a refused refresh or renewal, or by a release that found nothing.
     ///
     /// Two cases do not count: a lost permit that is dropped before the loss is noticed, while the server
     /// cannot be reached; and a permit whose release had to be repeated, since the first release may have

@@ -1,8 +1,8 @@
 //! One server of a gate, and its connections, which are made again when needed:
 //!
 //! - one for calls, of all threads and tasks,
-//! - one for messages, while somebody waits in line. So a flood of messages delays no reply, and a server that ends the
-//!   subscription ends no call,
+//! - one for messages, while somebody waits in line. So a flood of messages delays no reply, and a server
+//!   that ends the subscription ends no call,
 //! - one for calls that replicas must confirm, if the gate requires that: `WAIT` blocks a connection.
 
 use super::connection::{Connection, Receiver};

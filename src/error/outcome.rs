@@ -93,7 +93,8 @@ impl fmt::Display for Used {
 ///
 /// Another caller may use the same id, or the reply to an earlier call of this caller was lost. A call takes
 /// its own grant, also if a connection broke and the call was sent again. To take the permit over, call
-/// [`Semaphore::adopt`](crate::Semaphore::adopt). To release it, call [`Semaphore::revoke`](crate::Semaphore::revoke).
+/// [`Semaphore::adopt`](crate::Semaphore::adopt). To release it, call
+/// [`Semaphore::revoke`](crate::Semaphore::revoke).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AlreadyHeld {
@@ -193,8 +194,8 @@ pub struct StillClosed {
 #[non_exhaustive]
 pub struct Cancelled {
     /// The ticket of the wait. With it, a later wait can have the same place in line: see
-    /// [`Semaphore::ticket`](crate::Semaphore::ticket). `None`: the caller was not in line yet, or waited for several
-    /// semaphores or for a latch.
+    /// [`Semaphore::ticket`](crate::Semaphore::ticket). `None`: the caller was not in line yet, or waited for
+    /// several semaphores or for a latch.
     pub ticket: Option<Ticket>,
 }
 

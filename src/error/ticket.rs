@@ -12,8 +12,8 @@ const HIGHEST: u64 = (1 << 53) - 1;
 ///
 /// The server gives it to a waiter. A program receives it with [`Cancelled`](crate::errors::Cancelled), from
 /// [`Permit::ticket`](crate::Permit::ticket) or in an [`Inspection`](crate::inspection::Inspection).
-/// [`Semaphore::ticket`](crate::Semaphore::ticket) takes it for a later wait for the same name. To keep it while the
-/// program restarts, store its text:
+/// [`Semaphore::ticket`](crate::Semaphore::ticket) takes it for a later wait for the same name. To keep it
+/// while the program restarts, store its text:
 ///
 /// ```
 /// # fn resume(ticket: luagate::Ticket, jobs: luagate::Semaphore) -> Result<(), luagate::Error> {

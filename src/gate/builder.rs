@@ -249,9 +249,9 @@ impl GateBuilder {
     /// forget the permit. Each grant needs one more packet, with a refresh and `WAIT`.
     ///
     /// If too few replicas confirm a grant, the client releases it and returns an error of the kind
-    /// [`TooFewReplicas`](crate::errors::FailureKind::TooFewReplicas). If they do not confirm a new lease, the permit
-    /// keeps its old lease. Redis may promote a replica that did not confirm. Therefore this setting makes a
-    /// loss rare, but does not exclude it. Only the fence protects in that case.
+    /// [`TooFewReplicas`](crate::errors::FailureKind::TooFewReplicas). If they do not confirm a new lease,
+    /// the permit keeps its old lease. Redis may promote a replica that did not confirm. Therefore this
+    /// setting makes a loss rare, but does not exclude it. Only the fence protects in that case.
     pub fn min_replicas(mut self, count: u32, timeout: Duration) -> Self {
         self.replicas = Some(MinReplicas { count, timeout });
         self

@@ -26,7 +26,8 @@ use redis::ConnectionLike;
 /// count again. The latch is kept for at least `life_ms` from now, 1 ms to 100 years.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
+/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no
+/// valid reply.
 pub fn count_down(
     con: &mut dyn ConnectionLike,
     keys: &LatchKeys,
@@ -42,7 +43,8 @@ pub fn count_down(
 /// The latch is kept for at least `life_ms` from now, 1 ms to 100 years.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
+/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no
+/// valid reply.
 pub fn wait(
     con: &mut dyn ConnectionLike,
     keys: &LatchKeys,

@@ -28,7 +28,8 @@ use redis::ConnectionLike;
 /// Asks for permits, at once or in line. Repeating the call with the same id grants nothing twice.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
+/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no
+/// valid reply.
 pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<AcquireAnswer, CallError> {
     run(con, &Acquire { keys, ask: *ask })
 }
@@ -40,7 +41,8 @@ pub fn acquire(con: &mut dyn ConnectionLike, keys: &Keys, ask: &Ask) -> Result<A
 /// the same id.
 ///
 /// # Errors
-/// [`CallError::Invalid`] if `keep` is more than the id holds. Otherwise the reason why there was no valid reply.
+/// [`CallError::Invalid`] if `keep` is more than the id holds. Otherwise the reason why there was no valid
+/// reply.
 pub fn release(
     con: &mut dyn ConnectionLike,
     keys: &Keys,
@@ -60,7 +62,8 @@ pub fn release(
 /// not change.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
+/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no
+/// valid reply.
 pub fn refresh(
     con: &mut dyn ConnectionLike,
     keys: &Keys,
@@ -112,7 +115,8 @@ pub fn resize(
 /// same id grants nothing twice.
 ///
 /// # Errors
-/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no valid reply.
+/// [`CallError::Invalid`] for an argument that the script refuses. Otherwise the reason why there was no
+/// valid reply.
 pub fn try_acquire_several(
     con: &mut dyn ConnectionLike,
     id: &str,

@@ -24,9 +24,9 @@ impl Semaphore {
     /// [`cancelled_by`](Self::cancelled_by).
     ///
     /// # Errors
-    /// [`TryAcquireError::Denied`] if no permit is free or others wait. The error contains the time until the next lease
-    /// expires. If the server refuses the call [only for now](crate::guide::errors#errors-that-pass), it is
-    /// repeated for the
+    /// [`TryAcquireError::Denied`] if no permit is free or others wait. The error contains the time until the
+    /// next lease expires. If the server refuses the call [only for
+    /// now](crate::guide::errors#errors-that-pass), it is repeated for the
     /// [read timeout](crate::GateBuilder::read_timeout). After any error nothing stays held.
     pub fn try_acquire(&self) -> Result<Permit, TryAcquireError> {
         self.try_acquire_many(1)
@@ -89,8 +89,9 @@ impl Semaphore {
     /// can end the wait through [`cancelled_by`](Semaphore::cancelled_by).
     ///
     /// # Errors
-    /// [`AcquireError`]. If the server cannot be reached, the wait fails at once at its first call, and later after
-    /// [`GateBuilder::outage_timeout`](crate::GateBuilder::outage_timeout). After any error nothing stays held.
+    /// [`AcquireError`]. If the server cannot be reached, the wait fails at once at its first call, and later
+    /// after [`GateBuilder::outage_timeout`](crate::GateBuilder::outage_timeout). After any error nothing
+    /// stays held.
     pub fn acquire(&self) -> Result<Permit, AcquireError> {
         self.acquire_many(1)
     }
@@ -190,10 +191,10 @@ impl Semaphore {
     /// ```
     ///
     /// # Errors
-    /// [`RunError::NotAcquired`] if there was no permit in time; then `work` did not run. [`RunError::Lost`] if the permit
-    /// was lost before `work` ended. Then another caller may have held it at the same time, and only the
-    /// [fence](Permit::fence) protects what `work` has changed. A release that the server did not confirm is no error: it
-    /// continues in the background.
+    /// [`RunError::NotAcquired`] if there was no permit in time; then `work` did not run. [`RunError::Lost`]
+    /// if the permit was lost before `work` ended. Then another caller may have held it at the same time, and
+    /// only the [fence](Permit::fence) protects what `work` has changed. A release that the server did not
+    /// confirm is no error: it continues in the background.
     ///
     /// # Cancel safety
     /// If this is dropped, `work` is dropped, and the permit is released in the background.
@@ -222,8 +223,8 @@ impl Semaphore {
     /// process, or this process before a restart. Blocks for two round trips.
     ///
     /// # Errors
-    /// [`PermitError::Lost`] if `id` holds nothing. [`PermitError::Failed`] also while a release of `id` by this gate
-    /// is not confirmed.
+    /// [`PermitError::Lost`] if `id` holds nothing. [`PermitError::Failed`] also while a release of `id` by
+    /// this gate is not confirmed.
     pub fn adopt(&self, id: &str) -> Result<Permit, PermitError> {
         block(|mode| self.adopt_by(id, mode))
     }

@@ -52,8 +52,8 @@ impl Semaphore {
     /// A holder notices it at its next refresh. Until then, only the fence and
     /// [`HOLDS`](crate::scripts::HOLDS) prevent its writes. A waiter receives a message, and its wait ends
     /// with
-    /// [`AcquireError::Revoked`](crate::errors::AcquireError::Revoked). If the message is lost, or a proxy does not
-    /// deliver messages, the waiter asks again within 5 s and gets its place in line again.
+    /// [`AcquireError::Revoked`](crate::errors::AcquireError::Revoked). If the message is lost, or a proxy
+    /// does not deliver messages, the waiter asks again within 5 s and gets its place in line again.
     ///
     /// # Errors
     /// [`CallError`]. The call can be repeated.
@@ -181,8 +181,8 @@ impl Semaphore {
     /// trip.
     ///
     /// # Errors
-    /// [`CallError`]. The call can be repeated. [`CallError::Invalid`] if no limit is stored and this caller declares
-    /// none.
+    /// [`CallError`]. The call can be repeated. [`CallError::Invalid`] if no limit is stored and this caller
+    /// declares none.
     pub fn available_permits(&self) -> Result<u32, CallError> {
         block(|mode| self.free(mode))
     }

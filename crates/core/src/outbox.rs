@@ -10,20 +10,22 @@
 //! | being sent | one driver: the gate's own thread, or a caller | confirmed; or due |
 //! | confirmed, while a lost call may still run | nobody | due, when the connection of that call is closed |
 //!
-//! 1. Before a call, the due releases of its name are sent, and those that are being sent are waited for. A posted release
-//!    precedes it on the same connection.
-//! 2. If a release has failed since a call was sent, an answer that a late release would change counts for nothing: the call
-//!    is made once more. The same if a posted release is confirmed on a connection that later calls do not use: it may have
-//!    run after them.
-//! 3. The release of a call without an answer is posted behind it, while that connection is open. If the server does not
-//!    answer there, it is also sent elsewhere. This does not confirm it: the lost call may run later, and its connection may
-//!    break before the release behind it runs. So it is sent once more when that connection is closed. The id of an
-//!    application will be used again: then that connection is closed before the release is sent elsewhere.
-//! 4. A call with an id of the application waits for all releases of this id, except for one that is posted and names its
-//!    fence. A grant with such a fence is not taken for a new one.
-//! 5. Other calls of the name do not wait for the release of a lost call. It may take as long as the connection lasts.
-//! 6. A lookup may find a permit that another release names. It is left to that release. Otherwise that one would find
-//!    nothing, and the holder would be told that the permit was lost.
+//! 1. Before a call, the due releases of its name are sent, and those that are being sent are waited for. A
+//!    posted release precedes it on the same connection.
+//! 2. If a release has failed since a call was sent, an answer that a late release would change counts for
+//!    nothing: the call is made once more. The same if a posted release is confirmed on a connection that
+//!    later calls do not use: it may have run after them.
+//! 3. The release of a call without an answer is posted behind it, while that connection is open. If the
+//!    server does not answer there, it is also sent elsewhere. This does not confirm it: the lost call may
+//!    run later, and its connection may break before the release behind it runs. So it is sent once more when
+//!    that connection is closed. The id of an application will be used again: then that connection is closed
+//!    before the release is sent elsewhere.
+//! 4. A call with an id of the application waits for all releases of this id, except for one that is posted
+//!    and names its fence. A grant with such a fence is not taken for a new one.
+//! 5. Other calls of the name do not wait for the release of a lost call. It may take as long as the
+//!    connection lasts.
+//! 6. A lookup may find a permit that another release names. It is left to that release. Otherwise that one
+//!    would find nothing, and the holder would be told that the permit was lost.
 
 use super::call::Packed;
 use super::exchange::{BATCH, RawReply, error_in, is_no_script};

@@ -2,11 +2,11 @@
 //!
 //! Words, numbers of fields and other numbers must be equal. Fences, tickets and times differ in each run, so
 //! these rules apply:
-//! - A number of 16 digits is a fence or a ticket. Two that are equal on the page must be equal here, and two that
-//!   differ must differ.
+//! - A number of 16 digits is a fence or a ticket. Two that are equal on the page must be equal here, and two
+//!   that differ must differ.
 //! - `now` must be a server time during the command.
-//! - Another number of 13 digits is a time. It is as far from `now` as on the page. If it appeared before, it is the
-//!   same time as then.
+//! - Another number of 13 digits is a time. It is as far from `now` as on the page. If it appeared before, it
+//!   is the same time as then.
 //! - `retry_after` and `next_expiry` are equal, or lead to the same time as on the page.
 
 use super::reply::{Kind, Shown, Value};

@@ -96,8 +96,8 @@ pub fn master_fails(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A slot moves in several steps, there and back. At each step a caller waits, and a renewed permit is held. Calls
-/// that the nodes refuse during the move are carried out after it.
+/// A slot moves in several steps, there and back. At each step a caller waits, and a renewed permit is held.
+/// Calls that the nodes refuse during the move are carried out after it.
 pub fn slots_move(client: &Client) -> Result<(), Failed> {
     let mut scene = Scene::new(client);
     let masters = scene.cluster.masters();

@@ -1,5 +1,5 @@
-//! The client's machine is suspended: its monotonic clock stops, and the server's time goes on. And the client's
-//! wall clock makes a step, which a client may take for this.
+//! The client's machine is suspended: its monotonic clock stops, and the server's time goes on. And the
+//! client's wall clock makes a step, which a client may take for this.
 
 use super::client::Client;
 use super::driver::Driver;

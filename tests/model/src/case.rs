@@ -268,8 +268,8 @@ impl Common {
         self.facts.submitted.lock().unwrap().push((packet, now()));
     }
 
-    /// Whether time has passed although somebody could work, and a packet has waited for the read timeout. If a
-    /// caller's time ends then, the server counts as silent: nobody has read its replies.
+    /// Whether time has passed although somebody could work, and a packet has waited for the read timeout. If
+    /// a caller's time ends then, the server counts as silent: nobody has read its replies.
     fn is_late(&self) -> bool {
         let is_old = |at: Instant| now() >= at + READ_TIMEOUT - READ_TIMEOUT / 64;
         self.setup.steps > 0 && self.facts.submitted.lock().unwrap().iter().any(|(_, at)| is_old(*at))

@@ -16,8 +16,8 @@
 //! finds it.
 //!
 //! # What is checked of the connection
-//! - Each call gets its own replies, or an error that the events of the scenario explain. A call that failed as not sent
-//!   was not sent.
+//! - Each call gets its own replies, or an error that the events of the scenario explain. A call that failed
+//!   as not sent was not sent.
 //! - Each posted packet gets its replies or an error, once.
 //! - Nobody waits for ever. Nobody is woken late: only because time passes.
 //! - Packets of a caller reach the server in their order, and once.
@@ -27,13 +27,13 @@
 //! - When nobody needs the connection, no thread reads. When it is closed, its own thread ends.
 //!
 //! # What is checked of the gate's own thread
-//! - After each call, each job works. Each job works at the latest at the time for which it was called, or for which it
-//!   asked.
+//! - After each call, each job works. Each job works at the latest at the time for which it was called, or
+//!   for which it asked.
 //! - No job is dropped while it has work left, also if the gate is dropped. Afterwards all jobs are dropped.
 //! - Work that was spawned is polled whenever it is woken, until its end, and is dropped then.
 //! - A task that sleeps is woken at its time, by its present waker. A timer that was dropped wakes nobody.
-//! - When nothing is left, the thread ends. It is started again when it is needed, also after the system could not start
-//!   a thread.
+//! - When nothing is left, the thread ends. It is started again when it is needed, also after the system
+//!   could not start a thread.
 //! - No lock is held while a job works, while work is polled or dropped, or while a waker is used or dropped.
 //!
 //! # What is checked of a value
@@ -61,11 +61,12 @@
 //! that is polled in any way.
 //!
 //! # What is not checked
-//! - Locks and atomics behave as if all threads ran on one processor. The connection has atomics only for flags.
+//! - Locks and atomics behave as if all threads ran on one processor. The connection has atomics only for
+//!   flags.
 //! - A condition variable wakes nobody without a reason.
 //! - Code of the program that panics or blocks.
-//! - The jobs of the library: the jobs of the model are called as these are. A thread that cannot be started for the last
-//!   call. A fork.
+//! - The jobs of the library: the jobs of the model are called as these are. A thread that cannot be started
+//!   for the last call. A fork.
 //! - A write does not block.
 //! - The stream itself, and a clock that a test moves.
 //! - Several permits in one future, and more than one future. Calls of a future that fail.

@@ -1,14 +1,14 @@
 //! Which situations are alike: those that differ only in what has no effect. Every event that is possible in
 //! one is possible in the other, and leads to situations that are alike again.
 //!
-//! - **Times** count relative to now, and all past times are equal. Scripts and clients compare times only with each
-//!   other, and each adds a lease or a wait to a time that it read.
-//! - **Tickets** count by their rank among all tickets that any client knows, **fences** by their rank among the
-//!   numbers that the same client knows. The next number is higher than all earlier ones, whatever they are. Only
-//!   tickets are ever compared between clients.
-//! - **Clients** are interchangeable: they may want the same, and their names are never compared. So a situation is the
-//!   set of the clients' data without names, in canonical order. The same holds for the numbers of calls and
-//!   connections.
+//! - **Times** count relative to now, and all past times are equal. Scripts and clients compare times only
+//!   with each other, and each adds a lease or a wait to a time that it read.
+//! - **Tickets** count by their rank among all tickets that any client knows, **fences** by their rank among
+//!   the numbers that the same client knows. The next number is higher than all earlier ones, whatever they
+//!   are. Only tickets are ever compared between clients.
+//! - **Clients** are interchangeable: they may want the same, and their names are never compared. So a
+//!   situation is the set of the clients' data without names, in canonical order. The same holds for the
+//!   numbers of calls and connections.
 //!
 //! The test `alike_situations_have_alike_successors` checks this claim in a small setting that is also
 //! explored with all differences.

@@ -15,7 +15,8 @@ const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/public-api.txt");
 /// The modules of `luagate-core` that luagate exports. The others are internal.
 const EXPORTED: [&str; 7] = ["autocomplete", "call", "invalid", "keys", "kind", "latch", "semaphore"];
 
-/// The public API with all features, one item on each line: that of luagate, and the types of the core that it exports.
+/// The public API with all features, one item on each line: that of luagate, and the types of the core that
+/// it exports.
 fn public_api() -> Option<String> {
     let own = api_of("luagate")?;
     let pages = "pub mod luagate::guide::"; // the guide may gain, lose and rename pages

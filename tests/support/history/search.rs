@@ -15,8 +15,8 @@
 //! at any later time, which explains nearly everything in a nearly unlimited number of ways. So at first the
 //! search keeps only few ways, those with the fewest unseen grants. An order found in this way is valid. If
 //! all of them fail, the search goes
-//! [back](super::back) and tries more. If that fails too, it keeps all ways, up to a bound. Beyond that the result is
-//! `undecided`, which proves nothing, and the report shows where the few ways failed.
+//! [back](super::back) and tries more. If that fails too, it keeps all ways, up to a bound. Beyond that the
+//! result is `undecided`, which proves nothing, and the report shows where the few ways failed.
 
 mod past;
 mod run;

@@ -1,5 +1,5 @@
-//! A semaphore of distributed-lock-redis with its defaults: a lease of 30 s, renewed while it is held, and retries
-//! after 10 to 200 ms.
+//! A semaphore of distributed-lock-redis with its defaults: a lease of 30 s, renewed while it is held, and
+//! retries after 10 to 200 ms.
 
 use distributed_lock_core::traits::{DistributedSemaphore, LockHandle, SemaphoreProvider};
 use distributed_lock_redis::{RedisLockProvider, RedisSemaphoreHandle};

@@ -1,4 +1,5 @@
-//! A semaphore of luagate with its defaults: a lease of 30 s, renewed while it is held. A permit is released by dropping it.
+//! A semaphore of luagate with its defaults: a lease of 30 s, renewed while it is held. A permit is released
+//! by dropping it.
 
 use luagate::{Gate, Permit};
 use scenes::Scene;

@@ -1,5 +1,5 @@
-//! A lock of rslock on one server, with its defaults: three tries, up to 200 ms apart, then an error. The program then
-//! asks again.
+//! A lock of rslock on one server, with its defaults: three tries, up to 200 ms apart, then an error. The
+//! program then asks again.
 
 use rslock::{LockError, LockGuard, LockManager};
 use scenes::Scene;

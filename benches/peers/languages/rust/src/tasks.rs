@@ -28,7 +28,8 @@ impl Scene {
                     let permit = enter(lock).await;
                     let entered = log.now();
                     if !hold.is_zero() {
-                        // Tokio's timer has a resolution of 1 ms: a task that sleeps for 1 ms could hold for 2 ms.
+                        // Tokio's timer has a resolution of 1 ms: a task that sleeps for 1 ms could hold for
+                        // 2 ms.
                         tokio::task::spawn_blocking(move || std::thread::sleep(hold)).await.unwrap();
                     }
                     stays.push([lock as u64, asked, entered, log.now()]);

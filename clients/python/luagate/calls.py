@@ -55,7 +55,9 @@ class Calls:
             if self._session.is_closed:
                 raise redis.ConnectionError("this Luagate is closed")
             job.read(_converse(job.commands, partial(_ask, line, limit)))
-            is_kept = self._keep(line, job.error)
+            self._busy.pop(line, None)
+            is_kept = True
+            self._keep(line, job.error)
         except (redis.RedisError, OSError) as error:
             now = clock.now()
             if now < limit and (raised := _of_handler(error, handled)):
@@ -64,8 +66,8 @@ class Calls:
                 self._failed(error, self._session.own(), line)
             job.error = error
         finally:
-            self._busy.pop(line, None)
             if not is_kept:
+                self._busy.pop(line, None)
                 line.fail(job.error or BROKEN)
             handled = raised = None  # its traceback refers to this frame
         job.is_done = True
@@ -92,15 +94,17 @@ class Calls:
         else:
             job.end()
 
-    def _keep(self, line: Line, error: Exception | None = None) -> bool:
-        """Keeps the connection for other calls. After an unexpected reply, the next one may belong to this call."""
+    def _keep(self, line: Line, error: Exception | None = None) -> None:
+        """Keeps the connection for other calls. After an unexpected reply, the next one may belong to this call.
+
+        As soon as it is idle, another thread may take it. So its last owner does not touch it after an interrupt here.
+        """
         if error or line.idle is not self._idle:
             line.connection.disconnect()
             line.fail(error or BROKEN)
         else:
             line.used = clock.now()
             line.idle.append(line)
-        return True
 
     def _failed(self, error: Exception, client: Any, line: Line | None) -> None:
         if line:
@@ -159,19 +163,23 @@ class Calls:
             if clock.now() - line.used >= UNCHECKED and not self._is_open(line):
                 self._broken.append(None)
                 return False
+            self._busy[line] = None
             posted.sent(line)
             line.connection.send_command(*posted.command())
-            is_kept = self._keep(line)
+            self._busy.pop(line, None)
+            is_kept = True
+            self._keep(line)
         except (redis.RedisError, OSError) as error:
             self._broken.append(None)
             if raised := _of_handler(error, handled):
                 raise raised from None
         finally:
             if not is_kept:
+                self._busy.pop(line, None)
                 line.fail(BROKEN)
+            if posted.line and not self._is_reading:
+                self._workers.put(self._read_posted)
             handled = raised = None
-        if not self._is_reading:
-            self._workers.put(self._read_posted)
         return True
 
     def _take(self, key: str, until: float) -> Line | None:
@@ -204,13 +212,15 @@ class Calls:
         self._busy[line], is_kept = None, False
         try:
             _read_posted(line, until)
-            is_kept = self._keep(line)
+            self._busy.pop(line, None)
+            is_kept = True
+            self._keep(line)
         except (redis.RedisError, OSError) as error:
             if clock.now() < until:
                 self._failed(error, self._session.own(), line)
         finally:
-            self._busy.pop(line, None)
             if not is_kept:
+                self._busy.pop(line, None)
                 line.fail(BROKEN)
 
     def _read_posted(self) -> None:
@@ -239,7 +249,10 @@ class Calls:
 def _ask(line: Line, until: float, *command: Any) -> Any:
     line.connection.send_command(*command)
     _read_posted(line, until)
-    return _read(line, until)
+    reply = _read(line, until)
+    if line.is_failed:  # meanwhile: this may be the reply to a release
+        raise BROKEN
+    return reply
 
 
 def _read_posted(line: Line, until: float) -> None:

@@ -27,6 +27,7 @@ class Line:
         self.idle = idle  # where it is while no call uses it
         self.used = clock.now()
         self.posted: deque[Posted] = deque()
+        self.is_failed = False
 
     def take(self) -> bool:
         """Takes it from the idle ones, if it is one of them."""
@@ -38,12 +39,19 @@ class Line:
 
     def fail(self, error: Exception) -> None:
         """The connection is not used any more: its releases are repeated."""
+        self.is_failed = True  # first: who still reads from it must not take the reply of a release for the next one
         while self.posted:
             self.posted.popleft().failed(error)
 
     def read(self, reply: Any) -> None:
         """Takes the reply to the first release: what the server returned, or its error."""
-        self.posted.popleft().read(reply)
+        try:
+            first = None if self.is_failed else self.posted.popleft()
+        except IndexError:
+            first = None
+        if first is None:
+            raise redis.ConnectionError("another thread has given up this connection")
+        first.read(reply)
 
 
 class Posted:

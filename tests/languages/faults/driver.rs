@@ -82,7 +82,7 @@ pub struct Driver {
 }
 
 /// The commands that change the whole process, or look at it.
-const OF_THE_PROCESS: [&str; 5] = ["exit", "fork", "interrupts", "loop", "threads"];
+const OF_THE_PROCESS: [&str; 6] = ["exit", "fork", "interrupts", "interrupts_everywhere", "loop", "threads"];
 
 impl Driver {
     /// Starts the driver of a client, with nothing opened.

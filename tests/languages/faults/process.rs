@@ -115,6 +115,17 @@ pub fn interrupts(client: &Client) -> Result<(), Failed> {
     Ok(())
 }
 
+/// An interrupt at each single place in the end of a block: it releases its permit, and the next blocks work.
+pub fn interrupts_everywhere(client: &Client) -> Result<(), Failed> {
+    let mut scene = Scene::new(client).has_waited();
+    let call = scene.driver.send("interrupts_everywhere gate=g name=end lease=600000");
+    let reply = scene.driver.ends_within(&call, Duration::from_secs(120)).ok_or("it does not end")?;
+    reply.expect("done");
+    assert!(reply.number("interrupted") >= 100, "{reply:?}");
+    scene.is_free("end");
+    Ok(())
+}
+
 /// A process forks while its gate is in use. Parent and child work on, and neither touches the other's
 /// permits.
 pub fn fork(client: &Client) -> Result<(), Failed> {

@@ -22,7 +22,7 @@ const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> 
     Fault { name, test, on_variants: true }
 }
 
-pub const FAULTS: [Fault; 57] = [
+pub const FAULTS: [Fault; 58] = [
     new("silent_server_before_the_first_wait", silence::before_the_first_wait),
     on_all("silent_server_during_the_wait", silence::during_the_wait),
     new("silent_server_after_the_wait", silence::after_the_wait),
@@ -57,6 +57,7 @@ pub const FAULTS: [Fault; 57] = [
     new("wall_clock_makes_a_step", suspend::wall_clock_steps),
     new("calls_are_cancelled_at_random", process::cancelled_calls),
     new("interrupts_at_random", process::interrupts),
+    new("interrupts_everywhere", process::interrupts_everywhere),
     new("process_forks", process::fork),
     new("second_event_loop", process::second_event_loop),
     new("work_returns_and_the_release_fails", work::result_is_kept),
@@ -131,6 +132,11 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         "interrupts_at_random",
         &["javascript", "go", "rust", "rust_async"],
         "the language interrupts no running code",
+    ),
+    (
+        "interrupts_everywhere",
+        &["asyncio", "javascript", "go", "java", "rust", "rust_async"],
+        "code is interrupted only where it waits, or not at all",
     ),
     (
         "silent_server_ends_a_wait_after_ten_seconds",

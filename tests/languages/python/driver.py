@@ -1,7 +1,10 @@
 """driver.py: reads commands, and calls luagate with threads. See ../faults/README.md."""
 
 import dataclasses
+import dis
+import functools
 import gc
+import itertools
 import os
 import random
 import signal
@@ -34,6 +37,39 @@ class Interrupted(TimeoutError):
     """Is raised by the signal handler. redis-py takes a TimeoutError for one of the network."""
 
 
+class Trace:
+    """Raises Interrupted at one place in the code of luagate or redis-py.
+
+    Only where Python calls signal handlers: at the start of a function, and after a call.
+    """
+
+    FOLLOWS = "CALL", "PRECALL", "RESUME"
+
+    def __init__(self, place):
+        self.left = place
+        self.is_done = False
+
+    def __call__(self, frame, event, _):
+        if frame.f_globals["__name__"].partition(".")[0] not in ("luagate", "redis"):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self.look
+
+    def look(self, frame, event, _):
+        if event == "opcode" and not self.is_done and frame.f_lasti in self.places(frame.f_code):
+            if not self.left:
+                self.is_done = True
+                raise Interrupted
+            self.left -= 1
+        return self.look
+
+    @staticmethod
+    @functools.cache
+    def places(code):
+        steps = list(dis.get_instructions(code))
+        return {after.offset for before, after in itertools.pairwise(steps) if before.opname.startswith(Trace.FOLLOWS)}
+
+
 class Driver:
     def __init__(self):
         self.gates, self.permits, self.losses = {}, {}, {}
@@ -45,7 +81,7 @@ class Driver:
             if command.verb == "exit":
                 write(command.call, "done")
                 return
-            if command.verb in ("fork", "threads", "interrupts"):  # only the main thread receives signals
+            if command.verb in ("fork", "threads", "interrupts", "interrupts_everywhere"):  # only the main thread receives signals
                 self.run(command)
             else:
                 threading.Thread(target=self.run, args=(command,), daemon=True).start()
@@ -219,6 +255,18 @@ class Driver:
         if raised - interrupted > raised // 20:  # Python itself loses those that come while it frees an object
             raise AssertionError(f"{raised - interrupted} of {raised} errors of the handler did not reach the caller")
         return "done", {"granted": grants, "interrupted": interrupted}
+
+    def interrupts_everywhere(self, command):
+        semaphore, permits = semaphore_of(self.gates[command.get("gate")], command.wants[0])
+        place = 0
+        while True:
+            try:
+                with semaphore.acquire(permits, 10):
+                    sys.settrace(Trace(place))
+                sys.settrace(None)
+                return "done", {"interrupted": place}
+            except Interrupted:
+                place += 1
 
 
 setattr(Driver, "try", Driver.try_)

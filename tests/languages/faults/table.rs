@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::{
-    access, busy_client, calls, cluster, counters, ending, errors, failover, messages, no_script, posted,
-    process, sentinel, several, silence, subscription, suspend, work,
+    access, busy_client, calls, cluster, counters, ending, errors, failover, messages, no_script, ordered,
+    posted, process, sentinel, several, silence, subscription, suspend, work,
 };
 use libtest_mimic::Failed;
 
@@ -84,12 +84,16 @@ pub const FAULTS: [Fault; 58] = [
 ];
 
 /// Faults that need what only some languages have.
-pub const MORE: [Fault; 13] = [
+pub const MORE: [Fault; 17] = [
     new("invalid_arguments", calls::arguments),
     new("other_kinds_of_client_objects", calls::kinds_of_clients),
     new("block_ends_and_replies_are_held_back", posted::without_reply),
     on_all("call_follows_the_release_of_a_block", posted::later_call),
     new("release_of_a_block_finds_a_loss", posted::loss_is_reported),
+    on_all("release_of_a_block_is_an_unknown_script", ordered::unknown_script),
+    on_all("release_of_a_block_is_refused_once", ordered::refused),
+    on_all("release_of_a_block_is_refused_for_long", ordered::refused_for_long),
+    on_all("reply_that_no_script_gives", ordered::forged_reply),
     on_all("client_without_a_free_connection", busy_client::without_connections),
     new("counters_of_calls", counters::of_calls),
     new("counters_of_the_background", counters::of_the_background),
@@ -106,6 +110,7 @@ const AT_ONCE: &str = "callers that are not in line yet get the error at once, a
 const FLUSH: &str = "`flush` waits for releases; a `Cancel` or a dropped future ends waiters";
 const OWN: &str = "its gate has opened connections of its own from the start";
 const IN_RUST: &str = "`tests/permits` tests the releases of the library";
+const TO_REPAIR: &str = "to be repaired: a late release or a forged reply has an effect on a later call";
 const NO_CLIENT: &str = "the library has no client of another library below it";
 
 /// A fault, the clients that it cannot happen to, and the reason.
@@ -161,6 +166,13 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("block_ends_and_replies_are_held_back", &["rust", "rust_async"], IN_RUST),
     ("call_follows_the_release_of_a_block", &["rust", "rust_async"], IN_RUST),
     ("release_of_a_block_finds_a_loss", &["rust", "rust_async"], IN_RUST),
+    ("release_of_a_block_is_an_unknown_script", &["rust", "rust_async"], IN_RUST),
+    ("release_of_a_block_is_an_unknown_script", &["go", "java"], TO_REPAIR),
+    ("release_of_a_block_is_refused_once", &["rust", "rust_async"], IN_RUST),
+    ("release_of_a_block_is_refused_once", &["go", "java"], TO_REPAIR),
+    ("release_of_a_block_is_refused_for_long", &["rust", "rust_async"], IN_RUST),
+    ("reply_that_no_script_gives", &["rust", "rust_async"], IN_RUST),
+    ("reply_that_no_script_gives", &["go", "java"], TO_REPAIR),
     ("client_without_a_free_connection", &["rust", "rust_async"], NO_CLIENT),
     ("client_without_a_free_connection", &["python", "asyncio", "javascript", "java"], OWN),
     ("invalid_arguments", &["rust", "rust_async"], "`tests/contract/fuzz_arguments` tests it"),

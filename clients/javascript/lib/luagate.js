@@ -120,7 +120,7 @@ class Luagate {
     };
     const reply = await this.#calls.run(keys[0], call, until, { ...options, after });
     // A release that should have run before this call may have failed. Now it is ahead.
-    const isOld = reply.word === 'denied' && delays !== this.#calls.delays;
+    const isOld = reply.word === 'denied' && delays !== this.#calls.delays && localTime() < until;
     return isOld ? this.#calls.run(keys[0], call, until, { ...options, after }) : reply;
   }
 

@@ -147,16 +147,22 @@ class Calls:
 
     async def _take(self, job: Job) -> Line | None:
         """The connection on which a call runs after the posted releases of its name. Waits for those on others."""
-        if not (job.is_ordered and (posted := of_key(self._session, job.key))):
+        if not (posted := self._before(job)):
             return None
         for one in posted[:-1]:
             await self._await(one, job.until)
-        line = posted[-1].line
-        return line if line and line.take() else None
+        if (line := posted[-1].line) and line.take():
+            return line
+        await self._await(posted[-1], job.until)
+        return None
+
+    def _before(self, job: Job) -> list[Posted]:
+        """The posted releases that the server must run before this call."""
+        return of_key(self._session, job.key) if job.is_ordered else []
 
     async def _send_ahead(self, job: Job, line: Line) -> None:
         """Repeats the failed releases of the name ahead of this call. Waits for those that others send."""
-        for one in of_key(self._session, job.key) if job.is_ordered else ():
+        for one in self._before(job):
             while not one.is_done and one.line is not line:
                 if one.take():
                     one.sent(line)

@@ -23,6 +23,7 @@ from luagate.scripts import Commands
 
 UNCHECKED = 1  # seconds after its last use in which a connection is taken to be open
 OVERDUE = 0.5  # seconds after which a posted release is repeated, if nobody reads its reply
+FORGOTTEN = 10  # seconds after which no call waits any more for a posted release: an interrupt may have ended who repeats it
 BROKEN = redis.ConnectionError("the connection was closed")
 IDLE = 30  # seconds: a thread without work ends after this time
 
@@ -220,6 +221,9 @@ class Calls:
                     one.sent(line)
                     line.connection.send_command(*one.command())
                 elif clock.now() >= job.until:
+                    if clock.now() - one.since > FORGOTTEN:
+                        one.claim.give_up()
+                        one.end()
                     raise LATE
                 else:
                     self._await(one, job.until)

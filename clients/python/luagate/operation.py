@@ -39,11 +39,12 @@ def unknown(name: str) -> Usage:
 class Job:
     """A call to the server. It runs in the background, and puts itself into a mailbox when it has ended.
 
-    `until`: when its caller no longer waits; None: it is made in the background.
+    `until`: when its caller no longer waits; None: nobody waits.
     """
 
     def __init__(self, script: Script, commands: Commands, key: str, mailbox: Any, until: float | None) -> None:
-        self.script, self.commands, self.key, self.mailbox, self.until = script, commands, key, mailbox, until
+        self.script, self.commands, self.key, self.mailbox = script, commands, key, mailbox
+        self.until = math.inf if until is None else until
         # Whether it runs after the posted releases of its name. A release need not wait for them, and a refresh must not.
         self.is_ordered = until is not None and script.name not in ("semaphore/release", "semaphore/refresh")
         self.last_delay: object = None  # of the session, when it was sent

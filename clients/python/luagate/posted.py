@@ -103,6 +103,7 @@ class Posted:
     def failed(self, error: Exception) -> None:
         """It has no answer, or the server has refused it: it is repeated."""
         self.line, self.session.has_release, self.session.last_delay = None, False, object()
+        self.session.posted[self] = None
         if release := self.claim.release:  # a call has repeated it
             self.session.agenda.failed(release, error)
             if release.is_done:

@@ -37,9 +37,9 @@ class Calls {
   }
 
   /**
-   * Runs `call(connection)` on the server of this key until it is answered, but not longer than `until`, by `localTime()`. Does
-   * not repeat it when `isOver()`. Sets `attempts.isUnsure` if one of the attempts was not answered. The server runs it `after` the
-   * releases for these keys.
+   * Runs `call(connection)` on the server of this key until it is answered, but not longer than `until`, by
+   * `localTime()`. Does not repeat it when `isOver()`. Sets `attempts.isUnsure` if one of the attempts was not
+   * answered. The server runs it `after` the releases for these keys.
    */
   run(key, call, until, { isOver = () => false, attempts = {}, after = [] } = {}) {
     const attempt = async (asked) => {
@@ -53,29 +53,32 @@ class Calls {
   }
 
   /**
-   * A release, `call(connection)`. Is sent before this returns, if the connection to the server of its key is open. Else, or if it
-   * fails there, the next call for this key sends it ahead of itself, or `confirm` does. `isUnsure`: it was sent and not answered.
+   * A release, `call(connection)`. It is sent before this returns, if the connection to the server of its key is
+   * open. Else, or if it fails there, the next call for this key sends it ahead of itself, or `confirm` does. In
+   * the background this does not keep the process alive. `isUnsure`: it was sent and not answered.
    */
-  post(key, call) {
-    const release = { key, call, on: undefined, answer: undefined, isUnsure: false }; // `on`: the connection that may answer it
+  post(key, call, isBackground) {
+    // `on`: the connection that may answer it, or has.
+    const release = { key, call, on: undefined, answer: undefined, isUnsure: false };
     if (!this.#releases.has(key)) this.#releases.set(key, new Set());
     this.#releases.get(key).add(release);
     const address = this.#servers.knownAddressOf(key);
     const connection = this.#connections.get(address);
-    if (connection && !this.#isClosed) this.#send(release, { address, connection, via: connection });
+    if (connection && !this.#isClosed) this.#send(release, { address, connection, via: connection }, isBackground);
     return release;
   }
 
   /**
-   * Sends a release until it is answered, but not longer than `until`. In the background this is repeated after every error, and
-   * does not keep the process alive.
+   * Sends a release until it is answered, but not longer than `until`. In the background this is repeated after
+   * every error.
    */
   confirm(release, until, isBackground) {
     const attempt = async (asked) => {
       const at = release.on ? null : await this.#connected(release.key, asked, until, isBackground);
       if (this.#isClosed) throw new ClosedError();
-      if (!release.on) this.#send(release, at); // else a call has sent it
-      return within(until - localTime(), release.answer, isBackground);
+      if (!release.on) this.#send(release, at, isBackground); // else a call has sent it
+      const left = until - localTime();
+      return left >= this.#attemptMs ? release.answer : within(left, release.answer, isBackground);
     };
     return this.#tracked(this.#run(attempt, () => {}, until, () => false, isBackground));
   }
@@ -88,9 +91,9 @@ class Calls {
   }
 
   // Sends a release: the server runs it before what is sent later on this connection.
-  #send(release, at) {
+  #send(release, at, isBackground) {
     release.on = at.connection;
-    release.answer = this.#answered(at, release.call, localTime() + this.#attemptMs, true, true).then(
+    release.answer = this.#answered(at, release.call, localTime() + this.#attemptMs, true, isBackground).then(
       (reply) => {
         this.forget(release);
         return reply;
@@ -106,13 +109,13 @@ class Calls {
   }
 
   // Sends the releases for these keys ahead of a call. Waits for those that were sent on another connection.
-  async #sendAhead(keys, at, until, isBackground) {
+  async #sendAhead(keys, at, until) {
     for (;;) {
       const releases = keys.flatMap((key) => [...(this.#releases.get(key) ?? [])]);
       const elsewhere = releases.filter(({ on }) => on && on !== at.connection);
-      if (!elsewhere.length) return releases.filter(({ on }) => !on).forEach((release) => this.#send(release, at));
+      if (!elsewhere.length) return releases.filter(({ on }) => !on).forEach((release) => this.#send(release, at, false));
       const answers = Promise.allSettled(elsewhere.map(({ answer }) => answer));
-      await within(until - localTime(), answers, isBackground);
+      await within(until - localTime(), answers);
     }
   }
 
@@ -162,8 +165,8 @@ class Calls {
     return Math.min(until, localTime() + this.#attemptMs);
   }
 
-  // The connection for one attempt, to the server of the key or to the node to which the last one referred: `connection`, its
-  // `address`, and `via`, which sends commands. The releases for `after` are ahead on it.
+  // The connection for one attempt, to the server of the key or to the node to which the last one referred:
+  // `connection`, its `address`, and `via`, which sends commands. The releases for `after` are ahead on it.
   async #connected(key, asked, until, isBackground, after = []) {
     if (this.#isClosed) throw new ClosedError();
     const end = this.#endOf(until);
@@ -179,7 +182,7 @@ class Calls {
       }
     }
     const at = { address, connection, via: asked === undefined ? connection : afterAsking(connection) };
-    if (after.some((key) => this.#releases.has(key))) await this.#sendAhead(after, at, until, isBackground);
+    if (after.some((key) => this.#releases.has(key))) await this.#sendAhead(after, at, until);
     return at;
   }
 
@@ -187,7 +190,8 @@ class Calls {
   async #answered({ address, connection, via }, call, end, isBroken, isBackground) {
     try {
       const answer = await within(end - localTime(), call(via), isBackground);
-      if (connection.isOver) throw new Error('the connection broke'); // perhaps this was the answer to another call
+      // After a reply that no script gives, this one may be the reply to another call.
+      if (connection.isOver) throw new Error('the connection broke');
       return answer;
     } catch (error) {
       if (isReply(error) ? isMoved(error) : isBroken || error instanceof UnexpectedReplyError) {

@@ -105,8 +105,9 @@ class Luagate {
   }
 
   /**
-   * Calls a script until it replies: with the same id it has the same outcome. The server runs it after the releases for the same keys. A
-   * release need not wait for them, and a refresh must not. `check(reply)` throws if the script never returns this reply.
+   * Calls a script until it replies: with the same id it has the same outcome. The server runs it after the
+   * releases for the same keys. A release need not wait for them, and a refresh must not. `check(reply)` throws if
+   * the script never returns this reply.
    */
   async run(name, keys, argv, until = this.until(), { check = () => {}, ...options } = {}) {
     const script = this.#scripts[`semaphore/${name}`];
@@ -129,20 +130,21 @@ class Luagate {
     return this.run(name, keys, argvOf(this.#scripts[`semaphore/${name}`], args), until, options);
   }
 
-  #post({ key, keys }, id) {
+  #post({ key, keys }, id, isBackground) {
     const script = this.#scripts['semaphore/release'];
     const argv = argvOf(script, { id, keep: 0 });
     const how = { isSure: true, missing: () => (this.#calls.delays += 1) }; // a later call may run before it
-    return this.#calls.post(key, (connection) => callOnce(connection, script, keys, argv, how));
+    return this.#calls.post(key, (connection) => callOnce(connection, script, keys, argv, how), isBackground);
   }
 
   /**
-   * Releases what the id has. Sends this before it returns, if it can. Resolves to the `word` of the reply, and `isUnsure` if the release
-   * was repeated. After an error it goes on in the background. `attempts`: of the calls that acquired it.
+   * Releases what the id has. Sends this before it returns, if it can. Resolves to the `word` of the reply, and
+   * `isUnsure` if the release was repeated. After an error it goes on in the background. `attempts`: of the calls
+   * that acquired it.
    */
   async release(settings, id, attempts) {
     this.checkOpen();
-    const release = this.#post(settings, id);
+    const release = this.#post(settings, id, false);
     try {
       const { word } = await this.#calls.confirm(release, this.until(), false);
       if (attempts.isUnsure) this.releaseAgain(settings, id);
@@ -158,7 +160,7 @@ class Luagate {
    * `attempts` was not answered, releases it again later.
    */
   releaseLater(settings, id, attempts = {}) {
-    return this.#releaseLater(this.#post(settings, id), settings, id, attempts);
+    return this.#releaseLater(this.#post(settings, id, true), settings, id, attempts);
   }
 
   async #releaseLater(release, settings, id, attempts) {

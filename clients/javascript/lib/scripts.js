@@ -33,8 +33,9 @@ function loadScripts(folder) {
 }
 
 /**
- * Calls a script. If the server does not have it, calls `missing` and sends its text, which the server keeps. `isSure`: sends the text
- * at once unless the server has run the script on this connection, so that the server runs it before the next command.
+ * Calls a script. If the server does not have it, calls `missing` and sends its text, which the server keeps.
+ * `isSure`: sends the text at once unless the server has run the script on this connection, so that the server runs
+ * it before the next command.
  */
 async function runScript(redis, { sha1, text }, keys, argv, { isSure = false, missing } = {}) {
   const rest = [String(keys.length), ...keys, ...argv];

@@ -23,7 +23,8 @@ from luagate.scripts import Commands
 
 UNCHECKED = 1  # seconds after its last use in which a connection is taken to be open
 OVERDUE = 0.5  # seconds after which a posted release is repeated, if nobody reads its reply
-FORGOTTEN = 10  # seconds after which no call waits any more for a posted release: an interrupt may have ended who repeats it
+# Seconds after which no call waits any more for a posted release: an interrupt may have ended who repeats it.
+FORGOTTEN = 10
 BROKEN = redis.ConnectionError("the connection was closed")
 IDLE = 30  # seconds: a thread without work ends after this time
 

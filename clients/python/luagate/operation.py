@@ -45,7 +45,8 @@ class Job:
     def __init__(self, script: Script, commands: Commands, key: str, mailbox: Any, until: float | None) -> None:
         self.script, self.commands, self.key, self.mailbox = script, commands, key, mailbox
         self.until = math.inf if until is None else until
-        # Whether it runs after the posted releases of its name. A release need not wait for them, and a refresh must not.
+        # Whether it runs after the posted releases of its name. A release need not wait for them, and a refresh
+        # must not.
         self.is_ordered = until is not None and script.name not in ("semaphore/release", "semaphore/refresh")
         self.last_delay: object = None  # of the session, when it was sent
         self.reply: Any = None
@@ -123,7 +124,7 @@ class Operation:
                 is_old = job.reply.word == "denied" and job.last_delay is not self.session.last_delay
                 if not is_old or is_again or clock.now() >= until:
                     return job.reply  # type: ignore[no-any-return]
-                is_again = True  # a posted release has failed that should have run before this call. Now it is ahead
+                is_again = True  # a release has failed that should have run before this call. Now it is ahead
                 continue
             self.is_unsure = True
             failure = self._failure(job.error, began)

@@ -17,7 +17,8 @@ from luagate.errors import UnexpectedReply
 
 READ_AFTER = 0.02  # seconds after which a reply is read in the background, if no call has read it
 SLICE = 0.005  # seconds between two looks at a posted release that another call reads or repeats
-LATE = redis.TimeoutError("an earlier release of this name was not answered in time")  # says nothing about other connections
+# It says nothing about other connections.
+LATE = redis.TimeoutError("an earlier release of this name was not answered in time")
 LOG = logging.getLogger("luagate")
 
 

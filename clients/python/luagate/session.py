@@ -26,7 +26,8 @@ class Session:
         self.operations: dict[Operation, None] = {}  # those that run now
         self.posted: dict[Any, None] = {}  # the releases of blocks that have not ended
         self.has_release = False  # the server has run the script of a posted release
-        self.last_delay = object()  # another one after each posted release that failed, so that a later call may have run before it
+        # Another one after each posted release that failed: a later call may have run before it.
+        self.last_delay = object()
         self.inboxes: dict[tuple[str, int] | None, Inbox] = {}  # by node
         self.has_answered = False  # the server, at least once
         self.is_closed = False

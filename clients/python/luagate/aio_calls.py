@@ -11,7 +11,7 @@ import redis
 import redis.asyncio
 from luagate import clock, failures
 from luagate.operation import Job
-from luagate.posted import LATE, READ_AFTER, SLICE, Line, Posted, of_key
+from luagate.posted import LATE, READ_AFTER, SLICE, Line, Posted, before
 from luagate.scripts import Commands
 
 BROKEN = redis.ConnectionError("the connection was closed")
@@ -147,7 +147,7 @@ class Calls:
 
     async def _take(self, job: Job) -> Line | None:
         """The connection on which a call runs after the posted releases of its name. Waits for those on others."""
-        if not (posted := self._before(job)):
+        if not (posted := before(job, self._session)):
             return None
         for one in posted[:-1]:
             await self._await(one, job.until)
@@ -156,13 +156,9 @@ class Calls:
         await self._await(posted[-1], job.until)
         return None
 
-    def _before(self, job: Job) -> list[Posted]:
-        """The posted releases that the server must run before this call."""
-        return of_key(self._session, job.key) if job.is_ordered else []
-
     async def _send_ahead(self, job: Job, line: Line) -> None:
         """Repeats the failed releases of the name ahead of this call. Waits for those that others send."""
-        for one in self._before(job):
+        for one in before(job, self._session):
             while not one.is_done and one.line is not line:
                 if one.take():
                     one.sent(line)

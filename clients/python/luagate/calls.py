@@ -18,7 +18,7 @@ from typing import Any
 import redis
 from luagate import clock, failures
 from luagate.operation import Job
-from luagate.posted import LATE, READ_AFTER, SLICE, Line, Posted, of_key
+from luagate.posted import LATE, READ_AFTER, SLICE, Line, Posted, before
 from luagate.scripts import Commands
 
 UNCHECKED = 1  # seconds after its last use in which a connection is taken to be open
@@ -195,7 +195,7 @@ class Calls:
 
         None also if one must be repeated: a thread does this that no signal interrupts.
         """
-        if job.is_ordered and (posted := of_key(self._session, job.key)):
+        if posted := before(job, self._session):
             last = posted[-1]
             for one in posted[:-1]:
                 self._await(one, until)
@@ -216,7 +216,7 @@ class Calls:
 
     def _send_ahead(self, job: Job, line: Line) -> None:
         """Repeats the failed releases of the name ahead of this call. Waits for those that others send."""
-        for one in of_key(self._session, job.key):
+        for one in before(job, self._session):
             while not one.is_done and one.line is not line:
                 if one.take():
                     one.sent(line)

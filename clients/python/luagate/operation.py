@@ -42,10 +42,11 @@ class Job:
     `until`: when its caller no longer waits; None: nobody waits.
     """
 
-    def __init__(self, script: Script, commands: Commands, key: str, mailbox: Any, until: float | None) -> None:
-        self.script, self.commands, self.key, self.mailbox = script, commands, key, mailbox
+    def __init__(self, script: Script, commands: Commands, keys: list[str], mailbox: Any, until: float | None) -> None:
+        self.script, self.commands, self.keys, self.mailbox = script, commands, keys, mailbox
+        self.key = keys[0]
         self.until = math.inf if until is None else until
-        # Whether it runs after the posted releases of its name. A release need not wait for them, and a refresh
+        # Whether it runs after the posted releases of its names. A release need not wait for them, and a refresh
         # must not.
         self.is_ordered = until is not None and script.name not in ("semaphore/release", "semaphore/refresh")
         self.last_delay: object = None  # of the session, when it was sent

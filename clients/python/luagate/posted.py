@@ -14,6 +14,7 @@ import redis
 from luagate import clock
 from luagate.agenda import WAKE
 from luagate.errors import UnexpectedReply
+from luagate.operation import Job
 
 READ_AFTER = 0.02  # seconds after which a reply is read in the background, if no call has read it
 SLICE = 0.005  # seconds between two looks at a posted release that another call reads or repeats
@@ -145,7 +146,7 @@ class Posted:
             call()
 
 
-def of_key(session: Any, key: str) -> list[Posted]:
-    """The releases of this name that have not ended."""
+def before(job: Job, session: Any) -> list[Posted]:
+    """The releases that the server must run before this call."""
     posted = session.posted
-    return [one for one in list(posted) if one.key == key] if posted else []
+    return [one for one in list(posted) if one.key in job.keys] if posted and job.is_ordered else []

@@ -59,7 +59,7 @@ class Session:
 
         Without `until` it runs in the background.
         """
-        job = Job(script, script.commands(keys, argv), keys[0], mailbox, until)
+        job = Job(script, script.commands(keys, argv), keys, mailbox, until)
         job.last_delay = self.last_delay
         self.run_job(job, until)
         return job

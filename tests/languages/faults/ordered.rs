@@ -6,21 +6,23 @@ use super::support::eventually;
 use libtest_mimic::Failed;
 
 const UNKNOWN_SCRIPT: &str = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
-const REFUSED: &str = "-LOADING Redis is loading the dataset in memory\r\n";
+const LOADING: &str = "-LOADING Redis is loading the dataset in memory\r\n";
 const FORBIDDEN: &str = "-NOPERM this user has no permissions to run the 'zrem' command\r\n";
 
-const BLOCK: &str = "use gate=g timeout=10000 work=value hold=0 name={s}:a lease=60000+";
-
-/// The calls that come at once after a block.
-const CALLS: [&str; 2] = ["try gate=g permit=p name={s}:a", "try gate=g permit=p name={s}:a name={s}:b"];
+/// Blocks, and the calls that come at once after them.
+const CALLS: [(&str, &str); 3] = [
+    ("use gate=g timeout=10000 name={s}:a lease=60000+", "try gate=g permit=p name={s}:a"),
+    ("use gate=g timeout=10000 name={s}:a lease=60000+", "try gate=g permit=p name={s}:a name={s}:b"),
+    ("use gate=g timeout=10000 name={s}:b lease=60000+", "try gate=g permit=p name={s}:a name={s}:b"),
+];
 
 /// The release fails when the next call has been sent behind it. That call is denied, and asks again behind the
 /// repeated release.
 fn failed_ahead(client: &Client, reply: &'static str) -> Result<(), Failed> {
     let mut scene = Scripted::new(client);
-    for call in CALLS.repeat(5) {
+    for (block, call) in CALLS.repeat(5) {
         scene.next("release", Fate::AnsweredBehind(reply));
-        scene.driver.call(BLOCK).expect("returned");
+        scene.driver.call(block).expect("returned");
         scene.driver.call(call).expect("granted");
         assert!(scene.is_done());
         scene.driver.call("release permit=p").expect("released");
@@ -33,16 +35,17 @@ pub fn unknown_script(client: &Client) -> Result<(), Failed> {
 }
 
 pub fn refused(client: &Client) -> Result<(), Failed> {
-    failed_ahead(client, REFUSED)
+    failed_ahead(client, LOADING)?;
+    failed_ahead(client, FORBIDDEN)
 }
 
 /// The release is refused again and again. A denial that comes then stands after the second call. The first call
 /// after the last refusal comes behind the release, without a pause.
 pub fn refused_for_long(client: &Client) -> Result<(), Failed> {
     let mut scene = Scripted::new(client);
-    for call in CALLS {
+    for (block, call) in CALLS {
         scene.always(Some(("release", Fate::Answered(FORBIDDEN))));
-        scene.driver.call(BLOCK).expect("returned");
+        scene.driver.call(block).expect("returned");
         scene.seen();
         scene.driver.call(call).is_error("denied");
         let asked = scene.seen().iter().filter(|seen| seen.script.contains("acquire")).count();

@@ -171,6 +171,7 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("release_of_a_block_is_refused_once", &["rust", "rust_async"], IN_RUST),
     ("release_of_a_block_is_refused_once", &["go", "java"], TO_REPAIR),
     ("release_of_a_block_is_refused_for_long", &["rust", "rust_async"], IN_RUST),
+    ("release_of_a_block_is_refused_for_long", &["go"], TO_REPAIR),
     ("reply_that_no_script_gives", &["rust", "rust_async"], IN_RUST),
     ("reply_that_no_script_gives", &["go", "java"], TO_REPAIR),
     ("client_without_a_free_connection", &["rust", "rust_async"], NO_CLIENT),

@@ -80,7 +80,15 @@ class Calls {
       const left = until - localTime();
       return left >= this.#attemptMs ? release.answer : within(left, release.answer, isBackground);
     };
-    return this.#tracked(this.#run(attempt, () => {}, until, () => false, isBackground));
+    return this.#tracked(
+      this.#run(
+        attempt,
+        () => {},
+        until,
+        () => false,
+        isBackground,
+      ),
+    );
   }
 
   /** From now on, no call sends it. */
@@ -113,7 +121,8 @@ class Calls {
     for (;;) {
       const releases = keys.flatMap((key) => [...(this.#releases.get(key) ?? [])]);
       const elsewhere = releases.filter(({ on }) => on && on !== at.connection);
-      if (!elsewhere.length) return releases.filter(({ on }) => !on).forEach((release) => this.#send(release, at, false));
+      if (!elsewhere.length)
+        return releases.filter(({ on }) => !on).forEach((release) => this.#send(release, at, false));
       const answers = Promise.allSettled(elsewhere.map(({ answer }) => answer));
       await within(until - localTime(), answers);
     }

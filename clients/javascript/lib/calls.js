@@ -49,7 +49,7 @@ class Calls {
       return this.#answered(at, call, end, end < until, false);
     };
     const failed = (error) => (attempts.isUnsure ||= !isReply(error));
-    return this.#tracked(this.#run(attempt, failed, until, isOver, false));
+    return this.#tracked(this.#run(attempt, until, { isOver, failed }));
   }
 
   /**
@@ -80,15 +80,7 @@ class Calls {
       const left = until - localTime();
       return left >= this.#attemptMs ? release.answer : within(left, release.answer, isBackground);
     };
-    return this.#tracked(
-      this.#run(
-        attempt,
-        () => {},
-        until,
-        () => false,
-        isBackground,
-      ),
-    );
+    return this.#tracked(this.#run(attempt, until, { isBackground }));
   }
 
   /** From now on, no call sends it. */
@@ -120,9 +112,9 @@ class Calls {
   async #sendAhead(keys, at, until) {
     for (;;) {
       const releases = keys.flatMap((key) => [...(this.#releases.get(key) ?? [])]);
+      const due = releases.filter(({ on }) => !on);
       const elsewhere = releases.filter(({ on }) => on && on !== at.connection);
-      if (!elsewhere.length)
-        return releases.filter(({ on }) => !on).forEach((release) => this.#send(release, at, false));
+      if (!elsewhere.length) return due.forEach((release) => this.#send(release, at, false));
       const answers = Promise.allSettled(elsewhere.map(({ answer }) => answer));
       await within(until - localTime(), answers);
     }
@@ -136,7 +128,7 @@ class Calls {
   }
 
   // Repeats `attempt(asked)` until it succeeds. `asked`: the address of another node for this attempt.
-  async #run(attempt, failed, until, isOver, isBackground) {
+  async #run(attempt, until, { isOver = () => false, failed = () => {}, isBackground = false }) {
     const first = localTime() + FIRST_MS;
     let wait = FIRST_PAUSE_MS;
     let failure;

@@ -1,7 +1,7 @@
 // The connections for calls, one to each server. A call whose reply is lost is repeated: with the same id it has the same outcome.
 const { completed } = require('./cluster.js');
 const { connect } = require('./connections.js');
-const { ClosedError, UnreachableError } = require('./errors.js');
+const { ClosedError, UnexpectedReplyError, UnreachableError } = require('./errors.js');
 const { localTime } = require('./node.js');
 const { isMoved, isPassing, isReply, named, redirectionOf } = require('./replies.js');
 const { LateError, pause, within } = require('./timers.js');
@@ -10,7 +10,6 @@ const ATTEMPT_MS = 2_000; // after this time without a reply, the connection cou
 const FIRST_PAUSE_MS = 10; // before the first retry; each further one waits twice as long
 const LONGEST_PAUSE_MS = 1_000;
 const FIRST_MS = 500; // how long the first call of all tries to connect
-const ORDER_MS = 1_000; // how long a call waits for a posted call that may arrive later
 
 class Calls {
   #servers;
@@ -22,9 +21,11 @@ class Calls {
   #onMoved;
   #isClosed = false;
   #running = new Set();
-  #posted = new Map(); // by key: the posted calls that are not answered, a set of `{ on, answered }`
+  #releases = new Map(); // by key: a set of those that the server has not confirmed
   #broken = new Set(); // the addresses of connections that broke
   #counts;
+  /** How many releases may have run after a later call: the server did not run them where they were sent. */
+  delays = 0;
 
   /** `onMoved` is called when the server has become a replica. `counts`: those of the gate. */
   constructor(servers, prefix, timeout, counts, onMoved) {
@@ -36,51 +37,87 @@ class Calls {
   }
 
   /**
-   * Runs `call(connection)` on the server of this key until it is answered, but not longer than `until`, by `localTime()`. Does
-   * not repeat it when `isOver()`. In the background it is repeated after every error, and does not keep the process alive. Sets
-   * `attempts.isUnsure` if one of them was not answered. The server runs it `after` the calls that were posted for these keys.
+   * Runs `call(connection)` on the server of this key until it is answered, but not longer than `until`, by
+   * `localTime()`. Does not repeat it when `isOver()`. Sets `attempts.isUnsure` if one of the attempts was not
+   * answered. The server runs it `after` the releases for these keys.
    */
-  run(key, call, until, { isOver = () => false, isBackground = false, attempts = {}, after = [] } = {}) {
-    return this.#tracked(this.#run(key, call, until, { isOver, isBackground, attempts, after }));
+  run(key, call, until, { isOver = () => false, attempts = {}, after = [] } = {}) {
+    const attempt = async (asked) => {
+      const at = await this.#connected(key, asked, until, false, after);
+      if (isOver() || this.#isClosed) throw new ClosedError();
+      const end = this.#endOf(until);
+      return this.#answered(at, call, end, end < until, false);
+    };
+    const failed = (error) => (attempts.isUnsure ||= !isReply(error));
+    return this.#tracked(this.#run(attempt, until, { isOver, failed }));
   }
 
   /**
-   * Sends `call(connection)` before it returns, if the connection to the server of this key is open. If this is not answered, runs the
-   * call as `run` does.
+   * A release, `call(connection)`. It is sent before this returns, if the connection to the server of its key is
+   * open. Else, or if it fails there, the next call for this key sends it ahead of itself, or `confirm` does. In
+   * the background this does not keep the process alive. `isUnsure`: it was sent and not answered.
    */
-  post(key, call, until, attempts) {
-    const one = { on: undefined }; // `on`: what is sent on this connection now arrives after it
-    const all = this.#posted.get(key) ?? new Set();
-    this.#posted.set(key, all.add(one));
-    one.answered = this.#tracked(this.#post(one, key, call, until, attempts));
-    const remove = () => {
-      all.delete(one);
-      if (!all.size && this.#posted.get(key) === all) this.#posted.delete(key);
-    };
-    one.answered.then(remove, remove);
-    return one.answered;
-  }
-
-  async #post(one, key, call, until, attempts) {
+  post(key, call, isBackground) {
+    // `on`: the connection that may answer it, or has.
+    const release = { key, call, on: undefined, answer: undefined, isUnsure: false };
+    if (!this.#releases.has(key)) this.#releases.set(key, new Set());
+    this.#releases.get(key).add(release);
     const address = this.#servers.knownAddressOf(key);
     const connection = this.#connections.get(address);
-    if (connection && !this.#isClosed) {
-      one.on = connection;
-      try {
-        return await this.#answered(address, connection, call, localTime() + this.#attemptMs, true, false);
-      } catch (error) {
-        if (this.#isClosed) throw new ClosedError();
-        attempts.isUnsure ||= !isReply(error);
-        one.on = undefined;
-      }
-    }
-    return this.#run(key, call, until, { isOver: () => false, isBackground: false, attempts, after: [] });
+    if (connection && !this.#isClosed) this.#send(release, { address, connection, via: connection }, isBackground);
+    return release;
   }
 
-  // The posted calls for these keys that are not ahead on this connection.
-  #postedElsewhere(keys, connection) {
-    const posted = keys.flatMap((key) => [...(this.#posted.get(key) ?? [])]);
-    return posted.filter(({ on }) => on !== connection).map(({ answered }) => answered);
+  /**
+   * Sends a release until it is answered, but not longer than `until`. In the background this is repeated after
+   * every error.
+   */
+  confirm(release, until, isBackground) {
+    const attempt = async (asked) => {
+      const at = release.on ? null : await this.#connected(release.key, asked, until, isBackground);
+      if (this.#isClosed) throw new ClosedError();
+      if (!release.on) this.#send(release, at, isBackground); // else a call has sent it
+      const left = until - localTime();
+      return left >= this.#attemptMs ? release.answer : within(left, release.answer, isBackground);
+    };
+    return this.#tracked(this.#run(attempt, until, { isBackground }));
+  }
+
+  /** From now on, no call sends it. */
+  forget(release) {
+    const all = this.#releases.get(release.key);
+    all?.delete(release);
+    if (all?.size === 0) this.#releases.delete(release.key);
+  }
+
+  // Sends a release: the server runs it before what is sent later on this connection.
+  #send(release, at, isBackground) {
+    release.on = at.connection;
+    release.answer = this.#answered(at, release.call, localTime() + this.#attemptMs, true, isBackground).then(
+      (reply) => {
+        this.forget(release);
+        return reply;
+      },
+      (error) => {
+        release.on = undefined;
+        release.isUnsure ||= !isReply(error);
+        this.delays += 1;
+        throw error;
+      },
+    );
+    release.answer.catch(() => {}); // `confirm` may not wait for it at this time
+  }
+
+  // Sends the releases for these keys ahead of a call. Waits for those that were sent on another connection.
+  async #sendAhead(keys, at, until) {
+    for (;;) {
+      const releases = keys.flatMap((key) => [...(this.#releases.get(key) ?? [])]);
+      const due = releases.filter(({ on }) => !on);
+      const elsewhere = releases.filter(({ on }) => on && on !== at.connection);
+      if (!elsewhere.length) return due.forEach((release) => this.#send(release, at, false));
+      const answers = Promise.allSettled(elsewhere.map(({ answer }) => answer));
+      await within(until - localTime(), answers);
+    }
   }
 
   #tracked(running) {
@@ -90,20 +127,21 @@ class Calls {
     return running;
   }
 
-  async #run(key, call, until, { isOver, isBackground, attempts, after }) {
+  // Repeats `attempt(asked)` until it succeeds. `asked`: the address of another node for this attempt.
+  async #run(attempt, until, { isOver = () => false, failed = () => {}, isBackground = false }) {
     const first = localTime() + FIRST_MS;
     let wait = FIRST_PAUSE_MS;
     let failure;
-    let ask; // the address of another node for the next attempt
+    let ask;
     do {
       const asked = ask;
       ask = undefined;
       try {
-        const answer = await this.#attempt(key, asked, call, until, isOver, isBackground, after);
+        const answer = await attempt(asked);
         this.#isKnown = true;
         return answer;
       } catch (error) {
-        attempts.isUnsure ||= !isReply(error);
+        failed(error);
         if (this.#isClosed) throw new ClosedError();
         if (this.#isFollowed(error)) ask = redirectionOf(error).ask;
         if (!isPassing(error) && !this.#isFollowed(error) && !isBackground) throw named(error, this.#prefix);
@@ -124,12 +162,17 @@ class Calls {
     return this.#servers.isCluster && redirectionOf(error) !== undefined;
   }
 
-  // One attempt, on the server of the key, or on the node to which the last one referred.
-  async #attempt(key, asked, call, until, isOver, isBackground, after) {
-    const endOf = () => Math.min(until, localTime() + this.#attemptMs);
-    let end = endOf();
+  #endOf(until) {
+    return Math.min(until, localTime() + this.#attemptMs);
+  }
+
+  // The connection for one attempt, to the server of the key or to the node to which the last one referred:
+  // `connection`, its `address`, and `via`, which sends commands. The releases for `after` are ahead on it.
+  async #connected(key, asked, until, isBackground, after = []) {
+    if (this.#isClosed) throw new ClosedError();
+    const end = this.#endOf(until);
     const bounded = (promise) => within(end - localTime(), promise, isBackground);
-    const address = asked ?? (await bounded(this.#servers.addressOf(key)));
+    const address = asked ?? this.#servers.knownAddressOf(key) ?? (await bounded(this.#servers.addressOf(key)));
     let connection = this.#connections.get(address);
     if (!connection) {
       try {
@@ -139,23 +182,20 @@ class Calls {
         throw error;
       }
     }
-    const posted = this.#postedElsewhere(after, connection);
-    if (posted.length > 0) {
-      const ms = Math.min(ORDER_MS, until - localTime());
-      await within(ms, Promise.allSettled(posted), isBackground).catch(() => {});
-      end = endOf();
-    }
-    if (isOver() || this.#isClosed) throw new ClosedError();
-    const asking = (to) => call(asked === undefined ? to : afterAsking(to));
-    return this.#answered(address, connection, asking, end, end < until, isBackground);
+    const at = { address, connection, via: asked === undefined ? connection : afterAsking(connection) };
+    if (after.some((key) => this.#releases.has(key))) await this.#sendAhead(after, at, until);
+    return at;
   }
 
   // The answer to a call that is sent now. `isBroken`: the connection counts as broken if there is none until `end`.
-  async #answered(address, connection, call, end, isBroken, isBackground) {
+  async #answered({ address, connection, via }, call, end, isBroken, isBackground) {
     try {
-      return await within(end - localTime(), call(connection), isBackground);
+      const answer = await within(end - localTime(), call(via), isBackground);
+      // After a reply that no script gives, this one may be the reply to another call.
+      if (connection.isOver) throw new Error('the connection broke');
+      return answer;
     } catch (error) {
-      if (isReply(error) ? isMoved(error) : isBroken) {
+      if (isReply(error) ? isMoved(error) : isBroken || error instanceof UnexpectedReplyError) {
         this.#drop(address, connection);
         this.#servers.forget();
       }

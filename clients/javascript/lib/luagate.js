@@ -105,14 +105,24 @@ class Luagate {
   }
 
   /**
-   * Calls a script until it replies: with the same id it has the same outcome. The server runs it after the posted releases of the
-   * same names. A release need not wait for them, and a refresh must not.
+   * Calls a script until it replies: with the same id it has the same outcome. The server runs it after the
+   * releases for the same keys. A release need not wait for them, and a refresh must not. `check(reply)` throws if
+   * the script never returns this reply.
    */
-  run(name, keys, argv, until = this.until(), options = {}) {
+  async run(name, keys, argv, until = this.until(), { check = () => {}, ...options } = {}) {
     const script = this.#scripts[`semaphore/${name}`];
     const after = name === 'release' || name === 'refresh' ? [] : keys;
-    const call = (connection) => callOnce(connection, script, keys, argv);
-    return this.#calls.run(keys[0], call, until, { ...options, after });
+    let delays; // when the call was sent
+    const call = async (connection) => {
+      delays = this.#calls.delays;
+      const reply = await callOnce(connection, script, keys, argv);
+      check(reply);
+      return reply;
+    };
+    const reply = await this.#calls.run(keys[0], call, until, { ...options, after });
+    // A release that should have run before this call may have failed. Now it is ahead.
+    const isOld = reply.word === 'denied' && delays !== this.#calls.delays && localTime() < until;
+    return isOld ? this.#calls.run(keys[0], call, until, { ...options, after }) : reply;
   }
 
   /** Calls a script of a semaphore with arguments by name. */
@@ -120,26 +130,48 @@ class Luagate {
     return this.run(name, keys, argvOf(this.#scripts[`semaphore/${name}`], args), until, options);
   }
 
-  /** Sends the release of an id before it returns, if it can. Resolves to the reply. Sets `attempts.isUnsure` if it was repeated. */
-  post({ key, keys }, id, attempts) {
+  #post({ key, keys }, id, isBackground) {
     const script = this.#scripts['semaphore/release'];
     const argv = argvOf(script, { id, keep: 0 });
-    const call = (connection) => callOnce(connection, script, keys, argv, true);
-    return this.#calls.post(key, call, this.until(), attempts);
+    const how = { isSure: true, missing: () => (this.#calls.delays += 1) }; // a later call may run before it
+    return this.#calls.post(key, (connection) => callOnce(connection, script, keys, argv, how), isBackground);
+  }
+
+  /**
+   * Releases what the id has. Sends this before it returns, if it can. Resolves to the `word` of the reply, and
+   * `isUnsure` if the release was repeated. After an error it goes on in the background. `attempts`: of the calls
+   * that acquired it.
+   */
+  async release(settings, id, attempts) {
+    this.checkOpen();
+    const release = this.#post(settings, id, false);
+    try {
+      const { word } = await this.#calls.confirm(release, this.until(), false);
+      if (attempts.isUnsure) this.releaseAgain(settings, id);
+      return { word, isUnsure: release.isUnsure };
+    } catch (error) {
+      this.#releaseLater(release, settings, id, attempts);
+      throw error;
+    }
   }
 
   /**
    * Releases what the id has, in the background: until the server has confirmed it, or the lease has ended. If one of its
    * `attempts` was not answered, releases it again later.
    */
-  async releaseLater(settings, id, attempts = {}) {
+  releaseLater(settings, id, attempts = {}) {
+    return this.#releaseLater(this.#post(settings, id, true), settings, id, attempts);
+  }
+
+  async #releaseLater(release, settings, id, attempts) {
     const lease = settings.lease === 0 ? Infinity : Math.max(settings.lease, settings.atLeast);
     const until = localTime() + Math.max(lease, RELEASE_MS);
     try {
-      await this.call(settings, 'release', { id, keep: 0 }, until, { isBackground: true });
+      await this.#calls.confirm(release, until, true);
       if (attempts.isUnsure) this.releaseAgain(settings, id);
     } catch (error) {
-      this.warn(`${settings.key}: the release of ${id} failed`, error);
+      this.#calls.forget(release);
+      this.warnOfRelease(`${settings.key}: the release of ${id} failed`, error);
     }
   }
 
@@ -147,6 +179,12 @@ class Luagate {
   async releaseAgain(settings, id) {
     await pause(LATE_MS, true);
     if (!this.isClosed) await this.releaseLater(settings, id);
+  }
+
+  /** Warns that a release has failed. */
+  warnOfRelease(message, cause) {
+    const isClosed = cause instanceof ClosedError;
+    this.warn(isClosed ? 'the gate is closed: what is not released stays held until its lease ends' : message, cause);
   }
 
   warn(message, cause) {

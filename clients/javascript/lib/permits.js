@@ -48,38 +48,27 @@ class Permit {
   }
 
   async release() {
-    this.#gate.checkOpen();
-    if (this.#hasEnded) return false;
-    const wasHeld = this.lease.finish();
-    this.isReleased = true;
-    const attempts = {};
-    try {
-      const args = { id: this.id, keep: 0 };
-      const { word } = await this.#gate.call(this.#settings, 'release', args, undefined, { attempts });
-      this.#ended();
-      const isReleased = word === 'released' || (wasHeld && attempts.isUnsure); // by the copy whose reply was lost
-      if (wasHeld && !isReleased) this.lease.count();
-      return isReleased;
-    } catch (error) {
-      this.releaseLater();
-      throw error;
+    if (this.#hasEnded) {
+      this.#gate.checkOpen();
+      return false;
     }
+    return this.#release(() => this.lease.count());
   }
 
-  /** Sends the release before it returns, if it can, and does not wait. If the reply says that the permit was lost, reports this. */
-  async post() {
-    this.#gate.checkOpen();
+  /** The same at the end of a block: if the reply says that the permit was lost, nobody else reports this. */
+  post() {
+    return this.#release(() => this.lease.announce());
+  }
+
+  // Sends the release before it returns, if it can.
+  async #release(reportLoss) {
     const wasHeld = this.lease.finish();
     this.isReleased = true;
-    const attempts = {};
-    try {
-      const { word } = await this.#gate.post(this.#settings, this.id, attempts);
-      this.#ended();
-      if (word === 'gone' && wasHeld && !attempts.isUnsure) this.lease.announce();
-    } catch (error) {
-      this.releaseLater();
-      throw error;
-    }
+    const { word, isUnsure } = await this.#gate.release(this.#settings, this.id, this.#attempts);
+    this.#hasEnded = true;
+    const isReleased = word === 'released' || (wasHeld && isUnsure); // by the copy whose reply was lost
+    if (wasHeld && !isReleased) reportLoss();
+    return isReleased;
   }
 
   /** Releases it in the background. */
@@ -87,11 +76,6 @@ class Permit {
     this.lease.finish();
     this.isReleased = true;
     return this.#gate.releaseLater(this.#settings, this.id, this.#attempts);
-  }
-
-  #ended() {
-    this.#hasEnded = true;
-    if (this.#attempts.isUnsure) this.#gate.releaseAgain(this.#settings, this.id);
   }
 
   async downgrade() {
@@ -205,7 +189,8 @@ async function lossOf(held) {
 // error of the work.
 async function endOf(held, gate, waits = false) {
   if (held.isReleased) return;
-  const failed = (error) => gate.warn('the release at the end of a block failed. It goes on in the background', error);
+  const text = 'the release at the end of a block failed. It goes on in the background';
+  const failed = (error) => gate.warnOfRelease(text, error);
   const released = (waits ? held.release() : held.post()).catch(failed);
   if (waits) await released;
   else await new Promise((resolve) => setImmediate(resolve)); // by then, the package `redis` has written it to the socket

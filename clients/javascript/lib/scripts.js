@@ -33,10 +33,11 @@ function loadScripts(folder) {
 }
 
 /**
- * Calls a script. If the server does not have it, sends its text, which the server keeps. `isSure`: sends the text at once unless the
- * server has run the script on this connection, so that the server runs it before the next command.
+ * Calls a script. If the server does not have it, calls `missing` and sends its text, which the server keeps.
+ * `isSure`: sends the text at once unless the server has run the script on this connection, so that the server runs
+ * it before the next command.
  */
-async function runScript(redis, { sha1, text }, keys, argv, isSure = false) {
+async function runScript(redis, { sha1, text }, keys, argv, { isSure = false, missing } = {}) {
   const rest = [String(keys.length), ...keys, ...argv];
   const withText = () => redis.sendCommand(['EVAL', text, ...rest]);
   let reply;
@@ -44,6 +45,7 @@ async function runScript(redis, { sha1, text }, keys, argv, isSure = false) {
     reply = await (isSure && !redis.scripts.has(sha1) ? withText() : redis.sendCommand(['EVALSHA', sha1, ...rest]));
   } catch (error) {
     if (!error.message.startsWith('NOSCRIPT')) throw error;
+    missing?.();
     reply = await withText();
   }
   redis.scripts?.add(sha1);
@@ -59,9 +61,9 @@ function argvOf(script, args) {
  * Calls a script once. Returns the `word` and the fields of the reply, and `clock`: the time of this process, by
  * `localTime()`, less the server's time. It is rather too small than too large.
  */
-async function callOnce(redis, script, keys, argv, isSure = false) {
+async function callOnce(redis, script, keys, argv, how) {
   const sentAt = localTime();
-  const reply = await runScript(redis, script, keys, argv.map(String), isSure);
+  const reply = await runScript(redis, script, keys, argv.map(String), how);
   const fields = fieldsOf(script, reply);
   return { ...fields, clock: sentAt - fields.now };
 }

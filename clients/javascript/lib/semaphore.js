@@ -36,8 +36,10 @@ class Semaphore {
       throw new InvalidError(`resize: got the lock ${this.settings.key}. Accepted: a semaphore`);
     }
     this.gate.checkOpen();
-    const reply = await this.gate.call(this.settings, 'resize', { limit, expected: -1 });
-    if (reply.word !== 'resized') throw new UnexpectedReplyError('resize', reply);
+    const check = (reply) => {
+      if (reply.word !== 'resized') throw new UnexpectedReplyError('resize', reply);
+    };
+    const reply = await this.gate.call(this.settings, 'resize', { limit, expected: -1 }, undefined, { check });
     const { old, new: now, in_use } = reply;
     return { old, new: now, inUse: in_use };
   }

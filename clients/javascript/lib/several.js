@@ -76,9 +76,9 @@ class Several {
     const terms = ({ settings, permits }) => [permits, settings.limit, settings.firstLease, settings.atLeast];
     const argv = [id, ...this.#wants.flatMap(terms)];
     do {
-      const reply = await this.gate.run('try_acquire_several', keys, argv, until, { attempts });
+      const check = (reply) => this.#check(reply);
+      const reply = await this.gate.run('try_acquire_several', keys, argv, until, { attempts, check });
       attempts.isUnsure ||= reply.still_held > 0; // granted by an earlier run of this call, whose reply was lost
-      this.#check(reply);
       this.#refuse(reply);
       this.#wants.forEach(({ settings }, i) => checkLimit(settings, reply.permits[i][4]));
       const permits = this.#wants.map(({ settings }, i) => {

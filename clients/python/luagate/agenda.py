@@ -119,6 +119,26 @@ class Agenda:
         for one in due:
             self._attempt(one, clock.now())
 
+    def is_due(self, release: Release | None) -> bool:
+        """Whether it is to be sent, and no attempt runs."""
+        return release in self._releases
+
+    def take(self, release: Release | None) -> bool:
+        """The caller makes the next attempt, if none runs."""
+        return self._releases.pop(release, True) is None  # type: ignore[arg-type]
+
+    def failed(self, release: Release, error: Exception) -> None:
+        """An attempt has failed."""
+        now = clock.now()
+        if now + release.pause < release.until:
+            if not release.is_done and release.pause < 0.1:
+                LOG.warning("%s: %s was not released; the release is repeated: %s", release.settings.key, release.id, error)
+            self._attempt(release, now + release.pause)
+            release.pause = min(2 * release.pause, 2)
+        else:
+            LOG.warning("%s: %s was not released; its lease ends: %s", release.settings.key, release.id, error)
+            release.is_done = True
+
     def release_again(self, held: Held) -> None:
         """Releases an id once more: an earlier call of it was not answered, and may reach the server after the release."""
         now = clock.now()
@@ -216,8 +236,7 @@ class Agenda:
             while due.running < AT_ONCE:
                 if due.releases:
                     release = due.releases.popleft()
-                    if release in self._releases:  # otherwise it was in the list twice
-                        del self._releases[release]
+                    if self.take(release):  # otherwise it was in the list twice, or a call has sent it
                         self._call(release, now, due)
                 elif due.renewals:
                     held = due.renewals.popleft()
@@ -267,21 +286,14 @@ class Agenda:
         self._plan(held, min(clock.now() + pause, held.deadline))
 
     def _released(self, release: Release, job: Job) -> None:
-        now = clock.now()
         if job.error is None and not release.is_unsure:
             release.is_done = True
         elif job.error is None:
             release.is_unsure, release.is_done = False, True
             if self._ends_at == math.inf:
-                self._attempt(release, now + LATE)
-        elif now + release.pause < release.until:
-            if not release.is_done and release.pause < 0.1:
-                LOG.warning("%s: %s was not released; the release is repeated: %s", release.settings.key, release.id, job.error)
-            self._attempt(release, now + release.pause)
-            release.pause = min(2 * release.pause, 2)
+                self._attempt(release, clock.now() + LATE)
         else:
-            LOG.warning("%s: %s was not released; its lease ends: %s", release.settings.key, release.id, job.error)
-            release.is_done = True
+            self.failed(release, job.error)
         if release.is_done and release.mailbox:
             release.mailbox.put_nowait(WAKE)
 

@@ -43,7 +43,7 @@ from luagate.held import Held
 from luagate.hold import AsyncHold
 from luagate.inbox import Inbox
 from luagate.operation import CLEAN_UP, Job, Operation, Steps, T
-from luagate.posted import Posted
+from luagate.posted import LATE, Posted
 from luagate.session import Session
 from luagate.settings import PERMANENT, check_id, check_timeout
 from luagate.state import Holder, Resized, State, Waiter
@@ -402,7 +402,7 @@ class _Session(Session):
         try:
             async with self._limit(job.key):
                 if until is None or clock.now() < until:
-                    await self._call(job, until is not None)
+                    await self._call(job)
                 else:
                     job.end(redis.TimeoutError("no connection was free in time"))
         except asyncio.CancelledError:  # the loop ends
@@ -415,16 +415,16 @@ class _Session(Session):
         node = self.node(key)
         return self._limits.get(node) or self._limits.setdefault(node, asyncio.Semaphore(CONNECTIONS))
 
-    async def _call(self, job: Job, is_ordered: bool) -> None:
+    async def _call(self, job: Job) -> None:
         client = self.own()
         try:
             if self._calls.is_plain:
-                await self._calls.run(job, client, is_ordered)
+                await self._calls.run(job, client)
             else:
                 job.read(await converse(await self._ask(client, job.key), job.commands))
                 self._calls.replaced()
         except Exception as error:
-            if failures.is_retried(error):
+            if failures.is_retried(error) and error is not LATE:
                 if self.has_answered and not self._calls.is_plain:
                     self._calls.broke()
                 self._calls.failed(error)

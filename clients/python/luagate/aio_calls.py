@@ -11,7 +11,7 @@ import redis
 import redis.asyncio
 from luagate import clock, failures
 from luagate.operation import Job
-from luagate.posted import ORDER, READ_AFTER, Line, Posted, of_key
+from luagate.posted import LATE, READ_AFTER, SLICE, Line, Posted, before
 from luagate.scripts import Commands
 
 BROKEN = redis.ConnectionError("the connection was closed")
@@ -31,14 +31,14 @@ class Calls:
         # Other clients do more than send a command, as for threads.
         self.is_plain = type(session.client).execute_command is redis.asyncio.Redis.execute_command
 
-    async def run(self, job: Job, client: Any, is_ordered: bool) -> None:
-        """Runs a call. `is_ordered`: after the posted releases of its name."""
-        line = (await self._take(job.key)) if is_ordered else None
-        line = line or self._open_line() or await self._connect(client)
+    async def run(self, job: Job, client: Any) -> None:
+        line = (await self._take(job)) or self._open_line() or await self._connect(client)
         try:
+            await self._send_ahead(job, line)
+            job.last_delay = self._session.last_delay
             job.read(await converse(partial(_ask, line), job.commands))
         except BaseException as error:
-            if isinstance(error, Exception) and failures.is_retried(error):
+            if isinstance(error, Exception) and failures.is_retried(error) and error is not LATE:
                 self.broke()
             self._drop(line, error if isinstance(error, Exception) else BROKEN)
             raise
@@ -145,24 +145,37 @@ class Calls:
         else:
             self._keep(line)
 
-    async def _take(self, key: str) -> Line | None:
+    async def _take(self, job: Job) -> Line | None:
         """The connection on which a call runs after the posted releases of its name. Waits for those on others."""
-        if not (posted := of_key(self._session, key)):
+        if not (posted := before(job, self._session)):
             return None
-        last, until = posted[-1], clock.now() + ORDER
         for one in posted[:-1]:
-            await self._await(one, until)
-        if last.line and last.line.take():
-            return last.line
-        await self._await(last, until)
+            await self._await(one, job.until)
+        if (line := posted[-1].line) and line.take():
+            return line
+        await self._await(posted[-1], job.until)
         return None
 
+    async def _send_ahead(self, job: Job, line: Line) -> None:
+        """Repeats the failed releases of the name ahead of this call. Waits for those that others send."""
+        for one in before(job, self._session):
+            while not one.is_done and one.line is not line:
+                if one.take():
+                    one.sent(line)
+                    _send(line, *one.command())
+                elif clock.now() >= job.until:
+                    raise LATE
+                else:
+                    await self._await(one, job.until)
+
     async def _await(self, posted: Posted, until: float) -> None:
-        if posted.line:
-            self._read(posted.line)
+        """Waits until it has ended, or must be repeated."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         posted.then(partial(_end, ended))
-        await asyncio.wait([ended], timeout=max(0, until - clock.now()))
+        while not posted.is_done and not posted.is_due and (left := until - clock.now()) > 0:
+            if posted.line:
+                self._read(posted.line)
+            await asyncio.wait([ended], timeout=min(left, SLICE))
 
 
 def _end(future: "asyncio.Future[None]") -> None:

@@ -19,12 +19,13 @@ from typing import Any
 import redis
 from luagate import clock, failures, process
 from luagate.operation import Job
-from luagate.posted import ORDER, READ_AFTER, Line, Posted, of_key
+from luagate.posted import LATE, READ_AFTER, SLICE, Line, Posted, before
 from luagate.scripts import Commands
 
 UNCHECKED = 1  # seconds after its last use in which a connection is taken to be open
 OVERDUE = 0.5  # seconds after which a posted release is repeated, if nobody reads its reply
-SLICE = 0.005  # seconds between two looks at a posted release that another thread reads
+# Seconds after which no call waits any more for a posted release: an interrupt may have ended who repeats it.
+FORGOTTEN = 10
 BROKEN = redis.ConnectionError("the connection was closed")
 IDLE = 30  # seconds: a thread without work ends after this time
 
@@ -43,7 +44,7 @@ class Calls:
 
     def run(self, job: Job, until: float) -> None:
         """Runs a call: on this thread until this time, if a connection is certainly open; otherwise on another thread."""
-        line = self._take(job.key, until)
+        line = self._take(job, until)
         if line is None:
             return self.run_elsewhere(job)
         now, handled, raised, is_kept = clock.now(), sys.exc_info()[1], None, False
@@ -55,6 +56,7 @@ class Calls:
         try:
             if self._session.is_closed:
                 raise redis.ConnectionError("this Luagate is closed")
+            job.last_delay = self._session.last_delay
             job.read(_converse(job.commands, partial(_ask, line, limit)))
             self._busy.pop(line, None)
             is_kept = True
@@ -84,7 +86,12 @@ class Calls:
             client = session.own()
             if self._is_plain:
                 line = self._connection(client)
+                if job.is_ordered:
+                    self._busy[line] = None  # also while it reads the replies to releases
+                    self._send_ahead(job, line)
+                job.last_delay = session.last_delay
                 job.read(_converse(job.commands, partial(_ask, line, clock.now() + line.connection.socket_timeout)))
+                self._busy.pop(line, None)
                 self._keep(line, job.error)
             else:
                 job.read(_converse(job.commands, client.execute_command))
@@ -109,8 +116,9 @@ class Calls:
 
     def _failed(self, error: Exception, client: Any, line: Line | None) -> None:
         if line:
+            self._busy.pop(line, None)
             line.fail(error)
-        if failures.is_retried(error):
+        if failures.is_retried(error) and error is not LATE:
             if line or not self._is_plain and self._session.has_answered:
                 self._broken.append(None)
             others, self._idle = self._idle, deque()  # the next calls connect anew
@@ -183,25 +191,50 @@ class Calls:
             handled = raised = None
         return True
 
-    def _take(self, key: str, until: float) -> Line | None:
-        """An idle connection on which a call runs after the posted releases of its name. Waits for those on others."""
-        if posted := of_key(self._session, key):
-            last = posted.pop()
-            until = min(until, clock.now() + ORDER)
-            for one in posted:
+    def _take(self, job: Job, until: float) -> Line | None:
+        """An idle connection on which a call runs after the posted releases of its name. Waits for those on others.
+
+        None also if one must be repeated: a thread does this that no signal interrupts.
+        """
+        if posted := before(job, self._session):
+            last = posted[-1]
+            for one in posted[:-1]:
                 self._await(one, until)
-            if (line := last.line) and line.take():
+            line = last.line
+            if not (line and line.take()):
+                line = None
+                self._await(last, until)
+            if not all(one.is_done or one.line is line for one in posted):
+                if line:
+                    line.idle.append(line)
+                return None
+            if line:
                 return line
-            self._await(last, until)
         try:
             return self._idle.pop()
         except IndexError:
             return None
 
+    def _send_ahead(self, job: Job, line: Line) -> None:
+        """Repeats the failed releases of the name ahead of this call. Waits for those that others send."""
+        for one in before(job, self._session):
+            while not one.is_done and one.line is not line:
+                if one.take():
+                    one.sent(line)
+                    line.connection.send_command(*one.command())
+                elif clock.now() >= job.until:
+                    if clock.now() - one.since > FORGOTTEN:
+                        one.claim.give_up()
+                        one.end()
+                    raise LATE
+                else:
+                    self._await(one, job.until)
+
     def _await(self, posted: Posted, until: float) -> None:
+        """Waits until it has ended, or must be repeated."""
         ended: queue.SimpleQueue[None] = queue.SimpleQueue()
         posted.then(partial(ended.put, None))
-        while not posted.is_done and (left := until - clock.now()) > 0:
+        while not posted.is_done and not posted.is_due and (left := until - clock.now()) > 0:
             if (line := posted.line) and line.take():
                 self._read(line, until)
             else:

@@ -37,10 +37,19 @@ def unknown(name: str) -> Usage:
 
 
 class Job:
-    """A call to the server. It runs in the background, and puts itself into a mailbox when it has ended."""
+    """A call to the server. It runs in the background, and puts itself into a mailbox when it has ended.
 
-    def __init__(self, script: Script, commands: Commands, key: str, mailbox: Any) -> None:
-        self.script, self.commands, self.key, self.mailbox = script, commands, key, mailbox
+    `until`: when its caller no longer waits; None: nobody waits.
+    """
+
+    def __init__(self, script: Script, commands: Commands, keys: list[str], mailbox: Any, until: float | None) -> None:
+        self.script, self.commands, self.keys, self.mailbox = script, commands, keys, mailbox
+        self.key = keys[0]
+        self.until = math.inf if until is None else until
+        # Whether it runs after the posted releases of its names. A release need not wait for them, and a refresh
+        # must not.
+        self.is_ordered = until is not None and script.name not in ("semaphore/release", "semaphore/refresh")
+        self.last_delay: object = None  # of the session, when it was sent
         self.reply: Any = None
         self.error: Exception | None = None
         self.is_done = False
@@ -104,7 +113,7 @@ class Operation:
         return self.call_with(script, keys, script.argv(**arguments))
 
     def call_with(self, script: Any, keys: list[str], argv: list[Any]) -> Steps[SimpleNamespace]:
-        began, attempt, failure = clock.now(), 0, None
+        began, attempt, failure, is_again = clock.now(), 0, None, False
         until = min(self.end, began + self.outage, self.latest)
         while True:
             self.job = job = self.session.start(script, keys, argv, self.mailbox, until)
@@ -113,7 +122,11 @@ class Operation:
                 break
             if job.error is None:
                 self.session.has_answered = True
-                return job.reply  # type: ignore[no-any-return]
+                is_old = job.reply.word == "denied" and job.last_delay is not self.session.last_delay
+                if not is_old or is_again or clock.now() >= until:
+                    return job.reply  # type: ignore[no-any-return]
+                is_again = True  # a release has failed that should have run before this call. Now it is ahead
+                continue
             self.is_unsure = True
             failure = self._failure(job.error, began)
             pause = PAUSES[min(attempt, len(PAUSES) - 1)]

@@ -1,7 +1,8 @@
 """The release at the end of a block is posted: it is sent, and nobody waits for its reply.
 
 The connection keeps it until the reply was read: by the next call on this connection, or soon in the background. If there is no
-reply, or the server refuses it, the release is repeated in the background as any other.
+reply, or the server refuses it, the release is repeated: in the background as any other, or by the next call of its name, which
+sends it ahead of itself.
 """
 
 import logging
@@ -13,9 +14,12 @@ import redis
 from luagate import clock
 from luagate.agenda import WAKE
 from luagate.errors import UnexpectedReply
+from luagate.operation import Job
 
 READ_AFTER = 0.02  # seconds after which a reply is read in the background, if no call has read it
-ORDER = 1  # seconds: the longest wait of a call for an earlier release of its name
+SLICE = 0.005  # seconds between two looks at a posted release that another call reads or repeats
+# It says nothing about other connections.
+LATE = redis.TimeoutError("an earlier release of this name was not answered in time")
 LOG = logging.getLogger("luagate")
 
 
@@ -99,14 +103,29 @@ class Posted:
             self.session.agenda.release_again(self.held)
 
     def failed(self, error: Exception) -> None:
-        """It has no answer, or the server has refused it: it is repeated in the background."""
-        self.line, self.session.has_release = None, False
+        """It has no answer, or the server has refused it: it is repeated."""
+        self.line, self.session.has_release, self.session.last_delay = None, False, object()
+        self.session.posted[self] = None
+        if release := self.claim.release:  # a call has repeated it
+            self.session.agenda.failed(release, error)
+            if release.is_done:
+                self.end()
+            return
         LOG.warning("%s: %s was not released at the end of its block; the release is repeated: %s", self.key, self.claim.id, error)
         self.claim.operation.is_unsure = True
         release = self.claim.give_up()
         release.mailbox = self
         if release.is_done:
             self.end()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next call of its name sends it."""
+        return self.line is None and self.session.agenda.is_due(self.claim.release)
+
+    def take(self) -> bool:
+        """From now on, nobody else sends it."""
+        return self.line is None and self.session.agenda.take(self.claim.release)
 
     def put_nowait(self, _: object) -> None:
         """The repeated release has ended."""
@@ -127,7 +146,7 @@ class Posted:
             call()
 
 
-def of_key(session: Any, key: str) -> list[Posted]:
-    """The releases of this name that have not ended."""
+def before(job: Job, session: Any) -> list[Posted]:
+    """The releases that the server must run before this call."""
     posted = session.posted
-    return [one for one in list(posted) if one.key == key] if posted else []
+    return [one for one in list(posted) if one.key in job.keys] if posted and job.is_ordered else []

@@ -25,22 +25,22 @@ class Claim:
         self.operation, self.settings, self.id = operation, settings, id
         self.is_clean = True  # certainly no permits and no place in line
         self._lasts = lasts  # seconds: after this time without a call it has ended by itself
-        self._release: Release | None = None
+        self.release: Release | None = None  # in the background
         operation.claims.append(self)
 
     @property
     def is_repeated(self) -> bool:
         """Whether its release has begun in the background, or one of the calls had no answer."""
-        return self._release is not None or self.operation.is_unsure
+        return self.release is not None or self.operation.is_unsure
 
     def give_up(self) -> Release | None:
         """Releases it in the background. May be called repeatedly."""
         if self.is_clean:
             return None
-        if self._release is None:
-            self._release = Release(self.settings, self.id, clock.now() + self._lasts, self.operation.is_unsure)
-            self.operation.session.agenda.release(self._release, self.operation.job)
-        return self._release
+        if self.release is None:
+            self.release = Release(self.settings, self.id, clock.now() + self._lasts, self.operation.is_unsure)
+            self.operation.session.agenda.release(self.release, self.operation.job)
+        return self.release
 
 
 class Request(Claim):

@@ -26,6 +26,8 @@ class Session:
         self.operations: dict[Operation, None] = {}  # those that run now
         self.posted: dict[Any, None] = {}  # the releases of blocks that have not ended
         self.has_release = False  # the server has run the script of a posted release
+        # Another one after each posted release that failed: a later call may have run before it.
+        self.last_delay = object()
         self.inboxes: dict[tuple[str, int] | None, Inbox] = {}  # by node
         self.has_answered = False  # the server, at least once
         self.is_closed = False
@@ -57,7 +59,8 @@ class Session:
 
         Without `until` it runs in the background.
         """
-        job = Job(script, script.commands(keys, argv), keys[0], mailbox)
+        job = Job(script, script.commands(keys, argv), keys, mailbox, until)
+        job.last_delay = self.last_delay
         self.run_job(job, until)
         return job
 

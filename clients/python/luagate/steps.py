@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
-
+import redis
 from luagate import clock
-from luagate.errors import Denied, Lost, TimedOut
+from luagate.errors import Denied, Lost, LuagateError, TimedOut
 from luagate.held import Held
 from luagate.operation import GRACE, Operation, Steps
 from luagate.posted import Posted
@@ -124,7 +124,11 @@ def _end_block(operation: Operation, all: list[Posted]) -> Steps[None]:
     for posted in all:
         if not operation.session.post(posted):
             claim = posted.claim
-            reply = yield from operation.call("release", claim.settings.keys, id=claim.id, keep=0)
+            try:
+                reply = yield from operation.call("release", claim.settings.keys, id=claim.id, keep=0)
+            except (LuagateError, redis.RedisError) as error:
+                posted.failed(error)  # so later calls of this name run after its repetition
+                continue
             claim.is_clean = True
             posted.answered(reply)
 

@@ -27,7 +27,8 @@ pub const TESTS: [(&str, Test); 4] = [
 ];
 
 /// Tests of some languages.
-pub const IN_SOME: [(&str, Test, &[&str]); 4] = [
+pub const IN_SOME: [(&str, Test, &[&str]); 5] = [
+    ("a_block_may_end_after_its_gate", block_ends_after_close, &["javascript"]),
     ("types_are_strict", types_are_strict, &["javascript", "python"]),
     ("survives_forged_replies", survives_forged_replies, &["go", "java", "javascript", "python"]),
     ("many_calls_share_a_hundred_connections", share_connections, &["asyncio"]),
@@ -103,6 +104,15 @@ fn share_connections(language: &Language) -> Result<(), Failed> {
 fn same_work_with_many_permits(language: &Language) -> Result<(), Failed> {
     let output = language.run("background", &[]).output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+/// A block that ends after its gate was closed warns that its permit stays held. It opens no connection, and
+/// reports no loss later.
+fn block_ends_after_close(language: &Language) -> Result<(), Failed> {
+    let server = server();
+    let output = language.run("gates", &[&server.url, &server.prefix]).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 

@@ -11,7 +11,11 @@ import (
 const (
 	inline      = 16 << 10               // bytes without an answer that the buffers of the system surely hold: writing does not wait
 	silence     = 100 * time.Millisecond // a connection that says nothing for this time while a call waits is replaced
-	unsolicited = "a reply without a call"
+)
+
+var (
+	errUnsolicited = errors.New("a reply without a call")
+	errMixedUp     = errors.New("the connection was closed after an unexpected reply to an earlier call")
 )
 
 // connection carries the calls of a gate to one server. Calls do not wait for each other: the server answers in the order in which
@@ -30,13 +34,17 @@ type connection struct {
 	err       error     // why it has ended
 }
 
-// sent is a call on a connection. done is closed when it has a value, or an error: of the server, or of the connection.
+// sent is a call on a connection. done is closed when it has an answer, or an error: of the server, or of the connection.
 type sent struct {
-	done  chan struct{}
-	then  func(*sent) // nil, or called after that; it must not block
-	size  int
-	value any
-	err   error
+	run    *scriptCall // nil: it is no script
+	words  []any
+	asking bool // it goes to a node of a cluster that receives the slot
+	done   chan struct{}
+	then   func(*sent) // nil, or called after that; it must not block
+	size   int
+	value  any   // nil: it is a script
+	answer reply // of a script
+	err    error
 }
 
 func newConnection(socket net.Conn) *connection {
@@ -45,34 +53,64 @@ func newConnection(socket net.Conn) *connection {
 	return c
 }
 
-func newSent(then func(*sent)) *sent { return &sent{done: make(chan struct{}), then: then} }
+func newSent(words ...any) *sent { return &sent{words: words, done: make(chan struct{})} }
 
-func (s *sent) end(value any, err error) {
-	s.value, s.err = value, err
+func (s *sent) end(err error) {
+	s.err = err
 	close(s.done)
 	if s.then != nil {
 		s.then(s)
 	}
 }
 
-// send sends a command behind all earlier ones. With asking it is sent to a node of a cluster that receives the slot.
-func (c *connection) send(s *sent, asking bool, words ...any) {
+// read takes the reply, and returns what is wrong with it.
+func (s *sent) read(value any) (err error) {
+	answer, isError := value.(serverError)
+	switch {
+	case isError:
+		return answer
+	case s.run != nil:
+		s.answer, err = s.run.read(value)
+	default:
+		s.value = value
+	}
+	return err
+}
+
+// send sends calls behind all earlier ones, in one packet.
+func (c *connection) send(calls ...*sent) { c.flush(calls, c.put(calls)) }
+
+// put places calls behind all earlier ones. It returns why the connection has ended, if it has. flush must follow, without locks.
+func (c *connection) put(calls []*sent) error {
 	c.mu.Lock()
-	if err := c.err; err != nil {
-		c.mu.Unlock()
-		s.end(nil, err)
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	for _, s := range calls {
+		before := len(c.out)
+		if s.asking {
+			c.out = appendCommand(c.out, []any{"ASKING"})
+			c.unread = append(c.unread, newSent())
+		}
+		c.out = appendCommand(c.out, s.words)
+		s.size = len(c.out) - before
+		c.size += s.size
+		c.unread = append(c.unread, s)
+	}
+	return nil
+}
+
+// flush sends what put has placed, or ends these calls with its error.
+func (c *connection) flush(calls []*sent, err error) {
+	if err != nil {
+		for _, s := range calls {
+			s.end(err)
+		}
 		return
 	}
-	before := len(c.out)
-	if asking {
-		c.out = appendCommand(c.out, []any{"ASKING"})
-		c.unread = append(c.unread, newSent(nil))
-	}
-	c.out = appendCommand(c.out, words)
-	s.size = len(c.out) - before
-	c.size += s.size
-	c.unread = append(c.unread, s)
-	if c.isWriting {
+	c.mu.Lock()
+	if c.isWriting || len(c.out) == 0 {
 		c.mu.Unlock()
 		return
 	}
@@ -110,14 +148,15 @@ func (c *connection) read() {
 	r := bufio.NewReader(c.socket)
 	for {
 		value, err := readReply(r, 0)
-		if err != nil {
+		isUnexpected := errors.Is(err, ErrUnexpectedReply)
+		if err != nil && !isUnexpected {
 			c.fail(err)
 			return
 		}
 		c.mu.Lock()
 		if len(c.unread) == 0 {
 			c.mu.Unlock()
-			c.fail(errors.New(unsolicited))
+			c.fail(errUnsolicited)
 			return
 		}
 		s := c.unread[0]
@@ -126,13 +165,18 @@ func (c *connection) read() {
 		c.heard = time.Now()
 		isLast := c.isRetired && len(c.unread) == 0
 		c.mu.Unlock()
-		if answer, isError := value.(serverError); isError {
-			s.end(nil, answer)
-		} else {
-			s.end(value, nil)
+		if !isUnexpected {
+			err = s.read(value)
+			isUnexpected = errors.Is(err, ErrUnexpectedReply)
 		}
-		if isLast {
+		switch { // before the call ends: what follows it is not sent here
+		case isUnexpected: // the next reply may belong to this call, or to an earlier one
+			c.fail(errMixedUp)
+		case isLast:
 			c.fail(net.ErrClosed)
+		}
+		s.end(err)
+		if isUnexpected || isLast {
 			return
 		}
 	}
@@ -149,7 +193,7 @@ func (c *connection) fail(err error) {
 	c.mu.Unlock()
 	c.socket.Close()
 	for _, s := range unread {
-		s.end(nil, err)
+		s.end(err)
 	}
 }
 
@@ -181,8 +225,8 @@ func (c *connection) isSilent(since time.Time) bool {
 	return time.Since(since) >= silence && c.heard.Before(since)
 }
 
-// wait returns the reply to a call, or an error when b ends or this time is over.
-func (c *connection) wait(b bound, call *sent, began time.Time, longest time.Duration) (any, error) {
+// wait returns the error of a call when it is answered, or one when b ends or this time is over.
+func (c *connection) wait(b bound, call *sent, began time.Time, longest time.Duration) error {
 	until := began.Add(longest)
 	if !b.until.IsZero() && b.until.Before(until) {
 		until = b.until
@@ -192,7 +236,7 @@ func (c *connection) wait(b bound, call *sent, began time.Time, longest time.Dur
 	var err error
 	select {
 	case <-call.done:
-		return call.value, call.err
+		return call.err
 	case <-b.ctx.Done():
 		err = b.ctx.Err()
 	case <-b.over:
@@ -203,5 +247,5 @@ func (c *connection) wait(b bound, call *sent, began time.Time, longest time.Dur
 	if c.isSilent(began) {
 		c.retire(longest)
 	}
-	return nil, err
+	return err
 }

@@ -108,12 +108,11 @@ func (s *Semaphore) Resize(ctx context.Context, limit int) (*Resized, error) {
 	if !strings.HasPrefix(s.key(), s.gate.prefix+":semaphore:") {
 		return nil, fmt.Errorf("luagate: Resize: %w: got the lock %s. Accepted: a semaphore", ErrInvalid, s.key())
 	}
-	last, err := s.gate.call(b, s, "resize", map[string]any{"limit": limit, "expected": -1}, new(tries))
+	run := s.gate.scriptCall(s, "resize", map[string]any{"limit": limit, "expected": -1})
+	run.fits = func(last reply) bool { return last.word == "resized" }
+	last, err := s.gate.repeat(b, s.key(), new(tries), run)
 	if err != nil {
 		return nil, err
-	}
-	if last.word != "resized" {
-		return nil, fmt.Errorf("luagate: %s: %w: %s", s.key(), ErrUnexpectedReply, last.word)
 	}
 	return &Resized{int(last.n("old")), int(last.n("new")), int(last.n("in_use"))}, nil
 }

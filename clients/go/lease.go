@@ -96,7 +96,7 @@ func (l *lease) finish() (wasHeld bool) {
 func (l *lease) announce() {
 	l.countLoss()
 	l.lose()
-	l.semaphore.gate.logger.Warn("luagate: a permit is lost", "semaphore", l.semaphore.key(), "id", l.id)
+	l.semaphore.gate.log.warn("luagate: a permit is lost", "semaphore", l.semaphore.key(), "id", l.id)
 	if l.semaphore.OnLost != nil {
 		go l.semaphore.OnLost(l.id)
 	}
@@ -180,7 +180,7 @@ func (l *lease) sendRefresh() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.isOver { // otherwise it was released, or its loss is reported
-		g.logger.Warn("luagate: a renewal failed", "semaphore", l.semaphore.key(), "id", l.id, "error", err)
+		g.log.warn("luagate: a renewal failed", "semaphore", l.semaphore.key(), "id", l.id, "error", err)
 		l.planRenewal(min(max(duration/10, 5*time.Millisecond), time.Second))
 	}
 }

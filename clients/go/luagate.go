@@ -39,10 +39,11 @@ type Gate struct {
 	prefix      string
 	label       string
 	callTimeout time.Duration
-	logger      *slog.Logger
+	log         log
 	isReached   atomic.Bool // the server has answered a call
 	waiting     sync.Map    // the request of each waiting id
 	counts      counts
+	delays      atomic.Uint64 // attempts to release that a call sent after them may have overtaken
 
 	over    chan struct{}   // closed by Close: calls of users end
 	lasting context.Context // of the background; ended by Close at last
@@ -51,8 +52,8 @@ type Gate struct {
 	mu       sync.Mutex // guards the fields below
 	isClosed bool
 	running  sync.WaitGroup       // calls of users, and work in the background
-	servers  map[string]*server   // of a cluster, by address
-	posted   map[string][]*posted // by the key of the semaphore
+	servers  map[string]*server    // of a cluster, by address
+	releases map[string][]*release // that the server has not confirmed, by the key of the semaphore
 }
 
 // Option is a setting of a Gate.
@@ -107,10 +108,11 @@ func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gate{scripts: loaded, prefix: set.prefix, label: set.label, callTimeout: set.callTimeout, logger: set.logger}
+	g := &Gate{scripts: loaded, prefix: set.prefix, label: set.label, callTimeout: set.callTimeout}
+	g.log.logger = set.logger
 	g.over = make(chan struct{})
 	g.lasting, g.end = context.WithCancel(context.Background())
-	g.servers, g.posted = map[string]*server{}, map[string][]*posted{}
+	g.servers, g.releases = map[string]*server{}, map[string][]*release{}
 	if err := g.use(rdb); err != nil {
 		return nil, err
 	}
@@ -184,6 +186,7 @@ func (g *Gate) Close() error {
 	ended := make(chan struct{})
 	go func() {
 		g.running.Wait()
+		g.log.flush()
 		close(ended)
 	}()
 	select {

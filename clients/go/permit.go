@@ -83,9 +83,6 @@ func (p *Permit) Refresh(ctx context.Context) error {
 func (p *Permit) Release(ctx context.Context) (bool, error) {
 	wasHeld := p.lease.finish()
 	word, isOnly, err := p.give(ctx, 0)
-	if err == nil && p.tries.mayRun() {
-		p.semaphore.gate.releaseAgain(p)
-	}
 	if wasHeld && word == "gone" && isOnly {
 		p.lease.announce()
 	}
@@ -120,8 +117,12 @@ func (p *Permit) give(ctx context.Context, keep int) (word string, isOnly bool, 
 	defer done()
 	var of tries
 	answer, err := g.call(b, s, "release", map[string]any{"id": p.ID, "keep": keep}, &of)
-	if err != nil && keep == 0 && !errors.Is(err, ErrClosed) {
-		g.release(s, p.ID, p.tries.and(of))
+	switch {
+	case keep > 0:
+	case err == nil && p.tries.mayRun():
+		g.releaseAgain(s, p.ID, &p.tries)
+	case err != nil && !errors.Is(err, ErrClosed):
+		g.release(s, p.ID, &p.tries)
 	}
 	return answer.word, !of.mayRun(), err
 }
@@ -156,7 +157,7 @@ func doChecked[G grant](ctx context.Context, permit G, work func(context.Context
 		isHeld := !permit.IsLost()
 		wasHeld, failed := permit.Release(ctx)
 		if failed != nil {
-			permit.gate().logger.Warn("luagate: a release failed; it is repeated in the background", "error", failed)
+			permit.gate().log.warn("luagate: a release failed; it is repeated in the background", "error", failed)
 		}
 		if err == nil && !(isHeld && (wasHeld || failed != nil)) {
 			err = fmt.Errorf("luagate: %w", ErrLost)

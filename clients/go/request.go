@@ -233,7 +233,7 @@ func (r *request) granted(fence, expiresAt int64, end time.Duration) *Permit {
 // giveUp releases in the background what the id may hold: also after a denial, if an earlier call may come later. The returned channel is closed at its end; nil: it holds nothing.
 func (r *request) giveUp() <-chan struct{} {
 	if r.tries.mayRun() || r.last.word == "queued" || r.last.word == "granted" || r.last.word == "held" {
-		return r.semaphore.gate.release(r.semaphore, r.id, &r.tries)
+		return r.semaphore.gate.releaseLost(r.semaphore, r.id, &r.tries)
 	}
 	return nil
 }

@@ -18,8 +18,6 @@ type server struct {
 	gate    *Gate
 	options redis.Options // of the client of the program, without its pool and its retries
 	inbox   *inbox
-	// Whether it has the script that releases.
-	hasRelease atomic.Bool
 
 	mu      sync.Mutex // guards the fields below
 	current *connection
@@ -201,10 +199,13 @@ func (s *server) run(b bound, words ...any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	call := newSent(nil)
+	call := newSent(words...)
 	began := time.Now()
-	c.send(call, false, words...)
-	return c.wait(b, call, began, s.gate.callTimeout/2)
+	c.send(call)
+	if err := c.wait(b, call, began, s.gate.callTimeout/2); err != nil {
+		return nil, err
+	}
+	return call.value, nil
 }
 
 // serverOf returns the server that has the keys of a semaphore.

@@ -67,14 +67,14 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 		keys = append(keys, of.keys...)
 		args = append(args, r.permits, of.limit, of.firstLease().Milliseconds(), of.AtLeast.Milliseconds())
 	}
-	script := s.gate.scripts["semaphore/try_acquire_several"]
+	run := scriptCall{s.gate.scripts["semaphore/try_acquire_several"], keys, args, func(last reply) bool { return fits(last, len(requests)) }}
 	var tries tries
 	mayHold := false
 	defer func() {
 		if err != nil && (mayHold || tries.mayRun()) {
 			var releases []<-chan struct{}
 			for _, r := range requests {
-				releases = append(releases, s.gate.release(r.semaphore, id, &tries))
+				releases = append(releases, s.gate.releaseLost(r.semaphore, id, &tries))
 			}
 			for _, released := range releases {
 				if mayHold { // and the server answers
@@ -85,13 +85,9 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 	}()
 	for {
 		asked := clock()
-		last, err := s.gate.repeat(b, "Several", &tries, scriptCall{script, keys, args})
+		last, err := s.gate.repeat(b, "Several", &tries, run)
 		if err != nil {
 			return nil, err
-		}
-		if !fits(last, len(requests)) {
-			mayHold = true
-			return nil, fmt.Errorf("luagate: Several: %w: %s %v", ErrUnexpectedReply, last.word, last.fields)
 		}
 		mayHold = last.n("still_held") > 0 || last.word == "granted" || last.word == "held"
 		switch last.word {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	inline      = 16 << 10               // bytes without an answer that the buffers of the system surely hold: writing does not wait
-	silence     = 100 * time.Millisecond // a connection that says nothing for this time while a call waits is replaced
+	inline  = 16 << 10               // bytes without an answer that the buffers of the system surely hold: writing does not wait
+	silence = 100 * time.Millisecond // a connection that says nothing for this time while a call waits is replaced
 )
 
 var (

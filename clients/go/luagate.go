@@ -51,7 +51,7 @@ type Gate struct {
 
 	mu       sync.Mutex // guards the fields below
 	isClosed bool
-	running  sync.WaitGroup       // calls of users, and work in the background
+	running  sync.WaitGroup        // calls of users, and work in the background
 	servers  map[string]*server    // of a cluster, by address
 	releases map[string][]*release // that the server has not confirmed, by the key of the semaphore
 }
@@ -83,7 +83,7 @@ func WithCallTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.callTimeout = timeout }
 }
 
-// WithLogger sets where failed renewals, failed releases and losses are logged. Default: slog.Default().
+// WithLogger sets where failed renewals, failed releases and losses are logged, in a goroutine of its own. Default: slog.Default().
 func WithLogger(logger *slog.Logger) Option { return func(s *settings) { s.logger = logger } }
 
 // New returns a gate on the server of a *redis.Client (also of sentinels), of a *redis.ClusterClient, or of a client of your own that

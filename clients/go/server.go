@@ -116,20 +116,21 @@ func (s *server) open(opening chan struct{}) {
 			}
 		}()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.current, s.failure = nil, got.err
+	var opened *connection
 	if got.err == nil {
-		s.current = newConnection(got.socket)
-		if s.gate.lasting.Err() != nil {
-			s.current.retire(0)
-		} else if s.isOld {
-			s.gate.counts.reconnects.Add(1)
-		}
-		s.isOld = true
+		opened = newConnection(got.socket)
 	}
-	s.opening = nil
+	s.mu.Lock()
+	if opened != nil && s.isOld && s.gate.lasting.Err() == nil {
+		s.gate.counts.reconnects.Add(1)
+	}
+	s.current, s.failure, s.opening = opened, got.err, nil
+	s.isOld = s.isOld || opened != nil
 	close(opening)
+	s.mu.Unlock()
+	if opened != nil && s.gate.lasting.Err() != nil {
+		opened.fail(ErrClosed)
+	}
 }
 
 // dial connects and logs in as a client of go-redis with these options, and takes the connection from it.

@@ -2,15 +2,20 @@ package luagate
 
 import (
 	"bufio"
+	"cmp"
+	"context"
 	"errors"
 	"net"
+	"os"
+	"slices"
 	"sync"
 	"time"
 )
 
 const (
-	inline  = 16 << 10               // bytes without an answer that the buffers of the system surely hold: writing does not wait
-	silence = 100 * time.Millisecond // a connection that says nothing for this time while a call waits is replaced
+	inline    = 16 << 10               // bytes without an answer that the buffers of the system surely hold: writing does not wait
+	silence   = 100 * time.Millisecond // a connection that says nothing for this time while a call waits is replaced
+	unwatched = 10 * time.Millisecond  // after this time without a reader, a goroutine reads: it also notices the end of the connection
 )
 
 var (
@@ -21,7 +26,10 @@ var (
 // connection carries the calls of a gate to one server. Calls do not wait for each other: the server answers in the order in which
 // they were sent.
 type connection struct {
-	socket net.Conn
+	socket  net.Conn
+	r       *bufio.Reader   // of the one who reads
+	closing context.Context // ended by Close of the gate
+	stop    func() bool     // lets Close alone
 
 	mu        sync.Mutex // guards the fields below; nobody holds it while a socket may block
 	unread    []*sent    // in order
@@ -29,10 +37,15 @@ type connection struct {
 	spare     []byte     // the buffer of the last write
 	size      int        // bytes of all unread calls
 	isWriting bool
-	isRetired bool      // later calls use another connection
-	heard     time.Time // the last reply
-	err       error     // why it has ended
+	isRetired bool        // later calls use another connection
+	heard     time.Time   // the last reply
+	err       error       // why it has ended
+	reader    *sent       // the call whose caller reads; background: a goroutine reads; nil: nobody
+	idle      *time.Timer // starts the goroutine
 }
+
+// background stands for the goroutine of a connection that reads while no caller does.
+var background = newSent()
 
 // sent is a call on a connection. done is closed when it has an answer, or an error: of the server, or of the connection.
 type sent struct {
@@ -47,9 +60,17 @@ type sent struct {
 	err    error
 }
 
-func newConnection(socket net.Conn) *connection {
-	c := &connection{socket: socket, heard: time.Now()}
-	go c.read()
+// newConnection begins to read. closing ends when callers must stop to wait.
+func newConnection(socket net.Conn, closing context.Context) *connection {
+	c := &connection{socket: socket, r: bufio.NewReader(socket), closing: closing, heard: time.Now()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stop = context.AfterFunc(closing, func() { c.interrupt(nil) })
+	c.idle = time.AfterFunc(unwatched, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.readInBackground()
+	})
 	return c
 }
 
@@ -60,6 +81,15 @@ func (s *sent) end(err error) {
 	close(s.done)
 	if s.then != nil {
 		s.then(s)
+	}
+}
+
+func (s *sent) isAnswered() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -143,43 +173,111 @@ func (c *connection) write() {
 	}
 }
 
-// read passes each reply to its call.
-func (c *connection) read() {
-	r := bufio.NewReader(c.socket)
-	for {
-		value, err := readReply(r, 0)
-		isUnexpected := errors.Is(err, ErrUnexpectedReply)
-		if err != nil && !isUnexpected {
-			c.fail(err)
-			return
-		}
-		c.mu.Lock()
-		if len(c.unread) == 0 {
-			c.mu.Unlock()
-			c.fail(errUnsolicited)
-			return
-		}
-		s := c.unread[0]
-		c.unread[0], c.unread = nil, c.unread[1:]
-		c.size -= s.size
-		c.heard = time.Now()
-		isLast := c.isRetired && len(c.unread) == 0
-		c.mu.Unlock()
-		if !isUnexpected {
-			err = s.read(value)
-			isUnexpected = errors.Is(err, ErrUnexpectedReply)
-		}
-		switch { // before the call ends: what follows it is not sent here
-		case isUnexpected: // the next reply may belong to this call, or to an earlier one
-			c.fail(errMixedUp)
-		case isLast:
-			c.fail(net.ErrClosed)
-		}
-		s.end(err)
-		if isUnexpected || isLast {
-			return
-		}
+// readInBackground starts the goroutine that reads, if nobody reads. mu is held.
+func (c *connection) readInBackground() {
+	if c.reader != nil || c.err != nil {
+		return
 	}
+	c.reader = background
+	_ = c.socket.SetReadDeadline(time.Time{}) // if this fails, reading fails
+	go func() {
+		for c.readOne() {
+		}
+	}()
+}
+
+// readUntil reads until this call is answered, or b or this time ends. It returns false if somebody else reads. Then, and if the
+// call is not answered in time, the replies are read in the background.
+func (c *connection) readUntil(b bound, call *sent, until time.Time) bool {
+	c.mu.Lock()
+	if c.reader != nil || c.err != nil || b.over != c.closing.Done() {
+		c.readInBackground()
+		c.mu.Unlock()
+		return false
+	}
+	c.reader = call
+	_ = c.socket.SetReadDeadline(until)
+	c.mu.Unlock()
+	if b.ctx.Done() != nil {
+		defer context.AfterFunc(b.ctx, func() { c.interrupt(call) })()
+	}
+	for c.closing.Err() == nil && !call.isAnswered() && c.readOne() {
+	}
+	c.mu.Lock()
+	c.leave()
+	isOver := c.err != nil
+	c.mu.Unlock()
+	if isOver {
+		<-call.done // its end tells it to all calls
+	}
+	return true
+}
+
+// leave lets somebody else read: mu is held. Of a posted call nobody waits for the reply.
+func (c *connection) leave() {
+	c.reader = nil
+	if slices.ContainsFunc(c.unread, func(s *sent) bool { return s.then == nil }) {
+		c.readInBackground()
+	} else if c.err == nil {
+		c.idle.Reset(unwatched)
+	}
+}
+
+// interrupt ends the reading of the caller of this call. nil: of any caller.
+func (c *connection) interrupt(call *sent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reader != nil && c.reader != background && (call == nil || c.reader == call) {
+		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// readOne passes a reply to its call. It returns whether the reader goes on.
+func (c *connection) readOne() bool {
+	_, err := c.r.Peek(1)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return false // nothing is lost: another one reads on
+	}
+	var value any
+	if err == nil {
+		value, err = readReply(c.r, 0)
+	}
+	isUnexpected := errors.Is(err, ErrUnexpectedReply)
+	if err != nil && !isUnexpected {
+		c.fail(err)
+		return false
+	}
+	c.mu.Lock()
+	if len(c.unread) == 0 {
+		c.mu.Unlock()
+		c.fail(errUnsolicited)
+		return false
+	}
+	s := c.unread[0]
+	c.unread[0], c.unread = nil, c.unread[1:]
+	c.size -= s.size
+	c.heard = time.Now()
+	isLast := len(c.unread) == 0
+	goesOn := !isLast || c.reader != background
+	isExtra, isOver := isLast && c.r.Buffered() > 0, isLast && c.isRetired
+	if !goesOn { // before the call ends: the next caller reads itself
+		c.leave()
+	}
+	c.mu.Unlock()
+	if !isUnexpected {
+		err = s.read(value)
+		isUnexpected = errors.Is(err, ErrUnexpectedReply)
+	}
+	switch { // before the call ends: what follows it is not sent here
+	case isUnexpected: // the next reply may belong to this call, or to an earlier one
+		c.fail(errMixedUp)
+	case isExtra:
+		c.fail(errUnsolicited)
+	case isOver:
+		c.fail(net.ErrClosed)
+	}
+	s.end(err)
+	return goesOn
 }
 
 // fail ends the connection. Nobody knows whether the server runs the calls that it has not answered.
@@ -191,6 +289,8 @@ func (c *connection) fail(err error) {
 	}
 	c.unread = nil
 	c.mu.Unlock()
+	c.idle.Stop()
+	c.stop()
 	c.socket.Close()
 	for _, s := range unread {
 		s.end(err)
@@ -231,21 +331,31 @@ func (c *connection) wait(b bound, call *sent, began time.Time, longest time.Dur
 	if !b.until.IsZero() && b.until.Before(until) {
 		until = b.until
 	}
+	if c.readUntil(b, call, until) {
+		return c.ended(b, call, began, longest)
+	}
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
-	var err error
 	select {
 	case <-call.done:
-		return call.err
 	case <-b.ctx.Done():
-		err = b.ctx.Err()
 	case <-b.over:
-		err = ErrClosed
 	case <-timer.C:
-		err = errNoReply
+	}
+	return c.ended(b, call, began, longest)
+}
+
+func (c *connection) ended(b bound, call *sent, began time.Time, longest time.Duration) error {
+	if call.isAnswered() {
+		return call.err
 	}
 	if c.isSilent(began) {
 		c.retire(longest)
 	}
-	return err
+	select {
+	case <-b.over:
+		return ErrClosed
+	default:
+	}
+	return cmp.Or(b.ctx.Err(), errNoReply)
 }

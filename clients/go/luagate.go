@@ -45,7 +45,8 @@ type Gate struct {
 	counts      counts
 	delays      atomic.Uint64 // attempts to release that a call sent after them may have overtaken
 
-	over    chan struct{}   // closed by Close: calls of users end
+	closing context.Context // of calls of users; ended by Close
+	refuse  context.CancelFunc
 	lasting context.Context // of the background; ended by Close at last
 	end     context.CancelFunc
 
@@ -110,7 +111,7 @@ func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 	}
 	g := &Gate{scripts: loaded, prefix: set.prefix, label: set.label, callTimeout: set.callTimeout}
 	g.log.logger = set.logger
-	g.over = make(chan struct{})
+	g.closing, g.refuse = context.WithCancel(context.Background())
 	g.lasting, g.end = context.WithCancel(context.Background())
 	g.servers, g.releases = map[string]*server{}, map[string][]*release{}
 	if err := g.use(rdb); err != nil {
@@ -178,11 +179,9 @@ func (g *Gate) RWLock(name string) *RWLock {
 // held until their leases end. It leaves the client of the program open.
 func (g *Gate) Close() error {
 	g.mu.Lock()
-	if !g.isClosed {
-		g.isClosed = true
-		close(g.over)
-	}
+	g.isClosed = true
 	g.mu.Unlock()
+	g.refuse()
 	ended := make(chan struct{})
 	go func() {
 		g.running.Wait()

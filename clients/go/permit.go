@@ -130,10 +130,15 @@ func (p *Permit) give(ctx context.Context, keep int) (word string, isOnly bool, 
 // grant is one permit, or permits of several semaphores.
 type grant interface {
 	IsLost() bool
-	Lost() <-chan struct{}
+	whenLost(f func())
 	Release(ctx context.Context) (bool, error)
 	post()
 	gate() *Gate
+}
+
+func (p *Permit) whenLost(f func()) {
+	p.lease.watch()
+	context.AfterFunc(p.lease.lost, f)
 }
 
 func (p *Permit) post() { p.semaphore.gate.post(p) }
@@ -145,7 +150,7 @@ func do[G grant](ctx context.Context, permit G, work func(context.Context, G) er
 	working, stop := context.WithCancelCause(ctx)
 	defer permit.post()
 	defer stop(nil)
-	watch(working, permit, stop)
+	permit.whenLost(func() { stop(ErrLost) })
 	return work(working, permit)
 }
 
@@ -163,17 +168,6 @@ func doChecked[G grant](ctx context.Context, permit G, work func(context.Context
 			err = fmt.Errorf("luagate: %w", ErrLost)
 		}
 	}()
-	watch(working, permit, stop)
+	permit.whenLost(func() { stop(ErrLost) })
 	return work(working, permit)
-}
-
-// watch ends the context of the work when the permit is lost.
-func watch(working context.Context, permit grant, stop context.CancelCauseFunc) {
-	go func() {
-		select {
-		case <-permit.Lost():
-			stop(ErrLost)
-		case <-working.Done():
-		}
-	}()
 }

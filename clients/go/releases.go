@@ -202,7 +202,7 @@ func (g *Gate) releaseLost(s *Semaphore, id string, of *tries) <-chan struct{} {
 // connection has ended, and a moment longer.
 func (g *Gate) releaseAgain(s *Semaphore, id string, of *tries) {
 	g.background(func(b bound) {
-		whileOpen := bound{ctx: b.ctx, over: g.over}
+		whileOpen := bound{ctx: b.ctx, over: g.closing.Done()}
 		of.settle(whileOpen, g.callTimeout/2)
 		whileOpen.sleep(lateness)
 		if b.cause() == nil {

@@ -118,7 +118,7 @@ func (s *server) open(opening chan struct{}) {
 	}
 	var opened *connection
 	if got.err == nil {
-		opened = newConnection(got.socket)
+		opened = newConnection(got.socket, s.gate.closing)
 	}
 	s.mu.Lock()
 	if opened != nil && s.isOld && s.gate.lasting.Err() == nil {

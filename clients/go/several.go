@@ -336,10 +336,7 @@ func (p *Permits) Lost() <-chan struct{} {
 	p.watch.Do(func() {
 		lost := make(chan struct{})
 		lose := sync.OnceFunc(func() { close(lost) })
-		for _, permit := range p.Each {
-			permit.Lost() // watches the lease
-			context.AfterFunc(permit.lease.lost, lose)
-		}
+		p.whenLost(lose)
 		p.lost = lost
 	})
 	return p.lost
@@ -384,6 +381,13 @@ func (p *Permits) each(f func(*Permit) error) []error {
 	}
 	calls.Wait()
 	return errs
+}
+
+// whenLost calls f for each permit that is lost.
+func (p *Permits) whenLost(f func()) {
+	for _, permit := range p.Each {
+		permit.whenLost(f)
+	}
 }
 
 func (p *Permits) post() {

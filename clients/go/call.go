@@ -45,7 +45,7 @@ func (t *tries) settle(b bound, longest time.Duration) bool {
 // reply is the word of a reply, and its fields by their names in the manifest.
 type reply struct {
 	word   string
-	fields map[string]any
+	fields scripts.Fields
 }
 
 // showsUse is whether a release would change it: a denial, or the state that inspect returns, which has no word.
@@ -53,8 +53,14 @@ func (r reply) showsUse() bool { return r.word == "denied" || r.word == "" }
 
 // n returns a number, or 0 if the reply has no such field.
 func (r reply) n(field string) int64 {
-	number, _ := r.fields[field].(int64)
+	number, _ := r.fields.Get(field).(int64)
 	return number
+}
+
+// rows returns a list of rows, or nil if the reply has no such field.
+func (r reply) rows(field string) []any {
+	rows, _ := r.fields.Get(field).([]any)
+	return rows
 }
 
 // background runs f in a goroutine. Call it only before done of begin. f may continue for a second after Close.
@@ -66,7 +72,7 @@ func (g *Gate) background(f func(bound)) {
 	}()
 }
 
-// scriptCall is a script with its arguments.
+// scriptCall is a script with its arguments, in the order of the manifest: texts and integers.
 type scriptCall struct {
 	script *scripts.Script
 	keys   []string
@@ -74,16 +80,23 @@ type scriptCall struct {
 	fits   func(reply) bool // nil: this call can have all replies of the script
 }
 
-func (g *Gate) scriptCall(s *Semaphore, name string, arguments map[string]any) scriptCall {
-	script := g.scripts["semaphore/"+name]
-	return scriptCall{script: script, keys: s.keys, args: script.Args(arguments)}
+func (g *Gate) scriptCall(s *Semaphore, name string, args ...any) *scriptCall {
+	return &scriptCall{script: g.scripts["semaphore/"+name], keys: s.keys, args: args}
 }
 
-// sent is one attempt of the call.
-func (run *scriptCall) sent(withText, asking bool) *sent {
-	call := newSent(run.script.Command(withText, run.keys, run.args)...)
-	call.run, call.asking = run, asking
-	return call
+// appendTo adds the command.
+func (run *scriptCall) appendTo(out []byte, withText bool) []byte {
+	command, script := run.script.Command(withText)
+	out = appendLength(out, 3+len(run.keys)+len(run.args))
+	out = appendText(appendText(out, command), script)
+	out = appendNumber(out, int64(len(run.keys)))
+	for _, key := range run.keys {
+		out = appendText(out, key)
+	}
+	for _, arg := range run.args {
+		out = appendWord(out, arg)
+	}
+	return out
 }
 
 func (run *scriptCall) read(value any) (reply, error) {
@@ -95,18 +108,18 @@ func (run *scriptCall) read(value any) (reply, error) {
 	return answer, err
 }
 
-// call runs a script of a semaphore with arguments by name, as repeat does.
-func (g *Gate) call(b bound, s *Semaphore, name string, arguments map[string]any, of *tries) (reply, error) {
-	return g.repeat(b, s.key(), of, g.scriptCall(s, name, arguments))
+// call runs a script of a semaphore, as repeat does.
+func (g *Gate) call(b bound, s *Semaphore, of *tries, name string, args ...any) (reply, error) {
+	return g.repeat(b, s.key(), of, g.scriptCall(s, name, args...))
 }
 
 // repeat runs a script, again and again with the same arguments, until the server has answered or b ends. If a release has failed
 // meanwhile, it may have run after the call, or not yet: then an answer that shows what is in use counts for nothing, once.
-func (g *Gate) repeat(b bound, place string, of *tries, run scriptCall) (reply, error) {
+func (g *Gate) repeat(b bound, place string, of *tries, run *scriptCall) (reply, error) {
 	var last error
 	delays, isAgain := g.delays.Load(), false
 	for n := 1; b.cause() == nil; n++ {
-		answered, err := g.attempt(b, of, &run)
+		answered, err := g.attempt(b, of, run)
 		if err == nil {
 			g.isReached.Store(true)
 			if answered.showsUse() && !isAgain && g.delays.Load() != delays && b.cause() == nil {
@@ -161,7 +174,8 @@ func (g *Gate) attempt(b bound, of *tries, run *scriptCall) (reply, error) {
 		if err != nil {
 			return reply{}, err
 		}
-		call := run.sent(withText, asking)
+		call := newSent(run)
+		call.withText, call.asking = withText, asking
 		g.sendBehind(c, call)
 		err = c.wait(b, call, began, g.callTimeout/2)
 		answer := answerOf(err)

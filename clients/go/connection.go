@@ -45,19 +45,20 @@ type connection struct {
 }
 
 // background stands for the goroutine of a connection that reads while no caller does.
-var background = newSent()
+var background = newSent(nil)
 
 // sent is a call on a connection. done is closed when it has an answer, or an error: of the server, or of the connection.
 type sent struct {
-	run    *scriptCall // nil: it is no script
-	words  []any
-	asking bool // it goes to a node of a cluster that receives the slot
-	done   chan struct{}
-	then   func(*sent) // nil, or called after that; it must not block
-	size   int
-	value  any   // nil: it is a script
-	answer reply // of a script
-	err    error
+	run      *scriptCall // nil: the words are the command
+	words    []any
+	withText bool // of the script
+	asking   bool // it goes to a node of a cluster that receives the slot
+	done     chan struct{}
+	then     func(*sent) // nil, or called after that; it must not block
+	size     int
+	value    any   // nil: it is a script
+	answer   reply // of a script
+	err      error
 }
 
 // newConnection begins to read. closing ends when callers must stop to wait.
@@ -74,7 +75,16 @@ func newConnection(socket net.Conn, closing context.Context) *connection {
 	return c
 }
 
-func newSent(words ...any) *sent { return &sent{words: words, done: make(chan struct{})} }
+func newSent(run *scriptCall, words ...any) *sent {
+	return &sent{run: run, words: words, done: make(chan struct{})}
+}
+
+func (s *sent) appendTo(out []byte) []byte {
+	if s.run != nil {
+		return s.run.appendTo(out, s.withText)
+	}
+	return appendCommand(out, s.words)
+}
 
 func (s *sent) end(err error) {
 	s.err = err
@@ -121,9 +131,9 @@ func (c *connection) put(calls []*sent) error {
 		before := len(c.out)
 		if s.asking {
 			c.out = appendCommand(c.out, []any{"ASKING"})
-			c.unread = append(c.unread, newSent())
+			c.unread = append(c.unread, newSent(nil))
 		}
-		c.out = appendCommand(c.out, s.words)
+		c.out = s.appendTo(c.out)
 		s.size = len(c.out) - before
 		c.size += s.size
 		c.unread = append(c.unread, s)

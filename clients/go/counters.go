@@ -54,6 +54,9 @@ func (c *counts) grant(waited bool) {
 
 // refuse counts an error of an acquire, if other callers are its cause. isAnswered: the server has answered the call.
 func (c *counts) refuse(err error, isAnswered bool) {
+	if err == nil {
+		return
+	}
 	var late *TimedOutError
 	switch {
 	case errors.Is(err, ErrDenied), errors.As(err, &late) && isAnswered:

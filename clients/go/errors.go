@@ -183,7 +183,7 @@ func unreachable(place string, cause error) error {
 // answerOf returns the text of the server, or "" if the error is not a reply.
 func answerOf(err error) string {
 	var answer redis.Error
-	if errors.As(err, &answer) {
+	if err != nil && errors.As(err, &answer) {
 		return answer.Error()
 	}
 	return ""

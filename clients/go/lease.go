@@ -125,7 +125,7 @@ func (l *lease) refresh(b bound) error {
 		ms = 0
 	}
 	l.mu.Unlock()
-	last, err := s.gate.call(b, s, "refresh", map[string]any{"id": l.id, "lease_ms": ms}, new(tries))
+	last, err := s.gate.call(b, s, new(tries), "refresh", l.id, ms)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"context"
 	"crypto/rand"
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -210,5 +211,12 @@ func newID(label string) string {
 	if label != "" {
 		label += "/"
 	}
-	return fmt.Sprintf("%s%x-%x-%x-%x-%x", label, b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	id := append(make([]byte, 0, 200), label...)
+	for i, part := range [][]byte{b[:4], b[4:6], b[6:8], b[8:10], b[10:]} {
+		if i > 0 {
+			id = append(id, '-')
+		}
+		id = hex.AppendEncode(id, part)
+	}
+	return string(id)
 }

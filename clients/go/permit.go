@@ -116,7 +116,7 @@ func (p *Permit) give(ctx context.Context, keep int) (word string, isOnly bool, 
 	b, done := g.begin(ctx, g.callTimeout)
 	defer done()
 	var of tries
-	answer, err := g.call(b, s, "release", map[string]any{"id": p.ID, "keep": keep}, &of)
+	answer, err := g.call(b, s, &of, "release", p.ID, keep)
 	switch {
 	case keep > 0:
 	case err == nil && p.tries.mayRun():

@@ -36,8 +36,8 @@ func (r *release) call(c *connection, asking bool) *sent {
 // attempt is one attempt of the call. The text of the script is sent if the server does not have the script.
 func (r *release) attempt(c *connection, asking, withText bool) *sent {
 	g := r.semaphore.gate
-	run := g.scriptCall(r.semaphore, "release", map[string]any{"id": r.id, "keep": 0})
-	call := run.sent(withText, asking)
+	call := newSent(g.scriptCall(r.semaphore, "release", r.id, 0))
+	call.withText, call.asking = withText, asking
 	call.then = func(call *sent) {
 		switch {
 		case call.err == nil:
@@ -219,7 +219,7 @@ func (g *Gate) drive(b bound, r *release) {
 	}
 	b.over = r.done // a call has sent it ahead of itself
 	for {
-		answer, err := g.call(b, s, "release", map[string]any{"id": r.id, "keep": 0}, new(tries))
+		answer, err := g.call(b, s, new(tries), "release", r.id, 0)
 		if err == nil {
 			g.confirm(r, answer)
 			return

@@ -54,8 +54,8 @@ func (m *memory) open(t *testing.T, options ...Option) *Gate {
 	}
 	scripts = map[string]string{}
 	for name, script := range gate.scripts {
-		scripts[script.SHA1] = name[len("semaphore/"):]
-		scripts[script.Command(true, nil, nil)[1].(string)] = name[len("semaphore/"):]
+		_, text := script.Command(true)
+		scripts[script.SHA1], scripts[text] = name[len("semaphore/"):], name[len("semaphore/"):]
 	}
 	t.Cleanup(func() { gate.Close() })
 	return gate

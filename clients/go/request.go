@@ -57,19 +57,16 @@ func newRequest(ctx context.Context, s *Semaphore, permits int, id string) (*req
 // lease has ended already.
 func (r *request) ask(b bound, wait time.Duration, channel string) (*Permit, error) {
 	s := r.semaphore
-	arguments := map[string]any{
-		"id": r.id, "permits": r.permits, "limit": s.limit, "lease_ms": s.firstLease().Milliseconds(),
-		"wait_ms": wait.Milliseconds(), "inbox": channel, "ticket": r.ticket,
-	}
+	args := append(make([]any, 0, 10), r.id, r.permits, s.limit, s.firstLease().Milliseconds(), wait.Milliseconds(), channel, r.ticket)
 	headStart := s.HeadStart.Milliseconds()
 	if s.MaxWaiting != 0 || s.AtLeast != 0 || headStart != 0 {
-		arguments["max_waiting"], arguments["at_least_ms"] = s.MaxWaiting, s.AtLeast.Milliseconds()
+		args = append(args, s.MaxWaiting, s.AtLeast.Milliseconds())
 	}
 	if headStart != 0 {
-		arguments["head_start_ms"] = headStart
+		args = append(args, headStart)
 	}
 	r.asked = clock()
-	last, err := s.gate.call(b, s, "acquire", arguments, &r.tries)
+	last, err := s.gate.call(b, s, &r.tries, "acquire", args...)
 	if err != nil {
 		r.giveUp()
 		return nil, err

@@ -200,7 +200,7 @@ func (s *server) run(b bound, words ...any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	call := newSent(words...)
+	call := newSent(nil, words...)
 	began := time.Now()
 	c.send(call)
 	if err := c.wait(b, call, began, s.gate.callTimeout/2); err != nil {

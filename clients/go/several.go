@@ -67,7 +67,7 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 		keys = append(keys, of.keys...)
 		args = append(args, r.permits, of.limit, of.firstLease().Milliseconds(), of.AtLeast.Milliseconds())
 	}
-	run := scriptCall{s.gate.scripts["semaphore/try_acquire_several"], keys, args, func(last reply) bool { return fits(last, len(requests)) }}
+	run := &scriptCall{s.gate.scripts["semaphore/try_acquire_several"], keys, args, func(last reply) bool { return fits(last, len(requests)) }}
 	var tries tries
 	mayHold := false
 	defer func() {
@@ -107,7 +107,7 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 // grants returns the permits of a reply to a call that was sent after asked, or nil if a lease has ended already. of: the attempts
 // that were not answered.
 func grants(last reply, requests []*request, asked time.Duration, of tries) (permits []*Permit, err error) {
-	rows, _ := last.fields["permits"].([]any)
+	rows := last.rows("permits")
 	first := time.Duration(0) // the end of the first lease
 	for i, r := range requests {
 		row := numbers(rows, i) // permits fence expires_at in_use limit
@@ -132,17 +132,16 @@ func grants(last reply, requests []*request, asked time.Duration, of tries) (per
 // fits is whether a reply to a call for n semaphores has a row for each, and an index of one of them.
 func fits(last reply, n int) bool {
 	for _, field := range []string{"permits", "usages"} {
-		if rows, isList := last.fields[field].([]any); isList && len(rows) != n {
+		if rows := last.rows(field); rows != nil && len(rows) != n {
 			return false
 		}
 	}
-	_, hasIndex := last.fields["index"]
-	return !hasIndex || last.n("index") >= 1 && last.n("index") <= int64(n)
+	return last.fields.Get("index") == nil || last.n("index") >= 1 && last.n("index") <= int64(n)
 }
 
 func (s *Several) denied(last reply) error {
 	i := last.n("index") - 1
-	usages, _ := last.fields["usages"].([]any)
+	usages := last.rows("usages")
 	of, row := s.wants[i].Semaphore, numbers(usages, int(i)) // in_use limit waiting
 	if of.Strict && int(row[1]) != of.limit {
 		return &LimitMismatchError{of.name, of.limit, int(row[1])}

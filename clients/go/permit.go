@@ -136,10 +136,7 @@ type grant interface {
 	gate() *Gate
 }
 
-func (p *Permit) whenLost(f func()) {
-	p.lease.watch()
-	context.AfterFunc(p.lease.lost, f)
-}
+func (p *Permit) whenLost(f func()) { p.lease.call(f) }
 
 func (p *Permit) post() { p.semaphore.gate.post(p) }
 

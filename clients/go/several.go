@@ -195,7 +195,7 @@ func (s *Several) inLine(b bound, held map[*Semaphore]*Permit) error {
 			held[want.Semaphore], last = p, p
 			p.lease.renew(true)
 			lost := fmt.Errorf("luagate: %s: %w. It was lost during the wait for another one", want.Semaphore.key(), ErrLost)
-			context.AfterFunc(p.lease.lost, func() { stop(lost) }) // does not refer to the permit
+			p.lease.call(func() { stop(lost) }) // does not refer to the permit
 		}
 		if b.ctx.Err() == nil && ctx.Err() != nil {
 			err = context.Cause(ctx) // a held permit is lost

@@ -41,7 +41,9 @@ type connection struct {
 	heard     time.Time   // the last reply
 	err       error       // why it has ended
 	reader    *sent       // the call whose caller reads; background: a goroutine reads; nil: nobody
-	idle      *time.Timer // starts the goroutine
+	deadline  time.Time   // of reading
+	idle      *time.Timer // calls look
+	isIdle    bool        // it runs
 }
 
 // background stands for the goroutine of a connection that reads while no caller does.
@@ -67,11 +69,7 @@ func newConnection(socket net.Conn, closing context.Context) *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stop = context.AfterFunc(closing, func() { c.interrupt(nil) })
-	c.idle = time.AfterFunc(unwatched, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.readInBackground()
-	})
+	c.idle, c.isIdle = time.AfterFunc(unwatched, c.look), true
 	return c
 }
 
@@ -183,17 +181,35 @@ func (c *connection) write() {
 	}
 }
 
+// look starts the goroutine that reads, if there was no reader for long enough.
+func (c *connection) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	left := unwatched - time.Since(c.heard)
+	if c.isIdle = c.reader == nil && c.err == nil && left > 0; c.isIdle {
+		c.idle.Reset(left)
+	} else {
+		c.readInBackground()
+	}
+}
+
 // readInBackground starts the goroutine that reads, if nobody reads. mu is held.
 func (c *connection) readInBackground() {
 	if c.reader != nil || c.err != nil {
 		return
 	}
 	c.reader = background
-	_ = c.socket.SetReadDeadline(time.Time{}) // if this fails, reading fails
+	c.setDeadline(time.Time{})
 	go func() {
 		for c.readOne() {
 		}
 	}()
+}
+
+// setDeadline ends reading at this time. mu is held. If it fails, reading fails.
+func (c *connection) setDeadline(at time.Time) {
+	c.deadline = at
+	_ = c.socket.SetReadDeadline(at)
 }
 
 // readUntil reads until this call is answered, or b or this time ends. It returns false if somebody else reads. Then, and if the
@@ -206,12 +222,14 @@ func (c *connection) readUntil(b bound, call *sent, until time.Time) bool {
 		return false
 	}
 	c.reader = call
-	_ = c.socket.SetReadDeadline(until)
+	if c.deadline.IsZero() || c.deadline.After(until) {
+		c.setDeadline(until)
+	}
 	c.mu.Unlock()
 	if b.ctx.Done() != nil {
 		defer context.AfterFunc(b.ctx, func() { c.interrupt(call) })()
 	}
-	for c.closing.Err() == nil && !call.isAnswered() && c.readOne() {
+	for c.closing.Err() == nil && !call.isAnswered() && (c.readOne() || c.goesOn(b, until)) {
 	}
 	c.mu.Lock()
 	c.leave()
@@ -223,12 +241,24 @@ func (c *connection) readUntil(b bound, call *sent, until time.Time) bool {
 	return true
 }
 
+// goesOn is whether the deadline was that of an earlier call: they are not set for each one.
+func (c *connection) goesOn(b bound, until time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil || b.ctx.Err() != nil || !time.Now().Before(until) {
+		return false
+	}
+	c.setDeadline(until)
+	return true
+}
+
 // leave lets somebody else read: mu is held. Of a posted call nobody waits for the reply.
 func (c *connection) leave() {
 	c.reader = nil
 	if slices.ContainsFunc(c.unread, func(s *sent) bool { return s.then == nil }) {
 		c.readInBackground()
-	} else if c.err == nil {
+	} else if c.err == nil && !c.isIdle {
+		c.isIdle = true
 		c.idle.Reset(unwatched)
 	}
 }
@@ -238,7 +268,7 @@ func (c *connection) interrupt(call *sent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.reader != nil && c.reader != background && (call == nil || c.reader == call) {
-		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
+		c.setDeadline(time.Unix(1, 0))
 	}
 }
 

@@ -54,6 +54,9 @@ var (
 // withNext is a reply that is sent together with the next one.
 type withNext struct{ reply any }
 
+// theLast is a reply after which the connection is closed, as soon as the client has read it.
+type theLast struct{ reply any }
+
 func serve(socket net.Conn, answer func([]any) any) {
 	defer socket.Close()
 	r := bufio.NewReader(socket)
@@ -81,7 +84,11 @@ func serve(socket net.Conn, answer func([]any) any) {
 			held = append(held, encoded(first.reply)...)
 			continue
 		}
-		if _, err := socket.Write(append(held, encoded(reply)...)); err != nil {
+		last, isLast := reply.(theLast)
+		if isLast {
+			reply = last.reply
+		}
+		if _, err := socket.Write(append(held, encoded(reply)...)); err != nil || isLast {
 			return
 		}
 		held = nil

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// bound is what ends a call: a context, a longest time, and the end of the gate. A context made of all of them would cost three
-// timers and locks for each call.
+// bound is what ends a call: a context, a longest time, and the end of the gate. A context made of all of
+// them would cost three timers and locks for each call.
 type bound struct {
 	ctx   context.Context
 	until time.Time       // zero: no longest time

@@ -20,13 +20,14 @@ const (
 	mostHops      = 5                     // from one node of a cluster to the next, in one attempt
 )
 
-// tries are the attempts to run the calls of one id that were not answered in time, or with an error or a reply after which the call
-// may have been run. The server may run them later.
+// tries are the attempts to run the calls of one id that were not answered in time, or with an error or a
+// reply after which the call may have been run. The server may run them later.
 type tries struct{ open []*sent }
 
 func (t *tries) mayRun() bool { return len(t.open) > 0 }
 
-// settle waits until the attempts are answered or their connections have ended. It reports whether one may still run.
+// settle waits until the attempts are answered or their connections have ended. It reports whether one may
+// still run.
 func (t *tries) settle(b bound, longest time.Duration) bool {
 	mayRun := false
 	b = b.within(longest)
@@ -48,7 +49,8 @@ type reply struct {
 	fields scripts.Fields
 }
 
-// showsUse is whether a release would change it: a denial, or the state that inspect returns, which has no word.
+// showsUse is whether a release would change it: a denial, or the state that inspect returns, which has no
+// word.
 func (r reply) showsUse() bool { return r.word == "denied" || r.word == "" }
 
 // n returns a number, or 0 if the reply has no such field.
@@ -63,7 +65,8 @@ func (r reply) rows(field string) []any {
 	return rows
 }
 
-// background runs f in a goroutine. Call it only before done of begin. f may continue for a second after Close.
+// background runs f in a goroutine. Call it only before done of begin. f may continue for a second after
+// Close.
 func (g *Gate) background(f func(bound)) {
 	g.running.Add(1)
 	go func() {
@@ -113,8 +116,9 @@ func (g *Gate) call(b bound, s *Semaphore, of *tries, name string, args ...any) 
 	return g.repeat(b, s.key(), of, g.scriptCall(s, name, args...))
 }
 
-// repeat runs a script, again and again with the same arguments, until the server has answered or b ends. If a release has failed
-// meanwhile, it may have run after the call, or not yet: then an answer that shows what is in use counts for nothing, once.
+// repeat runs a script, again and again with the same arguments, until the server has answered or b ends. If
+// a release has failed meanwhile, it may have run after the call, or not yet: then an answer that shows what
+// is in use counts for nothing, once.
 func (g *Gate) repeat(b bound, place string, of *tries, run *scriptCall) (reply, error) {
 	var last error
 	delays, isAgain := g.delays.Load(), false
@@ -160,8 +164,8 @@ func (g *Gate) repeat(b bound, place string, of *tries, run *scriptCall) (reply,
 	return reply{}, b.ended(place, last)
 }
 
-// attempt runs a script once. If b ends, or the server does not answer in half the time of a call, it returns an error, and the
-// server may still run it.
+// attempt runs a script once. If b ends, or the server does not answer in half the time of a call, it returns
+// an error, and the server may still run it.
 func (g *Gate) attempt(b bound, of *tries, run *scriptCall) (reply, error) {
 	began := time.Now()
 	to, err := g.serverOf(b, run.keys[0])

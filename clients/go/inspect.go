@@ -73,8 +73,9 @@ func (s *Semaphore) Inspect(ctx context.Context) (*State, error) {
 	}
 }
 
-// Revoke releases what the id holds, or removes it from the line. It reports whether it held or waited. The holder notices at its
-// next refresh; the waiter gets ErrRevoked. It ends with ctx, and within the call timeout of the gate.
+// Revoke releases what the id holds, or removes it from the line. It reports whether it held or waited. The
+// holder notices at its next refresh; the waiter gets ErrRevoked. It ends with ctx, and within the call
+// timeout of the gate.
 func (s *Semaphore) Revoke(ctx context.Context, id string) (bool, error) {
 	b, done, err := s.begin(ctx)
 	if err != nil {
@@ -94,8 +95,8 @@ type Resized struct {
 	InUse    int // permits; they may be more than the new limit
 }
 
-// Resize changes the limit for all clients: 1 to 2147483647. A lower limit takes no permit away. It ends with ctx, and within the
-// call timeout of the gate.
+// Resize changes the limit for all clients: 1 to 2147483647. A lower limit takes no permit away. It ends with
+// ctx, and within the call timeout of the gate.
 func (s *Semaphore) Resize(ctx context.Context, limit int) (*Resized, error) {
 	b, done, err := s.begin(ctx)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // longestTimer is how long a loss may go unnoticed after the machine was suspended: timers stop meanwhile.
 const longestTimer = time.Second
 
-// lease is the lease of a permit: its end by the clock of this process, and its renewal in the background. It does not refer to the
-// permit, so that a permit that the program no longer references is no longer renewed.
+// lease is the lease of a permit: its end by the clock of this process, and its renewal in the background. It
+// does not refer to the permit, so that a permit that the program no longer references is no longer renewed.
 type lease struct {
 	semaphore *Semaphore
 	id        string
@@ -38,7 +38,8 @@ func newLease(s *Semaphore, id string, expiresAt int64, end time.Duration) *leas
 	return &lease{semaphore: s, id: id, duration: s.firstLease(), isWatched: s.OnLost != nil, expiresAt: expiresAt, end: end}
 }
 
-// endOf counts the end of a lease from an instant of clock before the server's time was now, less 1 ms, because the server rounds.
+// endOf counts the end of a lease from an instant of clock before the server's time was now, less 1 ms,
+// because the server rounds.
 func endOf(from time.Duration, expiresAt, now int64) time.Duration {
 	return from + millis(expiresAt-now-1)
 }
@@ -100,7 +101,8 @@ func (l *lease) renew(isRenewed bool) {
 	l.plan(clock())
 }
 
-// finish ends the lease at the holder's request. This is no loss. It reports whether the permit was held, as far as is known.
+// finish ends the lease at the holder's request. This is no loss. It reports whether the permit was held, as
+// far as is known.
 func (l *lease) finish() (wasHeld bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +207,8 @@ func (l *lease) tick() {
 	}
 }
 
-// sendRefresh gives up after a third of the lease, so that a short lease is tried on another connection in time.
+// sendRefresh gives up after a third of the lease, so that a short lease is tried on another connection in
+// time.
 func (l *lease) sendRefresh() {
 	g := l.semaphore.gate
 	l.mu.Lock()

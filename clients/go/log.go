@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// log passes warnings to the logger of the program in a goroutine of its own, in order: a handler may take long, or use a permit.
+// log passes warnings to the logger of the program in a goroutine of its own, in order: a handler may take
+// long, or use a permit.
 type log struct {
 	logger *slog.Logger
 

@@ -7,8 +7,9 @@
 //
 // Goroutines may share all values. Programs in other languages share the same semaphores.
 //
-// Every call returns when its context ends. A call without a deadline ends within the call timeout of the gate, except Acquire,
-// which waits. Permits that a call may have acquired are then released in the background.
+// Every call returns when its context ends. A call without a deadline ends within the call timeout of the
+// gate, except Acquire, which waits. Permits that a call may have acquired are then released in the
+// background.
 package luagate
 
 import (
@@ -75,7 +76,8 @@ func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = pr
 // WithScripts sets another folder lua/ with the scripts. Default: the scripts of this package.
 func WithScripts(folder fs.FS) Option { return func(s *settings) { s.folder = folder } }
 
-// WithLabel sets a text before the id of each permit: 1 to 163 bytes without white space. The Label of a semaphore replaces it.
+// WithLabel sets a text before the id of each permit: 1 to 163 bytes without white space. The Label of a
+// semaphore replaces it.
 func WithLabel(label string) Option {
 	return func(s *settings) { s.label = label }
 }
@@ -85,12 +87,13 @@ func WithCallTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.callTimeout = timeout }
 }
 
-// WithLogger sets where failed renewals, failed releases and losses are logged, in a goroutine of its own. Default: slog.Default().
+// WithLogger sets where failed renewals, failed releases and losses are logged, in a goroutine of its own.
+// Default: slog.Default().
 func WithLogger(logger *slog.Logger) Option { return func(s *settings) { s.logger = logger } }
 
-// New returns a gate on the server of a *redis.Client (also of sentinels), of a *redis.ClusterClient, or of a client of your own that
-// embeds one of them. The gate has a connection of its own to each server, with the settings of rdb, but not with its pool, its
-// retries and its hooks. New sends nothing.
+// New returns a gate on the server of a *redis.Client (also of sentinels), of a *redis.ClusterClient, or of a
+// client of your own that embeds one of them. The gate has a connection of its own to each server, with the
+// settings of rdb, but not with its pool, its retries and its hooks. New sends nothing.
 func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 	set := settings{prefix: "luagate", callTimeout: 4 * time.Second, logger: slog.Default()}
 	for _, option := range options {
@@ -158,8 +161,9 @@ func embeddedClient(rdb redis.UniversalClient) redis.UniversalClient {
 	return rdb
 }
 
-// Semaphore returns the semaphore of this name. At most limit permits are held at a time. The first grant stores the limit, which
-// is then in force for all clients. If the name or the limit is invalid, each call of the semaphore returns ErrInvalid.
+// Semaphore returns the semaphore of this name. At most limit permits are held at a time. The first grant
+// stores the limit, which is then in force for all clients. If the name or the limit is invalid, each call of
+// the semaphore returns ErrInvalid.
 func (g *Gate) Semaphore(name string, limit int) *Semaphore {
 	return newSemaphore(g, "semaphore", name, limit)
 }
@@ -176,8 +180,8 @@ func (g *Gate) RWLock(name string) *RWLock {
 	return &RWLock{Read: read, Write: write}
 }
 
-// Close ends waits, calls and renewals: they return ErrClosed. It waits up to 1 s until waiters have left the line. Permits stay
-// held until their leases end. It leaves the client of the program open.
+// Close ends waits, calls and renewals: they return ErrClosed. It waits up to 1 s until waiters have left the
+// line. Permits stay held until their leases end. It leaves the client of the program open.
 func (g *Gate) Close() error {
 	g.mu.Lock()
 	g.isClosed = true

@@ -57,17 +57,20 @@ func (p *Permit) settle(b bound) error {
 // ExpiresAt returns the end of the lease by the clock of the server, in ms since 1970; -1: it is permanent.
 func (p *Permit) ExpiresAt() int64 { return p.lease.serverEnd() }
 
-// Remaining returns the time until the lease ends, by this machine's clock: never longer than on the server. Permanent: it has no
-// end.
+// Remaining returns the time until the lease ends, by this machine's clock: never longer than on the server.
+// Permanent: it has no end.
 func (p *Permit) Remaining() time.Duration { return p.lease.remaining() }
 
-// IsLost reports whether another client may hold it by now. It sends no call. It is true after a release, too.
+// IsLost reports whether another client may hold it by now. It sends no call. It is true after a release,
+// too.
 func (p *Permit) IsLost() bool { return p.Remaining() == 0 }
 
-// Lost returns a channel that is closed when the permit is lost, not when it is released. Each call returns the same channel.
+// Lost returns a channel that is closed when the permit is lost, not when it is released. Each call returns
+// the same channel.
 func (p *Permit) Lost() <-chan struct{} { return p.lease.watch() }
 
-// Refresh starts the lease anew, or returns ErrLost. It ends with ctx, and within the call timeout of the gate.
+// Refresh starts the lease anew, or returns ErrLost. It ends with ctx, and within the call timeout of the
+// gate.
 func (p *Permit) Refresh(ctx context.Context) error {
 	if ctx == nil {
 		return invalid("context", nil, "a context, as context.Background()")
@@ -77,9 +80,9 @@ func (p *Permit) Refresh(ctx context.Context) error {
 	return p.lease.refresh(b)
 }
 
-// Release releases the permit, also if ctx is done. It reports whether the permit was still held. A second call does no harm. It
-// returns at most 50 ms after ctx is done, and within the call timeout of the gate. After an error the release is repeated in the
-// background.
+// Release releases the permit, also if ctx is done. It reports whether the permit was still held. A second
+// call does no harm. It returns at most 50 ms after ctx is done, and within the call timeout of the gate.
+// After an error the release is repeated in the background.
 func (p *Permit) Release(ctx context.Context) (bool, error) {
 	wasHeld := p.lease.finish()
 	word, isOnly, err := p.give(ctx, 0)
@@ -89,8 +92,9 @@ func (p *Permit) Release(ctx context.Context) (bool, error) {
 	return word == "released", err
 }
 
-// Downgrade makes a writer of an RWLock a reader, without a moment in which another writer can come. It returns ErrLost if the
-// permit is lost, and ErrInvalid for a permit of another kind. It ends as Release does.
+// Downgrade makes a writer of an RWLock a reader, without a moment in which another writer can come. It
+// returns ErrLost if the permit is lost, and ErrInvalid for a permit of another kind. It ends as Release
+// does.
 func (p *Permit) Downgrade(ctx context.Context) error {
 	if !p.semaphore.isWriter || p.Permits == 1 {
 		return invalid("permit", p.ID, "a permit of Write of an RWLock, which is not a reader yet")

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// release is a release of all that an id has, until the server has confirmed it. A call of its name that is sent meanwhile runs after
-// it: it is ahead on the same connection, or it is sent there once more, in the packet of the call. Since an id is used once, it does
-// no harm that a release runs twice.
+// release is a release of all that an id has, until the server has confirmed it. A call of its name that is
+// sent meanwhile runs after it: it is ahead on the same connection, or it is sent there once more, in the
+// packet of the call. Since an id is used once, it does no harm that a release runs twice.
 type release struct {
 	semaphore *Semaphore
 	id        string
@@ -54,8 +54,8 @@ func (r *release) attempt(c *connection, asking, withText bool) *sent {
 
 func isNoScript(err error) bool { return strings.HasPrefix(answerOf(err), "NOSCRIPT ") }
 
-// post sends the release of a permit, and does not wait for the reply. If the reply says that the permit was lost, this is reported.
-// If there is no reply, the release is repeated in the background.
+// post sends the release of a permit, and does not wait for the reply. If the reply says that the permit was
+// lost, this is reported. If there is no reply, the release is repeated in the background.
 func (g *Gate) post(p *Permit) {
 	s, r := p.semaphore, newRelease(p.semaphore, p.ID, &p.tries)
 	if p.lease.finish() {
@@ -87,12 +87,13 @@ func (g *Gate) post(p *Permit) {
 	c.flush(calls, err)
 }
 
-// sendBehind sends a call behind the releases of its names: those that are not ahead on this connection go with it.
+// sendBehind sends a call behind the releases of its names: those that are not ahead on this connection go
+// with it.
 func (g *Gate) sendBehind(c *connection, call *sent) {
 	var calls []*sent
 	g.mu.Lock()
 	if call.run.script != g.scripts["semaphore/release"] && len(g.releases) > 0 {
-		for i := 0; i < len(call.run.keys); i += 3 { // each semaphore has three keys, and is named by the first
+		for i := 0; i < len(call.run.keys); i += 3 { // three for each semaphore
 			for _, r := range g.releases[call.run.keys[i]] {
 				if r.on != c {
 					calls = append(calls, r.call(c, call.asking))
@@ -168,9 +169,9 @@ func (g *Gate) failed(r *release, c *connection, err error) {
 	}
 }
 
-// release releases what the id may hold, in the background, until the server has answered, or until everything that the id may hold
-// has ended. Then the returned channel is closed. If a call of the id may come late, the id is released again later. Call it only
-// before done of begin.
+// release releases what the id may hold, in the background, until the server has answered, or until
+// everything that the id may hold has ended. Then the returned channel is closed. If a call of the id may
+// come late, the id is released again later. Call it only before done of begin.
 func (g *Gate) release(s *Semaphore, id string, of *tries) <-chan struct{} {
 	r := newRelease(s, id, of)
 	r.isDriven = true
@@ -181,8 +182,8 @@ func (g *Gate) release(s *Semaphore, id string, of *tries) <-chan struct{} {
 	return r.done
 }
 
-// releaseLost is the same for a call that was not granted: the attempts that are not answered are waited for, since the server would
-// run them after the release. Other calls do not wait for this.
+// releaseLost is the same for a call that was not granted: the attempts that are not answered are waited for,
+// since the server would run them after the release. Other calls do not wait for this.
 func (g *Gate) releaseLost(s *Semaphore, id string, of *tries) <-chan struct{} {
 	if !of.mayRun() {
 		return g.release(s, id, of)
@@ -198,8 +199,8 @@ func (g *Gate) releaseLost(s *Semaphore, id string, of *tries) <-chan struct{} {
 	return released
 }
 
-// releaseAgain releases in the background what a late attempt to acquire may have acquired: it may reach the server until its
-// connection has ended, and a moment longer.
+// releaseAgain releases in the background what a late attempt to acquire may have acquired: it may reach the
+// server until its connection has ended, and a moment longer.
 func (g *Gate) releaseAgain(s *Semaphore, id string, of *tries) {
 	g.background(func(b bound) {
 		whileOpen := bound{ctx: b.ctx, over: g.closing.Done()}

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// memory is a server with semaphores of one permit. Before it runs a call, fault may return another reply; then the call does not run.
+// memory is a server with semaphores of one permit. Before it runs a call, fault may return another reply;
+// then the call does not run.
 type memory struct {
 	mu    sync.Mutex
 	held  map[string]string // the id of the holder, by key
@@ -107,7 +108,8 @@ func (m *memory) run(one call, keys, args []any) any {
 // nothing is the work of a block.
 func nothing(context.Context, *Permit) error { return nil }
 
-// The server refuses the release of a block, and the next call is behind it on the connection: the call is made once more.
+// The server refuses the release of a block, and the next call is behind it on the connection: the call is
+// made once more.
 func TestCallIsNotDeniedByAFailedRelease(t *testing.T) {
 	for what, refusal := range map[string]error{
 		"error":          errors.New("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk"),
@@ -184,8 +186,8 @@ func TestCallIsMadeOnceMoreOnly(t *testing.T) {
 	}
 }
 
-// The connection breaks before a release runs. Its repetition waits, because an earlier attempt to acquire is not answered yet. The next
-// call does not overtake it.
+// The connection breaks before a release runs. Its repetition waits, because an earlier attempt to acquire is
+// not answered yet. The next call does not overtake it.
 func TestCallRunsAfterABrokenRelease(t *testing.T) {
 	server := &memory{}
 	gate := server.open(t)
@@ -211,7 +213,8 @@ func TestCallRunsAfterABrokenRelease(t *testing.T) {
 	}
 }
 
-// A release is repeated after growing pauses. A call of several that includes its name does not wait for the end of the pause.
+// A release is repeated after growing pauses. A call of several that includes its name does not wait for the
+// end of the pause.
 func TestSeveralRunsAfterARepeatedRelease(t *testing.T) {
 	server, refused := &memory{}, make(chan struct{})
 	gate := server.open(t)
@@ -235,8 +238,8 @@ func TestSeveralRunsAfterARepeatedRelease(t *testing.T) {
 	}
 }
 
-// After a reply that no script gives, the next reply may belong to another call. So no call is sent on this connection any more, and
-// the release of the call is sent on another one.
+// After a reply that no script gives, the next reply may belong to another call. So no call is sent on this
+// connection any more, and the release of the call is sent on another one.
 func TestUnexpectedReplyEndsItsConnection(t *testing.T) {
 	other := []any{"other"}
 	for name, test := range map[string]struct {

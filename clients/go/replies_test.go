@@ -24,7 +24,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// forged returns a client whose server is in this process. It answers the calls of scripts with answer: hangUp closes the connection.
+// forged returns a client whose server is in this process. It answers the calls of scripts with answer:
+// hangUp closes the connection.
 func forged(answer func() any) *redis.Client { return served(func([]any) any { return answer() }) }
 
 // served is the same, but answer gets the words of the call.

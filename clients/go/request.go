@@ -53,8 +53,8 @@ func newRequest(ctx context.Context, s *Semaphore, permits int, id string) (*req
 	return &request{semaphore: s, id: id, permits: permits}, nil
 }
 
-// ask calls the script acquire: with a wait above 0 it joins the line. It returns nil if no permits are granted, or if their
-// lease has ended already.
+// ask calls the script acquire: with a wait above 0 it joins the line. It returns nil if no permits are
+// granted, or if their lease has ended already.
 func (r *request) ask(b bound, wait time.Duration, channel string) (*Permit, error) {
 	s := r.semaphore
 	args := append(make([]any, 0, 10), r.id, r.permits, s.limit, s.firstLease().Milliseconds(), wait.Milliseconds(), channel, r.ticket)
@@ -174,7 +174,8 @@ func (r *request) end(b bound) (*Permit, error) {
 	return nil, why
 }
 
-// sleep returns when it is time to ask again or b ends. It returns a permit if a message grants it before that.
+// sleep returns when it is time to ask again or b ends. It returns a permit if a message grants it before
+// that.
 func (r *request) sleep(b bound) (*Permit, error) {
 	pause := min(recheck, millis(r.last.n("retry_after")))
 	if r.last.word != "queued" { // granted, but the lease ended before the reply was read
@@ -212,8 +213,8 @@ func (r *request) sleep(b bound) (*Permit, error) {
 	}
 }
 
-// isNew is whether the server gave this fence after the place in line: the ticket is the next fence of that time, lower by the head
-// start (both in µs).
+// isNew is whether the server gave this fence after the place in line: the ticket is the next fence of that
+// time, lower by the head start (both in µs).
 func (r *request) isNew(fence int64) bool {
 	return fence > r.ticket+1000*r.semaphore.HeadStart.Milliseconds()
 }
@@ -227,7 +228,8 @@ func (r *request) granted(fence, expiresAt int64, end time.Duration) *Permit {
 		tries: r.tries}, expiresAt, end)
 }
 
-// giveUp releases in the background what the id may hold: also after a denial, if an earlier call may come later. The returned channel is closed at its end; nil: it holds nothing.
+// giveUp releases in the background what the id may hold: also after a denial, if an earlier call may come
+// later. The returned channel is closed at its end; nil: it holds nothing.
 func (r *request) giveUp() <-chan struct{} {
 	if r.tries.mayRun() || r.last.word == "queued" || r.last.word == "granted" || r.last.word == "held" {
 		return r.semaphore.gate.releaseLost(r.semaphore, r.id, &r.tries)

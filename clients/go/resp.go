@@ -55,7 +55,8 @@ const (
 	deepest     = 8         // levels of lists; the scripts return two
 )
 
-// readReply reads a reply: a string, an int64, a list, nil or a serverError. Messages that nobody asked for are skipped.
+// readReply reads a reply: a string, an int64, a list, nil or a serverError. Messages that nobody asked for
+// are skipped.
 func readReply(r *bufio.Reader, depth int) (any, error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {

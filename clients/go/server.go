@@ -38,7 +38,8 @@ func (g *Gate) newServer(options redis.Options) *server {
 	return s
 }
 
-// plain sets what older versions of go-redis do not have: one attempt to connect, and no messages that nobody asked for.
+// plain sets what older versions of go-redis do not have: one attempt to connect, and no messages that nobody
+// asked for.
 func plain(options any) {
 	set := func(field string, value any) {
 		of := reflect.ValueOf(options).Elem().FieldByName(field)
@@ -267,7 +268,8 @@ func (g *Gate) all() []*server {
 	return all
 }
 
-// serverAt returns the server of a cluster to which another one refers. Without a host it is on the host of the other one.
+// serverAt returns the server of a cluster to which another one refers. Without a host it is on the host of
+// the other one.
 func (g *Gate) serverAt(from *server, address string) *server {
 	options := from.options
 	if strings.HasPrefix(address, ":") {

@@ -29,12 +29,12 @@ type Several struct {
 	wants []Want
 }
 
-// Several combines these wants. TryAcquire and Acquire return ErrInvalid unless these are 1 to 64 semaphores of this gate, each
-// once.
+// Several combines these wants. TryAcquire and Acquire return ErrInvalid unless these are 1 to 64 semaphores
+// of this gate, each once.
 func (g *Gate) Several(wants ...Want) *Several { return &Several{g, wants} }
 
-// TryAcquire returns permits of all at once, or a *DeniedError. The names must share a group, as in {x}:a and {x}:b. It ignores
-// HeadStart. It ends as TryAcquire of a semaphore does.
+// TryAcquire returns permits of all at once, or a *DeniedError. The names must share a group, as in {x}:a and
+// {x}:b. It ignores HeadStart. It ends as TryAcquire of a semaphore does.
 func (s *Several) TryAcquire(ctx context.Context) (*Permits, error) {
 	requests, err := s.requests(ctx)
 	if err != nil {
@@ -104,8 +104,8 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 	}
 }
 
-// grants returns the permits of a reply to a call that was sent after asked, or nil if a lease has ended already. of: the attempts
-// that were not answered.
+// grants returns the permits of a reply to a call that was sent after asked, or nil if a lease has ended
+// already. of: the attempts that were not answered.
 func grants(last reply, requests []*request, asked time.Duration, of tries) (permits []*Permit, err error) {
 	rows := last.rows("permits")
 	first := time.Duration(0) // the end of the first lease
@@ -149,9 +149,10 @@ func (s *Several) denied(last reply) error {
 	return &DeniedError{usage(of.name, row[0], row[1], row[2], last.n("next_expiry"))}
 }
 
-// Acquire returns permits of all. It waits in line until ctx is done, for one semaphore after the other: by limit, the smallest
-// first, then by key. Permits that are already held are renewed meanwhile. It returns ErrLost if one of them is lost. It ends as
-// Acquire of a semaphore does, at most 100 ms after ctx. After an error nothing stays held.
+// Acquire returns permits of all. It waits in line until ctx is done, for one semaphore after the other: by
+// limit, the smallest first, then by key. Permits that are already held are renewed meanwhile. It returns
+// ErrLost if one of them is lost. It ends as Acquire of a semaphore does, at most 100 ms after ctx. After an
+// error nothing stays held.
 func (s *Several) Acquire(ctx context.Context) (*Permits, error) {
 	if _, err := s.requests(ctx); err != nil {
 		return nil, err
@@ -214,7 +215,8 @@ func (s *Several) inLine(b bound, held map[*Semaphore]*Permit) error {
 	return nil
 }
 
-// settled returns the result of acquire. After an error it releases the permits, and waits a moment for the replies.
+// settled returns the result of acquire. After an error it releases the permits, and waits a moment for the
+// replies.
 func (s *Several) settled(b bound, acquire func() ([]*Permit, error)) (*Permits, error) {
 	permits, err := acquire()
 	for _, p := range permits {
@@ -249,7 +251,8 @@ func (s *Several) Do(ctx context.Context, work func(ctx context.Context, permits
 	return do(ctx, permits, work)
 }
 
-// DoChecked is Do, but it returns ErrLost if work returned no error and one of the permits was not held until its end.
+// DoChecked is Do, but it returns ErrLost if work returned no error and one of the permits was not held until
+// its end.
 func (s *Several) DoChecked(ctx context.Context, work func(ctx context.Context, permits *Permits) error) error {
 	permits, err := s.Acquire(ctx)
 	if err != nil {
@@ -300,7 +303,8 @@ func (s *Several) inOrder() []Want {
 	})
 }
 
-// Permits are permits of several semaphores. They are held until they are released, or until the first of their leases ends.
+// Permits are permits of several semaphores. They are held until they are released, or until the first of
+// their leases ends.
 type Permits struct {
 	Each []*Permit // in the order of the wants
 
@@ -329,8 +333,8 @@ func (p *Permits) Remaining() time.Duration {
 // IsLost reports whether another client may hold one of them by now. It sends no call.
 func (p *Permits) IsLost() bool { return p.Remaining() == 0 }
 
-// Lost returns a channel that is closed when one of the permits is lost, not when they are released. Each call returns the same
-// channel.
+// Lost returns a channel that is closed when one of the permits is lost, not when they are released. Each
+// call returns the same channel.
 func (p *Permits) Lost() <-chan struct{} {
 	p.watch.Do(func() {
 		lost := make(chan struct{})
@@ -341,14 +345,14 @@ func (p *Permits) Lost() <-chan struct{} {
 	return p.lost
 }
 
-// Refresh starts all leases anew, or returns ErrLost if one of the permits is lost. It ends with ctx, and within the call timeout
-// of the gate.
+// Refresh starts all leases anew, or returns ErrLost if one of the permits is lost. It ends with ctx, and
+// within the call timeout of the gate.
 func (p *Permits) Refresh(ctx context.Context) error {
 	return errors.Join(p.each(func(permit *Permit) error { return permit.Refresh(ctx) })...)
 }
 
-// Release releases all permits, also if ctx is done. It reports whether all were still held. A second call does no harm. It ends as
-// Release of a permit does.
+// Release releases all permits, also if ctx is done. It reports whether all were still held. A second call
+// does no harm. It ends as Release of a permit does.
 func (p *Permits) Release(ctx context.Context) (bool, error) {
 	gone := errors.New("gone")
 	wereHeld, failed := true, error(nil)

@@ -1,5 +1,5 @@
-// Package scripts loads and runs the scripts of luagate. The package luagate uses it; use it directly to call a script for which
-// luagate has no method.
+// Package scripts loads and runs the scripts of luagate. The package luagate uses it; use it directly to call
+// a script for which luagate has no method.
 package scripts
 
 import (
@@ -66,8 +66,8 @@ func Load(folder fs.FS) (map[string]*Script, error) {
 	return manifest.Scripts, nil
 }
 
-// Run runs the script. If the server does not have it, the text is sent: the server stores it. There is no SCRIPT LOAD, because some
-// proxies refuse it.
+// Run runs the script. If the server does not have it, the text is sent: the server stores it. There is no
+// SCRIPT LOAD, because some proxies refuse it.
 func (s *Script) Run(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
 	cmd := rdb.EvalSha(ctx, s.SHA1, keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
@@ -76,7 +76,8 @@ func (s *Script) Run(ctx context.Context, rdb redis.UniversalClient, keys []stri
 	return cmd
 }
 
-// Command returns the command that runs the script, and its first argument. EVAL has the text, which the server stores.
+// Command returns the command that runs the script, and its first argument. EVAL has the text, which the
+// server stores.
 func (s *Script) Command(withText bool) (command, script string) {
 	if withText {
 		return "EVAL", s.text

@@ -103,10 +103,10 @@ func hasValidBraces(name string) bool {
 	return !strings.ContainsAny(name, "{}") || groupedName.MatchString(name)
 }
 
-// NameFrom makes a valid name of any text: a URL, a path, a text of any length. The same text has the same name in all languages. A valid
-// name is returned unchanged. In another text, braces become parentheses, and white space and control characters become _. The result
-// is cut to 200 bytes, of which the last are ~ and the SHA-1 of the text. A group, as in {group}:anything, stays if it is valid and has
-// at most 100 bytes.
+// NameFrom makes a valid name of any text: a URL, a path, a text of any length. The same text has the same
+// name in all languages. A valid name is returned unchanged. In another text, braces become parentheses, and
+// white space and control characters become _. The result is cut to 200 bytes, of which the last are ~ and
+// the SHA-1 of the text. A group, as in {group}:anything, stays if it is valid and has at most 100 bytes.
 func NameFrom(text string) string {
 	if isWord(text, longestWord) && hasValidBraces(text) {
 		return text

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// bound is what ends a call: a context, a longest time, and the end of the gate. A context made of all of them would cost three
-// timers and locks for each call.
+// bound is what ends a call: a context, a longest time, and the end of the gate. A context made of all of
+// them would cost three timers and locks for each call.
 type bound struct {
 	ctx   context.Context
 	until time.Time       // zero: no longest time
@@ -17,7 +17,7 @@ type bound struct {
 
 // begin returns the bound of one call of a user. 0: no longest time. Close waits until done is called.
 func (g *Gate) begin(ctx context.Context, longest time.Duration) (b bound, done func()) {
-	b = bound{ctx: ctx, over: g.over}
+	b = bound{ctx: ctx, over: g.closing.Done()}
 	if longest > 0 {
 		b = b.within(longest)
 	}

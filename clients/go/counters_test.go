@@ -19,7 +19,8 @@ func newTestGate(t *testing.T) *Gate {
 	return gate
 }
 
-// A loss counts once, however often it is noticed. A permit that was released before its lease ended does not count.
+// A loss counts once, however often it is noticed. A permit that was released before its lease ended does not
+// count.
 func TestLossCountsOnce(t *testing.T) {
 	gate := newTestGate(t)
 	semaphore := gate.Semaphore("line", 1)

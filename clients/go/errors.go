@@ -18,16 +18,19 @@ import (
 	"luagate/scripts"
 )
 
-// The kinds of errors. Compare with errors.Is. A context that ended is context.DeadlineExceeded or context.Canceled; after a
-// deadline, the error of a wait is a *TimedOutError. Every other error of the server is a redis.Error.
+// The kinds of errors. Compare with errors.Is. A context that ended is context.DeadlineExceeded or
+// context.Canceled; after a deadline, the error of a wait is a *TimedOutError. Every other error of the
+// server is a redis.Error.
 var (
 	// ErrDenied: TryAcquire did not grant. The error is a *DeniedError.
 	ErrDenied = errors.New("not enough permits are free")
 	// ErrLineFull: MaxWaiting callers wait in line already. The error is a *LineFullError.
 	ErrLineFull = errors.New("the line is full")
-	// ErrAboveLimit: more permits than the limit in force, so waiting cannot help. The error is an *AboveLimitError.
+	// ErrAboveLimit: more permits than the limit in force, so waiting cannot help. The error is an
+	// *AboveLimitError.
 	ErrAboveLimit = errors.New("more permits than the limit in force")
-	// ErrLimitMismatch: the semaphore is Strict, and another limit is in force. The error is a *LimitMismatchError.
+	// ErrLimitMismatch: the semaphore is Strict, and another limit is in force. The error is a
+	// *LimitMismatchError.
 	ErrLimitMismatch = errors.New("another limit is in force")
 	// ErrLost: the lease of the permit ended, or it was released or revoked.
 	ErrLost = errors.New("the permit is lost: its lease ended, or it was released or revoked. Stop the work that it protects, " +
@@ -54,8 +57,8 @@ type Usage struct {
 	NextExpiry   time.Duration // until the next lease ends, unless it is renewed; negative: no lease ends
 }
 
-// RetryAfter estimates the time until a permit is free for the caller: hold × (Waiting + 1) / Limit, at least 1 ms. hold is the
-// typical time for which a permit is held. It sends nothing.
+// RetryAfter estimates the time until a permit is free for the caller: hold × (Waiting + 1) / Limit, at least
+// 1 ms. hold is the typical time for which a permit is held. It sends nothing.
 func (u Usage) RetryAfter(hold time.Duration) time.Duration {
 	estimate := float64(hold) * (float64(u.Waiting) + 1) / float64(max(1, u.Limit))
 	if estimate >= math.MaxInt64 {
@@ -96,8 +99,9 @@ func (e *LineFullError) Error() string {
 // Is makes it an ErrLineFull.
 func (e *LineFullError) Is(target error) bool { return target == ErrLineFull }
 
-// TimedOutError: the deadline of the context ended the wait. The numbers are those of the last reply. NextExpiry can also be negative
-// because that reply did not contain it. Without any reply, Limit is 0, and nothing is known.
+// TimedOutError: the deadline of the context ended the wait. The numbers are those of the last reply.
+// NextExpiry can also be negative because that reply did not contain it. Without any reply, Limit is 0, and
+// nothing is known.
 type TimedOutError struct {
 	Usage
 	cause  error
@@ -183,7 +187,7 @@ func unreachable(place string, cause error) error {
 // answerOf returns the text of the server, or "" if the error is not a reply.
 func answerOf(err error) string {
 	var answer redis.Error
-	if errors.As(err, &answer) {
+	if err != nil && errors.As(err, &answer) {
 		return answer.Error()
 	}
 	return ""
@@ -248,8 +252,8 @@ var (
 	command = regexp.MustCompile(`'([a-z|]+)' command`)
 )
 
-// explained returns the error for a client that the server refuses, or for a server that cannot run the scripts; nil if the answer is
-// another one.
+// explained returns the error for a client that the server refuses, or for a server that cannot run the
+// scripts; nil if the answer is another one.
 func (g *Gate) explained(place, answer string, err error) error {
 	if strings.Contains(answer, "'struct'") {
 		return fmt.Errorf("luagate: %s: the Lua of this server has no library struct, as in miniredis. Use Redis 6.2 or Valkey, or later, "+

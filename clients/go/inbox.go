@@ -20,8 +20,8 @@ const (
 	absence  = 30 * time.Second       // the same if the server has no Pub/Sub
 )
 
-// A message grants permits until at. With the fence 0 it is a hint: it grants nothing, and asks the waiter to call again at that
-// time.
+// A message grants permits until at. With the fence 0 it is a hint: it grants nothing, and asks the waiter to
+// call again at that time.
 type message struct {
 	permits        int
 	fence, at, now int64
@@ -52,7 +52,8 @@ type subscription struct {
 	isHeard time.Time // the last answer
 }
 
-// open returns the channel if messages arrive on it. Otherwise it is empty, and the caller can only ask again.
+// open returns the channel if messages arrive on it. Otherwise it is empty, and the caller can only ask
+// again.
 func (i *inbox) open(b bound) (string, error) {
 	i.mu.Lock()
 	if i.current == nil && i.opening == nil && time.Now().After(i.next) {
@@ -127,8 +128,8 @@ func (i *inbox) attempt(ctx context.Context) (*subscription, error) {
 	}
 }
 
-// connect subscribes. It returns nil if a proxy keeps messages away. It also tries the two commands that the scripts use: they
-// ignore an error of the ACL.
+// connect subscribes. It returns nil if a proxy keeps messages away. It also tries the two commands that the
+// scripts use: they ignore an error of the ACL.
 func (i *inbox) connect(ctx context.Context) (*subscription, error) {
 	pubsub := i.client.Subscribe(ctx, i.channel)
 	_, err := pubsub.ReceiveTimeout(ctx, i.server.gate.callTimeout/2)
@@ -167,7 +168,8 @@ func (i *inbox) verify() {
 	})
 }
 
-// lose ends this subscription (nil: the current one). All waiters ask again, and the first one subscribes again.
+// lose ends this subscription (nil: the current one). All waiters ask again, and the first one subscribes
+// again.
 func (i *inbox) lose(s *subscription) {
 	i.mu.Lock()
 	current := i.current
@@ -185,7 +187,8 @@ func (i *inbox) lose(s *subscription) {
 	})
 }
 
-// receive passes each message to its waiter if the signature is valid: only the server knows the waiter's secret.
+// receive passes each message to its waiter if the signature is valid: only the server knows the waiter's
+// secret.
 func (i *inbox) receive(s *subscription) {
 	defer i.lose(s)
 	for {

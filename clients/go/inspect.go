@@ -46,13 +46,13 @@ func (s *Semaphore) Inspect(ctx context.Context) (*State, error) {
 	defer done()
 	var state State
 	for offset := int64(0); ; offset += page {
-		last, err := s.gate.call(b, s, "inspect", map[string]any{"offset": offset, "count": page}, new(tries))
+		last, err := s.gate.call(b, s, new(tries), "inspect", offset, page)
 		if err != nil {
 			return nil, err
 		}
 		state.Limit, state.Pinned = int(last.n("limit")), last.n("pinned") == 1
 		state.InUse, state.WaiterCount = int(last.n("in_use")), int(last.n("waiter_count"))
-		holders, _ := last.fields["holders"].([]any)
+		holders := last.rows("holders")
 		for i := range holders {
 			id, row := idOf(holders, i), numbers(holders, i) // id permits fence expires_at cooling_down
 			left := Permanent
@@ -61,7 +61,7 @@ func (s *Semaphore) Inspect(ctx context.Context) (*State, error) {
 			}
 			state.Holders = append(state.Holders, Holder{id, labelOf(id), int(row[1]), row[2], left, row[4] == 1})
 		}
-		waiters, _ := last.fields["waiters"].([]any)
+		waiters := last.rows("waiters")
 		for i := range waiters {
 			id, row := idOf(waiters, i), numbers(waiters, i) // id permits ticket patience_until
 			state.Waiters = append(state.Waiters, Waiter{id, labelOf(id), int(row[1]), Ticket{row[2]}})
@@ -73,8 +73,9 @@ func (s *Semaphore) Inspect(ctx context.Context) (*State, error) {
 	}
 }
 
-// Revoke releases what the id holds, or removes it from the line. It reports whether it held or waited. The holder notices at its
-// next refresh; the waiter gets ErrRevoked. It ends with ctx, and within the call timeout of the gate.
+// Revoke releases what the id holds, or removes it from the line. It reports whether it held or waited. The
+// holder notices at its next refresh; the waiter gets ErrRevoked. It ends with ctx, and within the call
+// timeout of the gate.
 func (s *Semaphore) Revoke(ctx context.Context, id string) (bool, error) {
 	b, done, err := s.begin(ctx)
 	if err != nil {
@@ -84,7 +85,7 @@ func (s *Semaphore) Revoke(ctx context.Context, id string) (bool, error) {
 	if !isWord(id, 200) {
 		return false, invalid("id", id, "1 to 200 bytes without white space and control characters")
 	}
-	last, err := s.gate.call(b, s, "release", map[string]any{"id": id, "keep": 0}, new(tries))
+	last, err := s.gate.call(b, s, new(tries), "release", id, 0)
 	return last.word == "released" || last.word == "cancelled", err
 }
 
@@ -94,8 +95,8 @@ type Resized struct {
 	InUse    int // permits; they may be more than the new limit
 }
 
-// Resize changes the limit for all clients: 1 to 2147483647. A lower limit takes no permit away. It ends with ctx, and within the
-// call timeout of the gate.
+// Resize changes the limit for all clients: 1 to 2147483647. A lower limit takes no permit away. It ends with
+// ctx, and within the call timeout of the gate.
 func (s *Semaphore) Resize(ctx context.Context, limit int) (*Resized, error) {
 	b, done, err := s.begin(ctx)
 	if err != nil {
@@ -108,12 +109,11 @@ func (s *Semaphore) Resize(ctx context.Context, limit int) (*Resized, error) {
 	if !strings.HasPrefix(s.key(), s.gate.prefix+":semaphore:") {
 		return nil, fmt.Errorf("luagate: Resize: %w: got the lock %s. Accepted: a semaphore", ErrInvalid, s.key())
 	}
-	last, err := s.gate.call(b, s, "resize", map[string]any{"limit": limit, "expected": -1}, new(tries))
+	run := s.gate.scriptCall(s, "resize", limit, -1)
+	run.fits = func(last reply) bool { return last.word == "resized" }
+	last, err := s.gate.repeat(b, s.key(), new(tries), run)
 	if err != nil {
 		return nil, err
-	}
-	if last.word != "resized" {
-		return nil, fmt.Errorf("luagate: %s: %w: %s", s.key(), ErrUnexpectedReply, last.word)
 	}
 	return &Resized{int(last.n("old")), int(last.n("new")), int(last.n("in_use"))}, nil
 }

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"luagate/scripts"
 )
 
 // An attempt to acquire may reach the server after the release of its id. So the id is released once more.
@@ -55,10 +53,10 @@ func TestLateAttemptsAreReleased(t *testing.T) {
 		go func() {
 			defer tests.Done()
 			var released atomic.Int32
-			var script *scripts.Script
+			var release, text string // its SHA-1, and its text
 			acquire, answer := next(test.acquires), next(test.releases)
 			gate, err := New(served(func(words []any) any {
-				if words[1] != script.SHA1 && words[1] != script.Command(true, nil, nil)[1] {
+				if words[1] != release && words[1] != text {
 					return acquire()
 				}
 				released.Add(1)
@@ -69,7 +67,8 @@ func TestLateAttemptsAreReleased(t *testing.T) {
 				return
 			}
 			defer gate.Close()
-			script = gate.scripts["semaphore/release"]
+			release = gate.scripts["semaphore/release"].SHA1
+			_, text = gate.scripts["semaphore/release"].Command(true)
 			test.run(gate.Semaphore("line", 1))
 			for end := time.Now().Add(30 * time.Second); released.Load() < test.want && time.Now().Before(end); {
 				time.Sleep(10 * time.Millisecond)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,32 +13,33 @@ import (
 // longestTimer is how long a loss may go unnoticed after the machine was suspended: timers stop meanwhile.
 const longestTimer = time.Second
 
-// lease is the lease of a permit: its end by the clock of this process, and its renewal in the background. It does not refer to the
-// permit, so that a permit that the program no longer references is no longer renewed.
+// lease is the lease of a permit: its end by the clock of this process, and its renewal in the background. It
+// does not refer to the permit, so that a permit that the program no longer references is no longer renewed.
 type lease struct {
 	semaphore *Semaphore
 	id        string
-	lost      context.Context // done when the permit is lost
-	lose      context.CancelFunc
 	isCounted atomic.Bool // as lost
 
-	mu              sync.Mutex    // guards the fields below; nobody holds it during a call
-	duration        time.Duration // of the next refresh
-	expiresAt       int64         // by the clock of the server; -1: never
-	end             time.Duration // by clock
-	isOver          bool          // released, or known to be lost
-	isRenewed       bool
-	isWatched       bool
-	renewal, expiry *time.Timer
+	mu        sync.Mutex    // guards the fields below; nobody holds it during a call
+	duration  time.Duration // of the next refresh
+	expiresAt int64         // by the clock of the server; -1: never
+	end       time.Duration // by clock
+	isOver    bool          // released, or known to be lost
+	isRenewed bool
+	isWatched bool
+	renewal   time.Duration // the next one, by clock
+	timer     *time.Timer
+	lost      chan struct{} // closed when the permit is lost; nil: nobody has asked for it
+	isLost    bool
+	whenLost  []func() // then called, each in a goroutine of its own
 }
 
 func newLease(s *Semaphore, id string, expiresAt int64, end time.Duration) *lease {
-	lost, lose := context.WithCancel(context.Background())
-	return &lease{semaphore: s, id: id, lost: lost, lose: lose, duration: s.firstLease(), isWatched: s.OnLost != nil,
-		expiresAt: expiresAt, end: end}
+	return &lease{semaphore: s, id: id, duration: s.firstLease(), isWatched: s.OnLost != nil, expiresAt: expiresAt, end: end}
 }
 
-// endOf counts the end of a lease from an instant of clock before the server's time was now, less 1 ms, because the server rounds.
+// endOf counts the end of a lease from an instant of clock before the server's time was now, less 1 ms,
+// because the server rounds.
 func endOf(from time.Duration, expiresAt, now int64) time.Duration {
 	return from + millis(expiresAt-now-1)
 }
@@ -68,9 +70,26 @@ func (l *lease) remaining() time.Duration {
 func (l *lease) watch() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.isWatched = true
-	l.planExpiry()
-	return l.lost.Done()
+	if l.lost == nil {
+		l.lost = make(chan struct{})
+		if l.isLost {
+			close(l.lost)
+		}
+	}
+	l.startWatch()
+	return l.lost
+}
+
+// call calls f in a goroutine of its own when the permit is lost.
+func (l *lease) call(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isLost {
+		go f()
+		return
+	}
+	l.whenLost = append(l.whenLost, f)
+	l.startWatch()
 }
 
 // renew starts or ends the renewal in the background.
@@ -79,11 +98,11 @@ func (l *lease) renew(isRenewed bool) {
 	defer l.mu.Unlock()
 	l.isRenewed = isRenewed
 	l.isWatched = l.isWatched || isRenewed
-	l.planRenewal(l.third())
-	l.planExpiry()
+	l.plan(clock())
 }
 
-// finish ends the lease at the holder's request. This is no loss. It reports whether the permit was held, as far as is known.
+// finish ends the lease at the holder's request. This is no loss. It reports whether the permit was held, as
+// far as is known.
 func (l *lease) finish() (wasHeld bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,12 +113,9 @@ func (l *lease) finish() (wasHeld bool) {
 
 // announce reports a loss. Call it once.
 func (l *lease) announce() {
-	l.countLoss()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.lose()
-	l.semaphore.gate.logger.Warn("luagate: a permit is lost", "semaphore", l.semaphore.key(), "id", l.id)
-	if l.semaphore.OnLost != nil {
-		go l.semaphore.OnLost(l.id)
-	}
 }
 
 func (l *lease) countLoss() {
@@ -125,7 +141,7 @@ func (l *lease) refresh(b bound) error {
 		ms = 0
 	}
 	l.mu.Unlock()
-	last, err := s.gate.call(b, s, "refresh", map[string]any{"id": l.id, "lease_ms": ms}, new(tries))
+	last, err := s.gate.call(b, s, new(tries), "refresh", l.id, ms)
 	if err != nil {
 		return err
 	}
@@ -137,32 +153,62 @@ func (l *lease) refresh(b bound) error {
 	}
 	if !l.isOver {
 		l.expiresAt, l.end = last.n("expires_at"), endOf(asked, last.n("expires_at"), last.n("now"))
-		l.planRenewal(l.third())
-		l.planExpiry()
+		l.plan(clock())
 	}
 	return nil
 }
 
-// --- Timers. mu is held, except in the functions that they call. ---
+// --- mu is held, except in the functions that the timer calls. ---
 
-// third is the time until the next renewal.
-func (l *lease) third() time.Duration { return min(until(l.end), l.duration) / 3 }
+// plan plans the next renewal after a third of the lease.
+func (l *lease) plan(now time.Duration) {
+	l.renewal = now + min(l.end-now, l.duration)/3
+	l.start(now)
+}
 
-func (l *lease) planRenewal(pause time.Duration) {
-	stop(l.renewal)
-	if l.isRenewed && !l.isOver && l.expiresAt != -1 {
-		l.renewal = time.AfterFunc(pause, l.sendRefresh)
+func (l *lease) startWatch() {
+	if !l.isWatched {
+		l.isWatched = true
+		l.start(clock())
 	}
 }
 
-func (l *lease) planExpiry() {
-	stop(l.expiry)
-	if l.isWatched && !l.isOver && l.expiresAt != -1 {
-		l.expiry = time.AfterFunc(min(until(l.end), longestTimer), l.expire)
+// start starts the timer anew, if there is anything to do.
+func (l *lease) start(now time.Duration) {
+	if !l.isWatched || l.isOver || l.expiresAt == -1 {
+		l.stopTimer()
+		return
+	}
+	pause := min(l.end-now, longestTimer)
+	if l.isRenewed {
+		pause = min(pause, l.renewal-now)
+	}
+	if l.timer == nil {
+		l.timer = time.AfterFunc(pause, l.tick)
+	} else {
+		l.timer.Reset(pause)
 	}
 }
 
-// sendRefresh gives up after a third of the lease, so that a short lease is tried on another connection in time.
+func (l *lease) tick() {
+	l.mu.Lock()
+	now := clock()
+	if l.expiresAt != -1 && l.end <= now {
+		l.reportLoss()
+	}
+	isDue := l.isRenewed && !l.isOver && l.expiresAt != -1 && l.renewal <= now
+	if isDue {
+		l.renewal = math.MaxInt64 // until this one has ended
+	}
+	l.start(now)
+	l.mu.Unlock()
+	if isDue {
+		l.sendRefresh()
+	}
+}
+
+// sendRefresh gives up after a third of the lease, so that a short lease is tried on another connection in
+// time.
 func (l *lease) sendRefresh() {
 	g := l.semaphore.gate
 	l.mu.Lock()
@@ -180,36 +226,42 @@ func (l *lease) sendRefresh() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.isOver { // otherwise it was released, or its loss is reported
-		g.logger.Warn("luagate: a renewal failed", "semaphore", l.semaphore.key(), "id", l.id, "error", err)
-		l.planRenewal(min(max(duration/10, 5*time.Millisecond), time.Second))
-	}
-}
-
-func (l *lease) expire() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.expiresAt != -1 && until(l.end) <= 0 {
-		l.reportLoss()
-	} else {
-		l.planExpiry()
+		g.log.warn("luagate: a renewal failed", "semaphore", l.semaphore.key(), "id", l.id, "error", err)
+		now := clock()
+		l.renewal = now + min(max(duration/10, 5*time.Millisecond), time.Second)
+		l.start(now)
 	}
 }
 
 func (l *lease) reportLoss() {
 	if !l.isOver {
-		l.announce()
+		l.lose()
 	}
 	l.close()
 }
 
-func (l *lease) close() {
-	l.isOver = true
-	stop(l.renewal)
-	stop(l.expiry)
+func (l *lease) lose() {
+	l.countLoss()
+	l.isLost = true
+	if l.lost != nil {
+		close(l.lost)
+	}
+	for _, f := range l.whenLost {
+		go f()
+	}
+	if l.semaphore.OnLost != nil {
+		go l.semaphore.OnLost(l.id)
+	}
+	l.semaphore.gate.log.warn("luagate: a permit is lost", "semaphore", l.semaphore.key(), "id", l.id)
 }
 
-func stop(timer *time.Timer) {
-	if timer != nil {
-		timer.Stop()
+func (l *lease) close() {
+	l.isOver = true
+	l.stopTimer()
+}
+
+func (l *lease) stopTimer() {
+	if l.timer != nil {
+		l.timer.Stop()
 	}
 }

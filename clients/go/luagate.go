@@ -7,14 +7,16 @@
 //
 // Goroutines may share all values. Programs in other languages share the same semaphores.
 //
-// Every call returns when its context ends. A call without a deadline ends within the call timeout of the gate, except Acquire,
-// which waits. Permits that a call may have acquired are then released in the background.
+// Every call returns when its context ends. A call without a deadline ends within the call timeout of the
+// gate, except Acquire, which waits. Permits that a call may have acquired are then released in the
+// background.
 package luagate
 
 import (
 	"context"
 	"crypto/rand"
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -39,20 +41,22 @@ type Gate struct {
 	prefix      string
 	label       string
 	callTimeout time.Duration
-	logger      *slog.Logger
+	log         log
 	isReached   atomic.Bool // the server has answered a call
 	waiting     sync.Map    // the request of each waiting id
 	counts      counts
+	delays      atomic.Uint64 // attempts to release that a call sent after them may have overtaken
 
-	over    chan struct{}   // closed by Close: calls of users end
+	closing context.Context // of calls of users; ended by Close
+	refuse  context.CancelFunc
 	lasting context.Context // of the background; ended by Close at last
 	end     context.CancelFunc
 
 	mu       sync.Mutex // guards the fields below
 	isClosed bool
-	running  sync.WaitGroup       // calls of users, and work in the background
-	servers  map[string]*server   // of a cluster, by address
-	posted   map[string][]*posted // by the key of the semaphore
+	running  sync.WaitGroup        // calls of users, and work in the background
+	servers  map[string]*server    // of a cluster, by address
+	releases map[string][]*release // that the server has not confirmed, by the key of the semaphore
 }
 
 // Option is a setting of a Gate.
@@ -72,7 +76,8 @@ func WithPrefix(prefix string) Option { return func(s *settings) { s.prefix = pr
 // WithScripts sets another folder lua/ with the scripts. Default: the scripts of this package.
 func WithScripts(folder fs.FS) Option { return func(s *settings) { s.folder = folder } }
 
-// WithLabel sets a text before the id of each permit: 1 to 163 bytes without white space. The Label of a semaphore replaces it.
+// WithLabel sets a text before the id of each permit: 1 to 163 bytes without white space. The Label of a
+// semaphore replaces it.
 func WithLabel(label string) Option {
 	return func(s *settings) { s.label = label }
 }
@@ -82,12 +87,13 @@ func WithCallTimeout(timeout time.Duration) Option {
 	return func(s *settings) { s.callTimeout = timeout }
 }
 
-// WithLogger sets where failed renewals, failed releases and losses are logged. Default: slog.Default().
+// WithLogger sets where failed renewals, failed releases and losses are logged, in a goroutine of its own.
+// Default: slog.Default().
 func WithLogger(logger *slog.Logger) Option { return func(s *settings) { s.logger = logger } }
 
-// New returns a gate on the server of a *redis.Client (also of sentinels), of a *redis.ClusterClient, or of a client of your own that
-// embeds one of them. The gate has a connection of its own to each server, with the settings of rdb, but not with its pool, its
-// retries and its hooks. New sends nothing.
+// New returns a gate on the server of a *redis.Client (also of sentinels), of a *redis.ClusterClient, or of a
+// client of your own that embeds one of them. The gate has a connection of its own to each server, with the
+// settings of rdb, but not with its pool, its retries and its hooks. New sends nothing.
 func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 	set := settings{prefix: "luagate", callTimeout: 4 * time.Second, logger: slog.Default()}
 	for _, option := range options {
@@ -107,10 +113,11 @@ func New(rdb redis.UniversalClient, options ...Option) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gate{scripts: loaded, prefix: set.prefix, label: set.label, callTimeout: set.callTimeout, logger: set.logger}
-	g.over = make(chan struct{})
+	g := &Gate{scripts: loaded, prefix: set.prefix, label: set.label, callTimeout: set.callTimeout}
+	g.log.logger = set.logger
+	g.closing, g.refuse = context.WithCancel(context.Background())
 	g.lasting, g.end = context.WithCancel(context.Background())
-	g.servers, g.posted = map[string]*server{}, map[string][]*posted{}
+	g.servers, g.releases = map[string]*server{}, map[string][]*release{}
 	if err := g.use(rdb); err != nil {
 		return nil, err
 	}
@@ -154,8 +161,9 @@ func embeddedClient(rdb redis.UniversalClient) redis.UniversalClient {
 	return rdb
 }
 
-// Semaphore returns the semaphore of this name. At most limit permits are held at a time. The first grant stores the limit, which
-// is then in force for all clients. If the name or the limit is invalid, each call of the semaphore returns ErrInvalid.
+// Semaphore returns the semaphore of this name. At most limit permits are held at a time. The first grant
+// stores the limit, which is then in force for all clients. If the name or the limit is invalid, each call of
+// the semaphore returns ErrInvalid.
 func (g *Gate) Semaphore(name string, limit int) *Semaphore {
 	return newSemaphore(g, "semaphore", name, limit)
 }
@@ -172,18 +180,17 @@ func (g *Gate) RWLock(name string) *RWLock {
 	return &RWLock{Read: read, Write: write}
 }
 
-// Close ends waits, calls and renewals: they return ErrClosed. It waits up to 1 s until waiters have left the line. Permits stay
-// held until their leases end. It leaves the client of the program open.
+// Close ends waits, calls and renewals: they return ErrClosed. It waits up to 1 s until waiters have left the
+// line. Permits stay held until their leases end. It leaves the client of the program open.
 func (g *Gate) Close() error {
 	g.mu.Lock()
-	if !g.isClosed {
-		g.isClosed = true
-		close(g.over)
-	}
+	g.isClosed = true
 	g.mu.Unlock()
+	g.refuse()
 	ended := make(chan struct{})
 	go func() {
 		g.running.Wait()
+		g.log.flush()
 		close(ended)
 	}()
 	select {
@@ -208,5 +215,12 @@ func newID(label string) string {
 	if label != "" {
 		label += "/"
 	}
-	return fmt.Sprintf("%s%x-%x-%x-%x-%x", label, b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	id := append(make([]byte, 0, 200), label...)
+	for i, part := range [][]byte{b[:4], b[4:6], b[6:8], b[8:10], b[10:]} {
+		if i > 0 {
+			id = append(id, '-')
+		}
+		id = hex.AppendEncode(id, part)
+	}
+	return string(id)
 }

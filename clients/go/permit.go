@@ -57,17 +57,20 @@ func (p *Permit) settle(b bound) error {
 // ExpiresAt returns the end of the lease by the clock of the server, in ms since 1970; -1: it is permanent.
 func (p *Permit) ExpiresAt() int64 { return p.lease.serverEnd() }
 
-// Remaining returns the time until the lease ends, by this machine's clock: never longer than on the server. Permanent: it has no
-// end.
+// Remaining returns the time until the lease ends, by this machine's clock: never longer than on the server.
+// Permanent: it has no end.
 func (p *Permit) Remaining() time.Duration { return p.lease.remaining() }
 
-// IsLost reports whether another client may hold it by now. It sends no call. It is true after a release, too.
+// IsLost reports whether another client may hold it by now. It sends no call. It is true after a release,
+// too.
 func (p *Permit) IsLost() bool { return p.Remaining() == 0 }
 
-// Lost returns a channel that is closed when the permit is lost, not when it is released. Each call returns the same channel.
+// Lost returns a channel that is closed when the permit is lost, not when it is released. Each call returns
+// the same channel.
 func (p *Permit) Lost() <-chan struct{} { return p.lease.watch() }
 
-// Refresh starts the lease anew, or returns ErrLost. It ends with ctx, and within the call timeout of the gate.
+// Refresh starts the lease anew, or returns ErrLost. It ends with ctx, and within the call timeout of the
+// gate.
 func (p *Permit) Refresh(ctx context.Context) error {
 	if ctx == nil {
 		return invalid("context", nil, "a context, as context.Background()")
@@ -77,15 +80,12 @@ func (p *Permit) Refresh(ctx context.Context) error {
 	return p.lease.refresh(b)
 }
 
-// Release releases the permit, also if ctx is done. It reports whether the permit was still held. A second call does no harm. It
-// returns at most 50 ms after ctx is done, and within the call timeout of the gate. After an error the release is repeated in the
-// background.
+// Release releases the permit, also if ctx is done. It reports whether the permit was still held. A second
+// call does no harm. It returns at most 50 ms after ctx is done, and within the call timeout of the gate.
+// After an error the release is repeated in the background.
 func (p *Permit) Release(ctx context.Context) (bool, error) {
 	wasHeld := p.lease.finish()
 	word, isOnly, err := p.give(ctx, 0)
-	if err == nil && p.tries.mayRun() {
-		p.semaphore.gate.releaseAgain(p)
-	}
 	if err != nil || word == "released" || !wasHeld {
 		return word == "released", err
 	}
@@ -95,8 +95,9 @@ func (p *Permit) Release(ctx context.Context) (bool, error) {
 	return !isOnly, nil // a copy whose reply was lost has released it
 }
 
-// Downgrade makes a writer of an RWLock a reader, without a moment in which another writer can come. It returns ErrLost if the
-// permit is lost, and ErrInvalid for a permit of another kind. It ends as Release does.
+// Downgrade makes a writer of an RWLock a reader, without a moment in which another writer can come. It
+// returns ErrLost if the permit is lost, and ErrInvalid for a permit of another kind. It ends as Release
+// does.
 func (p *Permit) Downgrade(ctx context.Context) error {
 	if !p.semaphore.isWriter || p.Permits == 1 {
 		return invalid("permit", p.ID, "a permit of Write of an RWLock, which is not a reader yet")
@@ -122,9 +123,13 @@ func (p *Permit) give(ctx context.Context, keep int) (word string, isOnly bool, 
 	b, done := g.begin(ctx, g.callTimeout)
 	defer done()
 	var of tries
-	answer, err := g.call(b, s, "release", map[string]any{"id": p.ID, "keep": keep}, &of)
-	if err != nil && keep == 0 && !errors.Is(err, ErrClosed) {
-		g.release(s, p.ID, p.tries.and(of))
+	answer, err := g.call(b, s, &of, "release", p.ID, keep)
+	switch {
+	case keep > 0:
+	case err == nil && p.tries.mayRun():
+		g.releaseAgain(s, p.ID, &p.tries)
+	case err != nil && !errors.Is(err, ErrClosed):
+		g.release(s, p.ID, &p.tries)
 	}
 	return answer.word, !of.mayRun(), err
 }
@@ -132,11 +137,13 @@ func (p *Permit) give(ctx context.Context, keep int) (word string, isOnly bool, 
 // grant is one permit, or permits of several semaphores.
 type grant interface {
 	IsLost() bool
-	Lost() <-chan struct{}
+	whenLost(f func())
 	Release(ctx context.Context) (bool, error)
 	post()
 	gate() *Gate
 }
+
+func (p *Permit) whenLost(f func()) { p.lease.call(f) }
 
 func (p *Permit) post() { p.semaphore.gate.post(p) }
 
@@ -147,7 +154,7 @@ func do[G grant](ctx context.Context, permit G, work func(context.Context, G) er
 	working, stop := context.WithCancelCause(ctx)
 	defer permit.post()
 	defer stop(nil)
-	watch(working, permit, stop)
+	permit.whenLost(func() { stop(ErrLost) })
 	return work(working, permit)
 }
 
@@ -159,23 +166,12 @@ func doChecked[G grant](ctx context.Context, permit G, work func(context.Context
 		isHeld := !permit.IsLost()
 		wasHeld, failed := permit.Release(ctx)
 		if failed != nil {
-			permit.gate().logger.Warn("luagate: a release failed; it is repeated in the background", "error", failed)
+			permit.gate().log.warn("luagate: a release failed; it is repeated in the background", "error", failed)
 		}
 		if err == nil && !(isHeld && (wasHeld || failed != nil)) {
 			err = fmt.Errorf("luagate: %w", ErrLost)
 		}
 	}()
-	watch(working, permit, stop)
+	permit.whenLost(func() { stop(ErrLost) })
 	return work(working, permit)
-}
-
-// watch ends the context of the work when the permit is lost.
-func watch(working context.Context, permit grant, stop context.CancelCauseFunc) {
-	go func() {
-		select {
-		case <-permit.Lost():
-			stop(ErrLost)
-		case <-working.Done():
-		}
-	}()
 }

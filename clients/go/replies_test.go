@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"math"
@@ -16,29 +17,51 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// forged returns a client whose server is in this process. It answers the calls of scripts with answer: hangUp closes the connection.
+// forged returns a client whose server is in this process. It answers the calls of scripts with answer:
+// hangUp closes the connection.
 func forged(answer func() any) *redis.Client { return served(func([]any) any { return answer() }) }
 
 // served is the same, but answer gets the words of the call.
 func served(answer func([]any) any) *redis.Client {
+	return servedEach(func(_ int, words []any) any { return answer(words) })
+}
+
+// servedEach is the same, but answer also gets the number of the connection, from 1 on.
+func servedEach(answer func(int, []any) any) *redis.Client {
+	var connections atomic.Int32
 	return redis.NewClient(&redis.Options{Addr: "forged", Dialer: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
-		go serve(theirs, answer)
+		n := int(connections.Add(1))
+		go serve(theirs, func(words []any) any { return answer(n, words) })
 		return ours, nil
 	}})
 }
 
-var hangUp = errors.New("closed")
+// Replies of a server in this process.
+var (
+	hangUp = errors.New("closed")
+	silent = errors.New("no reply") // from now on
+
+	malformed = errors.New("no reply of the protocol")
+)
+
+// withNext is a reply that is sent together with the next one.
+type withNext struct{ reply any }
+
+// theLast is a reply after which the connection is closed, as soon as the client has read it.
+type theLast struct{ reply any }
 
 func serve(socket net.Conn, answer func([]any) any) {
 	defer socket.Close()
 	r := bufio.NewReader(socket)
+	var held []byte
 	for {
 		words, err := readReply(r, 0)
 		if err != nil {
@@ -51,12 +74,25 @@ func serve(socket net.Conn, answer func([]any) any) {
 		case "EVALSHA", "EVAL":
 			reply = answer(words.([]any))
 		}
-		if reply == hangUp {
+		switch reply {
+		case hangUp:
+			return
+		case silent:
+			io.Copy(io.Discard, r)
 			return
 		}
-		if _, err := socket.Write(encoded(reply)); err != nil {
+		if first, isHeld := reply.(withNext); isHeld {
+			held = append(held, encoded(first.reply)...)
+			continue
+		}
+		last, isLast := reply.(theLast)
+		if isLast {
+			reply = last.reply
+		}
+		if _, err := socket.Write(append(held, encoded(reply)...)); err != nil || isLast {
 			return
 		}
+		held = nil
 	}
 }
 
@@ -65,6 +101,9 @@ func encoded(reply any) []byte {
 	case nil:
 		return []byte("$-1\r\n")
 	case error:
+		if reply == malformed {
+			return []byte("?\r\n")
+		}
 		if reply == redis.Nil {
 			return encoded(nil)
 		}

@@ -53,23 +53,20 @@ func newRequest(ctx context.Context, s *Semaphore, permits int, id string) (*req
 	return &request{semaphore: s, id: id, permits: permits}, nil
 }
 
-// ask calls the script acquire: with a wait above 0 it joins the line. It returns nil if no permits are granted, or if their
-// lease has ended already.
+// ask calls the script acquire: with a wait above 0 it joins the line. It returns nil if no permits are
+// granted, or if their lease has ended already.
 func (r *request) ask(b bound, wait time.Duration, channel string) (*Permit, error) {
 	s := r.semaphore
-	arguments := map[string]any{
-		"id": r.id, "permits": r.permits, "limit": s.limit, "lease_ms": s.firstLease().Milliseconds(),
-		"wait_ms": wait.Milliseconds(), "inbox": channel, "ticket": r.ticket,
-	}
+	args := append(make([]any, 0, 10), r.id, r.permits, s.limit, s.firstLease().Milliseconds(), wait.Milliseconds(), channel, r.ticket)
 	headStart := s.HeadStart.Milliseconds()
 	if s.MaxWaiting != 0 || s.AtLeast != 0 || headStart != 0 {
-		arguments["max_waiting"], arguments["at_least_ms"] = s.MaxWaiting, s.AtLeast.Milliseconds()
+		args = append(args, s.MaxWaiting, s.AtLeast.Milliseconds())
 	}
 	if headStart != 0 {
-		arguments["head_start_ms"] = headStart
+		args = append(args, headStart)
 	}
 	r.asked = clock()
-	last, err := s.gate.call(b, s, "acquire", arguments, &r.tries)
+	last, err := s.gate.call(b, s, &r.tries, "acquire", args...)
 	if err != nil {
 		r.giveUp()
 		return nil, err
@@ -177,7 +174,8 @@ func (r *request) end(b bound) (*Permit, error) {
 	return nil, why
 }
 
-// sleep returns when it is time to ask again or b ends. It returns a permit if a message grants it before that.
+// sleep returns when it is time to ask again or b ends. It returns a permit if a message grants it before
+// that.
 func (r *request) sleep(b bound) (*Permit, error) {
 	pause := min(recheck, millis(r.last.n("retry_after")))
 	if r.last.word != "queued" { // granted, but the lease ended before the reply was read
@@ -215,8 +213,8 @@ func (r *request) sleep(b bound) (*Permit, error) {
 	}
 }
 
-// isNew is whether the server gave this fence after the place in line: the ticket is the next fence of that time, lower by the head
-// start (both in µs).
+// isNew is whether the server gave this fence after the place in line: the ticket is the next fence of that
+// time, lower by the head start (both in µs).
 func (r *request) isNew(fence int64) bool {
 	return fence > r.ticket+1000*r.semaphore.HeadStart.Milliseconds()
 }
@@ -230,10 +228,11 @@ func (r *request) granted(fence, expiresAt int64, end time.Duration) *Permit {
 		tries: r.tries}, expiresAt, end)
 }
 
-// giveUp releases in the background what the id may hold: also after a denial, if an earlier call may come later. The returned channel is closed at its end; nil: it holds nothing.
+// giveUp releases in the background what the id may hold: also after a denial, if an earlier call may come
+// later. The returned channel is closed at its end; nil: it holds nothing.
 func (r *request) giveUp() <-chan struct{} {
 	if r.tries.mayRun() || r.last.word == "queued" || r.last.word == "granted" || r.last.word == "held" {
-		return r.semaphore.gate.release(r.semaphore, r.id, &r.tries)
+		return r.semaphore.gate.releaseLost(r.semaphore, r.id, &r.tries)
 	}
 	return nil
 }

@@ -15,21 +15,39 @@ func (e serverError) Error() string { return string(e) }
 // RedisError makes it a redis.Error.
 func (e serverError) RedisError() {}
 
-// appendCommand adds a command in the protocol of the server. A word is a string or an integer.
+// appendCommand adds a command in the protocol of the server. A word is a text or an integer.
 func appendCommand(out []byte, words []any) []byte {
-	out = append(out, '*')
-	out = strconv.AppendInt(out, int64(len(words)), 10)
+	out = appendLength(out, len(words))
 	for _, word := range words {
-		text, isText := word.(string)
-		if !isText {
-			text = fmt.Sprint(word)
-		}
-		out = append(out, "\r\n$"...)
-		out = strconv.AppendInt(out, int64(len(text)), 10)
-		out = append(out, "\r\n"...)
-		out = append(out, text...)
+		out = appendWord(out, word)
 	}
+	return out
+}
+
+func appendLength(out []byte, words int) []byte {
+	out = strconv.AppendInt(append(out, '*'), int64(words), 10)
 	return append(out, "\r\n"...)
+}
+
+func appendWord(out []byte, word any) []byte {
+	switch word := word.(type) {
+	case string:
+		return appendText(out, word)
+	case int64:
+		return appendNumber(out, word)
+	}
+	return appendNumber(out, int64(word.(int)))
+}
+
+func appendText(out []byte, text string) []byte {
+	out = strconv.AppendInt(append(out, '$'), int64(len(text)), 10)
+	out = append(out, "\r\n"...)
+	return append(append(out, text...), "\r\n"...)
+}
+
+func appendNumber(out []byte, number int64) []byte {
+	var digits [20]byte
+	return appendText(out, string(strconv.AppendInt(digits[:0], number, 10)))
 }
 
 const (
@@ -37,7 +55,8 @@ const (
 	deepest     = 8         // levels of lists; the scripts return two
 )
 
-// readReply reads a reply: a string, an int64, a list, nil or a serverError. Messages that nobody asked for are skipped.
+// readReply reads a reply: a string, an int64, a list, nil or a serverError. Messages that nobody asked for
+// are skipped.
 func readReply(r *bufio.Reader, depth int) (any, error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {
@@ -49,16 +68,16 @@ func readReply(r *bufio.Reader, depth int) (any, error) {
 	if len(line) < 3 || line[len(line)-2] != '\r' || depth > deepest {
 		return nil, fmt.Errorf("%w: %.100q", ErrUnexpectedReply, line)
 	}
-	kind, text := line[0], string(line[1:len(line)-2])
+	kind, text := line[0], line[1:len(line)-2]
 	switch kind {
 	case '+':
-		return text, nil
+		return string(text), nil
 	case '-':
 		return serverError(text), nil
 	case '_':
 		return nil, nil
 	}
-	number, err := strconv.ParseInt(text, 10, 64)
+	number, err := strconv.ParseInt(string(text), 10, 64)
 	switch {
 	case err != nil || kind != ':' && (number < -1 || number > longestText):
 		return nil, fmt.Errorf("%w: %.100q", ErrUnexpectedReply, line)
@@ -70,7 +89,7 @@ func readReply(r *bufio.Reader, depth int) (any, error) {
 		if number == -1 {
 			return nil, nil
 		}
-		var list []any
+		list := make([]any, 0, min(number, 16)) // it grows only with what arrives
 		for range number {
 			value, err := readReply(r, depth+1)
 			if err != nil {
@@ -81,9 +100,6 @@ func readReply(r *bufio.Reader, depth int) (any, error) {
 		if kind == '>' {
 			return readReply(r, depth)
 		}
-		if list == nil {
-			list = []any{}
-		}
 		return list, nil
 	}
 	return nil, fmt.Errorf("%w: %.100q", ErrUnexpectedReply, line)
@@ -92,6 +108,15 @@ func readReply(r *bufio.Reader, depth int) (any, error) {
 func readText(r *bufio.Reader, length int) (any, error) {
 	if length == -1 {
 		return nil, nil
+	}
+	if length+2 <= r.Size() {
+		text, err := r.Peek(length + 2)
+		if err != nil {
+			return nil, err
+		}
+		word := string(text[:length])
+		_, err = r.Discard(length + 2)
+		return word, err
 	}
 	text := make([]byte, length+2)
 	if _, err := io.ReadFull(r, text); err != nil {

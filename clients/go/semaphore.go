@@ -15,27 +15,30 @@ const (
 	Permanent time.Duration = math.MaxInt64
 )
 
-// Semaphore grants permits. At most its limit are held at a time. Set its fields before the first call. Nothing is re-entrant.
-// Invalid fields let each call return ErrInvalid.
+// Semaphore grants permits. At most its limit are held at a time. Set its fields before the first call.
+// Nothing is re-entrant. Invalid fields let each call return ErrInvalid.
 type Semaphore struct {
-	// The lease of each permit: 1 ms to 100 years. Without AutoRenew a permit ends after this time unless Refresh is called.
-	// 0: DefaultLease, renewed in the background until the permit is released. Permanent: no end.
+	// The lease of each permit: 1 ms to 100 years. Without AutoRenew a permit ends after this time unless
+	// Refresh is called. 0: DefaultLease, renewed in the background until the permit is released. Permanent:
+	// no end.
 	Lease time.Duration
 	// Renews the lease in the background until the permit is released.
 	AutoRenew bool
 	// If this number of callers or more wait in line, Acquire returns a *LineFullError. 0: no bound.
 	MaxWaiting int
-	// A permit that is released earlier than this after its grant stays in use until then. The lease is not shorter. 0: no
-	// minimum.
+	// A permit that is released earlier than this after its grant stays in use until then. The lease is not
+	// shorter. 0: no minimum.
 	AtLeast time.Duration
-	// A call joins the line as if it had come that much earlier, up to a day. Only calls that come within the head start after
-	// a waiter can overtake it. 0: none.
+	// A call joins the line as if it had come that much earlier, up to a day. Only calls that come within the
+	// head start after a waiter can overtake it. 0: none.
 	HeadStart time.Duration
-	// A text before the id of each permit, which shows its owner: up to 163 bytes without white space. "": the label of the gate.
+	// A text before the id of each permit, which shows its owner: up to 163 bytes without white space. "":
+	// the label of the gate.
 	Label string
 	// Refuses to acquire while another limit than the declared one is in force: *LimitMismatchError.
 	Strict bool
-	// Is called in a goroutine of its own when a permit is lost, with its id: also if its release finds that it was lost.
+	// Is called in a goroutine of its own when a permit is lost, with its id: also if its release finds that
+	// it was lost.
 	OnLost func(id string)
 
 	gate     *Gate
@@ -46,8 +49,8 @@ type Semaphore struct {
 	err      error // why the name or the limit is not valid
 }
 
-// RWLock is a lock for readers and writers: many readers, or one writer. Both have the calls and the fields of a mutex, and can
-// be used in Several. Acquire one permit of Read to read, or of Write to write.
+// RWLock is a lock for readers and writers: many readers, or one writer. Both have the calls and the fields
+// of a mutex, and can be used in Several. Acquire one permit of Read to read, or of Write to write.
 type RWLock struct {
 	Read, Write *Semaphore
 }
@@ -62,8 +65,9 @@ func newSemaphore(gate *Gate, kind, name string, limit int) *Semaphore {
 	return &Semaphore{gate: gate, name: name, keys: keys, limit: limit, err: checkName(name, limit)}
 }
 
-// TryAcquire returns permits at once, or a *DeniedError. It does not wait in line. It ends with ctx, and within the call timeout
-// of the gate: it is repeated if the server does not answer. After an error nothing stays held.
+// TryAcquire returns permits at once, or a *DeniedError. It does not wait in line. It ends with ctx, and
+// within the call timeout of the gate: it is repeated if the server does not answer. After an error nothing
+// stays held.
 func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error) {
 	r, err := newRequest(ctx, s, permits, "")
 	if err != nil {
@@ -76,10 +80,11 @@ func (s *Semaphore) TryAcquire(ctx context.Context, permits int) (*Permit, error
 	return settled(b, permit, err)
 }
 
-// Acquire waits in line for permits until ctx is done: first come, first served. Then it asks a last time without waiting, and
-// returns at most 50 ms later. It returns the context's error if the permits are not granted (after a deadline a *TimedOutError),
-// a *LineFullError, an *AboveLimitError or ErrRevoked. If the server cannot be reached for 10 s, it returns ErrUnreachable; if no
-// program listens at the address at the first call, and the client is not one of sentinels, at once. After an error nothing stays held.
+// Acquire waits in line for permits until ctx is done: first come, first served. Then it asks a last time
+// without waiting, and returns at most 50 ms later. It returns the context's error if the permits are not
+// granted (after a deadline a *TimedOutError), a *LineFullError, an *AboveLimitError or ErrRevoked. If the
+// server cannot be reached for 10 s, it returns ErrUnreachable; if no program listens at the address at the
+// first call, and the client is not one of sentinels, at once. After an error nothing stays held.
 func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 	r, err := newRequest(ctx, s, permits, "")
 	if err != nil {
@@ -92,9 +97,10 @@ func (s *Semaphore) Acquire(ctx context.Context, permits int) (*Permit, error) {
 	return settled(b, permit, err)
 }
 
-// Do acquires permits as Acquire does, calls work, and releases them. It does not wait for the reply to the release: a later call of
-// this gate for this name runs after it. Its error is that of Acquire, or the one of work as it is. A release that fails is logged,
-// and repeated in the background. The context of work ends with the cause ErrLost when the permit is lost.
+// Do acquires permits as Acquire does, calls work, and releases them. It does not wait for the reply to the
+// release: a later call of this gate for this name runs after it. Its error is that of Acquire, or the one of
+// work as it is. A release that fails is logged, and repeated in the background. The context of work ends
+// with the cause ErrLost when the permit is lost.
 func (s *Semaphore) Do(ctx context.Context, permits int, work func(ctx context.Context, permit *Permit) error) error {
 	permit, err := s.Acquire(ctx, permits)
 	if err != nil {
@@ -103,7 +109,8 @@ func (s *Semaphore) Do(ctx context.Context, permits int, work func(ctx context.C
 	return do(ctx, permit, work)
 }
 
-// DoChecked is Do, but it waits for the reply to the release, and returns ErrLost if work returned no error and the permit was not held until its end.
+// DoChecked is Do, but it waits for the reply to the release, and returns ErrLost if work returned no error
+// and the permit was not held until its end.
 func (s *Semaphore) DoChecked(ctx context.Context, permits int, work func(ctx context.Context, permit *Permit) error) error {
 	permit, err := s.Acquire(ctx, permits)
 	if err != nil {

@@ -18,8 +18,6 @@ type server struct {
 	gate    *Gate
 	options redis.Options // of the client of the program, without its pool and its retries
 	inbox   *inbox
-	// Whether it has the script that releases.
-	hasRelease atomic.Bool
 
 	mu      sync.Mutex // guards the fields below
 	current *connection
@@ -40,7 +38,8 @@ func (g *Gate) newServer(options redis.Options) *server {
 	return s
 }
 
-// plain sets what older versions of go-redis do not have: one attempt to connect, and no messages that nobody asked for.
+// plain sets what older versions of go-redis do not have: one attempt to connect, and no messages that nobody
+// asked for.
 func plain(options any) {
 	set := func(field string, value any) {
 		of := reflect.ValueOf(options).Elem().FieldByName(field)
@@ -118,20 +117,21 @@ func (s *server) open(opening chan struct{}) {
 			}
 		}()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.current, s.failure = nil, got.err
+	var opened *connection
 	if got.err == nil {
-		s.current = newConnection(got.socket)
-		if s.gate.lasting.Err() != nil {
-			s.current.retire(0)
-		} else if s.isOld {
-			s.gate.counts.reconnects.Add(1)
-		}
-		s.isOld = true
+		opened = newConnection(got.socket, s.gate.closing)
 	}
-	s.opening = nil
+	s.mu.Lock()
+	if opened != nil && s.isOld && s.gate.lasting.Err() == nil {
+		s.gate.counts.reconnects.Add(1)
+	}
+	s.current, s.failure, s.opening = opened, got.err, nil
+	s.isOld = s.isOld || opened != nil
 	close(opening)
+	s.mu.Unlock()
+	if opened != nil && s.gate.lasting.Err() != nil {
+		opened.fail(ErrClosed)
+	}
 }
 
 // dial connects and logs in as a client of go-redis with these options, and takes the connection from it.
@@ -201,10 +201,13 @@ func (s *server) run(b bound, words ...any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	call := newSent(nil)
+	call := newSent(nil, words...)
 	began := time.Now()
-	c.send(call, false, words...)
-	return c.wait(b, call, began, s.gate.callTimeout/2)
+	c.send(call)
+	if err := c.wait(b, call, began, s.gate.callTimeout/2); err != nil {
+		return nil, err
+	}
+	return call.value, nil
 }
 
 // serverOf returns the server that has the keys of a semaphore.
@@ -265,7 +268,8 @@ func (g *Gate) all() []*server {
 	return all
 }
 
-// serverAt returns the server of a cluster to which another one refers. Without a host it is on the host of the other one.
+// serverAt returns the server of a cluster to which another one refers. Without a host it is on the host of
+// the other one.
 func (g *Gate) serverAt(from *server, address string) *server {
 	options := from.options
 	if strings.HasPrefix(address, ":") {

@@ -29,12 +29,12 @@ type Several struct {
 	wants []Want
 }
 
-// Several combines these wants. TryAcquire and Acquire return ErrInvalid unless these are 1 to 64 semaphores of this gate, each
-// once.
+// Several combines these wants. TryAcquire and Acquire return ErrInvalid unless these are 1 to 64 semaphores
+// of this gate, each once.
 func (g *Gate) Several(wants ...Want) *Several { return &Several{g, wants} }
 
-// TryAcquire returns permits of all at once, or a *DeniedError. The names must share a group, as in {x}:a and {x}:b. It ignores
-// HeadStart. It ends as TryAcquire of a semaphore does.
+// TryAcquire returns permits of all at once, or a *DeniedError. The names must share a group, as in {x}:a and
+// {x}:b. It ignores HeadStart. It ends as TryAcquire of a semaphore does.
 func (s *Several) TryAcquire(ctx context.Context) (*Permits, error) {
 	requests, err := s.requests(ctx)
 	if err != nil {
@@ -67,14 +67,14 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 		keys = append(keys, of.keys...)
 		args = append(args, r.permits, of.limit, of.firstLease().Milliseconds(), of.AtLeast.Milliseconds())
 	}
-	script := s.gate.scripts["semaphore/try_acquire_several"]
+	run := &scriptCall{s.gate.scripts["semaphore/try_acquire_several"], keys, args, func(last reply) bool { return fits(last, len(requests)) }}
 	var tries tries
 	mayHold := false
 	defer func() {
 		if err != nil && (mayHold || tries.mayRun()) {
 			var releases []<-chan struct{}
 			for _, r := range requests {
-				releases = append(releases, s.gate.release(r.semaphore, id, &tries))
+				releases = append(releases, s.gate.releaseLost(r.semaphore, id, &tries))
 			}
 			for _, released := range releases {
 				if mayHold { // and the server answers
@@ -85,13 +85,9 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 	}()
 	for {
 		asked := clock()
-		last, err := s.gate.repeat(b, "Several", &tries, scriptCall{script, keys, args})
+		last, err := s.gate.repeat(b, "Several", &tries, run)
 		if err != nil {
 			return nil, err
-		}
-		if !fits(last, len(requests)) {
-			mayHold = true
-			return nil, fmt.Errorf("luagate: Several: %w: %s %v", ErrUnexpectedReply, last.word, last.fields)
 		}
 		mayHold = last.n("still_held") > 0 || last.word == "granted" || last.word == "held"
 		switch last.word {
@@ -108,10 +104,10 @@ func (s *Several) try(b bound, requests []*request) (permits []*Permit, err erro
 	}
 }
 
-// grants returns the permits of a reply to a call that was sent after asked, or nil if a lease has ended already. of: the attempts
-// that were not answered.
+// grants returns the permits of a reply to a call that was sent after asked, or nil if a lease has ended
+// already. of: the attempts that were not answered.
 func grants(last reply, requests []*request, asked time.Duration, of tries) (permits []*Permit, err error) {
-	rows, _ := last.fields["permits"].([]any)
+	rows := last.rows("permits")
 	first := time.Duration(0) // the end of the first lease
 	for i, r := range requests {
 		row := numbers(rows, i) // permits fence expires_at in_use limit
@@ -136,17 +132,16 @@ func grants(last reply, requests []*request, asked time.Duration, of tries) (per
 // fits is whether a reply to a call for n semaphores has a row for each, and an index of one of them.
 func fits(last reply, n int) bool {
 	for _, field := range []string{"permits", "usages"} {
-		if rows, isList := last.fields[field].([]any); isList && len(rows) != n {
+		if rows := last.rows(field); rows != nil && len(rows) != n {
 			return false
 		}
 	}
-	_, hasIndex := last.fields["index"]
-	return !hasIndex || last.n("index") >= 1 && last.n("index") <= int64(n)
+	return last.fields.Get("index") == nil || last.n("index") >= 1 && last.n("index") <= int64(n)
 }
 
 func (s *Several) denied(last reply) error {
 	i := last.n("index") - 1
-	usages, _ := last.fields["usages"].([]any)
+	usages := last.rows("usages")
 	of, row := s.wants[i].Semaphore, numbers(usages, int(i)) // in_use limit waiting
 	if of.Strict && int(row[1]) != of.limit {
 		return &LimitMismatchError{of.name, of.limit, int(row[1])}
@@ -154,9 +149,10 @@ func (s *Several) denied(last reply) error {
 	return &DeniedError{usage(of.name, row[0], row[1], row[2], last.n("next_expiry"))}
 }
 
-// Acquire returns permits of all. It waits in line until ctx is done, for one semaphore after the other: by limit, the smallest
-// first, then by key. Permits that are already held are renewed meanwhile. It returns ErrLost if one of them is lost. It ends as
-// Acquire of a semaphore does, at most 100 ms after ctx. After an error nothing stays held.
+// Acquire returns permits of all. It waits in line until ctx is done, for one semaphore after the other: by
+// limit, the smallest first, then by key. Permits that are already held are renewed meanwhile. It returns
+// ErrLost if one of them is lost. It ends as Acquire of a semaphore does, at most 100 ms after ctx. After an
+// error nothing stays held.
 func (s *Several) Acquire(ctx context.Context) (*Permits, error) {
 	if _, err := s.requests(ctx); err != nil {
 		return nil, err
@@ -200,7 +196,7 @@ func (s *Several) inLine(b bound, held map[*Semaphore]*Permit) error {
 			held[want.Semaphore], last = p, p
 			p.lease.renew(true)
 			lost := fmt.Errorf("luagate: %s: %w. It was lost during the wait for another one", want.Semaphore.key(), ErrLost)
-			context.AfterFunc(p.lease.lost, func() { stop(lost) }) // does not refer to the permit
+			p.lease.call(func() { stop(lost) }) // does not refer to the permit
 		}
 		if b.ctx.Err() == nil && ctx.Err() != nil {
 			err = context.Cause(ctx) // a held permit is lost
@@ -219,7 +215,8 @@ func (s *Several) inLine(b bound, held map[*Semaphore]*Permit) error {
 	return nil
 }
 
-// settled returns the result of acquire. After an error it releases the permits, and waits a moment for the replies.
+// settled returns the result of acquire. After an error it releases the permits, and waits a moment for the
+// replies.
 func (s *Several) settled(b bound, acquire func() ([]*Permit, error)) (*Permits, error) {
 	permits, err := acquire()
 	for _, p := range permits {
@@ -254,7 +251,8 @@ func (s *Several) Do(ctx context.Context, work func(ctx context.Context, permits
 	return do(ctx, permits, work)
 }
 
-// DoChecked is Do, but it returns ErrLost if work returned no error and one of the permits was not held until its end.
+// DoChecked is Do, but it returns ErrLost if work returned no error and one of the permits was not held until
+// its end.
 func (s *Several) DoChecked(ctx context.Context, work func(ctx context.Context, permits *Permits) error) error {
 	permits, err := s.Acquire(ctx)
 	if err != nil {
@@ -305,7 +303,8 @@ func (s *Several) inOrder() []Want {
 	})
 }
 
-// Permits are permits of several semaphores. They are held until they are released, or until the first of their leases ends.
+// Permits are permits of several semaphores. They are held until they are released, or until the first of
+// their leases ends.
 type Permits struct {
 	Each []*Permit // in the order of the wants
 
@@ -334,29 +333,26 @@ func (p *Permits) Remaining() time.Duration {
 // IsLost reports whether another client may hold one of them by now. It sends no call.
 func (p *Permits) IsLost() bool { return p.Remaining() == 0 }
 
-// Lost returns a channel that is closed when one of the permits is lost, not when they are released. Each call returns the same
-// channel.
+// Lost returns a channel that is closed when one of the permits is lost, not when they are released. Each
+// call returns the same channel.
 func (p *Permits) Lost() <-chan struct{} {
 	p.watch.Do(func() {
 		lost := make(chan struct{})
 		lose := sync.OnceFunc(func() { close(lost) })
-		for _, permit := range p.Each {
-			permit.Lost() // watches the lease
-			context.AfterFunc(permit.lease.lost, lose)
-		}
+		p.whenLost(lose)
 		p.lost = lost
 	})
 	return p.lost
 }
 
-// Refresh starts all leases anew, or returns ErrLost if one of the permits is lost. It ends with ctx, and within the call timeout
-// of the gate.
+// Refresh starts all leases anew, or returns ErrLost if one of the permits is lost. It ends with ctx, and
+// within the call timeout of the gate.
 func (p *Permits) Refresh(ctx context.Context) error {
 	return errors.Join(p.each(func(permit *Permit) error { return permit.Refresh(ctx) })...)
 }
 
-// Release releases all permits, also if ctx is done. It reports whether all were still held. A second call does no harm. It ends as
-// Release of a permit does.
+// Release releases all permits, also if ctx is done. It reports whether all were still held. A second call
+// does no harm. It ends as Release of a permit does.
 func (p *Permits) Release(ctx context.Context) (bool, error) {
 	gone := errors.New("gone")
 	wereHeld, failed := true, error(nil)
@@ -388,6 +384,13 @@ func (p *Permits) each(f func(*Permit) error) []error {
 	}
 	calls.Wait()
 	return errs
+}
+
+// whenLost calls f for each permit that is lost.
+func (p *Permits) whenLost(f func()) {
+	for _, permit := range p.Each {
+		permit.whenLost(f)
+	}
 }
 
 func (p *Permits) post() {

@@ -8,10 +8,12 @@ import (
 
 var ticketText = regexp.MustCompile(`^[1-9][0-9]{0,15}$`)
 
-// Ticket is a place in line. Of two waiters, the one with the lower ticket is served first. The zero Ticket stands for no place.
+// Ticket is a place in line. Of two waiters, the one with the lower ticket is served first. The zero Ticket
+// stands for no place.
 type Ticket struct{ number int64 }
 
-// ParseTicket returns the ticket with this text, which String returned. It returns ErrInvalid for another text.
+// ParseTicket returns the ticket with this text, which String returned. It returns ErrInvalid for another
+// text.
 func ParseTicket(text string) (Ticket, error) {
 	if !ticketText.MatchString(text) {
 		return Ticket{}, invalid("ticket", text, "the text of a ticket, permit.Ticket.String()")

@@ -1,5 +1,5 @@
-// Package scripts loads and runs the scripts of luagate. The package luagate uses it; use it directly to call a script for which
-// luagate has no method.
+// Package scripts loads and runs the scripts of luagate. The package luagate uses it; use it directly to call
+// a script for which luagate has no method.
 package scripts
 
 import (
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -65,8 +66,8 @@ func Load(folder fs.FS) (map[string]*Script, error) {
 	return manifest.Scripts, nil
 }
 
-// Run runs the script. If the server does not have it, the text is sent: the server stores it. There is no SCRIPT LOAD, because some
-// proxies refuse it.
+// Run runs the script. If the server does not have it, the text is sent: the server stores it. There is no
+// SCRIPT LOAD, because some proxies refuse it.
 func (s *Script) Run(ctx context.Context, rdb redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
 	cmd := rdb.EvalSha(ctx, s.SHA1, keys, args...)
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
@@ -75,41 +76,48 @@ func (s *Script) Run(ctx context.Context, rdb redis.UniversalClient, keys []stri
 	return cmd
 }
 
-// Command returns the words of a call: EVALSHA, or EVAL with the text, which the server stores.
-func (s *Script) Command(withText bool, keys []string, args []any) []any {
-	words := make([]any, 0, 3+len(keys)+len(args))
+// Command returns the command that runs the script, and its first argument. EVAL has the text, which the
+// server stores.
+func (s *Script) Command(withText bool) (command, script string) {
 	if withText {
-		words = append(words, "EVAL", s.text)
-	} else {
-		words = append(words, "EVALSHA", s.SHA1)
+		return "EVAL", s.text
 	}
-	words = append(words, len(keys))
-	for _, key := range keys {
-		words = append(words, key)
-	}
-	return append(words, args...)
+	return "EVALSHA", s.SHA1
 }
 
-// Read returns the word of a reply, and its fields by their names in the manifest: each an int64, or a list of rows.
-func (s *Script) Read(answer any) (string, map[string]any, error) {
+// Fields are the fields of a reply.
+type Fields struct {
+	names  []string
+	values []any
+}
+
+// Get returns the field with this name: an int64, or a list of rows. nil: the reply has none.
+func (f Fields) Get(name string) any {
+	if i := slices.Index(f.names, name); i >= 0 {
+		return f.values[i]
+	}
+	return nil
+}
+
+// Read returns the word of a reply, and its fields by their names in the manifest.
+func (s *Script) Read(answer any) (string, Fields, error) {
 	values, _ := answer.([]any)
-	word, fields := "", map[string]any{}
+	word := ""
 	names, hasNoWord := s.Replies[""]
 	if !hasNoWord && len(values) > 0 {
 		word, _ = values[0].(string)
 		names, values = s.Replies[word], values[1:]
 	}
 	if names == nil || len(values) < len(names) {
-		return "", nil, s.unexpected(answer)
+		return "", Fields{}, s.unexpected(answer)
 	}
 	for i, name := range names {
 		length, isList := rows[s.name][name]
 		if isList && !areRows(values[i], length, s.name == "semaphore/inspect") || !isList && !isNumber(values[i]) {
-			return "", nil, s.unexpected(answer)
+			return "", Fields{}, s.unexpected(answer)
 		}
-		fields[name] = values[i]
 	}
-	return word, fields, nil
+	return word, Fields{names, values}, nil
 }
 
 func (s *Script) unexpected(answer any) error {
@@ -136,14 +144,4 @@ func areRows(value any, length int, haveIDs bool) bool {
 		}
 	}
 	return isList
-}
-
-// Args returns the arguments in the order of the manifest. The last ones may be left out.
-func (s *Script) Args(named map[string]any) (args []any) {
-	for i, name := range s.Argv {
-		if value, given := named[name]; given || i < len(s.Argv)-s.Optional {
-			args = append(args, value)
-		}
-	}
-	return args
 }

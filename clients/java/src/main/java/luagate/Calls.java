@@ -1,5 +1,6 @@
 package luagate;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import java.util.ArrayList;
@@ -7,14 +8,6 @@ import java.util.List;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeoutException;
-import redis.clients.jedis.CommandArguments;
-import redis.clients.jedis.Protocol.Command;
-import redis.clients.jedis.commands.ProtocolCommand;
-import redis.clients.jedis.exceptions.JedisAskDataException;
-import redis.clients.jedis.exceptions.JedisDataException;
-import redis.clients.jedis.exceptions.JedisMovedDataException;
-import redis.clients.jedis.exceptions.JedisNoScriptException;
-import redis.clients.jedis.util.SafeEncoder;
 
 /** Runs scripts: one attempt, or repeated until the server answers. */
 final class Calls {
@@ -33,11 +26,12 @@ final class Calls {
       return isOrdered ? keys.stream().map(Calls::text).toList() : List.of();
     }
 
-    CommandArguments arguments(Command command, String script) {
+    /** The words after EVAL or EVALSHA. */
+    List<byte[]> words(String script) {
       var words = new ArrayList<Object>(List.of(script, keys.size()));
       words.addAll(keys);
       words.addAll(argv);
-      return Calls.arguments(command, words);
+      return bytes(words);
     }
 
     String key() {
@@ -46,20 +40,24 @@ final class Calls {
   }
 
   private static String text(Object key) {
-    return key instanceof String text ? text : SafeEncoder.encode(bytes(key));
+    return key instanceof byte[] bytes ? new String(bytes, UTF_8) : key.toString();
   }
 
-  private static byte[] bytes(Object word) {
-    return word instanceof byte[] bytes ? bytes : SafeEncoder.encode(word.toString());
+  /** Texts, numbers or bytes as bytes. */
+  static List<byte[]> bytes(List<?> words) {
+    return words.stream()
+        .map(word -> word instanceof byte[] bytes ? bytes : word.toString().getBytes(UTF_8))
+        .toList();
   }
 
-  /** A command with these words: texts, numbers or bytes. */
-  static CommandArguments arguments(ProtocolCommand command, List<?> words) {
-    var arguments = new CommandArguments(command);
-    for (Object word : words) {
-      arguments.add((Object) bytes(word)); // old versions of Jedis have only this method
+  /** A reply with texts instead of bytes. */
+  static Object texts(Object reply) {
+    if (reply instanceof List<?> list) {
+      var texts = new ArrayList<Object>(list.size()); // with nulls
+      list.forEach(value -> texts.add(texts(value)));
+      return texts;
     }
-    return arguments;
+    return reply instanceof byte[] ? text(reply) : reply;
   }
 
   final Scripts scripts;
@@ -148,37 +146,32 @@ final class Calls {
     Node.Work<Void> post =
         to -> {
           one.isOn(to);
-          to.post(
-              node.knowsRelease
-                  ? call.arguments(Command.EVALSHA, scripts.script(call.name).sha1())
-                  : call.arguments(Command.EVAL, scripts.text(call.name)), // it must not be refused
-              one);
+          if (node.knowsRelease) {
+            to.post("EVALSHA", call.words(scripts.script(call.name).sha1()), one);
+          } else { // it must not be refused
+            to.post("EVAL", call.words(scripts.text(call.name)), one);
+          }
           return null;
         };
     node.call(List.of(call.key()), post, end, false);
   }
 
   private Reply reply(String name, Answer answer) {
-    return scripts.script(name).reply(SafeEncoder.encodeObject(answer.reply), answer.instant);
+    return scripts.script(name).reply(texts(answer.reply), answer.instant);
   }
 
   private Answer attempt(Call call, long end, boolean isInterruptible)
       throws InterruptedException, Unanswered {
     try {
       return evaluate(servers.node(call.key()), call, end, isInterruptible, false);
-    } catch (JedisAskDataException moving) {
-      if (!servers.isCluster()) {
-        throw moving;
+    } catch (ErrorReply refused) {
+      if (servers.isCluster() && refused.is("ASK")) {
+        return ask(call, refused, end, isInterruptible);
       }
-      Node target = servers.nodeAt(moving.getTargetNode().toString());
-      return evaluate(target, call, end, isInterruptible, true);
-    } catch (JedisMovedDataException moved) {
-      if (!servers.isCluster()) {
-        throw moved;
+      if (servers.isCluster() && refused.is("MOVED")) {
+        servers.renew();
+        throw new Unanswered(refused.getMessage(), refused.ofLibrary(), false);
       }
-      servers.renew();
-      throw new Unanswered(moved.getMessage(), moved, false);
-    } catch (JedisDataException refused) {
       throw explained(call.name, refused);
     } catch (Unanswered lost) {
       servers.renew();
@@ -186,41 +179,56 @@ final class Calls {
     }
   }
 
+  /** Makes the call at the server that {@code ASK <slot> <address>} names. */
+  private Answer ask(Call call, ErrorReply moving, long end, boolean isInterruptible)
+      throws InterruptedException, Unanswered {
+    Node target = servers.nodeAt(moving.getMessage().split(" ")[2]);
+    try {
+      return evaluate(target, call, end, isInterruptible, true);
+    } catch (ErrorReply refused) {
+      throw explained(call.name, refused);
+    }
+  }
+
   /** What a program gets if the server refuses this script. */
-  RuntimeException explained(String name, JedisDataException refused) {
+  RuntimeException explained(String name, ErrorReply refused) {
     return NoPermissionException.is(refused)
         ? NoPermissionException.of(refused, gate.prefix(), scripts.text(name))
-        : refused;
+        : refused.ofLibrary();
   }
 
   private Answer evaluate(Node node, Call call, long end, boolean isInterruptible, boolean isAsking)
       throws InterruptedException, Unanswered {
-    var arguments = call.arguments(Command.EVALSHA, scripts.script(call.name).sha1());
+    var words = call.words(scripts.script(call.name).sha1());
     List<String> names = gate.posted().isEmpty() ? List.of() : call.names();
     gate.posted().awaitRepeated(names, end);
     Node.Work<Answer> first =
         to -> {
           gate.posted().await(names, to, end);
-          return send(to, arguments, isAsking);
+          return send(to, "EVALSHA", words, isAsking);
         };
     try {
       return node.call(names, first, end, isInterruptible);
-    } catch (JedisNoScriptException unknown) {
+    } catch (ErrorReply refused) {
+      if (!refused.is("NOSCRIPT")) {
+        throw refused;
+      }
       // The text is long. To send it can block, so this thread does not do it.
-      var whole = call.arguments(Command.EVAL, scripts.text(call.name)); // the server stores it
-      Node.Work<Answer> work = to -> send(to, whole, isAsking);
+      var whole = call.words(scripts.text(call.name)); // the server stores it
+      Node.Work<Answer> work = to -> send(to, "EVAL", whole, isAsking);
       var sending = new FutureTask<>(() -> node.call(names, work, end, isInterruptible));
       gate.background().run(sending);
       return await(sending, end);
     }
   }
 
-  private static Answer send(Link to, CommandArguments arguments, boolean isAsking) {
+  private static Answer send(Link to, String command, List<byte[]> words, boolean isAsking)
+      throws Unanswered, InterruptedException {
     if (isAsking) {
-      to.execute(arguments(Command.ASKING, List.of()));
+      to.execute("ASKING", List.of());
     }
     long instant = Clock.nanoTime();
-    return new Answer(to.execute(arguments), instant);
+    return new Answer(to.execute(command, words), instant);
   }
 
   private static Answer await(FutureTask<Answer> task, long end)

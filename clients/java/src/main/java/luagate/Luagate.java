@@ -7,13 +7,12 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
-import redis.clients.jedis.UnifiedJedis;
 
 /**
  * Semaphores and locks on one server or cluster. Threads may share all objects. It opens
- * connections of its own with the settings of the client of Jedis: for a server one for each call
- * in progress, at most as many as the pool of the client may have, and one for messages from the
- * first wait on. Its background threads are daemons.
+ * connections of its own with the settings of the client of Jedis or Lettuce: for a server one for
+ * each call in progress, at most as many as the pool of the client may have (8 with Lettuce), and
+ * one for messages from the first wait on. Its background threads are daemons.
  */
 public final class Luagate implements AutoCloseable {
   static final System.Logger LOGGER = System.getLogger("luagate");
@@ -37,14 +36,14 @@ public final class Luagate implements AutoCloseable {
 
   /** The settings of a {@link Luagate}. An invalid one throws {@link InvalidException}. */
   public static final class Builder {
-    private final UnifiedJedis redis;
+    private final Object client;
     private String prefix = "luagate";
     private String label;
     private Duration callTimeout = Duration.ofSeconds(4);
     private Path scripts;
 
-    private Builder(UnifiedJedis redis) {
-      this.redis = redis;
+    private Builder(Object client) {
+      this.client = client;
     }
 
     /** All keys begin with it: 1 to 64 letters, digits, '.', '_', '-' and ':'. */
@@ -81,14 +80,14 @@ public final class Luagate implements AutoCloseable {
     }
   }
 
-  /** Sends nothing. All keys begin with {@code luagate}. */
-  public Luagate(UnifiedJedis redis) {
-    this(builder(redis));
+  /** Sends nothing. All keys begin with {@code luagate}. For the client see {@link #builder}. */
+  public Luagate(Object client) {
+    this(builder(client));
   }
 
-  /** Sends nothing. All keys begin with the prefix. See {@link Builder#prefix}. */
-  public Luagate(UnifiedJedis redis, String prefix) {
-    this(builder(redis).prefix(prefix));
+  /** Sends nothing. All keys begin with the prefix. See {@link Builder#prefix}, {@link #builder}. */
+  public Luagate(Object client, String prefix) {
+    this(builder(client).prefix(prefix));
   }
 
   private Luagate(Builder settings) {
@@ -96,18 +95,19 @@ public final class Luagate implements AutoCloseable {
     label = settings.label;
     callTimeoutNs = settings.callTimeout.toNanos();
     inbox = new Inbox(prefix);
-    servers = new Servers(this, settings.redis);
+    servers = new Servers(this, settings.client);
     Scripts scripts = settings.scripts == null ? new Scripts() : new Scripts(settings.scripts);
     calls = new Calls(this, scripts, servers);
     watch.start();
   }
 
   /**
-   * More settings. Accepted clients: RedisClient, RedisClusterClient and RedisSentinelClient, in
-   * old versions of Jedis JedisPooled, JedisCluster and JedisSentineled.
+   * More settings. Accepted clients: of Jedis RedisClient, RedisClusterClient and
+   * RedisSentinelClient, in old versions JedisPooled, JedisCluster and JedisSentineled; of Lettuce
+   * RedisClient and RedisClusterClient.
    */
-  public static Builder builder(UnifiedJedis redis) {
-    return new Builder(redis);
+  public static Builder builder(Object client) {
+    return new Builder(client);
   }
 
   /**
@@ -160,7 +160,7 @@ public final class Luagate implements AutoCloseable {
   /**
    * Ends all waits and all later calls with {@link ClosedException}, gives up their places in line
    * if the server answers, and ends the background threads. Blocks for a second at most. Permits
-   * stay held until their leases end. The client of Jedis stays open.
+   * stay held until their leases end. The client stays open.
    */
   @Override
   public synchronized void close() {

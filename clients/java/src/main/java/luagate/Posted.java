@@ -4,9 +4,6 @@ import java.lang.System.Logger.Level;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
-import redis.clients.jedis.exceptions.JedisDataException;
-import redis.clients.jedis.exceptions.JedisNoScriptException;
-import redis.clients.jedis.util.SafeEncoder;
 
 /**
  * The release at the end of a block: it is sent, and the reply is read later. If the reply says that
@@ -53,7 +50,7 @@ final class Posted {
     Reply read;
     try {
       var script = settings.gate().calls().scripts.script(SCRIPT);
-      read = script.reply(SafeEncoder.encodeObject(reply), 0);
+      read = script.reply(Calls.texts(reply), 0);
     } catch (RuntimeException unexpected) {
       failed(unexpected);
       return;
@@ -78,7 +75,7 @@ final class Posted {
       link.node.knowsRelease = false;
     }
     on = null;
-    if (!(failure instanceof JedisNoScriptException)) { // the text of the script is sent again
+    if (!(failure instanceof ErrorReply refused && refused.is("NOSCRIPT"))) { // the text of the script is sent again
       log(failure);
     }
     if (settings.gate().isClosed()) {
@@ -95,7 +92,7 @@ final class Posted {
 
   private void log(Exception failure) {
     Exception shown =
-        failure instanceof JedisDataException refused
+        failure instanceof ErrorReply refused
             ? settings.gate().calls().explained(SCRIPT, refused)
             : failure;
     String text = settings.key() + ": the release of the id " + id + " failed";

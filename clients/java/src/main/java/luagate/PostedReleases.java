@@ -101,7 +101,7 @@ final class PostedReleases {
    * until this instant and not long. A block that has not sent its release has not ended: nobody
    * waits for it, since it may itself wait for a connection.
    */
-  void await(List<String> names, Link link, long end) throws InterruptedException {
+  void await(List<String> names, Link link, long end) throws InterruptedException, Unanswered {
     long until = Math.min(end, System.nanoTime() + LONGEST_NS);
     for (String name : names) {
       for (Posted one : of(name)) {

@@ -88,7 +88,7 @@ final class Retry {
     return last != null;
   }
 
-  /** The last error of Jedis if the last attempt was not answered, otherwise null. */
+  /** The last error of the library if the last attempt was not answered, otherwise null. */
   Throwable cause() {
     return last == null ? null : last.getCause();
   }

@@ -7,11 +7,11 @@ import io.lettuce.core.ClientOptions;
 import io.lettuce.core.RedisChannelHandler;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisConnectionException;
 import io.lettuce.core.RedisConnectionStateListener;
 import io.lettuce.core.RedisException;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.TimeoutOptions;
-import io.lettuce.core.api.StatefulConnection;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.cluster.ClusterClientOptions;
 import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
@@ -27,6 +27,7 @@ import io.lettuce.core.protocol.CommandType;
 import io.lettuce.core.protocol.DefaultEndpoint;
 import io.lettuce.core.protocol.ProtocolVersion;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
+import io.lettuce.core.pubsub.RedisPubSubListener;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.netty.channel.Channel;
 import java.nio.ByteBuffer;
@@ -39,7 +40,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.RejectedExecutionException;
@@ -173,13 +173,18 @@ final class LettuceLibrary implements Library {
     nodes = Map.copyOf(found);
   }
 
-  /** The exception of the library as an {@link ErrorReply}, or as an {@link Unanswered}. */
-  private static Unanswered lost(Throwable failed) {
-    Throwable cause = failed instanceof CompletionException ? failed.getCause() : failed;
-    if (cause instanceof RedisCommandExecutionException refused) {
-      throw new ErrorReply(refused);
+  /** What a command or a login failed with: an {@link ErrorReply}, or an {@link Unanswered}. */
+  private static Exception failure(Throwable failed) {
+    for (Throwable cause = failed; cause != null; cause = cause.getCause()) {
+      boolean isReply =
+          cause instanceof RedisCommandExecutionException
+              || cause instanceof RedisConnectionException
+                  && RedisConnectionException.isProtectedMode(cause.getMessage());
+      if (isReply) {
+        return new ErrorReply((RedisException) cause);
+      }
     }
-    return new Unanswered(String.valueOf(cause.getMessage()), cause, false);
+    return new Unanswered(String.valueOf(failed.getMessage()), failed, false);
   }
 
   private record LettuceServer(LettuceLibrary of, RedisURI uri) implements Server {
@@ -199,12 +204,8 @@ final class LettuceLibrary implements Library {
       try {
         return opening.get();
       } catch (ExecutionException failed) {
-        for (Throwable cause = failed; cause != null; cause = cause.getCause()) {
-          if (cause instanceof RedisCommandExecutionException refused) {
-            throw new ErrorReply(refused);
-          }
-        }
-        throw (Exception) failed.getCause();
+        Exception failure = failure(failed.getCause());
+        throw failure instanceof ErrorReply ? failure : (Exception) failed.getCause();
       }
     }
 
@@ -282,7 +283,11 @@ final class LettuceLibrary implements Library {
       } catch (CancellationException closed) {
         throw new Unanswered("the connection was closed", closed, false);
       } catch (ExecutionException failed) {
-        throw lost(failed.getCause());
+        Exception failure = failure(failed.getCause());
+        if (failure instanceof ErrorReply refused) {
+          throw refused;
+        }
+        throw (Unanswered) failure;
       } finally {
         if (isInterrupted) {
           Thread.currentThread().interrupt();
@@ -354,7 +359,7 @@ final class LettuceLibrary implements Library {
       this.channel = channel;
       this.listener = listener;
       connection.addListener((RedisConnectionStateListener) this);
-      connection.addListener((io.lettuce.core.pubsub.RedisPubSubListener<String, String>) this);
+      connection.addListener((RedisPubSubListener<String, String>) this);
     }
 
     @Override
@@ -363,7 +368,7 @@ final class LettuceLibrary implements Library {
       try {
         ended.get();
       } catch (ExecutionException failed) {
-        throw lost(failed.getCause());
+        throw failure(failed.getCause());
       }
     }
 

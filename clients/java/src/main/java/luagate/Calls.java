@@ -21,6 +21,10 @@ final class Calls {
       this(name, keys, argv, true);
     }
 
+    static Call of(CallQueue.Call own) {
+      return new Call(own.script(), own.keys(), own.arguments(), false);
+    }
+
     /** The names whose posted releases it runs after. */
     List<String> names() {
       return isOrdered ? keys.stream().map(Calls::text).toList() : List.of();
@@ -134,9 +138,29 @@ final class Calls {
   }
 
   /** Makes one attempt in the background, also before posted releases. It ends by this instant. */
-  Reply attemptOwn(String name, List<String> keys, List<?> argv, long end)
+  Reply attemptOwn(CallQueue.Call one, long end) throws InterruptedException, Unanswered {
+    return reply(one.script(), attempt(Call.of(one), end, false));
+  }
+
+  /**
+   * The same for several calls at once, on the connection of the first one. Returns the answer to
+   * each; null: it was refused.
+   */
+  List<Answer> attemptOwn(List<CallQueue.Call> all, long end)
       throws InterruptedException, Unanswered {
-    return reply(name, attempt(new Call(name, keys, argv, false), end, false));
+    var calls = all.stream().map(Call::of).toList();
+    var words = calls.stream().map(one -> one.words(scripts.script(one.name).sha1())).toList();
+    Node.Work<List<Answer>> work =
+        to -> {
+          long instant = Clock.nanoTime();
+          var replies = new ArrayList<Answer>();
+          for (Object answer : to.executeAll("EVALSHA", words)) {
+            boolean isRefused = answer instanceof ErrorReply;
+            replies.add(isRefused ? null : new Answer(answer, instant));
+          }
+          return replies;
+        };
+    return servers.node(calls.get(0).key()).call(List.of(), work, end, false);
   }
 
   /** Sends a release by this instant, and leaves the reply to a later call. */
@@ -156,7 +180,8 @@ final class Calls {
     node.call(List.of(call.key()), post, end, false);
   }
 
-  private Reply reply(String name, Answer answer) {
+  /** Reads an answer. Throws an UnexpectedReplyException. */
+  Reply reply(String name, Answer answer) {
     return scripts.script(name).reply(texts(answer.reply), answer.instant);
   }
 

@@ -1,6 +1,7 @@
 package luagate;
 
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 
@@ -28,6 +29,24 @@ final class Link {
     connection.send(command, words);
     readPosted();
     return receive();
+  }
+
+  /** Sends commands at once. Returns the reply to each, or its {@link ErrorReply}. */
+  List<Object> executeAll(String command, List<List<byte[]>> all)
+      throws Unanswered, InterruptedException {
+    for (List<byte[]> words : all) {
+      connection.send(command, words);
+    }
+    readPosted();
+    var replies = new ArrayList<Object>();
+    for (int i = 0; i < all.size(); i++) {
+      try {
+        replies.add(receive());
+      } catch (ErrorReply refused) {
+        replies.add(refused);
+      }
+    }
+    return replies;
   }
 
   private Object receive() throws Unanswered, InterruptedException {

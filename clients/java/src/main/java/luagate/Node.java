@@ -120,10 +120,10 @@ final class Node {
       return work.on(link);
     } catch (Unanswered lost) {
       link.isBroken = true;
-      closeIdle(); // these are as old, so they are probably lost too
-      if (isInterruptible && Thread.interrupted()) {
+      if (isInterruptible && Thread.interrupted()) { // only this connection was closed
         throw new InterruptedException();
       }
+      closeIdle(); // these are as old, so they are probably lost too
       broken.incrementAndGet();
       throw lost;
     } catch (ErrorReply refused) {

@@ -59,18 +59,18 @@ final class Servers {
     gone.close();
   }
 
-  /** Makes a renewal or a release in the background, on a thread for the server of this key. */
-  void run(String key, Runnable call) {
+  /** Makes a renewal or a release in the background, on a thread for its server. */
+  void run(CallQueue.Call call) {
     try {
-      node(key).queue.add(call);
+      node(call.keys().get(0)).queue.add(call);
     } catch (Unanswered noServer) {
       unknown.add(call);
     }
   }
 
   /** As {@link #run}, later. */
-  Future<?> runAfter(long pauseNs, String key, Runnable call) {
-    return gate.background().after(pauseNs, () -> run(key, call));
+  Future<?> runAfter(long pauseNs, CallQueue.Call call) {
+    return gate.background().after(pauseNs, () -> run(call));
   }
 
   /** Asks the cluster in the background which node has which slot. */

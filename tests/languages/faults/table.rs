@@ -110,6 +110,8 @@ const OWN: &str = "its gate has opened connections of its own from the start";
 const IN_RUST: &str = "`tests/permits` tests the releases of the library";
 const NO_CLIENT: &str = "the library has no client of another library below it";
 
+const CANCEL: &str = "`Cancel` ends a wait when its call was answered, or after the read timeout";
+
 /// A fault, the clients that it cannot happen to, and the reason.
 pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     (
@@ -124,6 +126,7 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("second_event_loop", &["python", "javascript", "go", "java", "rust", "rust_async"], NO_LOOP),
     ("silent_server_and_a_cancelled_call", &["python"], "a thread in Python cannot be cancelled"),
     ("cancelled_call_and_other_connections", &["python"], "a thread in Python cannot be cancelled"),
+    ("cancelled_call_and_other_connections", &["rust"], CANCEL),
     ("many_waiters_are_cancelled_on_a_slow_link", &["python"], "a thread in Python cannot be cancelled"),
     ("calls_are_cancelled_at_random", &["python"], "a thread in Python cannot be cancelled"),
     ("calls_for_several_are_cancelled_at_random", &["python"], "a thread in Python cannot be cancelled"),
@@ -156,7 +159,7 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     (
         "silent_server_and_a_cancelled_call",
         &["rust"],
-        "`Cancel` ends a wait when its call was answered, or after the read timeout",
+        CANCEL,
     ),
     ("close_ends_waiters", &["rust", "rust_async"], FLUSH),
     ("close_while_the_server_is_silent", &["rust", "rust_async"], FLUSH),

@@ -86,10 +86,13 @@ func (p *Permit) Release(ctx context.Context) (bool, error) {
 	if err == nil && p.tries.mayRun() {
 		p.semaphore.gate.releaseAgain(p)
 	}
-	if wasHeld && word == "gone" && isOnly {
+	if err != nil || word == "released" || !wasHeld {
+		return word == "released", err
+	}
+	if isOnly {
 		p.lease.announce()
 	}
-	return word == "released", err
+	return !isOnly, nil // a copy whose reply was lost has released it
 }
 
 // Downgrade makes a writer of an RWLock a reader, without a moment in which another writer can come. It returns ErrLost if the

@@ -388,6 +388,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "tls")]
     fn an_address_names_its_hosts_also_after_it_was_written_and_read_again() {
         let hosts = |url: &str| Address::parse(url).unwrap().hosts();
         for (url, expected) in [

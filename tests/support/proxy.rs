@@ -356,7 +356,9 @@ impl ProxyState {
 
     /// Notes what a piece of calls contains.
     fn note(&self, piece: &[u8], sent: &Sent) {
-        sent.script.store(is_script(piece), Ordering::SeqCst);
+        if is_script(piece) || piece.starts_with(b"*") {
+            sent.script.store(is_script(piece), Ordering::SeqCst);
+        }
         if contains(piece, b"\r\nSUBSCRIBE\r\n") {
             sent.subscription.store(self.lost.load(Ordering::SeqCst), Ordering::SeqCst);
         }
@@ -421,7 +423,7 @@ fn take(left: &AtomicI32) -> bool {
 
 /// Whether this is a script call.
 fn is_script(piece: &[u8]) -> bool {
-    contains(piece, b"EVALSHA")
+    contains(piece, b"\r\nEVALSHA\r\n") || contains(piece, b"\r\nEVAL\r\n")
 }
 
 /// Whether it contains this text. Client libraries write commands in different case.

@@ -95,13 +95,13 @@ impl Refusals {
     }
 }
 
-fn is(command: &[u8], name: &str) -> bool {
+pub fn is(command: &[u8], name: &str) -> bool {
     let words = String::from_utf8_lossy(command);
     words.split("\r\n").nth(2).is_some_and(|first| first.eq_ignore_ascii_case(name))
 }
 
 /// The bytes of one command or one reply.
-fn frame(from: &mut impl BufRead) -> Result<Vec<u8>> {
+pub fn frame(from: &mut impl BufRead) -> Result<Vec<u8>> {
     let mut frame = Vec::new();
     let mut open = 1_u64;
     while open > 0 {

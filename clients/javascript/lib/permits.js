@@ -57,8 +57,9 @@ class Permit {
       const args = { id: this.id, keep: 0 };
       const { word } = await this.#gate.call(this.#settings, 'release', args, undefined, { attempts });
       this.#ended();
-      if (word === 'gone' && wasHeld && !attempts.isUnsure) this.lease.count();
-      return word === 'released';
+      const isReleased = word === 'released' || (wasHeld && attempts.isUnsure); // by the copy whose reply was lost
+      if (wasHeld && !isReleased) this.lease.count();
+      return isReleased;
     } catch (error) {
       this.releaseLater();
       throw error;

@@ -4,6 +4,7 @@ A caller reads its own reply, on an open connection and at most until its deadli
 connections, and make the calls of clients that do more than send a command.
 """
 
+import contextvars
 import queue
 import socket
 import sys
@@ -16,7 +17,7 @@ from functools import partial
 from typing import Any
 
 import redis
-from luagate import clock, failures
+from luagate import clock, failures, process
 from luagate.operation import Job
 from luagate.posted import ORDER, READ_AFTER, Line, Posted, of_key
 from luagate.scripts import Commands
@@ -73,8 +74,8 @@ class Calls:
         job.is_done = True
 
     def run_elsewhere(self, job: Job) -> None:
-        """Runs a call on another thread."""
-        self._workers.put(partial(self._run, job))
+        """Runs a call on another thread, in the context of this one: a tracer may want to know the caller."""
+        self._workers.put(partial(contextvars.copy_context().run, self._run, job))
 
     def _run(self, job: Job) -> None:
         session, client, line = self._session, None, None
@@ -309,7 +310,7 @@ class Workers:
         try:
             self._idle.pop()
         except IndexError:
-            thread = threading.Thread(target=self._run, args=(work,), name="luagate-call", daemon=True)
+            thread = process.thread(self._run, work, name="luagate-call")
             try:
                 thread.start()
             except KeyError as error:  # `start` replaces an error of a signal handler that comes after the thread has begun

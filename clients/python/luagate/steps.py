@@ -95,8 +95,9 @@ def _release(operation: Operation, claims: list[tuple[Claim, Held, bool]], were_
     for claim, held, was_held in claims:
         reply = yield from operation.call("release", claim.settings.keys, id=claim.id, keep=0)
         claim.is_clean = True
-        were_held &= reply.word == "released"
-        if reply.word != "released" and was_held and not claim.is_repeated:
+        is_released = reply.word == "released" or was_held and claim.is_repeated  # by the copy whose reply was lost
+        were_held &= is_released
+        if was_held and not is_released:
             held.count_loss()
         if held.is_unsure:
             operation.session.agenda.release_again(held)

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -270,6 +271,7 @@ class _Session(Session):
         self._agenda: threading.Thread | None = None
         self._listeners: dict[Inbox, threading.Thread] = {}
         self._closing: queue.SimpleQueue[None] = queue.SimpleQueue()
+        process.at_end(partial(_close, weakref.ref(self)))
 
     def mailbox(self) -> "queue.SimpleQueue[Any]":
         return queue.SimpleQueue()
@@ -300,7 +302,7 @@ class _Session(Session):
             with self._lock:
                 if self._agenda is None:
                     work = partial(_run, self.agenda.loop(), self.agenda.mailbox)
-                    thread = threading.Thread(target=work, name="luagate-agenda", daemon=True)
+                    thread = process.thread(work, name="luagate-agenda")
                     with suppress(RuntimeError):  # no thread can be started: the next call tries again
                         thread.start()
                         self._agenda = thread
@@ -312,7 +314,7 @@ class _Session(Session):
     def _start_listening(self, inbox: Inbox) -> None:
         with self._lock:
             if inbox not in self._listeners and not self.is_closed:
-                thread = threading.Thread(target=self._listen, args=(inbox,), name="luagate-inbox", daemon=True)
+                thread = process.thread(self._listen, inbox, name="luagate-inbox")
                 self._listeners[inbox] = thread
                 try:
                     thread.start()
@@ -378,6 +380,11 @@ def _run(steps: Steps[T], mailbox: Any) -> T:
         return end.value  # type: ignore[no-any-return]
     finally:
         steps.close()
+
+
+def _close(session: "weakref.ref[_Session]") -> None:
+    if of_gate := session():
+        of_gate.close()
 
 
 def _disconnect(inbox: Inbox) -> None:

@@ -18,12 +18,14 @@ mod posted;
 mod process;
 pub mod rust;
 mod scene;
+mod scripted;
 mod sentinel;
 mod several;
 mod silence;
 mod subscription;
 mod suspend;
 mod table;
+mod traces;
 mod work;
 
 use crate::languages::language::{self, Language};
@@ -31,7 +33,7 @@ use crate::{support, trial};
 use client::Client;
 use libtest_mimic::Trial;
 
-/// Every fault with every client. `no_server`: why none can run.
+/// Every fault and every trace with every client. `no_server`: why none can run.
 pub fn trials(languages: &[Language], no_server: Option<&str>) -> Vec<Trial> {
     let mut trials = Vec::new();
     let clients = Client::all(languages);
@@ -45,6 +47,13 @@ pub fn trials(languages: &[Language], no_server: Option<&str>) -> Vec<Trial> {
             let missing = client.missing().map(str::to_owned);
             let name = format!("{}::{}", client.name, fault.name);
             trials.push(trial(name, missing.as_deref().or(no_server), move || test(&client)));
+        }
+    }
+    for client in clients.iter().filter(|client| client.name == client.base()) {
+        for trace in traces::all().into_iter().filter(|trace| trace.holds(client)) {
+            let (client, name) = (client.clone(), format!("{}::trace_{}", client.name, trace.test_name()));
+            let missing = client.missing().map(str::to_owned);
+            trials.push(trial(name, missing.as_deref().or(no_server), move || trace.play(&client)));
         }
     }
     let up_to_date = move || parity::is_current(&clients);

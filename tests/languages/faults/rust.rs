@@ -357,7 +357,12 @@ impl Program {
     fn acquire(&self, call: &str, verb: &str, keys: &Keys) -> Result<Held, String> {
         let mut wants = Vec::new();
         for want in keys.wants() {
-            wants.push(self.semaphore(keys, &want)?);
+            let (mut semaphore, permits) = self.semaphore(keys, &want)?;
+            if keys.get("report") == Some("1") {
+                let lost = format!("! lost {call}");
+                semaphore = semaphore.on_lost(move |_| drop(writeln!(std::io::stdout().lock(), "{lost}")));
+            }
+            wants.push((semaphore, permits));
         }
         let timeout = (verb == "acquire").then(|| keys.duration("timeout").unwrap_or(FOR_EVER));
         if self.runtime.is_none() {
@@ -420,14 +425,18 @@ impl Program {
         let returns = keys.get("work") != Some("error");
         let working = format!("! working {call}");
         let answer = if returns { "returned value=work" } else { "raised" }.to_owned();
-        if self.runtime.is_none() {
+        let check = keys.get("check") == Some("1");
+        if self.runtime.is_none() || !check {
             let held = self.acquire(call, "acquire", keys)?;
             let _ = writeln!(std::io::stdout().lock(), "{working}");
             std::thread::sleep(hold);
+            if !check {
+                drop(held);
+                return Ok(answer);
+            }
             let is_lost =
                 self.release_held(call, held).is_ok_and(|released| released == "released held=false");
-            let reports = is_lost && returns && keys.get("check") == Some("1");
-            return if reports { Err("error kind=lost".to_owned()) } else { Ok(answer) };
+            return if is_lost && returns { Err("error kind=lost".to_owned()) } else { Ok(answer) };
         }
         let (semaphore, _) = self.semaphore(keys, &keys.wants()[0])?;
         let timeout = keys.duration("timeout").unwrap_or(FOR_EVER);

@@ -107,7 +107,6 @@ const NO_LOOP: &str = "only asyncio binds objects to an event loop";
 const AT_ONCE: &str = "callers that are not in line yet get the error at once, and decide";
 const FLUSH: &str = "`flush` waits for releases; a `Cancel` or a dropped future ends waiters";
 const OWN: &str = "its gate has opened connections of its own from the start";
-const IN_RUST: &str = "`tests/permits` tests the releases of the library";
 const NO_CLIENT: &str = "the library has no client of another library below it";
 
 const CANCEL: &str = "`Cancel` ends a wait when its call was answered, or after the read timeout";
@@ -165,13 +164,10 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("close_while_the_server_is_silent", &["rust", "rust_async"], FLUSH),
     ("client_is_closed_before_the_gate", &["rust", "rust_async"], NO_CLIENT),
     ("other_kinds_of_client_objects", &["rust", "rust_async"], NO_CLIENT),
-    ("block_ends_and_replies_are_held_back", &["rust", "rust_async"], IN_RUST),
-    ("call_follows_the_release_of_a_block", &["rust", "rust_async"], IN_RUST),
-    ("release_of_a_block_finds_a_loss", &["rust", "rust_async"], IN_RUST),
+    ("release_of_a_block_finds_a_loss", &["rust", "rust_async"], "`Permit::release` returns it"),
     ("client_without_a_free_connection", &["rust", "rust_async"], NO_CLIENT),
     ("client_without_a_free_connection", &["python", "asyncio", "javascript", "java"], OWN),
     ("invalid_arguments", &["rust", "rust_async"], "`tests/contract/fuzz_arguments` tests it"),
-    ("work_loses_its_permit_and_does_not_ask", &["rust_async"], "`run_async` always reports a loss"),
     ("work_loses_its_permit_and_fails", &["rust_async"], "`run_async` ends the work at the loss"),
 ];
 

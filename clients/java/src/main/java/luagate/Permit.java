@@ -209,7 +209,8 @@ public final class Permit implements AutoCloseable {
     Retry retry = retry();
     try {
       boolean isReleased = release(0, retry).word().equals("released");
-      if (!isReleased && wasHeld && !retry.isUnsure()) {
+      isReleased |= wasHeld && retry.isUnsure(); // by the copy whose reply was lost
+      if (!isReleased && wasHeld) {
         lease.countLoss();
       }
       releaseAgain();

@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::scene::Scene;
-use super::support::{assert_in_time, eventually};
 use super::support::random::Random;
+use super::support::{assert_in_time, eventually};
 use libtest_mimic::Failed;
 use luagate::Semaphore;
 use std::time::{Duration, Instant};

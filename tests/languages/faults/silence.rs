@@ -174,7 +174,10 @@ pub fn a_cancelled_call_ends_no_other_connection(client: &Client) -> Result<(), 
     let before = connections(&scene.server);
     scene.server.pause();
     let call = scene.driver.send("acquire gate=g permit=p name=line");
-    assert!(scene.driver.ends_within(&call, Duration::from_millis(300)).is_none(), "it ended without an answer");
+    assert!(
+        scene.driver.ends_within(&call, Duration::from_millis(300)).is_none(),
+        "it ended without an answer"
+    );
     scene.driver.cancel(&call);
     scene.driver.end(&call).0.is_error("cancelled");
     scene.server.resume();

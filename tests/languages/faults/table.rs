@@ -155,11 +155,7 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         &["rust", "rust_async"],
         "`tests/waiting/waiting/outages.rs` tests it",
     ),
-    (
-        "silent_server_and_a_cancelled_call",
-        &["rust"],
-        CANCEL,
-    ),
+    ("silent_server_and_a_cancelled_call", &["rust"], CANCEL),
     ("close_ends_waiters", &["rust", "rust_async"], FLUSH),
     ("close_while_the_server_is_silent", &["rust", "rust_async"], FLUSH),
     ("client_is_closed_before_the_gate", &["rust", "rust_async"], NO_CLIENT),

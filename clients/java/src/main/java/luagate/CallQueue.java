@@ -79,19 +79,19 @@ final class CallQueue {
       calls.forEach(this::makeAlone);
       return;
     }
-    List<Calls.Answer> answers;
+    List<Reply> replies;
     try {
-      answers = gate.calls().attemptOwn(calls, System.nanoTime() + LONGEST_ATTEMPT_NS);
+      replies = gate.calls().attemptOwn(calls, System.nanoTime() + LONGEST_ATTEMPT_NS);
     } catch (Unanswered | RuntimeException | InterruptedException failed) {
       calls.forEach(call -> call.failed(failed));
       return;
     }
     var refused = new ArrayList<Call>();
     for (int i = 0; i < calls.size(); i++) {
-      if (answers.get(i) == null) {
+      if (replies.get(i) == null) {
         refused.add(calls.get(i));
       } else {
-        take(calls.get(i), answers.get(i));
+        calls.get(i).answered(replies.get(i));
       }
     }
     if (!refused.isEmpty()) {
@@ -105,17 +105,6 @@ final class CallQueue {
         }
       }
     }
-  }
-
-  private void take(Call call, Calls.Answer answer) {
-    Reply reply;
-    try {
-      reply = gate.calls().reply(call.script(), answer);
-    } catch (UnexpectedReplyException unexpected) {
-      call.failed(unexpected);
-      return;
-    }
-    call.answered(reply);
   }
 
   /** Returns what it failed with, or null. */

@@ -11,23 +11,35 @@ import java.util.concurrent.TimeoutException;
 
 /** Runs scripts: one attempt, or repeated until the server answers. */
 final class Calls {
-  /** A reply of the server, and an instant before the call was sent. */
-  record Answer(Object reply, long instant) {}
+  /**
+   * A reply of the server, as it came and as it is read, and how many posted releases had failed
+   * when the call was sent.
+   */
+  private record Answer(Object reply, Reply read, long failures) {}
+
+  /** The order of a call and of the posted releases of its names. */
+  private enum Order {
+    /** It runs after them. */
+    AFTER,
+    /** The same, and its reply is not read. */
+    AFTER_UNREAD,
+    /** It may run before them. */
+    ANY
+  }
 
   /** A call of a script. Keys and arguments are texts, numbers or bytes. */
-  private record Call(String name, List<?> keys, List<?> argv, boolean isOrdered) {
-    /** It runs after the posted releases of its names. */
+  private record Call(String name, List<?> keys, List<?> argv, Order order) {
     Call(String name, List<?> keys, List<?> argv) {
-      this(name, keys, argv, true);
+      this(name, keys, argv, Order.AFTER);
     }
 
     static Call of(CallQueue.Call own) {
-      return new Call(own.script(), own.keys(), own.arguments(), false);
+      return new Call(own.script(), own.keys(), own.arguments(), Order.ANY);
     }
 
     /** The names whose posted releases it runs after. */
     List<String> names() {
-      return isOrdered ? keys.stream().map(Calls::text).toList() : List.of();
+      return order == Order.ANY ? List.of() : keys.stream().map(Calls::text).toList();
     }
 
     /** The words after EVAL or EVALSHA. */
@@ -86,12 +98,25 @@ final class Calls {
 
   /** The same, as {@code retry} says. */
   Reply call(String name, List<String> keys, List<?> argv, Retry retry) {
-    return reply(name, answer(new Call(name, keys, argv), retry));
+    return answer(new Call(name, keys, argv), retry).read();
+  }
+
+  /**
+   * The same, for a call that a late release would change. If it is denied, and a posted release has
+   * failed since it was sent, it is made once more: that release may have run after it.
+   */
+  Reply callOnceMore(String name, List<String> keys, List<?> argv, Retry retry) {
+    var call = new Call(name, keys, argv);
+    Answer answer = answer(call, retry);
+    boolean isLate = gate.posted().failures() != answer.failures;
+    boolean isDoubtful = isLate && answer.read.word().equals("denied");
+    return isDoubtful ? answer(call, retry).read : answer.read;
   }
 
   /** As {@link #call}, with keys and arguments of any bytes. Returns the reply as it came. */
   Object run(String name, List<byte[]> keys, List<byte[]> argv) {
-    return answer(new Call(name, keys, argv), new Retry(name, gate.callTimeoutNs(), false)).reply();
+    var call = new Call(name, keys, argv, Order.AFTER_UNREAD);
+    return answer(call, new Retry(name, gate.callTimeoutNs(), false)).reply();
   }
 
   private Answer answer(Call call, Retry retry) {
@@ -114,7 +139,7 @@ final class Calls {
   /** Repeats a call as {@code retry} says. An interrupt ends it. */
   Reply repeat(String name, List<String> keys, List<?> argv, Retry retry)
       throws InterruptedException {
-    return reply(name, repeat(new Call(name, keys, argv), retry, true));
+    return repeat(new Call(name, keys, argv), retry, true).read();
   }
 
   private Answer repeat(Call call, Retry retry, boolean isInterruptible)
@@ -134,29 +159,29 @@ final class Calls {
   /** Makes one attempt, which ends by this instant, or by an interrupt. */
   Reply attempt(String name, List<String> keys, List<?> argv, long end)
       throws InterruptedException, Unanswered {
-    return reply(name, attempt(new Call(name, keys, argv), end, true));
+    return attempt(new Call(name, keys, argv), end, true).read();
   }
 
   /** Makes one attempt in the background, also before posted releases. It ends by this instant. */
   Reply attemptOwn(CallQueue.Call one, long end) throws InterruptedException, Unanswered {
-    return reply(one.script(), attempt(Call.of(one), end, false));
+    return attempt(Call.of(one), end, false).read();
   }
 
   /**
-   * The same for several calls at once, on the connection of the first one. Returns the answer to
+   * The same for several calls at once, on the connection of the first one. Returns the reply to
    * each; null: it was refused.
    */
-  List<Answer> attemptOwn(List<CallQueue.Call> all, long end)
+  List<Reply> attemptOwn(List<CallQueue.Call> all, long end)
       throws InterruptedException, Unanswered {
     var calls = all.stream().map(Call::of).toList();
     var words = calls.stream().map(one -> one.words(scripts.script(one.name).sha1())).toList();
-    Node.Work<List<Answer>> work =
+    Node.Work<List<Reply>> work =
         to -> {
           long instant = Clock.nanoTime();
-          var replies = new ArrayList<Answer>();
-          for (Object answer : to.executeAll("EVALSHA", words)) {
-            boolean isRefused = answer instanceof ErrorReply;
-            replies.add(isRefused ? null : new Answer(answer, instant));
+          var replies = new ArrayList<Reply>();
+          for (Object reply : to.executeAll("EVALSHA", words)) {
+            String name = calls.get(replies.size()).name;
+            replies.add(reply instanceof ErrorReply ? null : read(name, reply, instant));
           }
           return replies;
         };
@@ -180,9 +205,12 @@ final class Calls {
     node.call(List.of(call.key()), post, end, false);
   }
 
-  /** Reads an answer. Throws an UnexpectedReplyException. */
-  Reply reply(String name, Answer answer) {
-    return scripts.script(name).reply(texts(answer.reply), answer.instant);
+  /**
+   * Reads a reply to a call that was sent after this instant. Throws an UnexpectedReplyException:
+   * then the connection must be closed, since the next reply may belong to this call.
+   */
+  Reply read(String name, Object reply, long instant) {
+    return scripts.script(name).reply(texts(reply), instant);
   }
 
   private Answer attempt(Call call, long end, boolean isInterruptible)
@@ -226,34 +254,45 @@ final class Calls {
       throws InterruptedException, Unanswered {
     var words = call.words(scripts.script(call.name).sha1());
     List<String> names = gate.posted().isEmpty() ? List.of() : call.names();
-    gate.posted().awaitRepeated(names, end);
     Node.Work<Answer> first =
-        to -> {
-          gate.posted().await(names, to, end);
-          return send(to, "EVALSHA", words, isAsking);
-        };
+        to ->
+            gate.posted().await(names, to, end)
+                ? send(to, call, "EVALSHA", words, isAsking)
+                : null;
     try {
-      return node.call(names, first, end, isInterruptible);
+      while (gate.posted().awaitRepeated(names, end)) {
+        Answer answer = node.call(names, first, end, isInterruptible);
+        if (answer != null) {
+          return answer;
+        }
+        if (System.nanoTime() - end >= 0) {
+          break;
+        }
+      }
+      throw new Unanswered("an earlier release is not confirmed", null, false);
     } catch (ErrorReply refused) {
       if (!refused.is("NOSCRIPT")) {
         throw refused;
       }
       // The text is long. To send it can block, so this thread does not do it.
       var whole = call.words(scripts.text(call.name)); // the server stores it
-      Node.Work<Answer> work = to -> send(to, "EVAL", whole, isAsking);
+      Node.Work<Answer> work = to -> send(to, call, "EVAL", whole, isAsking);
       var sending = new FutureTask<>(() -> node.call(names, work, end, isInterruptible));
       gate.background().run(sending);
       return await(sending, end);
     }
   }
 
-  private static Answer send(Link to, String command, List<byte[]> words, boolean isAsking)
+  private Answer send(Link to, Call call, String command, List<byte[]> words, boolean isAsking)
       throws Unanswered, InterruptedException {
     if (isAsking) {
       to.execute("ASKING", List.of());
     }
     long instant = Clock.nanoTime();
-    return new Answer(to.execute(command, words), instant);
+    long failures = gate.posted().failures();
+    Object reply = to.execute(command, words);
+    boolean isUnread = call.order == Order.AFTER_UNREAD;
+    return new Answer(reply, isUnread ? null : read(call.name, reply, instant), failures);
   }
 
   private static Answer await(FutureTask<Answer> task, long end)

@@ -2,7 +2,6 @@ package luagate;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 
-import java.lang.System.Logger.Level;
 import java.lang.ref.WeakReference;
 import java.util.List;
 import java.util.concurrent.Future;
@@ -219,7 +218,7 @@ final class Lease {
 
   private void log(String what, Exception failed) {
     String text = settings.key() + ": the permit of the id " + id + " is " + what;
-    Luagate.LOGGER.log(Level.WARNING, text, failed);
+    settings.gate().warn(text, failed);
   }
 
   private synchronized void expire() {

@@ -86,7 +86,11 @@ final class Link {
         posted.remove().failed(refused);
         continue;
       }
-      posted.remove().replied(reply);
+      try {
+        posted.remove().replied(reply);
+      } catch (UnexpectedReplyException unexpected) { // the next reply may belong to this release
+        throw new Unanswered(unexpected.getMessage(), unexpected, false);
+      }
     }
   }
 

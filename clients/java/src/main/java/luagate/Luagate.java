@@ -3,6 +3,7 @@ package luagate;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
+import java.lang.System.Logger.Level;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
@@ -15,7 +16,7 @@ import java.util.concurrent.CountDownLatch;
  * one for messages from the first wait on. Its background threads are daemons.
  */
 public final class Luagate implements AutoCloseable {
-  static final System.Logger LOGGER = System.getLogger("luagate");
+  private static final System.Logger LOGGER = System.getLogger("luagate");
 
   private static final long LONGEST_RELEASES_NS = MILLISECONDS.toNanos(800);
   private static final long LONGEST_CLOSE_NS = MILLISECONDS.toNanos(1_000);
@@ -219,6 +220,16 @@ public final class Luagate implements AutoCloseable {
 
   long callTimeoutNs() {
     return callTimeoutNs;
+  }
+
+  /** Logs in a thread of its own: a handler of the program may block, or may use its permits. */
+  void warn(String text, Throwable failed) {
+    Runnable log = () -> LOGGER.log(Level.WARNING, text, failed);
+    if (background.isClosed()) {
+      log.run();
+    } else {
+      background.run(log);
+    }
   }
 
   Background background() {

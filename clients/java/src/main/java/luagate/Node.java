@@ -126,6 +126,9 @@ final class Node {
       closeIdle(); // these are as old, so they are probably lost too
       broken.incrementAndGet();
       throw lost;
+    } catch (UnexpectedReplyException unexpected) {
+      link.isBroken = true; // the next reply may belong to this call
+      throw unexpected;
     } catch (ErrorReply refused) {
       if (refused.is("NOSCRIPT") || !ServerError.of(refused).isPassing()) {
         throw refused;

@@ -4,7 +4,6 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 import static java.util.concurrent.TimeUnit.SECONDS;
 
-import java.lang.System.Logger.Level;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -113,13 +112,8 @@ final class Release implements CallQueue.Call {
       return;
     }
     if (!(failure instanceof InterruptedException)) { // only `close` interrupts
-      log(failure);
+      settings.gate().warn(settings.key() + ": the id " + id + " could not be released", failure);
     }
     answered(null);
-  }
-
-  private void log(Exception failed) {
-    Luagate.LOGGER.log(
-        Level.WARNING, settings.key() + ": the id " + id + " could not be released", failed);
   }
 }

@@ -77,7 +77,8 @@ final class Request {
   }
 
   private Reply call() {
-    return gate.calls().call("semaphore/acquire", settings.keys(), arguments(0, ""), retry);
+    return gate.calls()
+        .callOnceMore("semaphore/acquire", settings.keys(), arguments(0, ""), retry);
   }
 
   /** Waits in line until {@code end}, by {@link System#nanoTime}. */

@@ -18,7 +18,7 @@ const BOUND: Duration = Duration::from_secs(10);
 const TO_BE_REPAIRED: [(&[&str], &str); 3] = [
     (&["python", "asyncio", "javascript", "go"], "a denial"),
     (&["python", "asyncio"], "a release that failed is sent before"),
-    (&["go"], "after a reply that the script never returns"),
+    (&["go"], "after a reply"),
 ];
 
 pub struct Trace {

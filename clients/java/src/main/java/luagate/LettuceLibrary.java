@@ -12,6 +12,7 @@ import io.lettuce.core.RedisConnectionStateListener;
 import io.lettuce.core.RedisException;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.TimeoutOptions;
+import io.lettuce.core.api.StatefulConnection;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.cluster.ClusterClientOptions;
 import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
@@ -187,6 +188,13 @@ final class LettuceLibrary implements Library {
     return new Unanswered(String.valueOf(failed.getMessage()), failed, false);
   }
 
+  /** Lettuce logs a warning if a connection is closed twice. */
+  private static void close(StatefulConnection<?, ?> connection) {
+    if (connection.isOpen()) {
+      connection.closeAsync();
+    }
+  }
+
   private record LettuceServer(LettuceLibrary of, RedisURI uri) implements Server {
     @Override
     public Connection connect() throws Exception {
@@ -297,7 +305,7 @@ final class LettuceLibrary implements Library {
 
     @Override
     public void close() {
-      connection.closeAsync();
+      LettuceLibrary.close(connection);
     }
   }
 
@@ -403,7 +411,7 @@ final class LettuceLibrary implements Library {
 
     @Override
     public void close() {
-      connection.closeAsync();
+      LettuceLibrary.close(connection);
     }
   }
 }

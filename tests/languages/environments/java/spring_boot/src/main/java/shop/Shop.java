@@ -57,7 +57,7 @@ public class Shop {
     private void checkSettings() throws InterruptedException {
       var mutex = gate.mutex("stock");
       try (var held = mutex.acquire(Duration.ofSeconds(20))) {
-        check(redis.hasKey("luagate:semaphore:{stock}"), "the gate uses another database");
+        check(redis.hasKey("luagate:mutex:{stock}"), "the gate uses another database");
         try (var never = mutex.acquire(Duration.ofMillis(50))) {
           throw new AssertionError("two have the lock");
         } catch (TimedOutException expected) {

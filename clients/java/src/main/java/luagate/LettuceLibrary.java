@@ -4,6 +4,7 @@ import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.ClientOptions;
+import io.lettuce.core.ConnectionFuture;
 import io.lettuce.core.RedisChannelHandler;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
@@ -208,9 +209,13 @@ final class LettuceLibrary implements Library {
     }
 
     /** Waits for a connection. An error reply to the login is thrown as such. */
-    private static <T> T opened(Future<T> opening) throws Exception {
+    private static <T extends StatefulConnection<?, ?>> T opened(ConnectionFuture<T> opening)
+        throws Exception {
       try {
         return opening.get();
+      } catch (InterruptedException gateIsClosed) {
+        opening.thenAccept(late -> late.closeAsync());
+        throw gateIsClosed;
       } catch (ExecutionException failed) {
         Exception failure = failure(failed.getCause());
         throw failure instanceof ErrorReply ? failure : (Exception) failed.getCause();
@@ -411,6 +416,7 @@ final class LettuceLibrary implements Library {
 
     @Override
     public void close() {
+      ended.complete(null);
       LettuceLibrary.close(connection);
     }
   }

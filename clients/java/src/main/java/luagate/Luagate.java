@@ -87,7 +87,7 @@ public final class Luagate implements AutoCloseable {
     this(builder(client));
   }
 
-  /** Sends nothing. All keys begin with the prefix. See {@link Builder#prefix}, {@link #builder}. */
+  /** Sends nothing. All keys begin with the prefix. See {@link Builder#prefix}. */
   public Luagate(Object client, String prefix) {
     this(builder(client).prefix(prefix));
   }

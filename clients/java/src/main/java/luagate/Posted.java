@@ -75,7 +75,8 @@ final class Posted {
       link.node.knowsRelease = false;
     }
     on = null;
-    if (!(failure instanceof ErrorReply refused && refused.is("NOSCRIPT"))) { // the text of the script is sent again
+    boolean isUnknown = failure instanceof ErrorReply refused && refused.is("NOSCRIPT");
+    if (!isUnknown) { // otherwise the text of the script is sent
       log(failure);
     }
     if (settings.gate().isClosed()) {

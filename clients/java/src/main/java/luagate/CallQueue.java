@@ -95,11 +95,11 @@ final class CallQueue {
       }
     }
     if (!refused.isEmpty()) {
-      // One alone can load the script, or find the new server of a slot. Then the others succeed too.
+      // One alone can load the script, or find the new server of a slot. Then the others succeed.
       Exception failure = makeAlone(refused.get(0));
       for (Call other : refused.subList(1, refused.size())) {
         if (failure == null) {
-          add(other);
+          gate.servers().run(other); // on the queue of its server by now
         } else {
           other.failed(failure);
         }

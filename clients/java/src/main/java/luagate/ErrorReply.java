@@ -1,6 +1,6 @@
 package luagate;
 
-/** An error that a server replied. The cause is the exception of the library, which a program gets. */
+/** An error that a server replied. Its cause is the exception of the library for the program. */
 final class ErrorReply extends RuntimeException {
   private static final long serialVersionUID = 1;
 

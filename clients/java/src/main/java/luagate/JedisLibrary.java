@@ -44,7 +44,8 @@ final class JedisLibrary implements Library {
 
   /** Old versions have no method that returns the pool of the present master. */
   @SuppressWarnings("unchecked")
-  private static Pool<redis.clients.jedis.Connection> poolOf(SentineledConnectionProvider sentinels) {
+  private static Pool<redis.clients.jedis.Connection> poolOf(
+      SentineledConnectionProvider sentinels) {
     Object pool = Library.field(SentineledConnectionProvider.class, "pool", sentinels);
     return (Pool<redis.clients.jedis.Connection>) pool;
   }

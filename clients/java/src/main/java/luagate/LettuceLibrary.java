@@ -4,6 +4,7 @@ import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.ClientOptions;
+import io.lettuce.core.ConnectionFuture;
 import io.lettuce.core.RedisChannelHandler;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
@@ -12,6 +13,7 @@ import io.lettuce.core.RedisConnectionStateListener;
 import io.lettuce.core.RedisException;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.TimeoutOptions;
+import io.lettuce.core.api.StatefulConnection;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.cluster.ClusterClientOptions;
 import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
@@ -187,6 +189,13 @@ final class LettuceLibrary implements Library {
     return new Unanswered(String.valueOf(failed.getMessage()), failed, false);
   }
 
+  /** Lettuce logs a warning if a connection is closed twice. */
+  private static void close(StatefulConnection<?, ?> connection) {
+    if (connection.isOpen()) {
+      connection.closeAsync();
+    }
+  }
+
   private record LettuceServer(LettuceLibrary of, RedisURI uri) implements Server {
     @Override
     public Connection connect() throws Exception {
@@ -200,9 +209,13 @@ final class LettuceLibrary implements Library {
     }
 
     /** Waits for a connection. An error reply to the login is thrown as such. */
-    private static <T> T opened(Future<T> opening) throws Exception {
+    private static <T extends StatefulConnection<?, ?>> T opened(ConnectionFuture<T> opening)
+        throws Exception {
       try {
         return opening.get();
+      } catch (InterruptedException gateIsClosed) {
+        opening.thenAccept(late -> late.closeAsync());
+        throw gateIsClosed;
       } catch (ExecutionException failed) {
         Exception failure = failure(failed.getCause());
         throw failure instanceof ErrorReply ? failure : (Exception) failed.getCause();
@@ -297,7 +310,7 @@ final class LettuceLibrary implements Library {
 
     @Override
     public void close() {
-      connection.closeAsync();
+      LettuceLibrary.close(connection);
     }
   }
 
@@ -403,7 +416,8 @@ final class LettuceLibrary implements Library {
 
     @Override
     public void close() {
-      connection.closeAsync();
+      ended.complete(null);
+      LettuceLibrary.close(connection);
     }
   }
 }

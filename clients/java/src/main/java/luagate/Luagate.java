@@ -8,6 +8,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * Semaphores and locks on one server or cluster. Threads may share all objects. It opens
@@ -25,6 +26,7 @@ public final class Luagate implements AutoCloseable {
   private final String label;
   private final long callTimeoutNs;
   private final CountDownLatch closed = new CountDownLatch(1);
+  private final ReentrantLock closing = new ReentrantLock();
   private final Background background = new Background();
   private final Leases leases = new Leases(background);
   private final Watch watch = new Watch();
@@ -86,7 +88,7 @@ public final class Luagate implements AutoCloseable {
     this(builder(client));
   }
 
-  /** Sends nothing. All keys begin with the prefix. See {@link Builder#prefix}, {@link #builder}. */
+  /** Sends nothing. All keys begin with the prefix. See {@link Builder#prefix}. */
   public Luagate(Object client, String prefix) {
     this(builder(client).prefix(prefix));
   }
@@ -164,10 +166,18 @@ public final class Luagate implements AutoCloseable {
    * stay held until their leases end. The client stays open.
    */
   @Override
-  public synchronized void close() {
-    if (isClosed()) {
-      return;
+  public void close() {
+    closing.lock(); // a monitor would pin a virtual thread that waits
+    try {
+      if (!isClosed()) {
+        end();
+      }
+    } finally {
+      closing.unlock();
     }
+  }
+
+  private void end() {
     long began = System.nanoTime();
     closed.countDown();
     inbox.fail(new ClosedException());

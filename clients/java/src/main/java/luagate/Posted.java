@@ -76,9 +76,8 @@ final class Posted {
     }
     on = null;
     settings.gate().posted().countFailure();
-    if (failure instanceof ErrorReply refused && refused.is("NOSCRIPT")) {
-      // The text of the script is sent again.
-    } else {
+    boolean isUnknown = failure instanceof ErrorReply refused && refused.is("NOSCRIPT");
+    if (!isUnknown) { // otherwise the text of the script is sent
       isRefused = failure instanceof ErrorReply refused && !ServerError.of(refused).isPassing();
       log(failure);
     }

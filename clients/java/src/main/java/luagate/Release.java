@@ -105,13 +105,14 @@ final class Release implements CallQueue.Call {
   /** It is repeated: what is refused now may stay held for long. */
   @Override
   public void failed(Exception failure) {
-    boolean isClosed = failure instanceof ClosedException || failure instanceof InterruptedException;
+    boolean isInterrupted = failure instanceof InterruptedException; // only `close` does it
+    boolean isClosed = isInterrupted || failure instanceof ClosedException;
     if (!isClosed && System.nanoTime() - end < 0) {
       long pause = Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);
       settings.gate().servers().runAfter(pause, this);
       return;
     }
-    if (!(failure instanceof InterruptedException)) { // only `close` interrupts
+    if (!isInterrupted) { // only `close` interrupts
       settings.gate().warn(settings.key() + ": the id " + id + " could not be released", failure);
     }
     answered(null);

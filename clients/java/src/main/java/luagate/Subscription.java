@@ -178,15 +178,18 @@ final class Subscription implements Library.Listener {
    * Checks whether the connection is alive, now and then while callers wait. Does not wait for the
    * result: a dead connection is closed {@link #LONGEST_REPLY_NS} later, and another one opened.
    */
-  synchronized void verify() {
+  void verify() {
     long now = System.nanoTime();
-    if (!isConfirmed || now - verified < CHECK_PERIOD_NS) {
-      return;
+    Library.Messages asked;
+    synchronized (this) {
+      if (!isConfirmed || now - verified < CHECK_PERIOD_NS) {
+        return;
+      }
+      verified = now;
+      asked = messages;
     }
-    verified = now;
-    Library.Messages asked = messages;
     try {
-      asked.confirm();
+      asked.confirm(); // it can block, which pins a virtual thread that holds a monitor
     } catch (Unanswered lost) {
       asked.close();
       return;
@@ -204,7 +207,7 @@ final class Subscription implements Library.Listener {
     }
   }
 
-  private boolean isUnheard() {
+  private synchronized boolean isUnheard() {
     return channel.isDone() && !channel.isCompletedExceptionally() && channel.join().isEmpty();
   }
 

@@ -23,8 +23,11 @@ impl Client {
         let mut clients = Vec::from(rust);
         for language in languages {
             clients.push(Client::of(language));
-            let more: &[&str] =
-                if language.name == "javascript" { &["ioredis", "ioredis-oldest"] } else { &[] };
+            let more: &[&str] = match language.name {
+                "javascript" => &["ioredis", "ioredis-oldest"],
+                "java" => &["lettuce", "lettuce-oldest"],
+                _ => &[],
+            };
             for variant in more.iter().copied().chain(["oldest"]) {
                 let name = format!("{}_{variant}", language.name);
                 clients.push(Client { name, variant: Some(variant), ..Client::of(language) });
@@ -36,6 +39,11 @@ impl Client {
     /// With the newest supported version of the underlying library.
     pub fn of(language: &Language) -> Client {
         Client { name: language.name.to_owned(), language: Some(language.clone()), variant: None }
+    }
+
+    /// Whether it runs all faults: not with an old version of a library.
+    pub fn runs_all(&self) -> bool {
+        self.variant.is_none_or(|variant| variant == "lettuce")
     }
 
     /// Why this machine cannot run it.

@@ -39,7 +39,7 @@ pub fn trials(languages: &[Language], no_server: Option<&str>) -> Vec<Trial> {
     let clients = Client::all(languages);
     for client in &clients {
         for fault in table::FAULTS.iter().chain(&table::MORE) {
-            let runs = fault.on_variants || client.name == client.base();
+            let runs = fault.on_variants || client.runs_all();
             if !runs || table::exception(fault.name, client).is_some() {
                 continue; // in the table of `clients/README.md`
             }

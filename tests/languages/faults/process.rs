@@ -2,11 +2,11 @@
 
 use super::client::Client;
 use super::scene::Scene;
-use super::support::eventually;
 use super::support::random::Random;
+use super::support::{assert_in_time, eventually};
 use libtest_mimic::Failed;
 use luagate::Semaphore;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The reply that grants is read after the lease has ended: the call asks again.
 pub fn late_reply(client: &Client) -> Result<(), Failed> {
@@ -54,6 +54,31 @@ pub fn paused_while_held(client: &Client) -> Result<(), Failed> {
     scene.driver.resume();
     scene.call("state permit=p").expect("lost");
     scene.call("await_lost permit=p timeout=10000").expect("lost");
+    Ok(())
+}
+
+/// Many waiters give up together, and each reply takes a while. Their places in line are free soon: they are not
+/// given up one after the other.
+pub fn many_cancelled_on_a_slow_link(client: &Client) -> Result<(), Failed> {
+    const WAITERS: u64 = 200;
+    assert_in_time(Duration::from_secs(4), || {
+        let mut scene = Scene::new(client).has_waited();
+        let _held = scene.semaphore("line").try_acquire().unwrap();
+        let calls: Vec<_> = (0..WAITERS)
+            .map(|n| scene.driver.send(format!("acquire gate=g permit=p{n} timeout=60000 name=line")))
+            .collect();
+        scene.waits("line", WAITERS);
+        scene.proxy.delay_replies([Duration::from_millis(100); 1_000]);
+        let began = Instant::now();
+        calls.iter().for_each(|call| scene.driver.cancel(call));
+        for call in &calls {
+            scene.driver.end(call).0.is_error("cancelled");
+        }
+        scene.waits("line", 0);
+        let time = began.elapsed();
+        scene.proxy.delay_no_more();
+        time
+    });
     Ok(())
 }
 

@@ -6,8 +6,9 @@ use super::pool::Pooled;
 use super::scene::{LATE, Scene, open, server};
 use super::support::proxy::Proxy;
 use super::support::raw::Raw;
-use super::support::{assert_in_time, command_counts, eventually};
+use super::support::{Server, assert_in_time, command_counts, eventually};
 use libtest_mimic::Failed;
+use std::collections::HashSet;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -158,6 +159,41 @@ pub fn a_cancelled_call_ends_at_once(client: &Client) -> Result<(), Failed> {
         time
     });
     Ok(())
+}
+
+/// Other callers keep their connections: a new one costs time, and a release that was sent on an old one would
+/// be repeated.
+pub fn a_cancelled_call_ends_no_other_connection(client: &Client) -> Result<(), Failed> {
+    let mut scene = Scene::new(client).warm();
+    scene.proxy.delay_replies([Duration::from_millis(500); 4]);
+    let calls: Vec<_> =
+        (0..4).map(|n| scene.driver.send(format!("try gate=g permit=p{n} name=n{n} lease=60000"))).collect();
+    for call in calls {
+        scene.driver.end(&call).0.expect("granted");
+    }
+    let before = connections(&scene.server);
+    scene.server.pause();
+    let call = scene.driver.send("acquire gate=g permit=p name=line");
+    assert!(
+        scene.driver.ends_within(&call, Duration::from_millis(300)).is_none(),
+        "it ended without an answer"
+    );
+    scene.driver.cancel(&call);
+    scene.driver.end(&call).0.is_error("cancelled");
+    scene.server.resume();
+    scene.is_free("line");
+    let left = connections(&scene.server).intersection(&before).count();
+    assert!(left + 1 >= before.len(), "{left} of {} connections are left", before.len());
+    Ok(())
+}
+
+/// The connections to a server, except for the one that asks.
+fn connections(server: &Server) -> HashSet<String> {
+    let mut own = server.connection();
+    let id: i64 = redis::cmd("CLIENT").arg("ID").query(&mut own).unwrap();
+    let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut own).unwrap();
+    let ids = list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
+    ids.filter(|other| *other != format!("id={id}")).collect()
 }
 
 /// A waiter in line goes on without an answer for 10 s. It notices the silence when it asks again, about 5 s

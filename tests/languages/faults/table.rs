@@ -22,7 +22,7 @@ const fn on_all(name: &'static str, test: fn(&Client) -> Result<(), Failed>) -> 
     Fault { name, test, on_variants: true }
 }
 
-pub const FAULTS: [Fault; 58] = [
+pub const FAULTS: [Fault; 60] = [
     new("silent_server_before_the_first_wait", silence::before_the_first_wait),
     on_all("silent_server_during_the_wait", silence::during_the_wait),
     new("silent_server_after_the_wait", silence::after_the_wait),
@@ -31,6 +31,7 @@ pub const FAULTS: [Fault; 58] = [
     on_all("silent_server_with_default_settings_of_the_client", silence::with_default_settings),
     new("silent_server_and_calls_without_a_deadline", silence::calls_without_a_deadline_end),
     new("silent_server_and_a_cancelled_call", silence::a_cancelled_call_ends_at_once),
+    new("cancelled_call_and_other_connections", silence::a_cancelled_call_ends_no_other_connection),
     new("silent_server_ends_a_wait_after_ten_seconds", silence::a_wait_in_line_ends_after_an_outage),
     on_all("silent_connections_are_replaced", silence::dead_connections_are_replaced),
     new("call_arrives_after_its_repetition_was_denied", silence::late_call),
@@ -55,6 +56,7 @@ pub const FAULTS: [Fault; 58] = [
     new("process_is_paused_while_it_holds", process::paused_while_held),
     new("machine_is_suspended", suspend::suspended),
     new("wall_clock_makes_a_step", suspend::wall_clock_steps),
+    new("many_waiters_are_cancelled_on_a_slow_link", process::many_cancelled_on_a_slow_link),
     new("calls_are_cancelled_at_random", process::cancelled_calls),
     new("interrupts_at_random", process::interrupts),
     new("interrupts_everywhere", process::interrupts_everywhere),
@@ -107,6 +109,8 @@ const FLUSH: &str = "`flush` waits for releases; a `Cancel` or a dropped future 
 const OWN: &str = "its gate has opened connections of its own from the start";
 const NO_CLIENT: &str = "the library has no client of another library below it";
 
+const CANCEL: &str = "`Cancel` ends a wait when its call was answered, or after the read timeout";
+
 /// A fault, the clients that it cannot happen to, and the reason.
 pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     (
@@ -120,6 +124,9 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("permissions_of_the_readme", &["rust", "rust_async"], "`tests/connections/acl` tests it"),
     ("second_event_loop", &["python", "javascript", "go", "java", "rust", "rust_async"], NO_LOOP),
     ("silent_server_and_a_cancelled_call", &["python"], "a thread in Python cannot be cancelled"),
+    ("cancelled_call_and_other_connections", &["python"], "a thread in Python cannot be cancelled"),
+    ("cancelled_call_and_other_connections", &["rust"], CANCEL),
+    ("many_waiters_are_cancelled_on_a_slow_link", &["python"], "a thread in Python cannot be cancelled"),
     ("calls_are_cancelled_at_random", &["python"], "a thread in Python cannot be cancelled"),
     ("calls_for_several_are_cancelled_at_random", &["python"], "a thread in Python cannot be cancelled"),
     (
@@ -148,11 +155,7 @@ pub const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
         &["rust", "rust_async"],
         "`tests/waiting/waiting/outages.rs` tests it",
     ),
-    (
-        "silent_server_and_a_cancelled_call",
-        &["rust"],
-        "`Cancel` ends a wait when its call was answered, or after the read timeout",
-    ),
+    ("silent_server_and_a_cancelled_call", &["rust"], CANCEL),
     ("close_ends_waiters", &["rust", "rust_async"], FLUSH),
     ("close_while_the_server_is_silent", &["rust", "rust_async"], FLUSH),
     ("client_is_closed_before_the_gate", &["rust", "rust_async"], NO_CLIENT),

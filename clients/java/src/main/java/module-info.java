@@ -1,9 +1,13 @@
 /** Fair counting semaphores and locks on Redis and Valkey. */
-// Jedis has no module-info.
-@SuppressWarnings({"requires-automatic", "requires-transitive-automatic"})
+// Jedis and Lettuce have no module-info. A program needs one of them.
+@SuppressWarnings("requires-automatic")
 module luagate {
-  requires transitive redis.clients.jedis;
-  requires org.apache.commons.pool2;
+  requires static redis.clients.jedis;
+  requires static org.apache.commons.pool2;
+  requires static lettuce.core;
+  requires static io.netty.common;
+  requires static io.netty.transport;
+  requires static io.netty.codec;
   requires com.google.gson;
 
   exports luagate;

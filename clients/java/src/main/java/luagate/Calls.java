@@ -1,5 +1,6 @@
 package luagate;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import java.util.ArrayList;
@@ -7,37 +8,46 @@ import java.util.List;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeoutException;
-import redis.clients.jedis.CommandArguments;
-import redis.clients.jedis.Protocol.Command;
-import redis.clients.jedis.commands.ProtocolCommand;
-import redis.clients.jedis.exceptions.JedisAskDataException;
-import redis.clients.jedis.exceptions.JedisDataException;
-import redis.clients.jedis.exceptions.JedisMovedDataException;
-import redis.clients.jedis.exceptions.JedisNoScriptException;
-import redis.clients.jedis.util.SafeEncoder;
 
 /** Runs scripts: one attempt, or repeated until the server answers. */
 final class Calls {
-  /** A reply of the server, and an instant before the call was sent. */
-  record Answer(Object reply, long instant) {}
+  /**
+   * A reply of the server, as it came and as it is read, and how many posted releases had failed
+   * when the call was sent.
+   */
+  private record Answer(Object reply, Reply read, long failures) {}
+
+  /** The order of a call and of the posted releases of its names. */
+  private enum Order {
+    /** It runs after them. */
+    AFTER,
+    /** The same, and its reply is not read. */
+    AFTER_UNREAD,
+    /** It may run before them. */
+    ANY
+  }
 
   /** A call of a script. Keys and arguments are texts, numbers or bytes. */
-  private record Call(String name, List<?> keys, List<?> argv, boolean isOrdered) {
-    /** It runs after the posted releases of its names. */
+  private record Call(String name, List<?> keys, List<?> argv, Order order) {
     Call(String name, List<?> keys, List<?> argv) {
-      this(name, keys, argv, true);
+      this(name, keys, argv, Order.AFTER);
+    }
+
+    static Call of(CallQueue.Call own) {
+      return new Call(own.script(), own.keys(), own.arguments(), Order.ANY);
     }
 
     /** The names whose posted releases it runs after. */
     List<String> names() {
-      return isOrdered ? keys.stream().map(Calls::text).toList() : List.of();
+      return order == Order.ANY ? List.of() : keys.stream().map(Calls::text).toList();
     }
 
-    CommandArguments arguments(Command command, String script) {
+    /** The words after EVAL or EVALSHA. */
+    List<byte[]> words(String script) {
       var words = new ArrayList<Object>(List.of(script, keys.size()));
       words.addAll(keys);
       words.addAll(argv);
-      return Calls.arguments(command, words);
+      return bytes(words);
     }
 
     String key() {
@@ -46,20 +56,24 @@ final class Calls {
   }
 
   private static String text(Object key) {
-    return key instanceof String text ? text : SafeEncoder.encode(bytes(key));
+    return key instanceof byte[] bytes ? new String(bytes, UTF_8) : key.toString();
   }
 
-  private static byte[] bytes(Object word) {
-    return word instanceof byte[] bytes ? bytes : SafeEncoder.encode(word.toString());
+  /** Texts, numbers or bytes as bytes. */
+  static List<byte[]> bytes(List<?> words) {
+    return words.stream()
+        .map(word -> word instanceof byte[] bytes ? bytes : word.toString().getBytes(UTF_8))
+        .toList();
   }
 
-  /** A command with these words: texts, numbers or bytes. */
-  static CommandArguments arguments(ProtocolCommand command, List<?> words) {
-    var arguments = new CommandArguments(command);
-    for (Object word : words) {
-      arguments.add((Object) bytes(word)); // old versions of Jedis have only this method
+  /** A reply with texts instead of bytes. */
+  static Object texts(Object reply) {
+    if (reply instanceof List<?> list) {
+      var texts = new ArrayList<Object>(list.size()); // with nulls
+      list.forEach(value -> texts.add(texts(value)));
+      return texts;
     }
-    return arguments;
+    return reply instanceof byte[] ? text(reply) : reply;
   }
 
   final Scripts scripts;
@@ -84,12 +98,25 @@ final class Calls {
 
   /** The same, as {@code retry} says. */
   Reply call(String name, List<String> keys, List<?> argv, Retry retry) {
-    return reply(name, answer(new Call(name, keys, argv), retry));
+    return answer(new Call(name, keys, argv), retry).read();
+  }
+
+  /**
+   * The same, for a call that a late release would change. If it is denied, and a posted release has
+   * failed since it was sent, it is made once more: that release may have run after it.
+   */
+  Reply callOnceMore(String name, List<String> keys, List<?> argv, Retry retry) {
+    var call = new Call(name, keys, argv);
+    Answer answer = answer(call, retry);
+    boolean isLate = gate.posted().failures() != answer.failures;
+    boolean isDoubtful = isLate && answer.read.word().equals("denied");
+    return isDoubtful ? answer(call, retry).read : answer.read;
   }
 
   /** As {@link #call}, with keys and arguments of any bytes. Returns the reply as it came. */
   Object run(String name, List<byte[]> keys, List<byte[]> argv) {
-    return answer(new Call(name, keys, argv), new Retry(name, gate.callTimeoutNs(), false)).reply();
+    var call = new Call(name, keys, argv, Order.AFTER_UNREAD);
+    return answer(call, new Retry(name, gate.callTimeoutNs(), false)).reply();
   }
 
   private Answer answer(Call call, Retry retry) {
@@ -112,7 +139,7 @@ final class Calls {
   /** Repeats a call as {@code retry} says. An interrupt ends it. */
   Reply repeat(String name, List<String> keys, List<?> argv, Retry retry)
       throws InterruptedException {
-    return reply(name, repeat(new Call(name, keys, argv), retry, true));
+    return repeat(new Call(name, keys, argv), retry, true).read();
   }
 
   private Answer repeat(Call call, Retry retry, boolean isInterruptible)
@@ -132,13 +159,33 @@ final class Calls {
   /** Makes one attempt, which ends by this instant, or by an interrupt. */
   Reply attempt(String name, List<String> keys, List<?> argv, long end)
       throws InterruptedException, Unanswered {
-    return reply(name, attempt(new Call(name, keys, argv), end, true));
+    return attempt(new Call(name, keys, argv), end, true).read();
   }
 
   /** Makes one attempt in the background, also before posted releases. It ends by this instant. */
-  Reply attemptOwn(String name, List<String> keys, List<?> argv, long end)
+  Reply attemptOwn(CallQueue.Call one, long end) throws InterruptedException, Unanswered {
+    return attempt(Call.of(one), end, false).read();
+  }
+
+  /**
+   * The same for several calls at once, on the connection of the first one. Returns the reply to
+   * each; null: it was refused.
+   */
+  List<Reply> attemptOwn(List<CallQueue.Call> all, long end)
       throws InterruptedException, Unanswered {
-    return reply(name, attempt(new Call(name, keys, argv, false), end, false));
+    var calls = all.stream().map(Call::of).toList();
+    var words = calls.stream().map(one -> one.words(scripts.script(one.name).sha1())).toList();
+    Node.Work<List<Reply>> work =
+        to -> {
+          long instant = Clock.nanoTime();
+          var replies = new ArrayList<Reply>();
+          for (Object reply : to.executeAll("EVALSHA", words)) {
+            String name = calls.get(replies.size()).name;
+            replies.add(reply instanceof ErrorReply ? null : read(name, reply, instant));
+          }
+          return replies;
+        };
+    return servers.node(calls.get(0).key()).call(List.of(), work, end, false);
   }
 
   /** Sends a release by this instant, and leaves the reply to a later call. */
@@ -148,37 +195,36 @@ final class Calls {
     Node.Work<Void> post =
         to -> {
           one.isOn(to);
-          to.post(
-              node.knowsRelease
-                  ? call.arguments(Command.EVALSHA, scripts.script(call.name).sha1())
-                  : call.arguments(Command.EVAL, scripts.text(call.name)), // it must not be refused
-              one);
+          if (node.knowsRelease) {
+            to.post("EVALSHA", call.words(scripts.script(call.name).sha1()), one);
+          } else { // it must not be refused
+            to.post("EVAL", call.words(scripts.text(call.name)), one);
+          }
           return null;
         };
     node.call(List.of(call.key()), post, end, false);
   }
 
-  private Reply reply(String name, Answer answer) {
-    return scripts.script(name).reply(SafeEncoder.encodeObject(answer.reply), answer.instant);
+  /**
+   * Reads a reply to a call that was sent after this instant. Throws an UnexpectedReplyException:
+   * then the connection must be closed, since the next reply may belong to this call.
+   */
+  Reply read(String name, Object reply, long instant) {
+    return scripts.script(name).reply(texts(reply), instant);
   }
 
   private Answer attempt(Call call, long end, boolean isInterruptible)
       throws InterruptedException, Unanswered {
     try {
       return evaluate(servers.node(call.key()), call, end, isInterruptible, false);
-    } catch (JedisAskDataException moving) {
-      if (!servers.isCluster()) {
-        throw moving;
+    } catch (ErrorReply refused) {
+      if (servers.isCluster() && refused.is("ASK")) {
+        return ask(call, refused, end, isInterruptible);
       }
-      Node target = servers.nodeAt(moving.getTargetNode().toString());
-      return evaluate(target, call, end, isInterruptible, true);
-    } catch (JedisMovedDataException moved) {
-      if (!servers.isCluster()) {
-        throw moved;
+      if (servers.isCluster() && refused.is("MOVED")) {
+        servers.renew();
+        throw new Unanswered(refused.getMessage(), refused.ofLibrary(), false);
       }
-      servers.renew();
-      throw new Unanswered(moved.getMessage(), moved, false);
-    } catch (JedisDataException refused) {
       throw explained(call.name, refused);
     } catch (Unanswered lost) {
       servers.renew();
@@ -186,41 +232,67 @@ final class Calls {
     }
   }
 
+  /** Makes the call at the server that {@code ASK <slot> <address>} names. */
+  private Answer ask(Call call, ErrorReply moving, long end, boolean isInterruptible)
+      throws InterruptedException, Unanswered {
+    Node target = servers.nodeAt(moving.getMessage().split(" ")[2]);
+    try {
+      return evaluate(target, call, end, isInterruptible, true);
+    } catch (ErrorReply refused) {
+      throw explained(call.name, refused);
+    }
+  }
+
   /** What a program gets if the server refuses this script. */
-  RuntimeException explained(String name, JedisDataException refused) {
+  RuntimeException explained(String name, ErrorReply refused) {
     return NoPermissionException.is(refused)
         ? NoPermissionException.of(refused, gate.prefix(), scripts.text(name))
-        : refused;
+        : refused.ofLibrary();
   }
 
   private Answer evaluate(Node node, Call call, long end, boolean isInterruptible, boolean isAsking)
       throws InterruptedException, Unanswered {
-    var arguments = call.arguments(Command.EVALSHA, scripts.script(call.name).sha1());
+    var words = call.words(scripts.script(call.name).sha1());
     List<String> names = gate.posted().isEmpty() ? List.of() : call.names();
-    gate.posted().awaitRepeated(names, end);
     Node.Work<Answer> first =
-        to -> {
-          gate.posted().await(names, to, end);
-          return send(to, arguments, isAsking);
-        };
+        to ->
+            gate.posted().await(names, to, end)
+                ? send(to, call, "EVALSHA", words, isAsking)
+                : null;
     try {
-      return node.call(names, first, end, isInterruptible);
-    } catch (JedisNoScriptException unknown) {
+      while (gate.posted().awaitRepeated(names, end)) {
+        Answer answer = node.call(names, first, end, isInterruptible);
+        if (answer != null) {
+          return answer;
+        }
+        if (System.nanoTime() - end >= 0) {
+          break;
+        }
+      }
+      throw new Unanswered("an earlier release is not confirmed", null, false);
+    } catch (ErrorReply refused) {
+      if (!refused.is("NOSCRIPT")) {
+        throw refused;
+      }
       // The text is long. To send it can block, so this thread does not do it.
-      var whole = call.arguments(Command.EVAL, scripts.text(call.name)); // the server stores it
-      Node.Work<Answer> work = to -> send(to, whole, isAsking);
+      var whole = call.words(scripts.text(call.name)); // the server stores it
+      Node.Work<Answer> work = to -> send(to, call, "EVAL", whole, isAsking);
       var sending = new FutureTask<>(() -> node.call(names, work, end, isInterruptible));
       gate.background().run(sending);
       return await(sending, end);
     }
   }
 
-  private static Answer send(Link to, CommandArguments arguments, boolean isAsking) {
+  private Answer send(Link to, Call call, String command, List<byte[]> words, boolean isAsking)
+      throws Unanswered, InterruptedException {
     if (isAsking) {
-      to.execute(arguments(Command.ASKING, List.of()));
+      to.execute("ASKING", List.of());
     }
     long instant = Clock.nanoTime();
-    return new Answer(to.execute(arguments), instant);
+    long failures = gate.posted().failures();
+    Object reply = to.execute(command, words);
+    boolean isUnread = call.order == Order.AFTER_UNREAD;
+    return new Answer(reply, isUnread ? null : read(call.name, reply, instant), failures);
   }
 
   private static Answer await(FutureTask<Answer> task, long end)

@@ -1,9 +1,7 @@
 package luagate;
 
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
-import static java.util.concurrent.TimeUnit.SECONDS;
 
-import java.lang.System.Logger.Level;
 import java.lang.ref.WeakReference;
 import java.util.List;
 import java.util.concurrent.Future;
@@ -14,8 +12,6 @@ import java.util.concurrent.Future;
  * lease is no longer renewed.
  */
 final class Lease {
-  private static final long LONGEST_ATTEMPT_NS = SECONDS.toNanos(1);
-
   private final Settings settings;
   private final String id;
   private final WeakReference<Permit> permit;
@@ -164,25 +160,47 @@ final class Lease {
   }
 
   private Future<?> renewAfter(long pauseNs) {
-    return settings.gate().servers().runAfter(pauseNs, settings.key(), this::renew);
+    return settings.gate().servers().runAfter(pauseNs, new Renewal());
   }
 
-  private void renew() {
-    if (permit.get() == null) {
-      finish();
-      return;
+  private final class Renewal implements CallQueue.Call {
+    @Override
+    public boolean isWanted() {
+      if (permit.get() == null) {
+        finish();
+        return false;
+      }
+      return true;
     }
-    try {
-      long end = System.nanoTime() + Math.min(untilLost(), LONGEST_ATTEMPT_NS);
-      var calls = settings.gate().calls();
-      refreshed(calls.attemptOwn("semaphore/refresh", settings.keys(), arguments(), end));
-      settings.gate().counts().renewed.increment();
-    } catch (LostException lost) {
-      // It is reported.
-    } catch (Unanswered | RuntimeException failed) {
-      renewLater(failed);
-    } catch (InterruptedException closed) {
-      // The gate was closed.
+
+    @Override
+    public String script() {
+      return "semaphore/refresh";
+    }
+
+    @Override
+    public List<String> keys() {
+      return settings.keys();
+    }
+
+    @Override
+    public List<?> arguments() {
+      return Lease.this.arguments();
+    }
+
+    @Override
+    public void answered(Reply reply) {
+      try {
+        refreshed(reply);
+        settings.gate().counts().renewed.increment();
+      } catch (LostException lost) {
+        // It is reported.
+      }
+    }
+
+    @Override
+    public void failed(Exception failure) {
+      renewLater(failure);
     }
   }
 
@@ -200,7 +218,7 @@ final class Lease {
 
   private void log(String what, Exception failed) {
     String text = settings.key() + ": the permit of the id " + id + " is " + what;
-    Luagate.LOGGER.log(Level.WARNING, text, failed);
+    settings.gate().warn(text, failed);
   }
 
   private synchronized void expire() {

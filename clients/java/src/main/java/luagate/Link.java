@@ -1,10 +1,9 @@
 package luagate;
 
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Deque;
-import redis.clients.jedis.CommandArguments;
-import redis.clients.jedis.Connection;
-import redis.clients.jedis.exceptions.JedisDataException;
+import java.util.List;
 
 /**
  * A connection, and the releases that were posted on it and are not answered yet. One thread at a
@@ -15,33 +14,62 @@ final class Link {
   private static final int MOST_POSTED = 16;
 
   final Node node;
-  final Connection connection;
+  final Library.Connection connection;
   long since; // when it was last used
+  boolean isBroken; // closed, or an answer is missing that may still come
   private final Deque<Posted> posted = new ArrayDeque<>();
 
-  Link(Node node, Connection connection) {
+  Link(Node node, Library.Connection connection) {
     this.node = node;
     this.connection = connection;
   }
 
   /** Sends a command, and reads the replies until that of this command. */
-  Object execute(CommandArguments command) {
-    if (posted.isEmpty()) {
-      return connection.executeCommand(command);
-    }
-    connection.sendCommand(command);
+  Object execute(String command, List<byte[]> words) throws Unanswered, InterruptedException {
+    connection.send(command, words);
     readPosted();
-    return connection.getOne();
+    return receive();
+  }
+
+  /** Sends commands at once. Returns the reply to each, or its {@link ErrorReply}. */
+  List<Object> executeAll(String command, List<List<byte[]>> all)
+      throws Unanswered, InterruptedException {
+    for (List<byte[]> words : all) {
+      connection.send(command, words);
+    }
+    readPosted();
+    var replies = new ArrayList<Object>();
+    for (int i = 0; i < all.size(); i++) {
+      try {
+        replies.add(receive());
+      } catch (ErrorReply refused) {
+        replies.add(refused);
+      }
+    }
+    return replies;
+  }
+
+  private Object receive() throws Unanswered, InterruptedException {
+    isBroken = true;
+    try {
+      Object reply = connection.receive();
+      isBroken = false;
+      return reply;
+    } catch (ErrorReply refused) {
+      isBroken = false;
+      throw refused;
+    }
   }
 
   /** Sends a release, and leaves its reply to a later call. */
-  void post(CommandArguments release, Posted one) {
+  void post(String command, List<byte[]> words, Posted one)
+      throws Unanswered, InterruptedException {
     if (posted.size() >= MOST_POSTED) {
       readPosted();
     }
     posted.add(one);
-    connection.sendCommand(release);
-    connection.getMany(0); // Jedis has no other public method that only sends what it has buffered
+    connection.send(command, words);
+    connection.flush();
   }
 
   boolean hasPosted() {
@@ -49,22 +77,26 @@ final class Link {
   }
 
   /** Reads the replies to the posted releases. */
-  void readPosted() {
+  void readPosted() throws Unanswered, InterruptedException {
     while (!posted.isEmpty()) {
       Object reply;
       try {
-        reply = connection.getOne();
-      } catch (JedisDataException refused) {
+        reply = receive();
+      } catch (ErrorReply refused) {
         posted.remove().failed(refused);
         continue;
       }
-      posted.remove().replied(reply);
+      try {
+        posted.remove().replied(reply);
+      } catch (UnexpectedReplyException unexpected) { // the next reply may belong to this release
+        throw new Unanswered(unexpected.getMessage(), unexpected, false);
+      }
     }
   }
 
   /** Closes the connection. The releases without a reply are repeated. */
   void close() {
-    Node.close(connection);
+    connection.close();
     while (!posted.isEmpty()) {
       posted.remove().failed(new Unanswered("the connection ended before the reply", null, false));
     }

@@ -3,20 +3,21 @@ package luagate;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
+import java.lang.System.Logger.Level;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
-import redis.clients.jedis.UnifiedJedis;
+import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * Semaphores and locks on one server or cluster. Threads may share all objects. It opens
- * connections of its own with the settings of the client of Jedis: for a server one for each call
- * in progress, at most as many as the pool of the client may have, and one for messages from the
- * first wait on. Its background threads are daemons.
+ * connections of its own with the settings of the client of Jedis or Lettuce: for a server one for
+ * each call in progress, at most as many as the pool of the client may have (8 with Lettuce), and
+ * one for messages from the first wait on. Its background threads are daemons.
  */
 public final class Luagate implements AutoCloseable {
-  static final System.Logger LOGGER = System.getLogger("luagate");
+  private static final System.Logger LOGGER = System.getLogger("luagate");
 
   private static final long LONGEST_RELEASES_NS = MILLISECONDS.toNanos(800);
   private static final long LONGEST_CLOSE_NS = MILLISECONDS.toNanos(1_000);
@@ -25,6 +26,7 @@ public final class Luagate implements AutoCloseable {
   private final String label;
   private final long callTimeoutNs;
   private final CountDownLatch closed = new CountDownLatch(1);
+  private final ReentrantLock closing = new ReentrantLock();
   private final Background background = new Background();
   private final Leases leases = new Leases(background);
   private final Watch watch = new Watch();
@@ -37,14 +39,14 @@ public final class Luagate implements AutoCloseable {
 
   /** The settings of a {@link Luagate}. An invalid one throws {@link InvalidException}. */
   public static final class Builder {
-    private final UnifiedJedis redis;
+    private final Object client;
     private String prefix = "luagate";
     private String label;
     private Duration callTimeout = Duration.ofSeconds(4);
     private Path scripts;
 
-    private Builder(UnifiedJedis redis) {
-      this.redis = redis;
+    private Builder(Object client) {
+      this.client = client;
     }
 
     /** All keys begin with it: 1 to 64 letters, digits, '.', '_', '-' and ':'. */
@@ -81,14 +83,14 @@ public final class Luagate implements AutoCloseable {
     }
   }
 
-  /** Sends nothing. All keys begin with {@code luagate}. */
-  public Luagate(UnifiedJedis redis) {
-    this(builder(redis));
+  /** Sends nothing. All keys begin with {@code luagate}. For the client see {@link #builder}. */
+  public Luagate(Object client) {
+    this(builder(client));
   }
 
   /** Sends nothing. All keys begin with the prefix. See {@link Builder#prefix}. */
-  public Luagate(UnifiedJedis redis, String prefix) {
-    this(builder(redis).prefix(prefix));
+  public Luagate(Object client, String prefix) {
+    this(builder(client).prefix(prefix));
   }
 
   private Luagate(Builder settings) {
@@ -96,18 +98,19 @@ public final class Luagate implements AutoCloseable {
     label = settings.label;
     callTimeoutNs = settings.callTimeout.toNanos();
     inbox = new Inbox(prefix);
-    servers = new Servers(this, settings.redis);
+    servers = new Servers(this, settings.client);
     Scripts scripts = settings.scripts == null ? new Scripts() : new Scripts(settings.scripts);
     calls = new Calls(this, scripts, servers);
     watch.start();
   }
 
   /**
-   * More settings. Accepted clients: RedisClient, RedisClusterClient and RedisSentinelClient, in
-   * old versions of Jedis JedisPooled, JedisCluster and JedisSentineled.
+   * More settings. Accepted clients: of Jedis RedisClient, RedisClusterClient and
+   * RedisSentinelClient, in old versions JedisPooled, JedisCluster and JedisSentineled; of Lettuce
+   * RedisClient and RedisClusterClient.
    */
-  public static Builder builder(UnifiedJedis redis) {
-    return new Builder(redis);
+  public static Builder builder(Object client) {
+    return new Builder(client);
   }
 
   /**
@@ -160,13 +163,21 @@ public final class Luagate implements AutoCloseable {
   /**
    * Ends all waits and all later calls with {@link ClosedException}, gives up their places in line
    * if the server answers, and ends the background threads. Blocks for a second at most. Permits
-   * stay held until their leases end. The client of Jedis stays open.
+   * stay held until their leases end. The client stays open.
    */
   @Override
-  public synchronized void close() {
-    if (isClosed()) {
-      return;
+  public void close() {
+    closing.lock(); // a monitor would pin a virtual thread that waits
+    try {
+      if (!isClosed()) {
+        end();
+      }
+    } finally {
+      closing.unlock();
     }
+  }
+
+  private void end() {
     long began = System.nanoTime();
     closed.countDown();
     inbox.fail(new ClosedException());
@@ -219,6 +230,16 @@ public final class Luagate implements AutoCloseable {
 
   long callTimeoutNs() {
     return callTimeoutNs;
+  }
+
+  /** Logs in a thread of its own: a handler of the program may block, or may use its permits. */
+  void warn(String text, Throwable failed) {
+    Runnable log = () -> LOGGER.log(Level.WARNING, text, failed);
+    if (background.isClosed()) {
+      log.run();
+    } else {
+      background.run(log);
+    }
   }
 
   Background background() {

@@ -2,7 +2,6 @@ package luagate;
 
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import redis.clients.jedis.exceptions.JedisException;
 
 /** The server's ACL or its password refuses the client. The message names what to add. */
 public final class NoPermissionException extends LuagateException {
@@ -21,8 +20,8 @@ public final class NoPermissionException extends LuagateException {
   }
 
   /** Whether the server refuses a permission or a password. */
-  static boolean is(JedisException refused) {
-    String error = String.valueOf(refused.getMessage());
+  static boolean is(ErrorReply refused) {
+    String error = refused.getMessage();
     return error.startsWith("NOPERM")
         || isLogin(error)
         || error.contains("can't run this command") // Redis 6, inside of a script
@@ -41,14 +40,14 @@ public final class NoPermissionException extends LuagateException {
    * @param prefix of the keys
    * @param script the text of the script that was refused, or empty
    */
-  static NoPermissionException of(Exception refused, String prefix, String script) {
+  static NoPermissionException of(ErrorReply refused, String prefix, String script) {
     String text = withoutStop(refused.getMessage());
     if (isLogin(text)) {
-      String remedy = ". Correct the user name and the password of the client of Jedis";
-      return new NoPermissionException(text + remedy, refused);
+      String remedy = ". Correct the user name and the password of the client for Redis";
+      return new NoPermissionException(text + remedy, refused.ofLibrary());
     }
     String remedy = ". Add the permission: ACL SETUSER <user> " + missing(text, prefix, script);
-    return new NoPermissionException(text + remedy, refused);
+    return new NoPermissionException(text + remedy, refused.ofLibrary());
   }
 
   private static String missing(String text, String prefix, String script) {

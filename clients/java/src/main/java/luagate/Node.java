@@ -14,17 +14,8 @@ import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
-import redis.clients.jedis.Connection;
-import redis.clients.jedis.exceptions.JedisConnectionException;
-import redis.clients.jedis.exceptions.JedisDataException;
-import redis.clients.jedis.exceptions.JedisException;
-import redis.clients.jedis.exceptions.JedisNoScriptException;
-import redis.clients.jedis.util.Pool;
 
-/**
- * The connections of a gate to one server. They are made with the settings of the client of Jedis,
- * but are not taken from its pool: to borrow from a pool can block for longer than a call may last.
- */
+/** The connections of a gate to one server. */
 final class Node {
   private static final int MOST_OPENINGS = 16; // also those that a caller no longer waits for
   private static final long LONGEST_IDLE_NS = SECONDS.toNanos(30);
@@ -32,19 +23,19 @@ final class Node {
 
   /** What a call does with its connection. */
   interface Work<T> {
-    T on(Link link) throws InterruptedException;
+    T on(Link link) throws InterruptedException, Unanswered;
   }
 
-  private static final class ClientClosed extends JedisException {
+  private static final class ClientClosed extends Exception {
     private static final long serialVersionUID = 1;
 
     ClientClosed() {
-      super("the client of Jedis is closed. Close the gate first");
+      super("the client is closed. Close the gate first");
     }
   }
 
   private final Luagate gate;
-  private final Pool<Connection> pool;
+  private final Library.Server server;
   final Subscription subscription;
   final CallQueue queue;
   private final Deque<Link> idle = new ConcurrentLinkedDeque<>();
@@ -56,13 +47,12 @@ final class Node {
   private volatile boolean isClosed;
   volatile boolean knowsRelease; // its last posted release was run by the hash of the script
 
-  Node(Luagate gate, Pool<Connection> pool) {
+  Node(Luagate gate, Library.Server server) {
     this.gate = gate;
-    this.pool = pool;
+    this.server = server;
     subscription = new Subscription(gate, this);
     queue = new CallQueue(gate);
-    int most = pool.getMaxTotal() < 0 ? Integer.MAX_VALUE : Math.max(1, pool.getMaxTotal());
-    calls = new java.util.concurrent.Semaphore(most);
+    calls = new java.util.concurrent.Semaphore(server.mostConnections());
   }
 
   /**
@@ -124,33 +114,34 @@ final class Node {
 
   private <T> T run(Link link, Work<T> work, long end, boolean isInterruptible)
       throws InterruptedException, Unanswered {
-    Connection connection = link.connection;
-    Watch.Call call = gate.watch().begin(connection, end, isInterruptible);
+    Watch.Call call = gate.watch().begin(link.connection, end, isInterruptible);
     try {
-      long leftMs = NANOSECONDS.toMillis(end - System.nanoTime());
-      connection.setSoTimeout((int) Math.max(1, Math.min(leftMs, Integer.MAX_VALUE)));
+      link.connection.begin(end, isInterruptible);
       return work.on(link);
-    } catch (JedisConnectionException lost) {
-      connection.setBroken();
-      closeIdle(); // these are as old, so they are probably lost too
-      if (isInterruptible && Thread.interrupted()) {
+    } catch (Unanswered lost) {
+      link.isBroken = true;
+      if (isInterruptible && Thread.interrupted()) { // only this connection was closed
         throw new InterruptedException();
       }
+      closeIdle(); // these are as old, so they are probably lost too
       broken.incrementAndGet();
-      throw new Unanswered(lost.getMessage(), lost, false);
-    } catch (JedisDataException refused) {
-      if (refused instanceof JedisNoScriptException || !ServerError.of(refused).isPassing()) {
+      throw lost;
+    } catch (UnexpectedReplyException unexpected) {
+      link.isBroken = true; // the next reply may belong to this call
+      throw unexpected;
+    } catch (ErrorReply refused) {
+      if (refused.is("NOSCRIPT") || !ServerError.of(refused).isPassing()) {
         throw refused;
       }
       if (ServerError.of(refused).isReadOnly()) { // the address belongs to another server by now
-        connection.setBroken();
+        link.isBroken = true;
         closeIdle();
         subscription.reconnect();
       }
-      throw new Unanswered(refused.getMessage(), refused, false);
+      throw new Unanswered(refused.getMessage(), refused.ofLibrary(), false);
     } finally {
       if (!gate.watch().end(call)) {
-        connection.setBroken();
+        link.isBroken = true;
       }
     }
   }
@@ -196,8 +187,11 @@ final class Node {
   }
 
   private static Unanswered unopened(Throwable cause) {
-    if (cause instanceof JedisDataException refused && !ServerError.of(refused).isPassing()) {
-      throw refused;
+    if (cause instanceof ErrorReply refused) {
+      if (!ServerError.of(refused).isPassing()) {
+        throw refused;
+      }
+      return new Unanswered(refused.getMessage(), refused.ofLibrary(), false);
     }
     if (cause instanceof LuagateException closed) {
       throw closed;
@@ -219,7 +213,7 @@ final class Node {
 
   private void open(CompletableFuture<Link> opening) {
     try {
-      Link link = new Link(this, connect());
+      Link link = new Link(this, server().connect());
       if (broken.getAndUpdate(count -> Math.max(0, count - 1)) > 0) {
         gate.counts().reconnects.increment();
       }
@@ -233,16 +227,16 @@ final class Node {
     }
   }
 
-  /** A new connection. Blocks for as long as the settings of the client of Jedis permit. */
-  Connection connect() throws Exception {
-    if (pool.isClosed()) {
+  /** The server, to open a connection. */
+  Library.Server server() throws ClientClosed {
+    if (server.isClosed()) {
       throw new ClientClosed();
     }
-    return pool.getFactory().makeObject().getObject();
+    return server;
   }
 
   private void giveBack(Link link) {
-    if (link.connection.isBroken() || pool.isClosed()) {
+    if (link.isBroken || server.isClosed()) {
       link.close();
       return;
     }
@@ -270,16 +264,8 @@ final class Node {
     }
   }
 
-  static void close(Connection connection) {
-    try {
-      connection.disconnect();
-    } catch (JedisException alreadyBroken) {
-      // It is closed all the same.
-    }
-  }
-
   boolean isGone() {
-    return pool.isClosed();
+    return server.isClosed();
   }
 
   /** Ends the callers that wait for a connection. */

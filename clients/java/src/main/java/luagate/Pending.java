@@ -2,25 +2,44 @@ package luagate;
 
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+
 /** Counts the waits and the releases in progress, which {@code close} waits for. */
 final class Pending {
+  private final ReentrantLock lock = new ReentrantLock(); // a monitor would pin a virtual thread
+  private final Condition none = lock.newCondition();
   private int count;
 
-  synchronized void begin() {
-    count++;
+  void begin() {
+    add(1);
   }
 
-  synchronized void end() {
-    count--;
-    if (count == 0) {
-      notifyAll();
+  void end() {
+    add(-1);
+  }
+
+  private void add(int change) {
+    lock.lock();
+    try {
+      count += change;
+      if (count == 0) {
+        none.signalAll();
+      }
+    } finally {
+      lock.unlock();
     }
   }
 
   /** Waits until none is in progress, but only until this instant. */
-  synchronized void awaitNone(long end) throws InterruptedException {
-    while (count > 0 && end - System.nanoTime() > 0) {
-      NANOSECONDS.timedWait(this, end - System.nanoTime());
+  void awaitNone(long end) throws InterruptedException {
+    lock.lock();
+    try {
+      while (count > 0 && end - System.nanoTime() > 0) {
+        none.await(end - System.nanoTime(), NANOSECONDS);
+      }
+    } finally {
+      lock.unlock();
     }
   }
 }

@@ -1,6 +1,5 @@
 package luagate;
 
-import java.lang.System.Logger.Level;
 import java.lang.ref.WeakReference;
 import java.time.Duration;
 import java.util.List;
@@ -262,7 +261,7 @@ public final class Permit implements AutoCloseable {
       settings.gate().posted().post(this);
     } catch (ClosedException failed) {
       String text = settings.key() + ": the release of the id " + id + " failed";
-      Luagate.LOGGER.log(Level.WARNING, text, failed);
+      settings.gate().warn(text, failed);
     }
   }
 

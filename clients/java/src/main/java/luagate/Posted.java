@@ -1,12 +1,8 @@
 package luagate;
 
-import java.lang.System.Logger.Level;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicBoolean;
-import redis.clients.jedis.exceptions.JedisDataException;
-import redis.clients.jedis.exceptions.JedisNoScriptException;
-import redis.clients.jedis.util.SafeEncoder;
 
 /**
  * The release at the end of a block: it is sent, and the reply is read later. If the reply says that
@@ -22,6 +18,7 @@ final class Posted {
   private final boolean wasHeld;
   private final long lastsNs;
   private final AtomicBoolean hasFailed = new AtomicBoolean();
+  private volatile boolean isRefused; // for longer than calls can wait
   private volatile Link on; // the calls behind it on this connection run after it; null: none
 
   Posted(Permit permit) {
@@ -32,9 +29,9 @@ final class Posted {
     wasHeld = permit.lease.finish();
   }
 
-  /** Whether it is repeated in the background, or was. */
-  boolean hasFailed() {
-    return hasFailed.get();
+  /** Whether it is repeated in the background, and may soon be answered. */
+  boolean isRepeated() {
+    return hasFailed.get() && !isRefused;
   }
 
   List<Object> arguments() {
@@ -49,14 +46,14 @@ final class Posted {
     on = link;
   }
 
+  /** Takes the reply. Throws an UnexpectedReplyException. */
   void replied(Object reply) {
     Reply read;
     try {
-      var script = settings.gate().calls().scripts.script(SCRIPT);
-      read = script.reply(SafeEncoder.encodeObject(reply), 0);
-    } catch (RuntimeException unexpected) {
+      read = settings.gate().calls().read(SCRIPT, reply, 0);
+    } catch (UnexpectedReplyException unexpected) {
       failed(unexpected);
-      return;
+      throw unexpected;
     }
     if (on != null) {
       on.node.knowsRelease = true;
@@ -78,7 +75,10 @@ final class Posted {
       link.node.knowsRelease = false;
     }
     on = null;
-    if (!(failure instanceof JedisNoScriptException)) { // the text of the script is sent again
+    settings.gate().posted().countFailure();
+    boolean isUnknown = failure instanceof ErrorReply refused && refused.is("NOSCRIPT");
+    if (!isUnknown) { // otherwise the text of the script is sent
+      isRefused = failure instanceof ErrorReply refused && !ServerError.of(refused).isPassing();
       log(failure);
     }
     if (settings.gate().isClosed()) {
@@ -95,11 +95,11 @@ final class Posted {
 
   private void log(Exception failure) {
     Exception shown =
-        failure instanceof JedisDataException refused
+        failure instanceof ErrorReply refused
             ? settings.gate().calls().explained(SCRIPT, refused)
             : failure;
     String text = settings.key() + ": the release of the id " + id + " failed";
     String then = settings.gate().isClosed() ? "" : ". It is repeated in the background";
-    Luagate.LOGGER.log(Level.WARNING, text + then, shown);
+    settings.gate().warn(text + then, shown);
   }
 }

@@ -11,10 +11,11 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
 
 /** The posted releases of a gate that are not answered yet. */
 final class PostedReleases {
-  /** For sending one. Also how long a call waits for those of its name that may arrive later. */
+  /** For sending one. */
   private static final long LONGEST_NS = SECONDS.toNanos(1);
 
   /** A reply that no call has read for this time is read in the background. */
@@ -24,6 +25,7 @@ final class PostedReleases {
 
   private final Luagate gate;
   private final Map<String, Set<Posted>> byKey = new ConcurrentHashMap<>();
+  private final AtomicLong failures = new AtomicLong();
   private final AtomicBoolean isReading = new AtomicBoolean(); // the timer runs
 
   PostedReleases(Luagate gate) {
@@ -72,6 +74,15 @@ final class PostedReleases {
     gate.pending().end();
   }
 
+  /** How many have failed until now: each may run after a call that was sent behind it. */
+  long failures() {
+    return failures.get();
+  }
+
+  void countFailure() {
+    failures.incrementAndGet();
+  }
+
   boolean isEmpty() {
     return byKey.isEmpty();
   }
@@ -82,40 +93,46 @@ final class PostedReleases {
   }
 
   /**
-   * Waits for the releases of these names that are repeated, only until this instant and not long.
-   * The caller holds no connection: the repetition needs one.
+   * Waits for the releases of these names that are repeated. Returns false if they are not answered
+   * by this instant. The caller holds no connection: the repetition needs one.
    */
-  void awaitRepeated(List<String> names, long end) throws InterruptedException {
-    long until = Math.min(end, System.nanoTime() + LONGEST_NS);
+  boolean awaitRepeated(List<String> names, long end) throws InterruptedException {
     for (String name : names) {
       for (Posted one : of(name)) {
-        if (one.hasFailed()) {
-          await(one, until);
+        if (one.isRepeated() && !await(one, one.on(), end)) {
+          return false;
         }
       }
     }
+    return true;
   }
 
   /**
-   * Waits for the releases of these names that were sent on other connections than this one, only
-   * until this instant and not long. A block that has not sent its release has not ended: nobody
-   * waits for it, since it may itself wait for a connection.
+   * Waits for the releases of these names that were sent on other connections than this one. Returns
+   * false if one of them has failed, or is not answered by this instant. A block that has not sent
+   * its release has not ended: nobody waits for it, since it may itself wait for a connection.
    */
-  void await(List<String> names, Link link, long end) throws InterruptedException {
-    long until = Math.min(end, System.nanoTime() + LONGEST_NS);
+  boolean await(List<String> names, Link link, long end) throws InterruptedException, Unanswered {
     for (String name : names) {
       for (Posted one : of(name)) {
         Link on = one.on();
-        if (on != null && on != link) {
-          link.readPosted(); // another call may wait for these while this one waits
-          await(one, until);
+        if (on == link || on == null && !one.isRepeated()) {
+          continue;
+        }
+        link.readPosted(); // another call may wait for these while this one waits
+        if (on == null || !await(one, on, end)) {
+          return false;
         }
       }
     }
+    return true;
   }
 
-  private void await(Posted one, long until) throws InterruptedException {
-    for (long left = 1; left > 0 && !one.answered.isDone(); left = until - System.nanoTime()) {
+  private boolean await(Posted one, Link on, long end) throws InterruptedException {
+    while (!one.answered.isDone()) {
+      if (one.on() != on || System.nanoTime() - end >= 0) {
+        return false;
+      }
       gate.servers().readPosted(0);
       try {
         one.answered.get(PERIOD_NS, NANOSECONDS);
@@ -125,6 +142,7 @@ final class PostedReleases {
         throw new IllegalStateException(impossible);
       }
     }
+    return true;
   }
 
   private void readLater() {

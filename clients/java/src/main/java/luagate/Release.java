@@ -4,7 +4,6 @@ import static java.util.concurrent.TimeUnit.MILLISECONDS;
 import static java.util.concurrent.TimeUnit.NANOSECONDS;
 import static java.util.concurrent.TimeUnit.SECONDS;
 
-import java.lang.System.Logger.Level;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -14,8 +13,8 @@ import java.util.concurrent.TimeoutException;
  * Releases what an id has in the background, until the server answers, or has freed the id by
  * itself.
  */
-final class Release implements Runnable {
-  private static final long LONGEST_ATTEMPT_NS = SECONDS.toNanos(1);
+final class Release implements CallQueue.Call {
+  private static final long LONGEST_AWAITED_NS = SECONDS.toNanos(1);
   private static final long FIRST_PAUSE_NS = MILLISECONDS.toNanos(20);
   private static final long LONGEST_PAUSE_NS = SECONDS.toNanos(1);
 
@@ -44,7 +43,7 @@ final class Release implements Runnable {
     settings.gate().pending().begin();
     long end = System.nanoTime() + Math.min(lastsNs, Settings.UNLIMITED_NS);
     var release = new Release(settings, id, end);
-    settings.gate().servers().run(settings.key(), release);
+    settings.gate().servers().run(release);
     return release.answered;
   }
 
@@ -67,7 +66,7 @@ final class Release implements Runnable {
    * not answered continue.
    */
   static void await(List<CompletableFuture<Void>> started, long until) {
-    long ns = Math.max(RELEASING_NS, Math.min(until - System.nanoTime(), LONGEST_ATTEMPT_NS));
+    long ns = Math.max(RELEASING_NS, Math.min(until - System.nanoTime(), LONGEST_AWAITED_NS));
     try {
       CompletableFuture.allOf(started.toArray(CompletableFuture<?>[]::new)).get(ns, NANOSECONDS);
     } catch (TimeoutException | ExecutionException silent) {
@@ -78,29 +77,44 @@ final class Release implements Runnable {
   }
 
   @Override
-  public void run() {
-    try {
-      long attemptEnd = System.nanoTime() + LONGEST_ATTEMPT_NS;
-      var calls = settings.gate().calls();
-      calls.attemptOwn("semaphore/release", settings.keys(), List.of(id, 0), attemptEnd);
-    } catch (ClosedException closed) {
-      log(closed);
-    } catch (Unanswered | RuntimeException failed) { // what is refused now may stay held for long
-      if (System.nanoTime() - end < 0) {
-        long pause = Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);
-        settings.gate().servers().runAfter(pause, settings.key(), this);
-        return;
-      }
-      log(failed);
-    } catch (InterruptedException closed) {
-      // The gate was closed.
-    }
+  public boolean isWanted() {
+    return true;
+  }
+
+  @Override
+  public String script() {
+    return "semaphore/release";
+  }
+
+  @Override
+  public List<String> keys() {
+    return settings.keys();
+  }
+
+  @Override
+  public List<?> arguments() {
+    return List.of(id, 0);
+  }
+
+  @Override
+  public void answered(Reply reply) {
     answered.complete(null);
     settings.gate().pending().end();
   }
 
-  private void log(Exception failed) {
-    Luagate.LOGGER.log(
-        Level.WARNING, settings.key() + ": the id " + id + " could not be released", failed);
+  /** It is repeated: what is refused now may stay held for long. */
+  @Override
+  public void failed(Exception failure) {
+    boolean isInterrupted = failure instanceof InterruptedException; // only `close` does it
+    boolean isClosed = isInterrupted || failure instanceof ClosedException;
+    if (!isClosed && System.nanoTime() - end < 0) {
+      long pause = Math.min(FIRST_PAUSE_NS << Math.min(attempts++, 10), LONGEST_PAUSE_NS);
+      settings.gate().servers().runAfter(pause, this);
+      return;
+    }
+    if (!isInterrupted) { // only `close` interrupts
+      settings.gate().warn(settings.key() + ": the id " + id + " could not be released", failure);
+    }
+    answered(null);
   }
 }

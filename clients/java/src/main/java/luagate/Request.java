@@ -77,7 +77,8 @@ final class Request {
   }
 
   private Reply call() {
-    return gate.calls().call("semaphore/acquire", settings.keys(), arguments(0, ""), retry);
+    return gate.calls()
+        .callOnceMore("semaphore/acquire", settings.keys(), arguments(0, ""), retry);
   }
 
   /** Waits in line until {@code end}, by {@link System#nanoTime}. */
@@ -214,6 +215,7 @@ final class Request {
 
   /** Asks, and sleeps until it is time to ask again. Returns a grant or null. */
   private Reply askInLine(long end) throws InterruptedException, Unanswered {
+    retry.begin(); // it may be that no server is known
     Subscription subscription = gate.servers().node(settings.key()).subscription;
     String channel = subscription.channel(end);
     int patienceMs = channel.isEmpty() ? PATIENCE_UNHEARD_MS : PATIENCE_MS;

@@ -36,12 +36,17 @@ final class Retry {
     this.isKnown = isKnown;
   }
 
-  /** The instant at which the next attempt must end: later after each attempt without an answer. */
-  long attemptEnd() {
-    long now = System.nanoTime();
+  /** Begins an attempt: after an answer, a new outage counts from now on. */
+  void begin() {
     if (attempts == 0) {
-      began = now;
+      began = System.nanoTime();
     }
+  }
+
+  /** Begins an attempt. Returns when it must end: later after each attempt without an answer. */
+  long attemptEnd() {
+    begin();
+    long now = System.nanoTime();
     long left = outageNs - (now - began);
     return now + Math.min(FIRST_ATTEMPT_NS << Math.min(attempts, 3), left);
   }
@@ -88,7 +93,7 @@ final class Retry {
     return last != null;
   }
 
-  /** The last error of Jedis if the last attempt was not answered, otherwise null. */
+  /** The last error of the library if the last attempt was not answered, otherwise null. */
   Throwable cause() {
     return last == null ? null : last.getCause();
   }

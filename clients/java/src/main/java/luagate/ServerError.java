@@ -7,7 +7,6 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.Arrays;
 import java.util.List;
-import redis.clients.jedis.exceptions.JedisException;
 
 /**
  * What an error of a server or a proxy means: a row of {@code lua/errors.json}. The first row that
@@ -27,8 +26,8 @@ record ServerError(String code, String contains, String is, String passes) {
     }
   }
 
-  static ServerError of(JedisException replied) {
-    String text = String.valueOf(replied.getMessage());
+  static ServerError of(ErrorReply replied) {
+    String text = replied.getMessage();
     return ROWS.stream().filter(row -> row.fits(text)).findFirst().orElseThrow();
   }
 

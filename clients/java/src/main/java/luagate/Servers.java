@@ -6,102 +6,52 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.function.Function;
-import redis.clients.jedis.Connection;
-import redis.clients.jedis.UnifiedJedis;
-import redis.clients.jedis.exceptions.JedisException;
-import redis.clients.jedis.providers.ClusterConnectionProvider;
-import redis.clients.jedis.providers.PooledConnectionProvider;
-import redis.clients.jedis.providers.SentineledConnectionProvider;
-import redis.clients.jedis.util.JedisClusterCRC16;
-import redis.clients.jedis.util.Pool;
 
-/**
- * The servers of a client of Jedis: one, the master that sentinels name, or the masters of a
- * cluster.
- */
+/** The servers of a client: one, the master that sentinels name, or the masters of a cluster. */
 final class Servers {
   private final Luagate gate;
-  private final ClusterConnectionProvider cluster; // null: no cluster
-  private final Function<String, Pool<Connection>> pools; // by key; null: no server is known for it
-  private final Map<Pool<Connection>, Node> nodes = new ConcurrentHashMap<>();
+  private final Library library;
+  private final Map<Library.Server, Node> nodes = new ConcurrentHashMap<>();
   private final CallQueue unknown; // for calls whose server is not known
   private final AtomicBoolean isRenewing = new AtomicBoolean();
 
-  Servers(Luagate gate, UnifiedJedis redis) {
+  Servers(Luagate gate, Object client) {
     this.gate = gate;
     unknown = new CallQueue(gate);
-    Object provider = redis == null ? null : field(UnifiedJedis.class, "provider", redis);
-    cluster = provider instanceof ClusterConnectionProvider found ? found : null;
-    if (provider instanceof PooledConnectionProvider pooled) {
-      pools = key -> pooled.getPool();
-    } else if (provider instanceof SentineledConnectionProvider sentinels) {
-      pools = key -> poolOf(sentinels);
-    } else if (cluster != null) {
-      pools = this::poolOfSlot;
-    } else {
-      throw new InvalidException(
-          ("client: got %s. Accepted: RedisClient, RedisClusterClient, RedisSentinelClient,"
-                  + " JedisPooled, JedisCluster, JedisSentineled,"
-                  + " or another UnifiedJedis with one of their connection providers")
-              .formatted(redis == null ? null : redis.getClass().getName()));
-    }
-  }
-
-  /** Old versions of Jedis have no method that returns the pool of the present master. */
-  @SuppressWarnings("unchecked")
-  private static Pool<Connection> poolOf(SentineledConnectionProvider sentinels) {
-    return (Pool<Connection>) field(SentineledConnectionProvider.class, "pool", sentinels);
-  }
-
-  /** Jedis has no method that returns what makes its connections. */
-  private static Object field(Class<?> type, String name, Object of) {
-    try {
-      var field = type.getDeclaredField(name);
-      field.setAccessible(true);
-      return field.get(of);
-    } catch (ReflectiveOperationException missing) {
-      String text = "client: this version of Jedis has no %s. Accepted: Jedis 5.0 to 8";
-      throw new InvalidException(text.formatted(name));
-    }
-  }
-
-  private Pool<Connection> poolOfSlot(String key) {
-    var node = cluster.getNode(JedisClusterCRC16.getSlot(key));
-    return node == null ? null : cluster.getNodes().get(node.toString());
+    library = Library.of(client);
   }
 
   boolean isCluster() {
-    return cluster != null;
+    return library.isCluster();
   }
 
   /** The server of a key. */
   Node node(String key) throws Unanswered {
-    Pool<Connection> pool = pools.apply(key);
-    if (pool == null) {
+    Library.Server server = library.serverOf(key);
+    if (server == null) {
       renew();
       throw new Unanswered("no node of the cluster has the slot of " + key, null, false);
     }
-    return node(pool);
+    return node(server);
   }
 
   /** The server at this address of a cluster, as {@code host:port}. */
   Node nodeAt(String address) throws Unanswered {
-    Pool<Connection> pool = cluster == null ? null : cluster.getNodes().get(address);
-    if (pool == null) {
+    Library.Server server = library.serverAt(address);
+    if (server == null) {
       renew();
       throw new Unanswered("the cluster has moved the slot to " + address, null, false);
     }
-    return node(pool);
+    return node(server);
   }
 
-  private Node node(Pool<Connection> pool) {
-    Node known = nodes.get(pool);
+  private Node node(Library.Server server) {
+    Node known = nodes.get(server);
     if (known != null) {
       return known;
     }
     nodes.values().stream().filter(Node::isGone).forEach(this::remove);
-    return nodes.computeIfAbsent(pool, added -> new Node(gate, added));
+    return nodes.computeIfAbsent(server, added -> new Node(gate, added));
   }
 
   private void remove(Node gone) {
@@ -109,31 +59,31 @@ final class Servers {
     gone.close();
   }
 
-  /** Makes a renewal or a release in the background, on a thread for the server of this key. */
-  void run(String key, Runnable call) {
+  /** Makes a renewal or a release in the background, on a thread for its server. */
+  void run(CallQueue.Call call) {
     try {
-      node(key).queue.add(call);
+      node(call.keys().get(0)).queue.add(call);
     } catch (Unanswered noServer) {
       unknown.add(call);
     }
   }
 
   /** As {@link #run}, later. */
-  Future<?> runAfter(long pauseNs, String key, Runnable call) {
-    return gate.background().after(pauseNs, () -> run(key, call));
+  Future<?> runAfter(long pauseNs, CallQueue.Call call) {
+    return gate.background().after(pauseNs, () -> run(call));
   }
 
   /** Asks the cluster in the background which node has which slot. */
   void renew() {
-    if (cluster != null && isRenewing.compareAndSet(false, true)) {
+    if (isCluster() && isRenewing.compareAndSet(false, true)) {
       gate.background().run(this::renewNow);
     }
   }
 
   private void renewNow() {
     try {
-      cluster.renewSlotCache();
-    } catch (JedisException unreachable) {
+      library.renew();
+    } catch (RuntimeException unreachable) {
       // The next call that fails asks again.
     } finally {
       isRenewing.set(false);

@@ -132,7 +132,7 @@ public final class Several {
       Settings of = want.settings();
       argv.addAll(List.of(want.serverPermits(), of.limit(), of.firstLeaseMs(), of.atLeastMs()));
     }
-    Reply reply = gate.calls().call("semaphore/try_acquire_several", keys, argv, retry);
+    Reply reply = gate.calls().callOnceMore("semaphore/try_acquire_several", keys, argv, retry);
     if (!reply.word().equals("granted") && !reply.word().equals("held")
         && reply.number("still_held") > 0) {
       retry.unanswered(); // an earlier run of this call granted some

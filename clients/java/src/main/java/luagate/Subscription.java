@@ -8,18 +8,12 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeoutException;
-import redis.clients.jedis.CommandArguments;
-import redis.clients.jedis.Connection;
-import redis.clients.jedis.JedisPubSub;
-import redis.clients.jedis.Protocol.Command;
-import redis.clients.jedis.exceptions.JedisDataException;
-import redis.clients.jedis.exceptions.JedisException;
 
 /**
  * The subscription to the gate's inbox on one server. Until it is open, and if server or proxy have
  * no Pub/Sub, its channel is empty: waiters then only ask again.
  */
-final class Subscription extends JedisPubSub {
+final class Subscription implements Library.Listener {
   /** Then waiters go on without it. */
   private static final long LONGEST_OPENING_NS = SECONDS.toNanos(1);
 
@@ -33,7 +27,7 @@ final class Subscription extends JedisPubSub {
   private final Node node;
   private Thread thread; // null: not started, or ended by a refusal
   private CompletableFuture<String> channel; // set whenever the thread runs
-  private Connection connection;
+  private Library.Messages messages; // of the last connection; null: none
   private long verified = System.nanoTime(); // when the server was last asked
   private volatile long heard; // when the server last confirmed it
   private volatile boolean isConfirmed;
@@ -78,7 +72,7 @@ final class Subscription extends JedisPubSub {
       for (int failures = 1; isWanted(); failures++) {
         try {
           subscribe();
-        } catch (JedisDataException refused) {
+        } catch (ErrorReply refused) {
           if (NoPermissionException.is(refused)) {
             fail(NoPermissionException.of(refused, gate.prefix(), ""));
             return;
@@ -105,29 +99,29 @@ final class Subscription extends JedisPubSub {
 
   /** Reads messages until the connection ends. */
   private void subscribe() throws Exception {
-    Connection opened = node.connect();
+    Library.Messages opened = node.server().open(gate.inbox().channel, this);
     try {
       synchronized (this) {
-        connection = opened;
+        messages = opened;
         if (isClosed) {
           return;
         }
       }
       gate.background().after(LONGEST_OPENING_NS, () -> endUnconfirmed(opened));
-      proceed(opened, gate.inbox().channel);
+      opened.read();
     } finally {
-      Node.close(opened);
+      opened.close();
     }
   }
 
-  private synchronized void endUnconfirmed(Connection silent) {
-    if (connection == silent && !isConfirmed) {
-      Node.close(silent);
+  private synchronized void endUnconfirmed(Library.Messages silent) {
+    if (messages == silent && !isConfirmed) {
+      silent.close();
     }
   }
 
   @Override
-  public void onSubscribe(String channel, int count) {
+  public void confirmed() {
     heard = System.nanoTime();
     if (!isConfirmed) {
       isConfirmed = true;
@@ -140,24 +134,22 @@ final class Subscription extends JedisPubSub {
   }
 
   @Override
-  public void onMessage(String channel, String text) {
+  public void received(String text) {
     gate.inbox().receive(text);
   }
 
   /** Checks that the server knows this subscriber and accepts messages, then tells the waiters. */
   private void check() {
     String own = gate.inbox().channel;
-    var numsub = Calls.arguments(Command.PUBSUB, List.of("NUMSUB", own));
-    var publish = Calls.arguments(Command.PUBLISH, List.of(own, ""));
     try {
-      boolean isHeard = isHeard(call(numsub));
+      boolean isHeard = isHeard(call("PUBSUB", "NUMSUB", own));
       if (isHeard) {
-        call(publish);
+        call("PUBLISH", own, "");
       }
       long now = System.nanoTime();
       complete(isHeard ? own : "");
       gate.inbox().askAgain(now);
-    } catch (JedisDataException refused) {
+    } catch (ErrorReply refused) {
       if (NoPermissionException.is(refused)) {
         fail(NoPermissionException.of(refused, gate.prefix(), ""));
       } else {
@@ -176,26 +168,30 @@ final class Subscription extends JedisPubSub {
         && count > 0;
   }
 
-  private Object call(CommandArguments command) throws InterruptedException, Unanswered {
+  private Object call(String command, String... words) throws InterruptedException, Unanswered {
     long end = System.nanoTime() + LONGEST_CHECK_NS;
-    return node.call(List.of(), link -> link.execute(command), end, true);
+    var bytes = Calls.bytes(List.of(words));
+    return node.call(List.of(), link -> link.execute(command, bytes), end, true);
   }
 
   /**
    * Checks whether the connection is alive, now and then while callers wait. Does not wait for the
    * result: a dead connection is closed {@link #LONGEST_REPLY_NS} later, and another one opened.
    */
-  synchronized void verify() {
+  void verify() {
     long now = System.nanoTime();
-    if (!isConfirmed || now - verified < CHECK_PERIOD_NS) {
-      return;
+    Library.Messages asked;
+    synchronized (this) {
+      if (!isConfirmed || now - verified < CHECK_PERIOD_NS) {
+        return;
+      }
+      verified = now;
+      asked = messages;
     }
-    verified = now;
-    Connection asked = connection;
     try {
-      subscribe(gate.inbox().channel); // not `ping`: Jedis can read a PONG before it expects one
-    } catch (JedisException lost) {
-      Node.close(asked);
+      asked.confirm(); // it can block, which pins a virtual thread that holds a monitor
+    } catch (Unanswered lost) {
+      asked.close();
       return;
     }
     gate.background().after(LONGEST_REPLY_NS, () -> endSilent(asked, now));
@@ -211,20 +207,20 @@ final class Subscription extends JedisPubSub {
     }
   }
 
-  private boolean isUnheard() {
+  private synchronized boolean isUnheard() {
     return channel.isDone() && !channel.isCompletedExceptionally() && channel.join().isEmpty();
   }
 
-  private synchronized void endSilent(Connection asked, long since) {
-    if (connection == asked && heard - since < 0) {
-      Node.close(asked);
+  private synchronized void endSilent(Library.Messages asked, long since) {
+    if (messages == asked && heard - since < 0) {
+      asked.close();
     }
   }
 
   /** Closes the connection. The thread opens another one. */
   synchronized void reconnect() {
-    if (connection != null) {
-      Node.close(connection);
+    if (messages != null) {
+      messages.close();
     }
   }
 

@@ -6,8 +6,6 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.LockSupport;
-import redis.clients.jedis.Connection;
-import redis.clients.jedis.exceptions.JedisException;
 
 /**
  * Closes the connection of a call that must end: its caller was interrupted, the gate was closed,
@@ -21,12 +19,12 @@ final class Watch {
   /** A call in progress, on the current thread. */
   static final class Call {
     private final Thread caller = Thread.currentThread();
-    private final Connection connection;
+    private final Library.Connection connection;
     private final long end;
     private final boolean isInterruptible;
     private final AtomicBoolean isOver = new AtomicBoolean();
 
-    private Call(Connection connection, long end, boolean isInterruptible) {
+    private Call(Library.Connection connection, long end, boolean isInterruptible) {
       this.connection = connection;
       this.end = end;
       this.isInterruptible = isInterruptible;
@@ -43,7 +41,7 @@ final class Watch {
     thread.start();
   }
 
-  Call begin(Connection connection, long end, boolean isInterruptible) {
+  Call begin(Library.Connection connection, long end, boolean isInterruptible) {
     Call call = new Call(connection, end, isInterruptible);
     calls.add(call);
     if (isAsleep) {
@@ -91,11 +89,7 @@ final class Watch {
     boolean isInterrupted = call.isInterruptible && (endsAll || call.caller.isInterrupted());
     boolean mustEnd = isClosed || isInterrupted || call.end - System.nanoTime() <= 0;
     if (mustEnd && call.isOver.compareAndSet(false, true)) {
-      try {
-        call.connection.disconnect();
-      } catch (JedisException alreadyBroken) {
-        // It is closed all the same.
-      }
+      call.connection.close();
     }
   }
 }

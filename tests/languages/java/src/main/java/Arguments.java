@@ -13,7 +13,6 @@ import luagate.Luagate;
 import luagate.Semaphore;
 import luagate.Several.Want;
 import luagate.Ticket;
-import redis.clients.jedis.UnifiedJedis;
 
 /** Calls the client with invalid arguments. */
 final class Arguments {
@@ -34,7 +33,7 @@ final class Arguments {
   final List<String> wrong = new ArrayList<>();
   int total;
 
-  Arguments(UnifiedJedis redis, Luagate gate) {
+  Arguments(Object redis, Luagate gate) {
     Semaphore semaphore = gate.semaphore("arguments", 1);
     for (Duration duration : DURATIONS) {
       check("lease " + duration, () -> semaphore.lease(duration));

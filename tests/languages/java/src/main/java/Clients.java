@@ -1,66 +1,29 @@
-import java.net.URI;
-import java.time.Duration;
-import java.util.Set;
-import redis.clients.jedis.ConnectionFactory;
-import redis.clients.jedis.DefaultJedisClientConfig;
-import redis.clients.jedis.HostAndPort;
-import redis.clients.jedis.JedisClientConfig;
-import redis.clients.jedis.UnifiedJedis;
-import redis.clients.jedis.providers.ClusterConnectionProvider;
-import redis.clients.jedis.providers.ConnectionProvider;
-import redis.clients.jedis.providers.PooledConnectionProvider;
-import redis.clients.jedis.providers.SentineledConnectionProvider;
-import redis.clients.jedis.util.JedisURIHelper;
+import java.util.Map;
 
-/** Makes clients of Jedis, of the version that the program runs with. */
-final class Clients {
-  private Clients() {}
+/** Makes clients of a library for Redis. */
+interface Clients {
+  /** Those of the library that {@code LUAGATE_CLIENT} names. The other one is not on the class path. */
+  Clients OF_LIBRARY =
+      System.getenv().getOrDefault("LUAGATE_CLIENT", "").startsWith("lettuce")
+          ? new LettuceClients()
+          : new JedisClients();
 
-  /** A client of one server: RedisClient, or JedisPooled before Jedis 7.2. */
-  static UnifiedJedis open(String url) throws ReflectiveOperationException {
-    try {
-      return (UnifiedJedis) type("RedisClient").getMethod("create", String.class).invoke(null, url);
-    } catch (ClassNotFoundException old) {
-      return pooled(url);
-    }
+  interface Maker {
+    AutoCloseable make() throws Exception;
   }
 
-  static UnifiedJedis pooled(String url) throws ReflectiveOperationException {
-    return (UnifiedJedis) type("JedisPooled").getConstructor(String.class).newInstance(url);
-  }
-
-  static Class<?> type(String name) throws ClassNotFoundException {
-    return Class.forName("redis.clients.jedis." + name);
-  }
-
-  static PooledConnectionProvider provider(String url) {
-    return new PooledConnectionProvider(new ConnectionFactory(address(url), config(url)));
-  }
-
-  static UnifiedJedis client(ConnectionProvider provider) {
-    return new UnifiedJedis(provider, 1, Duration.ZERO);
-  }
+  /** A client of one server. */
+  AutoCloseable open(String url) throws Exception;
 
   /** A client of the cluster of this node. */
-  static UnifiedJedis cluster(String url) {
-    return client(new ClusterConnectionProvider(Set.of(address(url)), config(url)));
-  }
+  AutoCloseable cluster(String url) throws Exception;
 
   /** A client of the master with this name, which the sentinel at this address names. */
-  static UnifiedJedis sentinel(String url, String master) {
-    var config = config(url);
-    return client(new SentineledConnectionProvider(master, config, Set.of(address(url)), config));
-  }
+  AutoCloseable sentinel(String url, String master) throws Exception;
 
-  private static HostAndPort address(String url) {
-    return JedisURIHelper.getHostAndPort(URI.create(url));
-  }
+  /** More kinds of clients by name. At least one of them is refused. */
+  Map<String, Maker> more(String url);
 
-  private static JedisClientConfig config(String url) {
-    URI uri = URI.create(url);
-    return DefaultJedisClientConfig.builder()
-        .user(JedisURIHelper.getUser(uri))
-        .password(JedisURIHelper.getPassword(uri))
-        .build();
-  }
+  /** Whether it is an exception of the library. */
+  boolean isError(Throwable failed);
 }

@@ -37,13 +37,11 @@ import luagate.Several;
 import luagate.Several.Want;
 import luagate.TimedOutException;
 import luagate.UnreachableException;
-import redis.clients.jedis.UnifiedJedis;
-import redis.clients.jedis.exceptions.JedisException;
 
 /** The driver of the fault suite. Its protocol is in {@code tests/languages/faults/README.md}. */
 public final class Driver {
   /** A gate, and what it was opened with. */
-  private record Opened(Luagate gate, UnifiedJedis redis, String url, String prefix) {}
+  private record Opened(Luagate gate, AutoCloseable redis, String url, String prefix) {}
 
   /** What one {@code acquire} granted. */
   private record Held(Permits permits, Permit permit, CountDownLatch lost) {
@@ -183,7 +181,7 @@ public final class Driver {
             Map.entry(InvalidException.class, "invalid"),
             Map.entry(NoPermissionException.class, "permission"),
             Map.entry(UnreachableException.class, "unreachable"));
-    String other = failed instanceof JedisException ? "server" : "other";
+    String other = Clients.OF_LIBRARY.isError(failed) ? "server" : "other";
     return kinds.getOrDefault(failed.getClass(), other);
   }
 
@@ -220,10 +218,11 @@ public final class Driver {
   private String open(Line line) throws Exception {
     // The settings that the README shows are those of an address alone.
     String url = line.get("url");
-    UnifiedJedis redis =
+    Clients clients = Clients.OF_LIBRARY;
+    AutoCloseable redis =
         line.get("sentinel") != null
-            ? Clients.sentinel(url, line.get("sentinel"))
-            : "1".equals(line.get("cluster")) ? Clients.cluster(url) : Clients.open(url);
+            ? clients.sentinel(url, line.get("sentinel"))
+            : "1".equals(line.get("cluster")) ? clients.cluster(url) : clients.open(url);
     String prefix = line.keys.getOrDefault("prefix", "luagate");
     Luagate gate = new Luagate(redis, prefix);
     gates.put(line.get("gate"), new Opened(gate, redis, url, prefix));

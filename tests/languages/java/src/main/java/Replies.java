@@ -51,10 +51,14 @@ public final class Replies {
     public void setSoTimeout(int timeout) {}
 
     @Override
-    public Object executeCommand(CommandArguments command) {
+    public void sendCommand(CommandArguments command) {
       if (command.getCommand() != Command.EVALSHA) {
         throw new JedisConnectionException("messages are not heard");
       }
+    }
+
+    @Override
+    public Object getOne() {
       synchronized (replies) {
         Object reply = replies.size() > 1 ? replies.poll() : replies.peek();
         return reply == NULL ? null : reply;
@@ -153,7 +157,7 @@ public final class Replies {
     }
     String text = name + " " + Arrays.deepToString(forged);
     var provider = new PooledConnectionProvider(new Factory(replies));
-    try (var redis = Clients.client(provider);
+    try (var redis = JedisClients.client(provider);
         var gate = Luagate.builder(redis).callTimeout(longest).build()) {
       CALLS.get(name).run(gate);
       return null;

@@ -112,7 +112,7 @@ final class Release implements CallQueue.Call {
       settings.gate().servers().runAfter(pause, this);
       return;
     }
-    if (!isInterrupted) { // only `close` interrupts
+    if (!isInterrupted) {
       settings.gate().warn(settings.key() + ": the id " + id + " could not be released", failure);
     }
     answered(null);

@@ -143,7 +143,9 @@ impl Player {
                 received.arrivals.iter().for_each(|arrival| arrival.answer(reply(step)));
             }
             "break" => {
-                self.arrivals[text_of(value)].arrivals.iter().for_each(|arrival| arrival.connection.end());
+                let received = self.arrivals.get_mut(text_of(value)).ok_or("it was not received")?;
+                received.is_answered = true; // there will be no other answer
+                received.arrivals.iter().for_each(|arrival| arrival.connection.end());
             }
             "quiet_ms" => return self.quiet(Duration::from_millis(value.as_u64().ok_or("no time")?)),
             "works" => self.driver.works(&self.calls[text_of(value)]),
@@ -210,12 +212,10 @@ impl Player {
             if Some(script.as_str()) == expected {
                 return Some(arrival);
             }
-            let is_release = script == "release";
-            let is_copy = |received: &&mut Received| {
-                received.arrivals[0].words[2..] == arrival.words[2..] && (!received.is_answered || is_release)
-            };
             // A release may be repeated after its answer too: an id is used once.
-            match self.arrivals.values_mut().rfind(is_copy) {
+            let is_copy = |received: &&mut Received| received.arrivals[0].words[2..] == arrival.words[2..];
+            let of = self.arrivals.values_mut().filter(is_copy).min_by_key(|received| received.is_answered);
+            match of.filter(|received| !received.is_answered || script == "release") {
                 Some(received) if received.is_answered => arrival.answer(b"*1\r\n$4\r\ngone\r\n".to_vec()),
                 Some(received) => received.arrivals.push(arrival),
                 None if arrival.connection.is_open() => return Some(arrival),

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often the thread looks whether the gate is still used.
-const LOOKS_EVERY: Duration = Duration::from_millis(250);
+const GATE_CHECK: Duration = Duration::from_millis(250);
 
 /// Starts the thread. It ends with the server. If it cannot be started, a change of the master is noticed
 /// when the former master closes its connections.
@@ -57,7 +57,7 @@ impl Subscription {
     fn wait(&self, may: MayBlock) -> Result<bool, Failure> {
         let heard = |heard: &mut bool| std::mem::take(heard).then_some(());
         let came =
-            self.connection.wait_for_message(&self.news, machine_now() + LOOKS_EVERY, heard, may).is_some();
+            self.connection.wait_for_message(&self.news, machine_now() + GATE_CHECK, heard, may).is_some();
         if self.connection.has_ended() {
             Err(Failure::new(FailureKind::Disconnected, "the subscription has ended"))
         } else {

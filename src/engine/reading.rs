@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 /// The longest time in one read. A shorter limit is set only near a deadline, since each change is a system
 /// call.
-const TICK: Duration = Duration::from_millis(250);
+const LONGEST_READ: Duration = Duration::from_millis(250);
 
 /// The time of a read that takes only what has arrived.
 const AT_ONCE: Duration = Duration::from_millis(1);
@@ -87,7 +87,7 @@ impl Reading<'_> {
             }
             let left = latest.saturating_duration_since(machine_now());
             let is_vain = self.read(left);
-            is_over = left.is_zero() || is_vain && left <= TICK;
+            is_over = left.is_zero() || is_vain && left <= LONGEST_READ;
         }
     }
 
@@ -106,13 +106,13 @@ impl Reading<'_> {
             || !state.packets.is_empty()
             || state.has_sleepers()
             || is_shared;
-        let left = state.packets.next_end().map_or(TICK, |end| end.saturating_duration_since(now));
+        let left = state.packets.next_end().map_or(LONGEST_READ, |end| end.saturating_duration_since(now));
         (state.end.is_none() && is_needed).then_some(left)
     }
 
     /// Reads once, and delivers what has arrived. Returns whether nothing arrived in this time.
     fn read(&mut self, left: Duration) -> bool {
-        let within = left.clamp(AT_ONCE, TICK);
+        let within = left.clamp(AT_ONCE, LONGEST_READ);
         let read = self.connection.stream.read(&mut self.reader.chunk, within);
         match self.received(read) {
             Err(ErrorKind::WouldBlock | ErrorKind::TimedOut) => {

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 const NAME: &CStr = c"permit-keeper";
 
 /// The time between two looks at the permit and at the process.
-const LOOK: Duration = Duration::from_secs(1);
+const PERMIT_CHECK: Duration = Duration::from_secs(1);
 
 /// How long `acquire` waits for the keeper's answer.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -168,7 +168,7 @@ fn answer(mut socket: &UnixStream, answer: &Answer) -> io::Result<()> {
 fn watch(kept: &Kept, permit: &Permit, socket: &UnixStream, events: &Receiver<Event>) {
     let (begun, mut is_printed) = (Instant::now(), false);
     loop {
-        match events.recv_timeout(LOOK) {
+        match events.recv_timeout(PERMIT_CHECK) {
             Ok(Event::Printed) => {
                 is_printed = true;
                 let _ = answer(socket, &Ok(()));

@@ -29,7 +29,7 @@ const PAGE: u32 = 100;
 const STEP: u32 = 16;
 
 /// How many names are read before the next look whether there was a scrape.
-const BATCH: usize = 200;
+const NAMES_AT_ONCE: usize = 200;
 
 /// A scrape waits this long for a new reading. A reading that takes longer is shown by the next scrape.
 const FRESH: Duration = Duration::from_millis(500);
@@ -172,7 +172,7 @@ impl Reader {
     fn read_others(&mut self, scrapes: &Receiver<()>) -> Result<(bool, bool), Ended> {
         let mut is_read = false;
         while scrapes.try_recv().is_err() {
-            if !self.read_more(BATCH)? {
+            if !self.read_more(NAMES_AT_ONCE)? {
                 return Ok((false, is_read));
             }
             is_read = true;

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 /// machine.
 const LONGEST: Duration = Duration::from_secs(1);
 /// The time between two looks whether the command has ended.
-const LOOK: Duration = Duration::from_millis(20);
+const COMMAND_CHECK: Duration = Duration::from_millis(20);
 /// The shortest time between two starts of a guard.
 const RESTART: Duration = Duration::from_secs(1);
 /// How long it tries to release, as a gate does for a permit that is dropped.
@@ -207,7 +207,7 @@ fn end_all(processes: &Processes, (at, grace): (Duration, Duration), report: &Re
         if now >= at {
             return false;
         }
-        thread::sleep(LOOK);
+        thread::sleep(COMMAND_CHECK);
     }
 }
 

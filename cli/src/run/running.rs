@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The longest time between two looks at the permits. A suspended machine is noticed after that.
-const TICK: Duration = Duration::from_millis(100);
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// The time between two renewals: a permit that was revoked, or that a server has forgotten, is noticed after
 /// that.
 const RENEWAL: Duration = Duration::from_secs(1);
@@ -203,18 +203,18 @@ impl<'a> Running<'a> {
             }
         };
         match self.deadline.need(left) {
-            Need::Nothing(time) => time.min(TICK),
+            Need::Nothing(time) => time.min(LONGEST_SLEEP),
             Need::Term(time) => {
                 if self.reason.is_none() {
                     self.reason = Some(reason());
                     self.processes.terminate();
                 }
-                time.min(TICK)
+                time.min(LONGEST_SLEEP)
             }
             Need::Kill => {
                 self.reason = self.reason.or(Some(reason()));
                 self.kill();
-                TICK
+                LONGEST_SLEEP
             }
         }
     }

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 /// The time between two looks whether the terminal has gone.
-const LOOK: Duration = Duration::from_millis(200);
+const TERMINAL_CHECK: Duration = Duration::from_millis(200);
 /// How long the screen may take to end after a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -102,7 +102,7 @@ impl End {
 
     fn force(&self) {
         loop {
-            thread::sleep(LOOK);
+            thread::sleep(TERMINAL_CHECK);
             if let Some(status) = self.status() {
                 if !self.terminal_has_gone() {
                     thread::sleep(GRACE);

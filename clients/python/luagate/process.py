@@ -36,7 +36,10 @@ _IS_SUBINTERPRETER = _is_subinterpreter()
 
 
 def thread(work: Callable[..., object], *arguments: Any, name: str) -> threading.Thread:
-    """A thread of luagate, to be started. In a subinterpreter it is no daemon: these forbid daemons, or abort the process at their end."""
+    """A thread of luagate, to be started. It is a daemon, except in a subinterpreter.
+
+    An isolated subinterpreter forbids daemons. Another one aborts the process if a daemon still runs at its end.
+    """
     return threading.Thread(target=work, args=arguments, name=name, daemon=not _IS_SUBINTERPRETER)
 
 

@@ -95,7 +95,8 @@ def _release(operation: Operation, claims: list[tuple[Claim, Held, bool]], were_
     for claim, held, was_held in claims:
         reply = yield from operation.call("release", claim.settings.keys, id=claim.id, keep=0)
         claim.is_clean = True
-        is_released = reply.word == "released" or was_held and claim.is_repeated  # by the copy whose reply was lost
+        # An earlier copy, whose reply was lost, may have released it.
+        is_released = reply.word == "released" or was_held and claim.is_repeated
         were_held &= is_released
         if was_held and not is_released:
             held.count_loss()

@@ -118,6 +118,11 @@ impl Replies {
 }
 
 impl Arrival {
+    /// Whether it contains the text of the script.
+    pub fn is_text(&self) -> bool {
+        self.words[0].eq_ignore_ascii_case("EVAL")
+    }
+
     /// Sends the reply. Nothing happens if the connection has ended.
     pub fn answer(&self, reply: Vec<u8>) {
         let _ = self.connection.answer(self.place, reply);

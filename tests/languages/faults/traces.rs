@@ -163,11 +163,10 @@ impl Player {
             return within.map(drop).ok_or_else(|| "no call arrives".to_owned());
         };
         let (script, argv) = self.script_of(&arrival)?;
-        let is_text = arrival.words[0].eq_ignore_ascii_case("EVAL");
         if script != text_of(&step["script"]) {
             return Err(format!("{script} {argv:?} arrives"));
         }
-        if step.contains_key("text") && !is_text {
+        if step.contains_key("text") && !arrival.is_text() {
             return Err("it is an EVALSHA".to_owned());
         }
         for (name, expected) in step.get("argv").and_then(Value::as_object).into_iter().flatten() {
@@ -192,9 +191,10 @@ impl Player {
     /// The name of the script of a call, and its arguments.
     fn script_of(&self, arrival: &Arrival) -> Result<(String, BTreeMap<String, String>), String> {
         let words = &arrival.words;
-        let sha1 = match words[0].eq_ignore_ascii_case("EVAL") {
-            true => sha1_smol::Sha1::from(&words[1]).digest().to_string(),
-            false => words[1].clone(),
+        let sha1 = if arrival.is_text() {
+            sha1_smol::Sha1::from(&words[1]).digest().to_string()
+        } else {
+            words[1].clone()
         };
         let (script, names) = self.scripts.get(&sha1).ok_or("a script that is not in the manifest")?;
         let keys: usize = words[2].parse().map_err(|_| "no number of keys")?;
@@ -208,7 +208,7 @@ impl Player {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let arrival = self.early.take().or_else(|| self.scripted.arrivals.recv_timeout(left).ok())?;
-            let script = self.script_of(&arrival).map_or(String::new(), |(script, _)| script);
+            let script = self.script_of(&arrival).map(|(script, _)| script).unwrap_or_default();
             if Some(script.as_str()) == expected {
                 return Some(arrival);
             }

@@ -35,9 +35,7 @@ fn prepare(language: &Path) -> Option<String> {
 fn missing(environment: &Path) -> Option<String> {
     let needs = std::fs::read_to_string(environment.join("needs")).expect("a file `needs`");
     let is_missing = |tool: &&str| {
-        // A tool that chooses between versions may be there without the version.
-        let runs = "\"$0\" --version || \"$0\" version";
-        !Command::new("sh").args(["-c", runs, tool]).output().unwrap().status.success()
+        !Command::new("sh").args(["-c", "command -v \"$0\"", tool]).output().unwrap().status.success()
     };
     needs.split_whitespace().find(is_missing).map(|tool| format!("needs {tool}"))
 }
